@@ -16,7 +16,6 @@ import typer
 
 from docemb_lib.cli.commands import AsJson, Parameter, ProfileName, app, command, console, parse_parameters
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import tune_environment
 from docemb_lib.progress import progress
 
 if TYPE_CHECKING:
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
 TextField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the text.")]
 IdField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the id.")]
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
-ROWS = 10_000  # rows of embeddings in a group of a parquet file
 WINDOW = 256  # of the attention of a student that `adapt` makes from an encoder; 512 was no better on validation
 LEAST = 60  # documents from which a student is trained, and measured on others
-LOOKED_AT = 1000  # first rows that show which field holds the text
 TOKENS_PER_WORD = 1.4  # of MiniLM, in English
 LEAST_ENGLISH = 0.02  # share of the word `the`
 
@@ -43,41 +40,31 @@ def init(
     """Make this folder a working folder, with notebooks and params; with INPUT, also write a profile sized to it."""
     from docemb_lib.cli.forecast import forecast
     from docemb_lib.experiments.plan import resolve_plan
-    from docemb_lib.settings.profile import Profile, folder_above
+    from docemb_lib.settings.profile import SHIPPED, Profile, folder_above
     from docemb_lib.workspace import Workspace
 
-    root = folder_above() or Path.cwd()
-    if source is None:
-        console.print(f"{_make_working_folder(root)}; next: docemb run")
-        return
-    tune_environment()
-    out = out or Path(f"{source.resolve().name.split('.')[0]}.yaml")
-    if out.suffix != ".yaml" or out.exists():
+    root, copied = folder_above() or Path.cwd(), []
+    out = out or Path(f"{(source or root).resolve().name.split('.')[0]}.yaml")
+    if source and (out.suffix != ".yaml" or out.exists()):
         raise InputError(f"-o {out}: {'exists; name a new file' if out.exists() else 'name a .yaml file'}")
-    if source.is_dir() and root.is_relative_to(source.resolve()):
+    if source and source.is_dir() and root.is_relative_to(source.resolve()):
         raise InputError(f"{source}: {root} would work inside it, and read what it writes; give the command elsewhere")
-    folder = _make_working_folder(root)
+    for name in ("notebooks", "params"):  # `params`, by which a working folder is known, is the last
+        shipped, here, unwanted = SHIPPED / name, root / name, shutil.ignore_patterns("__pycache__", ".*")
+        if not here.exists():
+            copied.append(shutil.copytree(shipped, here, copy_function=shutil.copyfile, ignore=unwanted).name)
+        elif not {path.name for path in here.glob("*")}.intersection(os.listdir(shipped)):
+            raise InputError(f"{here}: is in the way, it is not docemb's; give the command in a new folder")
+    done = f"{' and '.join(copied)} copied" if copied else "notebooks and params are there already"
+    console.print(f"{root}: {done}")
+    if source is None:
+        return
     text, found = _initial_profile(source, out)
     out.write_text(text, encoding="utf-8")
-    workspace, next_command = Workspace(), f"docemb run --profile {out}"
-    total = forecast(resolve_plan(Profile.load(out), str(out), workspace), workspace).total
-    found |= {"working folder": folder, "profile": out, "next": next_command, "which takes": total}
+    workspace = Workspace()
+    found["takes"] = forecast(resolve_plan(Profile.load(out), str(out), workspace), workspace).total
     for name, value in found.items():
         console.print(f"{name + ':':<16}{value}")
-
-
-def _make_working_folder(root: Path) -> str:
-    """Copy docemb's `notebooks` and `params` to the folder, except what is there. Returns what was done, in words."""
-    from docemb_lib.settings.profile import SHIPPED
-
-    missing = [name for name in ("notebooks", "params") if not (root / name).exists()]
-    for name in {"notebooks", "params"}.difference(missing):
-        if not {path.name for path in (root / name).glob("*")}.intersection(os.listdir(SHIPPED / name)):
-            raise InputError(f"{root / name}: is in the way, it is not docemb's; give the command in a new folder")
-    for name in missing:  # `params`, by which a working folder is known, is the last
-        unwanted = shutil.ignore_patterns("__pycache__", ".*")
-        shutil.copytree(SHIPPED / name, root / name, copy_function=shutil.copyfile, ignore=unwanted)
-    return f"{root}: notebooks and params {'copied' if missing else 'are there already'}"
 
 
 def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
@@ -90,7 +77,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
 
     characters: Counter[str] = Counter()  # of each field of data files
     for path in local_paths(source):
-        for row in islice(read_rows(path) if path.is_file() else (), LOOKED_AT):
+        for row in islice(read_rows(path) if path.is_file() else (), 1000):
             characters.update({name: len(value) for name, value in row.fields.items() if isinstance(value, str)})
     text_field = "text" if "text" in characters or not characters else characters.most_common(1)[0][0]
     lengths: dict[int, int] = {}  # words by the hash of a text, because a corpus keeps one of equal texts
@@ -122,6 +109,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
         "documents": f"{N}: {train} to train on, {tasks} to measure with, {validation} to watch the training",
         "words": f"{np.median(sizes):.0f} in the median, {sizes.max()} at most",
         "language": "English" if english else "seems not to be English: name multilingual models in the profile",
+        "next": f"docemb run --profile {out}",
     }
 
 
@@ -133,7 +121,6 @@ def train(profile: ProfileName = "tiny-final", parameter: Parameter = None) -> N
     from docemb_lib.settings.profile import Profile
     from docemb_lib.training.distributed import is_first, together
 
-    tune_environment()
     stages = Stages(RunKey.of(NOTEBOOK, Profile.load(profile), **parse_parameters(parameter or [])))
     stages.check()
     with together():
@@ -163,8 +150,7 @@ def embed(
         raise InputError(f"-o {out}: exists; give --force to write over it, or another name")
     documents = list(local_documents(source, text_field=text_field, id_field=id_field))
 
-    import pyarrow as pa
-    from pyarrow import parquet
+    import pandas as pd
 
     from docemb_lib.student import Student
 
@@ -175,10 +161,8 @@ def embed(
         written = Path(folder, "embeddings.npy")
         embeddings = student.embed(texts, out=written, devices=devices_at_hand())  # on disk as they come
         if out.suffix == ".parquet":
-            written = Path(folder, "embeddings.parquet")
-            column = pa.FixedSizeListArray.from_arrays(pa.array(embeddings.reshape(-1)), student.width)  # no copy
-            table = pa.table({"id": [document.id for document in documents], "embedding": column})
-            parquet.write_table(table, written, row_group_size=ROWS)
+            table = pd.DataFrame({"id": [document.id for document in documents], "embedding": list(embeddings)})
+            table.to_parquet(written := Path(folder, "embeddings.parquet"), index=False)
         written.replace(out)
     console.print(f"{len(documents)} documents, {student.width} dimensions each: {out}")
 
@@ -233,7 +217,6 @@ def evaluate(
     from docemb_lib.experiments.runkey import RunKey
     from docemb_lib.settings.profile import Profile
 
-    tune_environment()
     loaded = Profile.load(profile)
     stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(task, source="--task") if task else loaded))
     stages.scores.check(("test",))

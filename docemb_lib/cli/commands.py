@@ -72,13 +72,13 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     def wrapped(*args: Any, debug: bool = False, **kwargs: Any) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends like Ctrl-C: resumable
         logging.lastResort = PlainLog(logging.WARNING)
+        tune_environment()
         if errors.is_terminal:  # before the libraries, which take seconds
             errors.print(f"docemb {function.__name__}: loading", style="dim")
         try:
             function(*args, **kwargs)
         except KeyboardInterrupt:
-            goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
-            errors.print(f"Interrupted.{goes_on}")
+            errors.print("Interrupted. The same command goes on from here.")
             raise typer.Exit(130) from None
         except typer.Exit:
             raise
@@ -115,18 +115,17 @@ def run(
 
     if from_ is not None and only is not None:
         raise InputError("--from and --only exclude each other; give one of them")
-    tune_environment()
     workspace = Workspace()
     steps = resolve_plan(Profile.load(profile), profile_argument(profile), workspace, first=from_, only=only)
     if dry_run:
         terminal.print_forecast(forecast(steps, workspace), console)
         return
     failures = execute_plan(steps, workspace, terminal.Terminal(console))
-    outcome = report(chosen_runs(steps), workspace)
-    if outcome.board is not None:
-        terminal.print_scoreboard(outcome.board, console)
-        console.print(outcome.standing)
-    _end(outcome.paths, failures)
+    board, standing, paths = report(chosen_runs(steps), workspace)
+    if board is not None:
+        terminal.print_scoreboard(board, console)
+        console.print(standing)
+    _end(paths, failures)
 
 
 @command
@@ -215,7 +214,6 @@ def doctor(
     verify: Annotated[bool, typer.Option("--verify", help="Only compare outputs/ with its checksums.")] = False,
 ) -> None:
     """Say what is installed, reachable and slow on this machine; exit code 1 if something must be mended."""
-    tune_environment()
     from docemb_lib.doctor import diagnose, verify_outputs
 
     wrong = False
@@ -236,13 +234,7 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure docemb beside its peers, both sides in one process. Takes some minutes.
-
-    student: against stock LongformerModel: share of the peak, speed, memory, equality.
-    paragraph-vector: against a plain gensim loop, by the number of workers.
-    heads: all classification heads as one against a loop over torch modules, on the CPU.
-    """
-    tune_environment()
+    """Measure docemb beside stock Longformer, gensim or a loop over heads, in one process. Takes some minutes."""
     module = what.replace("-", "_")
     measure = resolve_name(f"docemb_lib.bench.{module}:bench_{module}")
     report = measure(quick=quick, **({"device": device} if what == "student" else {}))

@@ -8,7 +8,6 @@ device and without downloads.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import suppress
 from functools import cache
 from math import inf
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from rich.filesize import decimal
 
 from docemb_lib import hardware
 from docemb_lib.cli.terminal import duration
-from docemb_lib.corpus.sources import local_paths, streamed, text_files
+from docemb_lib.corpus.sources import streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
@@ -34,7 +33,7 @@ from docemb_lib.settings.sections import EMBEDDED_TASKS
 from docemb_lib.workspace import Workspace
 
 # Measured on two cores, of the corpora of `tiny` and of English Wikipedia.
-DOCUMENTS = {"installed-docs": 8_000, "hub": 8.3e6, "local": 0}  # of a source that is taken whole
+DOCUMENTS = {"installed-docs": 8_000, "hub": 8.3e6, "local": 10_000}  # of a source that is taken whole
 TOKENS = {"installed-docs": 700, "hub": 1400, "local": 700}  # of a mean document; a hub's: articles and long news
 WORDS, BYTES = 0.55, 4.0  # words, between white space, and bytes of a token
 COUNTING = 3e5  # tokens a second and core: read, cleaned, counted by two tokenizers, written
@@ -140,13 +139,7 @@ def _pieces(key: RunKey) -> dict[Hashable, Cost]:
 
 
 def _documents(source: TextSource) -> float:
-    """How many documents a source gives: of local files, as many mean ones as they have bytes."""
-    size = 0
-    with suppress(InputError):  # of files that are missing
-        paths = local_paths(source.path or [])
-        files = [file for path in paths for file in (text_files(path) if path.is_dir() else [path])]
-        size = sum(file.stat().st_size for file in files)
-    return min(DOCUMENTS[source.source] + size / BYTES / TOKENS["local"], source.documents or inf)
+    return min(DOCUMENTS[source.source], source.documents or inf)
 
 
 def _fitting(settings: ParagraphVectorSettings, documents: float, words: float) -> Cost:

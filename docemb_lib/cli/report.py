@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -31,21 +31,19 @@ DARK = """<style>@media screen and (prefers-color-scheme: dark) { html, img { ba
 html { filter: invert(0.9) hue-rotate(180deg) } img { filter: invert(1) hue-rotate(180deg) } }</style>"""
 
 
-class Report(NamedTuple):
-    board: pd.DataFrame | None  # models × tasks; None if no run of the plan opens the test splits
-    standing: str  # the last student beside the other models, and which model to use; "" without a board
-    paths: list[tuple[str, str]]
+def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, str, list[tuple[str, str]]]:
+    """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE.
 
-
-def report(planned: Runs, workspace: Workspace) -> Report:
-    """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE."""
+    Returns the scoreboard, models × tasks (None if no run of the plan opens the test splits), the last student beside
+    the other models and which model to use, in words, and names and paths of results.
+    """
     done = records.finished(planned, workspace)
     evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
     final = evaluations or simde
     paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
     paths += [("student", record.student) for record in final if record.student]
     if not final:
-        return Report(None, "", paths)
+        return None, "", paths
     last = final[-1]
     tables = {name: records.table_of(workspace, last, name) for name in ("intervals", "comparison", "models")}
     adapted = f"{last.label}{ADAPTED}"
@@ -60,7 +58,7 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     described = pd.concat(records.table_of(workspace, one, "models") for one in final if one.setting == last.setting)
     fitted = described.drop_duplicates("model").set_index("model")["fitted on"]
     board = scoreboard(scores)
-    return Report(board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths)
+    return board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths
 
 
 def write_pages(profile: str, out: Path | None = None) -> Path:
@@ -77,11 +75,12 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     done = [run for run in chosen_runs(steps) if is_done(run, workspace)]
     if not done:
         raise InputError(f"report: no run of profile {loaded.name} is done; `docemb run` makes them")
-    folder, found = out or workspace.outputs / "report" / loaded.name, report(done, workspace)
+    folder = out or workspace.outputs / "report" / loaded.name
+    board, standing, _ = report(done, workspace)
     blocks = [f"<h1>docemb, profile {escape(loaded.name)}</h1>"]
-    blocks += [f"<p>{escape(line)}</p>" for line in found.standing.splitlines()]
-    if found.board is not None:
-        blocks.append(found.board.rename_axis(None).to_html(border=0, float_format="{:.3f}".format, na_rep=""))
+    blocks += [f"<p>{escape(line)}</p>" for line in standing.splitlines()]
+    if board is not None:
+        blocks.append(board.rename_axis(None).to_html(border=0, float_format="{:.3f}".format, na_rep=""))
     for run in progress(done, desc="pages", unit="notebooks"):
         name = f"{run.notebook}/{run.executed.stem}.html"
         write_text(folder / name, page_of(nbformat.read(run.executed, as_version=4)))

@@ -117,11 +117,9 @@ def test_a_paragraph_vector_takes_words_times_epochs(given, factor):
 
 @pytest.mark.parametrize(("source", "documents"), [
     ({"documents": 300}, 300), ({}, 8000), ({"source": "hub", "datasets": [{"dataset": "a/b"}], "documents": None}, 8.3e6),
-    ({"source": "local", "path": "."}, 0), ({"source": "local", "path": "d.jsonl"}, 3000)])  # fmt: skip
-def test_the_size_of_a_source_is_known_without_reading_it(tmp_path, monkeypatch, source, documents):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "d.jsonl").write_text(f'{{"text": "{"word " * 560}"}}\n' * 3000)
-    assert forecasts._documents(Corpus(**source)) == pytest.approx(documents, rel=0.05)
+    ({"source": "local", "path": ".", "documents": 90}, 90)])  # fmt: skip
+def test_the_size_of_a_source_is_known_without_reading_it(source, documents):
+    assert forecasts._documents(Corpus(**source)) == documents
 
 
 def test_a_missing_package_and_a_missing_file_are_told_together(workspace_root, monkeypatch):
