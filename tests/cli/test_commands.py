@@ -1,13 +1,11 @@
 """Any model is evaluated as itself: students as docemb runs them, others as sentence-transformers does."""
 
 import json
-import re
 import shutil
 
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from conftest import docemb
 from sentence_transformers import SentenceTransformer
 
@@ -67,14 +65,3 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
         path.write_text(path.read_text().replace("epochs: 3,", "epochs: 4,"))
     found = [(model.label, model.fingerprint) for model in recorded_baselines(Profile.load("small"), workspace)]
     assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])
-
-
-def test_published_files_that_are_missing_are_told_together_before_a_task_is_read(workspace_root):
-    file = workspace_root / "params" / "small.yaml"
-    content = yaml.safe_load(file.read_text())
-    there = str(workspace_root / "nothing")
-    tasks = {"tasks": [*content["evaluation"]["tasks"], "aan", "wines"], "benchmarks": {"aan": there, "wines": there}}
-    file.write_text(yaml.safe_dump(content | {"evaluation": content["evaluation"] | tasks}))
-    done = docemb("evaluate", "no-such-model", "--profile", "small")
-    assert re.search(r"aan needs .*nothing; wines needs .*nothing; put the published files there", done.stderr)
-    assert not Workspace(workspace_root).outputs.exists()

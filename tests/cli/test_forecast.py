@@ -13,7 +13,7 @@ from docemb_lib.cli import forecast as forecasts
 from docemb_lib.cli.forecast import forecast
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.settings import Corpus, ParagraphVectorSettings
+from docemb_lib.settings import ParagraphVectorSettings
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 FLOPS = 1e11
@@ -113,13 +113,6 @@ def test_a_paragraph_vector_takes_words_times_epochs(given, factor):
     cost = forecasts._fitting(settings, documents=2000, words=2000 * 550)
     assert cost.seconds == pytest.approx(10 * 2000 * 550 / (forecasts.GENSIM / 5) * factor)
     assert cost.memory > cost.disk > 4 * settings.vector_size * 2000
-
-
-@pytest.mark.parametrize(("source", "documents"), [
-    ({"documents": 300}, 300), ({}, 8000), ({"source": "hub", "datasets": [{"dataset": "a/b"}], "documents": None}, 8.3e6),
-    ({"source": "local", "path": ".", "documents": 90}, 90)])  # fmt: skip
-def test_the_size_of_a_source_is_known_without_reading_it(source, documents):
-    assert forecasts._documents(Corpus(**source)) == documents
 
 
 def test_a_missing_package_and_a_missing_file_are_told_together(workspace_root, monkeypatch):

@@ -1,6 +1,5 @@
 """The command line: bad input is one line and exit code 2 before anything is built; the right exit codes."""
 
-import json
 import os
 import pty
 import re
@@ -10,36 +9,17 @@ import subprocess
 import sys
 import time
 
-import jupytext
 import pytest
 from conftest import DOCEMB, Done, docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli.commands import console, parse_parameters
-from docemb_lib.experiments.plan import resolve_plan
-from docemb_lib.experiments.run import Stages
-
-OWN = """
-corpus: {{source: local, path: {path}, validation: 4, tasks: 20}}
-student: {{model: all-MiniLM-L6-v2, layers: [0], max_tokens: 64}}
-structural_teacher: {{model: all-MiniLM-L6-v2, max_tokens: 32}}
-plan: [{{notebook: 01_corpus}}]
-"""
 
 
 def refused(done, *said):
     assert done.returncode == 2, (done.stdout, done.stderr)
     (line,) = [line for line in done.stderr.splitlines() if line.strip()]
     assert all(words in line for words in said), line
-
-
-@pytest.fixture
-def own(workspace_root):
-    def write(path):
-        (workspace_root / "params" / "mine.yaml").write_text(OWN.format(path=path), encoding="utf-8")
-        return "mine"
-
-    return write
 
 
 def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
@@ -69,10 +49,25 @@ def texts(folder, n=40, **special):
     return write_files(folder, files | {f"{name}.txt": content for name, content in special.items()})
 
 
-def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, own, write_notebook):
+def corpus_profile(folder):
+    """A profile that builds the corpus of a folder."""
+    model = "{model: all-MiniLM-L6-v2, max_tokens: 64}"
+    sections = {"corpus": f"{{source: local, path: {folder}, validation: 4, tasks: 20}}", "student": model}
+    sections |= {"structural_teacher": model, "plan": "[{notebook: 01_corpus}]"}
+    text = "".join(f"{name}: {content}\n" for name, content in sections.items())
+    (folder.parent / "params" / "mine.yaml").write_text(text, encoding="utf-8")
+    return "mine"
+
+
+def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, write_notebook):
     begun = "from docemb_lib.experiments.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)  # without figures, which take seconds
-    refused(docemb("run", "--profile", own(texts(workspace_root / "t", bad=b"caf\xe9"))), "bad.txt", "byte 3", "UTF-8")
+    refused(
+        docemb("run", "--profile", corpus_profile(texts(workspace_root / "t", bad=b"caf\xe9"))),
+        "bad.txt",
+        "byte 3",
+        "UTF-8",
+    )
 
 
 @pytest.mark.parametrize("given", [[], ["texts"]], ids=["alone", "with documents"])
@@ -127,10 +122,14 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     own = Profile.load("own")
     assert (profile.name, profile.corpus.path, profile.corpus.text_field) == (kind, source, "body" if kind == "rows" else "text")  # fmt: skip
     assert (profile.corpus.tasks, profile.corpus.validation, profile.parameters.documents) == (40, 12, 68)
-    assert (profile.student.max_tokens, profile.student.lexical) == (4096, 22)
+    assert (profile.student.layers, profile.student.max_tokens, profile.student.lexical) == (None, 4096, 22)
     assert profile.notebooks == {name: {**given, "documents": 60} for name, given in own.notebooks.items()}
     assert profile.model_dump(include={"evaluation", "training", "simde"}) == own.model_dump(include={"evaluation", "training", "simde"})  # fmt: skip
-    assert docemb("run", "--profile", f"{kind}.yaml", "--dry-run").returncode == 0
+    written = workspace_root / f"{kind}.yaml"  # with the recipe for long documents, too, nothing is missing
+    written.write_text(written.read_text(encoding="utf-8").replace("long: chunks", "long: truncate"), encoding="utf-8")
+    assert Profile.load(written).structural_teacher.long == "truncate"
+    listed = docemb("run", "--profile", written, "--dry-run")
+    assert (listed.returncode, "missing" in listed.stdout) == (0, False)
     refused(docemb("init", source), f"Error: -o {kind}.yaml: exists; name a new file")
 
 
@@ -145,25 +144,6 @@ def test_documents_that_make_no_profile_are_refused(workspace_root, name, conten
     assert said in done.stderr
     assert done.stderr.count("Error") == 1
     assert not (workspace_root / "mine.yaml").exists()
-
-
-def test_the_recipe_for_long_documents_in_the_template_fits_when_its_lines_are_let_in(workspace_root):
-    file = workspace_root / "params" / "own.yaml"
-    text = file.read_text(encoding="utf-8").replace("CHANGE-ME", str(texts(workspace_root / "t")))
-    let_in = {
-        "long: chunks": "long: truncate",
-        "max_tokens: 2048": "max_tokens: 4096",
-    }
-    for commented, line in let_in.items():
-        assert commented in text
-        text = text.replace(commented, line)
-    file.write_text(text, encoding="utf-8")
-    workspace = Workspace()
-    runs = [run for step in resolve_plan(Profile.load("own"), "own", workspace) for run in step.runs]
-    for run in runs:
-        Stages(run.key, workspace).check()
-    student = runs[-1].profile.student
-    assert (student.layers, student.max_tokens, student.lexical) == (None, 4096, 256)
 
 
 def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
@@ -189,18 +169,9 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
     refused(docemb("run", "--profile", "mine", "--dry-run"), "documents: 2 do not fill one batch")
 
 
-def test_documents_of_one_word_are_kept(workspace_root, own):
-    names = {"profile": own(texts(workspace_root / "t", one=b"word")), "seed": 0}
-    _, *cells = [cell for cell in jupytext.read("notebooks/01_corpus.py").cells if cell.cell_type == "code"]
-    for cell in cells:  # in this process: a kernel takes seconds to start
-        exec(cell.source, names)
-    (row,) = json.loads(docemb("results", "--json").stdout)
-    assert row["corpus_documents"] == 41
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, own, how):
-    command = [*DOCEMB, "run", "--profile", own(texts(workspace_root / "t"))]
+def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, how):
+    command = [*DOCEMB, "run", "--profile", corpus_profile(texts(workspace_root / "t"))]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where a shell starts the tests with `&`
