@@ -154,8 +154,7 @@ def embed(
 
     from docemb_lib.student import Student
 
-    student = Student.load(model)
-    texts = (document.text for document in documents)
+    student, texts = Student.load(model), (document.text for document in documents)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, "embeddings.npy")
@@ -229,8 +228,7 @@ def evaluate(
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         sys.stdout.write(json.dumps({"model": model, **rows}, ensure_ascii=False, indent=1) + "\n")
         return
-    title, board = f"{SCORES} with 95% intervals", final.board
-    print_table(board.reset_index(), console, title=title, text=board.index.nlevels)
+    print_table(final.board.reset_index(), console, f"{SCORES} with 95% intervals")
     if {SBERT_CHUNKS, UNTRAINED} <= {*labels}:
         console.print(final.standing())
 

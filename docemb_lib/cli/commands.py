@@ -243,7 +243,7 @@ def bench(
     else:
         from docemb_lib.cli.terminal import print_table
 
-        print_table(report.table(), console, title=report.title, text=1)
+        print_table(report.table(), console, report.title)
         for remark in report.remarks():
             console.print(remark)
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds")
 ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all runs have the same value
 FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 1)  # characters in a line of a cell, tried until the table fits
-OUTCOMES = {"built": "done", "reused": "already there", "failed": "failed"}
 SCORES = "Test scores (accuracy; MAP for retrieval)"
 
 
@@ -65,7 +64,8 @@ class Terminal(Reporter):
         self.missing.discard(run)
         left, spent = sum(other.weight for other in self.missing), time.monotonic() - self.begun
         about = f", about {duration(spent * left / (self.weight - left))} left in all" if 0 < left < self.weight else ""
-        how = OUTCOMES[status] if status == "reused" else f"{OUTCOMES[status]} in {duration(seconds)}"
+        ended = "done" if status == "built" else status
+        how = "already there" if status == "reused" else f"{ended} in {duration(seconds)}"
         self.console.print(f"[{self.runs - len(self.missing)}/{self.runs}] {how}  {_name(run)}{about}")
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
     pairs = zip(board["mean"], board["std"], strict=True)
     shown["mean ± spread"] = [f"{mean:.3f}{NO_BREAK}± {std:.3f}" for mean, std in pairs]
     shown = shown.assign(**{"fitted on": board["fitted on"]}).replace({"nan": "", f"nan{NO_BREAK}± nan": ""})
-    print_table(shown.rename_axis("model").reset_index(), console, title=f"{SCORES}, mean over head seeds", text=1)
+    print_table(shown.rename_axis("model").reset_index(), console, f"{SCORES}, mean over head seeds")
 
 
 def print_runs(frame: pd.DataFrame, console: Console) -> None:
@@ -110,19 +110,15 @@ def print_runs(frame: pd.DataFrame, console: Console) -> None:
     alike = [name for name in ALIKE if name in frame and frame[name].nunique(dropna=False) == 1]
     title = ", ".join(f"{name} {frame[name].iloc[0]}" for name in alike)
     shown = [name for name in (*ALIKE, *RUN_COLUMNS) if name in frame and frame[name].notna().any()]
-    print_table(frame[[name for name in shown if name not in alike]], console, title=title)
+    print_table(frame[[name for name in shown if name not in alike]], console, title)
 
 
-def print_table(frame: pd.DataFrame, console: Console, *, title: str | None = None, text: int | None = None) -> None:
-    """A frame as a table. Where the terminal is too narrow, cells become several lines, and no word is broken.
-
-    text: how many first columns are aligned to the left; None: all that hold no numbers.
-    """
+def print_table(frame: pd.DataFrame, console: Console, title: str | None = None) -> None:
+    """A frame as a table. Where the terminal is too narrow, cells become several lines, and no word is broken."""
     for width in FOLDS:
         table = Table(title=title or None, title_justify="left", show_lines=width < FOLDS[0])
-        for place, name in enumerate(frame):
-            left = frame.dtypes.iloc[place].kind not in "if" if text is None else place < text
-            table.add_column(_folded(str(name), width), justify="left" if left else "right", no_wrap=True)
+        for name, dtype in frame.dtypes.items():
+            table.add_column(_folded(str(name), width), justify="right" if dtype.kind in "if" else "left", no_wrap=True)
         for row in frame.itertuples(index=False):
             table.add_row(*(_folded(_cell(value), width) for value in row))
         table.width = console.measure(table, options=console.options.update(width=sys.maxsize)).maximum

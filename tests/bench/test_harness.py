@@ -86,7 +86,7 @@ def test_the_json_holds_every_row():
 
 def test_the_table_shows_budgets_and_what_is_not_measured_and_remarks_follow():
     console = Console(width=160, file=io.StringIO())
-    print_table(REPORT.table(), console, title=REPORT.title, text=1)
+    print_table(REPORT.table(), console, REPORT.title)
     title, *lines = console.file.getvalue().splitlines()
     assert title.startswith("student: ours against stock on ")
     rows = [line.replace("│", " ").split() for line in lines]

@@ -61,7 +61,7 @@ def test_tables_fit_the_terminal_and_lose_nothing(columns):
     assert all(word in table for word in ("distillation", "retrieval", "0.756 ±"))  # no word is broken
     assert columns == 40 or max(map(len, table.splitlines())) <= columns
     intervals = pd.DataFrame({"find": [f".512 [.48,{NO_BREAK}.55]"]}, index=pd.Index(["a"], name="model"))
-    print_table(intervals.reset_index(), shown, text=1)
+    print_table(intervals.reset_index(), shown)
     assert "[.48, .55]" in shown.file.getvalue()
 
 
@@ -150,7 +150,7 @@ def test_no_name_label_or_text_can_command_the_terminal(monkeypatch):
     reporter.step(run, name)
     shown.print(reporter.bars)
     reporter.end(run, "failed", 1.0, name)
-    print_table(pd.DataFrame({name: [name]}), shown, title=name)
+    print_table(pd.DataFrame({name: [name]}), shown, name)
     shown.print(f"{name}\udcff", markup=False)
     monkeypatch.setattr("sys.stderr", io.StringIO())
     bar = progress(desc=name, total=2)
