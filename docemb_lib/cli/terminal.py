@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import Counter
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -37,10 +38,12 @@ class Terminal(Reporter):
         self.bars.disable = not console.is_terminal
         self.tasks: dict[Planned, TaskID] = {}
         self.missing: set[Planned] = set()  # neither done before `begin` nor ended
+        self.repeated: set[str] = set()  # labels of several runs: they leave out the seed, for one
         self.runs, self.weight, self.begun = 0, 0.0, time.monotonic()
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
         self.runs += len(runs)
+        self.repeated |= {label for label, times in Counter(run.label for run in runs).items() if times > 1}
         self.missing |= set(missing)
         self.weight += sum(run.weight for run in missing)
         workers = f"; {where}" if where else ""
@@ -50,8 +53,8 @@ class Terminal(Reporter):
         self.console.print(f"preparing {what}")
 
     def start(self, run: Planned) -> None:
-        self.console.print(f"begins  {_name(run)}")
-        self.tasks[run] = self.bars.add_task(plain(_name(run)), line="")
+        self.console.print(f"begins  {self._name(run)}")
+        self.tasks[run] = self.bars.add_task(plain(self._name(run)), line="")
         self.bars.start()
 
     def step(self, run: Planned, line: str) -> None:
@@ -66,14 +69,13 @@ class Terminal(Reporter):
         about = f", about {duration(spent * left / (self.weight - left))} left in all" if 0 < left < self.weight else ""
         ended = "done" if status == "built" else status
         how = "already there" if status == "reused" else f"{ended} in {duration(seconds)}"
-        self.console.print(f"[{self.runs - len(self.missing)}/{self.runs}] {how}  {_name(run)}{about}")
+        self.console.print(f"[{self.runs - len(self.missing)}/{self.runs}] {how}  {self._name(run)}{about}")
 
     def close(self) -> None:
         self.bars.stop()
 
-
-def _name(run: Planned) -> str:
-    return f"{run.notebook}  {run.label}"
+    def _name(self, run: Planned) -> str:
+        return f"{run.notebook}  {run.executed.stem if run.label in self.repeated else run.label}"
 
 
 def print_forecast(found: Forecast, console: Console) -> None:

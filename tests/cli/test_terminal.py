@@ -98,7 +98,7 @@ def test_recorded_runs_show_their_status_or_how_to_make_some():
 
 def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock):
     """Runs may have been done before, be tried again, fail, and be chosen later."""
-    reporter, shown, (first, second, third, fourth) = reported("a", "b", "c", "d")
+    reporter, shown, (first, second, third, fourth, again) = reported("a", "b", "c", "d", "d")
     reporter.prepare("the words of the corpus, stem")
     reporter.begin([first, second, third], [second, third], "2 workers")
     reporter.start(first)
@@ -112,7 +112,7 @@ def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock
     reporter.end(second, "built", 61.0)
     reporter.start(third)
     reporter.end(third, "failed", 0.0, "no luck")
-    reporter.begin([fourth], [fourth])
+    reporter.begin([fourth, again], [fourth, again])
     reporter.start(fourth)
     reporter.close()
     assert shown.file.getvalue().splitlines() == [
@@ -125,8 +125,8 @@ def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock
         "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 15 s left in all",
         "begins  05_weighting  c",
         "[3/3] failed in 0 s  05_weighting  c",
-        "1 runs, 0 of them already there",
-        "begins  05_weighting  d",
+        "2 runs, 0 of them already there",
+        "begins  05_weighting  3",  # the name of a file tells runs of one label apart
     ]
 
 
