@@ -78,7 +78,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             function(*args, **kwargs)
         except KeyboardInterrupt:
-            errors.print("Interrupted. The same command goes on from here.")
+            goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
+            errors.print(f"Interrupted.{goes_on}")
             raise typer.Exit(130) from None
         except typer.Exit:
             raise
