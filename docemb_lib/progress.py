@@ -10,9 +10,7 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, Sized
-from html import escape
-from typing import Any, TypeVar, cast
-from weakref import WeakSet
+from typing import TypeVar, cast
 
 from tqdm import tqdm
 
@@ -22,7 +20,6 @@ from docemb_lib.private import KERNEL_STREAM
 Item = TypeVar("Item")
 BAR = "{desc}: {percentage:3.0f}% {n_fmt}/{total_fmt} {unit} [{elapsed}<{remaining}]"
 BAR_WITHOUT_END = "{desc}: {n_fmt} {unit} [{elapsed}]"
-_bars: WeakSet[tqdm[Any]] = WeakSet()
 
 
 def is_bar(line: str) -> bool:
@@ -30,30 +27,14 @@ def is_bar(line: str) -> bool:
     return re.search(r" \[[\d:]+(<[\d:?]+)?\]$", line) is not None
 
 
-class Notes(logging.Handler):
-    """Log records as grey lines below the cell of a notebook: Jupyter colours stderr, where they go by default, red."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from IPython.display import display
-
-        text = plain(record.getMessage())
-        display({"text/plain": text, "text/html": f'<span style="color: gray">{escape(text)}</span>'}, raw=True)
-
-
 def in_kernel() -> bool:
     return type(sys.stdout).__module__ == KERNEL_STREAM
 
 
 def log_to_notebook() -> None:
-    """In a notebook, show the warnings of this package as `Notes`."""
+    """In a notebook, show the warnings of this package as plain text."""
     if in_kernel():
-        logging.getLogger("docemb_lib").handlers = [Notes()]
-
-
-def close_bars() -> None:
-    """End the lines of bars that an error has left open, so that its message begins a line."""
-    for bar in list(_bars):
-        bar.close()
+        logging.getLogger("docemb_lib").handlers = [logging.StreamHandler(sys.stdout)]
 
 
 def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
@@ -62,5 +43,4 @@ def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | Non
     file = sys.stdout if in_kernel() else sys.stderr
     alone = isinstance(items, Sized) and len(items) == 1
     bar = tqdm(items, plain(desc), total, unit=unit, bar_format=bar_format, mininterval=1.0, disable=alone, file=file)
-    _bars.add(bar)
     return cast("tqdm[Item]", bar)

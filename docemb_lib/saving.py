@@ -12,8 +12,6 @@ from typing import Any
 
 from docemb_lib.private import notebook_file
 
-SAVED = "as-last-saved.ipynb"
-
 
 def keep_outputs_apart(*, model: dict[str, Any], path: str, contents_manager: Any, **_: Any) -> None:
     """Pre-save hook: remove the outputs of a notebook that is saved to the folder `notebooks/` of a checkout.
@@ -21,21 +19,19 @@ def keep_outputs_apart(*, model: dict[str, Any], path: str, contents_manager: An
     Writes the notebook with its outputs to `outputs/notebooks/<name>/as-last-saved.ipynb`; leaves others as they are.
     """
     file = notebook_file(contents_manager, path)
-    if model["type"] != "notebook" or file is None:
+    if model["type"] != "notebook" or file is None or file.parent.name != "notebooks":
         return
-    root = file.parent.parent
-    cells = [cell for cell in model["content"]["cells"] if cell["cell_type"] == "code"]
-    if file.parent.name != "notebooks" or not any((root / "params").glob("*.yaml")):
+    root, opened = file.parent.parent, model["content"]  # the open notebook keeps its outputs
+    if not any((root / "params").glob("*.yaml")):
         return
-    if any(cell["outputs"] for cell in cells):
+    model["content"] = content = copy.deepcopy(opened)
+    for cell in (cell for cell in content["cells"] if cell["cell_type"] == "code"):
+        cell["outputs"], cell["execution_count"] = [], None
+    if any(cell.get("outputs") for cell in opened["cells"]):
         from docemb_lib.workspace import write_text  # slow to import, and Jupyter imports this module at its start
 
-        text = json.dumps(model["content"], indent=1, ensure_ascii=False) + "\n"
-        write_text(root / "outputs" / "notebooks" / file.stem / SAVED, text)
-    model["content"] = content = copy.deepcopy(model["content"])  # the open notebook keeps its outputs
-    for cell in content["cells"]:
-        if cell["cell_type"] == "code":
-            cell["outputs"], cell["execution_count"] = [], None
+        text = json.dumps(opened, indent=1, ensure_ascii=False) + "\n"
+        write_text(root / "outputs" / "notebooks" / file.stem / "as-last-saved.ipynb", text)
     for name in ("language_info", "widgets"):  # they depend on the kernel that ran last
         content["metadata"].pop(name, None)
 

@@ -1,4 +1,4 @@
-"""The command line: `__main__` holds the commands, `commands` what they do, `terminal` what they show.
+"""The command line: `commands` run notebooks and show results, `__main__` adds those on one's own documents and models.
 
-`forecast` says what a plan needs and takes, `report` makes pages of its executed notebooks.
+`terminal` shows progress and tables, `forecast` says what a plan needs and takes, `report` makes pages of notebooks.
 """

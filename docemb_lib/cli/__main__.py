@@ -1,260 +1,134 @@
-"""The `docemb` command: options in, a call of the library, results out. An error is one line and an exit code."""
+"""The `docemb` command: its entry point, and the commands on one's own documents and on single models."""
 
 from __future__ import annotations
 
 import json
-import logging
 import os
-import signal
+import shutil
 import sys
-import traceback
-from collections.abc import Callable, Sequence
-from functools import wraps
-from importlib import metadata
-from inspect import signature
+from collections import Counter
+from itertools import islice
 from pathlib import Path
-from pkgutil import resolve_name
-from typing import Annotated, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from docemb_lib.errors import InputError, as_line, plain
-from docemb_lib.hardware import tune_environment
-from docemb_lib.progress import close_bars
+from docemb_lib.cli.commands import AsJson, Parameter, ProfileName, app, command, console, parse_parameters
+from docemb_lib.errors import InputError
+from docemb_lib.progress import progress
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        sys.stdout.write(f"docemb {metadata.version('docemb')}\n")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.", callback=_print_version)] = False,
-) -> None:
-    """Distil long-document embeddings from two teachers: run the notebooks, read the results, embed documents."""
-
-
-class PlainConsole(Console):
-    """A console that a file name, a label or a text cannot command: it prints all text `plain`."""
-
-    def render_str(self, text: str, **options: Any) -> Text:  # rich calls it for every string, also in tables
-        return super().render_str(plain(text), **options)
-
-
-class PlainLog(logging.Handler):
-    """Warnings of the library, as plain lines of stderr."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        errors.print(self.format(record), markup=False)
-
-
-UNFOLDED = 200  # columns of tables in a file or a pipe
-in_terminal = sys.stdout.isatty() or "COLUMNS" in os.environ
-console = PlainConsole(highlight=False, soft_wrap=True, width=None if in_terminal else UNFOLDED)
-errors = PlainConsole(stderr=True, highlight=False, soft_wrap=True)
-
-ProfileName = Annotated[str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")]
-Parameter = Annotated[list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="Of a notebook.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Everything, as JSON.")]
-TextField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the text.")]
-IdField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the id.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
-BENCHMARKS = ("student", "paragraph-vector", "heads")
-
-
-def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Register a command; its errors become one line and an exit code."""
-
-    @wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends like Ctrl-C: resumable
-        logging.lastResort = PlainLog(logging.WARNING)
-        if errors.is_terminal:  # before the libraries, which take seconds
-            errors.print(f"docemb {function.__name__}: loading", style="dim")
-        try:
-            function(*args, **kwargs)
-        except KeyboardInterrupt:
-            close_bars()
-            goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
-            errors.print(f"Interrupted.{goes_on}")
-            raise typer.Exit(130) from None
-        except typer.Exit:
-            raise
-        except Exception as error:
-            close_bars()
-            if kwargs.get("debug"):
-                trace = getattr(error, "traceback", None) or "".join(traceback.format_exception(error))
-                errors.print(trace, markup=False)
-            bad_input = isinstance(error, InputError)
-            kind = "" if bad_input else f"{type(error).__name__}: "
-            errors.print(as_line(f"Error: {kind}{error}"), markup=False)
-            raise typer.Exit(2 if bad_input else 1) from None
-
-    return app.command()(wrapped)
-
-
-@command
-def run(
-    profile: ProfileName = "tiny",
-    from_: Annotated[str | None, typer.Option("--from", help="Start at this notebook, e.g. 03.")] = None,
-    only: Annotated[str | None, typer.Option(help="Run this notebook alone, e.g. 05.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, their cost and what is missing.")] = False,
-    debug: Debug = False,
-) -> None:
-    """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
-    from docemb_lib.cli import terminal
-    from docemb_lib.cli.report import report
-    from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan
-    from docemb_lib.experiments.sweeps import execute_plan
+if TYPE_CHECKING:
+    from docemb_lib.experiments.models import Model
     from docemb_lib.settings.profile import Profile
     from docemb_lib.workspace import Workspace
 
-    if from_ is not None and only is not None:
-        raise InputError("--from and --only exclude each other; give one of them")
-    tune_environment()
-    workspace = Workspace()
-    steps = resolve_plan(Profile.load(profile), profile_argument(profile), workspace, first=from_, only=only)
-    if dry_run:
-        from docemb_lib.cli.forecast import forecast
-
-        terminal.print_forecast(forecast(steps, workspace), console)
-        return
-    failures = execute_plan(steps, workspace, terminal.Terminal(console))
-    outcome = report(chosen_runs(steps), workspace)
-    if outcome.board is not None:
-        terminal.print_scoreboard(outcome.board, console)
-        console.print(outcome.standing, markup=False)
-    terminal.print_paths(outcome.paths, console)
-    _end_with(failures)
+TextField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the text.")]
+IdField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the id.")]
+NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
+WINDOW = 256  # of the attention of a student that `adapt` makes from an encoder; 512 was no better on validation
+LEAST = 60  # documents from which a student is trained, and measured on others
+TOKENS_PER_WORD = 1.4  # of MiniLM, in English
+LEAST_ENGLISH = 0.02  # share of the word `the`
 
 
 @command
 def init(
     source: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help="Folder of texts, or a data file.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")] = None,
-    text_field: Annotated[str | None, typer.Option(help="The field that holds the text; default: found.")] = None,
-    id_field: Annotated[str | None, typer.Option(help="The field that holds the id.")] = None,
-    debug: Debug = False,
 ) -> None:
     """Make this folder a working folder, with notebooks and params; with INPUT, also write a profile sized to it."""
-    from docemb_lib.cli import terminal
-    from docemb_lib.cli.commands import initial_profile, make_working_folder
     from docemb_lib.cli.forecast import forecast
     from docemb_lib.experiments.plan import resolve_plan
-    from docemb_lib.settings.profile import Profile
+    from docemb_lib.settings.profile import SHIPPED, Profile, folder_above
     from docemb_lib.workspace import Workspace
 
+    root, copied = folder_above() or Path.cwd(), []
+    out = out or Path(f"{(source or root).resolve().name.split('.')[0]}.yaml")
+    if source and (out.suffix != ".yaml" or out.exists()):
+        raise InputError(f"-o {out}: {'exists; name a new file' if out.exists() else 'name a .yaml file'}")
+    if source and source.is_dir() and root.is_relative_to(source.resolve()):
+        raise InputError(f"{source}: {root} would work inside it, and read what it writes; give the command elsewhere")
+    for name in ("notebooks", "params"):  # `params`, by which a working folder is known, is the last
+        shipped, here, unwanted = SHIPPED / name, root / name, shutil.ignore_patterns("__pycache__", ".*")
+        if not here.exists():
+            copied.append(shutil.copytree(shipped, here, copy_function=shutil.copyfile, ignore=unwanted).name)
+        elif not {path.name for path in here.glob("*")}.intersection(os.listdir(shipped)):
+            raise InputError(f"{here}: is in the way, it is not docemb's; give the command in a new folder")
+    done = f"{' and '.join(copied)} copied" if copied else "notebooks and params are there already"
+    console.print(f"{root}: {done}")
     if source is None:
-        if out is not None:
-            raise InputError("-o names the profile of an INPUT; give one")
-        console.print(f"{make_working_folder()}; next: docemb run", markup=False)
         return
-    tune_environment()
-    out = Path(f"{source.resolve().name.split('.')[0]}.yaml") if out is None else out
-    for name, value in initial_profile(source, out, text_field=text_field, id_field=id_field).items():
-        console.print(f"{name + ':':<16}{value}", markup=False)
+    text, found = _initial_profile(source, out)
+    out.write_text(text, encoding="utf-8")
     workspace = Workspace()
-    total = forecast(resolve_plan(Profile.load(out), str(out), workspace), workspace).total
-    console.print(f"{'which takes:':<16}{terminal.in_words(total)}")
+    found["takes"] = forecast(resolve_plan(Profile.load(out), str(out), workspace), workspace).total
+    for name, value in found.items():
+        console.print(f"{name + ':':<16}{value}")
+
+
+def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
+    """`params/own.yaml`, filled in and sized to the documents of `source`; and what was found, by name."""
+    import numpy as np
+
+    from docemb_lib.corpus.rows import read_rows
+    from docemb_lib.corpus.sources import local_documents, local_paths
+    from docemb_lib.settings.profile import SHIPPED
+
+    characters: Counter[str] = Counter()  # of each field of data files
+    for path in local_paths(source):
+        for row in islice(read_rows(path) if path.is_file() else (), 1000):
+            characters.update({name: len(value) for name, value in row.fields.items() if isinstance(value, str)})
+    text_field = "text" if "text" in characters or not characters else characters.most_common(1)[0][0]
+    lengths: dict[int, int] = {}  # words by the hash of a text, because a corpus keeps one of equal texts
+    articles = 0
+    for document in progress(local_documents(source, text_field=text_field), desc="reading", unit="documents"):
+        words = document.text.lower().split()
+        lengths[hash(" ".join(words))] = len(words)
+        articles += words.count("the")
+    if (N := len(lengths)) < LEAST:
+        raise InputError(f"{source}: {N} different documents; a student needs {LEAST} or more: add some")
+    sizes = np.array([*lengths.values()])
+    longest = 4096 if np.quantile(TOKENS_PER_WORD * sizes, 0.9) > 2048 else 2048
+    tasks, validation = min(300, N // 3), min(100, N // 10)
+    train = N - tasks - validation
+    few = min(150, train, max(LEAST, train // 3))  # of the runs that only compare losses
+    filled_in = {
+        "name: own": f"name: {json.dumps(out.stem)}", "path: CHANGE-ME": f"path: {json.dumps(str(source.resolve()))}",
+        "text_field: text ": f"text_field: {json.dumps(text_field)} ", "validation: 100 ": f"validation: {validation} ",
+        "tasks: 300 ": f"tasks: {tasks} ", "max_tokens: 2048 ": f"max_tokens: {longest} ",
+        "lexical: 256 ": f"lexical: {min(256, train // 3)} ", "documents: 1000 ": f"documents: {min(1000, train)} ",
+        "documents: 150": f"documents: {few}", "docemb run --profile params/own.yaml": f"docemb run --profile {out}",
+        "Your own documents: fill in `corpus.path`, then run": "Written by `docemb init`. To use it, run",
+    }  # fmt: skip
+    text = (SHIPPED / "params" / "own.yaml").read_text(encoding="utf-8")
+    for old, new in filled_in.items():
+        text = text.replace(old, new.ljust(len(old)))  # comments stay where they are
+    english = articles > LEAST_ENGLISH * sizes.sum()
+    return text, {
+        "documents": f"{N}: {train} to train on, {tasks} to measure with, {validation} to watch the training",
+        "words": f"{np.median(sizes):.0f} in the median, {sizes.max()} at most",
+        "language": "English" if english else "seems not to be English: name multilingual models in the profile",
+        "next": f"docemb run --profile {out}",
+    }
 
 
 @command
-def train(profile: ProfileName = "tiny-final", parameter: Parameter = None, debug: Debug = False) -> None:
+def train(profile: ProfileName = "tiny-final", parameter: Parameter = None) -> None:
     """Distil one student without a notebook; under torchrun or accelerate launch, by all their processes together."""
-    from docemb_lib.cli.commands import distil, parse_parameters
+    from docemb_lib.experiments.run import Stages
+    from docemb_lib.experiments.runkey import RunKey
+    from docemb_lib.settings.profile import Profile
+    from docemb_lib.training.distributed import is_first, together
 
-    tune_environment()
-    if (trained := distil(profile, parse_parameters(parameter or []))) is not None:
-        console.print(trained, markup=False)
-
-
-@command
-def sweep(
-    notebook: Annotated[str, typer.Argument(help="Its name or number, e.g. 05_weighting or 05.")],
-    grid: Annotated[str, typer.Option(help="A grid in params/grids/ by name, or the path of a .yaml file.")],
-    profile: ProfileName = "tiny",
-    workers: Annotated[int | None, typer.Option(help="Processes here; default: as many as there is room for.")] = None,
-    scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS|FILE", help="A running Dask cluster.")] = None,
-    parameter: Parameter = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs, and whether they are there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="List them as JSON.")] = False,
-    debug: Debug = False,
-) -> None:
-    """Execute the runs of a grid side by side: what is there is recognised, and a failing run stops no other."""
-    from docemb_lib.cli import terminal
-    from docemb_lib.cli.commands import described_runs, parse_parameters
-    from docemb_lib.cli.forecast import forecast
-    from docemb_lib.experiments.plan import chosen_runs, resolve_sweep
-    from docemb_lib.experiments.sweeps import comparison_paths, execute_plan, recorded
-    from docemb_lib.workspace import Workspace
-
-    if as_json and not dry_run:
-        raise InputError("--json lists the runs of --dry-run; for results, see docemb results --json")
-    workspace = Workspace()
-    steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
-    if dry_run:
-        rows = described_runs(steps, workspace)
-        if as_json:
-            _write_json(rows)
-        else:
-            terminal.print_planned(rows, console)
-            terminal.print_forecast(forecast(steps, workspace), console)
-        return
-    failures = execute_plan(steps, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
-    terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
-    paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]
-    terminal.print_paths([*paths, *comparison_paths(planned, workspace)], console)
-    _end_with(failures)
-
-
-@command
-def results(
-    notebook: Annotated[str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05.")] = None,
-    as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
-    claims: Annotated[
-        str | None, typer.Option(metavar="PROFILE", help="Instead, what the thesis claims, on a profile's runs.")
-    ] = None,
-    debug: Debug = False,
-) -> None:
-    """Show the recorded runs, oldest first."""
-    from docemb_lib.cli import terminal
-    from docemb_lib.experiments import records
-    from docemb_lib.settings.profile import notebook_named
-
-    if as_json and as_csv:
-        raise InputError("--json and --csv exclude each other")
-    notebook = None if notebook is None else notebook_named(notebook)
-    if claims is None:
-        frame = records.frame(notebook, failed=True)
-    else:
-        from docemb_lib.thesis.claims import recorded_claims
-
-        frame = recorded_claims(claims).reset_index()
-    if as_json:
-        sys.stdout.write(frame.to_json(orient="records", force_ascii=False, indent=1) + "\n")
-    elif as_csv:
-        sys.stdout.write(frame.to_csv(index=False))
-    else:
-        (terminal.print_runs if claims is None else terminal.print_claims)(frame, console)
-
-
-@command
-def report(
-    profile: ProfileName = "tiny",
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")] = None,
-    debug: Debug = False,
-) -> None:
-    """Write the executed notebooks of a profile's plan as pages, with an index and the final table."""
-    from docemb_lib.cli.report import write_pages
-
-    console.print(str(write_pages(profile, out)), markup=False)
+    stages = Stages(RunKey.of(NOTEBOOK, Profile.load(profile), **parse_parameters(parameter or [])))
+    stages.check()
+    with together():
+        student = stages.students.trained
+    if is_first():
+        losses = stages.students.history()[1]["loss"]
+        link = stages.workspace.shown(stages.workspace.link("students", stages.key.slug, student.path))
+        console.print(f"{link}: mean validation loss {losses.iloc[0]:.4f} → {losses.iloc[-1]:.4f}")
 
 
 @command
@@ -265,13 +139,31 @@ def embed(
     text_field: TextField = "text",
     id_field: IdField = "id",
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    debug: Debug = False,
 ) -> None:
-    """Turn documents into embeddings with a trained student."""
-    from docemb_lib.cli.commands import embed_documents
+    """Turn documents into embeddings with a trained student. The file is written whole or not at all."""
+    from docemb_lib.corpus.sources import local_documents
+    from docemb_lib.hardware import devices_at_hand
 
-    count, dim = embed_documents(model, source, out, text_field=text_field, id_field=id_field, force=force)
-    console.print(f"{count} documents, {dim} dimensions each: {out}", markup=False)
+    if out.suffix not in {".parquet", ".npy"}:
+        raise InputError(f"-o {out}: write .parquet (ids and embeddings) or .npy (embeddings alone)")
+    if out.exists() and not force:
+        raise InputError(f"-o {out}: exists; give --force to write over it, or another name")
+    documents = list(local_documents(source, text_field=text_field, id_field=id_field))
+
+    import pandas as pd
+
+    from docemb_lib.student import Student
+
+    student, texts = Student.load(model), (document.text for document in documents)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        written = Path(folder, "embeddings.npy")
+        embeddings = student.embed(texts, out=written, devices=devices_at_hand())  # on disk as they come
+        if out.suffix == ".parquet":
+            table = pd.DataFrame({"id": [document.id for document in documents], "embedding": list(embeddings)})
+            table.to_parquet(written := Path(folder, "embeddings.parquet"), index=False)
+        written.replace(out)
+    console.print(f"{len(documents)} documents, {student.width} dimensions each: {out}")
 
 
 @command
@@ -280,18 +172,34 @@ def adapt(
     source: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder of .txt/.md files, or a data file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
     dim: Annotated[int | None, typer.Option(help="Width of the lexical half; default: as it is, or up to 512.")] = None,
-    words: Annotated[int, typer.Option(help="Size of its vocabulary at most.")] = 50_000,
     weight: Annotated[float | None, typer.Option(help="Of the lexical half, 0 to 1; default: from the texts.")] = None,
     text_field: TextField = "text",
     id_field: IdField = "id",
-    debug: Debug = False,
 ) -> None:
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a student first."""
-    from docemb_lib.cli.commands import adapt_student
+    from docemb_lib.corpus.sources import local_documents, local_paths
+    from docemb_lib.student import Student
+    from docemb_lib.student.export import encoder_card, encoder_pooling, with_lexical_half
+    from docemb_lib.student.loading import is_short
 
-    options = {"dim": dim, "words": words, "weight": weight}
-    count, width, chosen = adapt_student(model, source, out, text_field=text_field, id_field=id_field, **options)
-    console.print(f"{out}: fitted on {count} documents, {width} dimensions, {chosen:.2f} of the cosine is lexical")
+    if out.exists():
+        raise InputError(f"-o {out}: exists; name a new folder")
+    local_paths(source)  # raises where there is none; the documents are read after the model
+    if encoder := is_short(model):  # converted, not trained
+        student = Student.from_encoder(model, pooling=encoder_pooling(model), attention_window=WINDOW)
+    else:
+        student = Student.load(model)
+    texts = [document.text for document in local_documents(source, text_field=text_field, id_field=id_field)]
+    student.adapt(texts, dim=dim, weight=weight)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        written, fitted_on = Path(folder, out.name), f"{len(texts)} documents of {source.name}"
+        card = (encoder_card if encoder else with_lexical_half)(model, student, fitted_on)
+        student.save(written, card=card)
+        written.replace(out)
+    share = 0.0 if student.lexical is None else float(student.lexical.weight)
+    fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
+    console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical")
 
 
 @command
@@ -300,91 +208,73 @@ def evaluate(
     profile: ProfileName = "tiny-final",
     task: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this task, or several.")] = None,
     as_json: AsJson = False,
-    debug: Debug = False,
 ) -> None:
     """Score a model on the tasks of a profile, beside the models that the profile's final evaluation has scored."""
-    from docemb_lib.cli import terminal
-    from docemb_lib.cli.commands import evaluate_model
+    from docemb_lib.cli.terminal import SCORES, print_table
+    from docemb_lib.experiments.models import SBERT_CHUNKS, UNTRAINED
+    from docemb_lib.experiments.run import Stages
+    from docemb_lib.experiments.runkey import RunKey
+    from docemb_lib.settings.profile import Profile
 
-    tune_environment()
-    found = evaluate_model(model, profile, task or [])
+    loaded = Profile.load(profile)
+    stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(task, source="--task") if task else loaded))
+    stages.scores.check(("test",))
+    models = models_of(model, stages.workspace)
+    beside = [one for one in recorded_baselines(loaded, stages.workspace) if stages.scores.is_scored(one)]
+    labels = [one.label for one in beside]
+    final = stages.scores.evaluate([*models, *beside], student=models[-1].label, references=labels)
     if as_json:
-        frames = {"scores": found.final.scores, **found.final.tables}
-        _write_json({"model": model, **{name: json.loads(f.to_json(orient="records")) for name, f in frames.items()}})
-    else:
-        terminal.print_intervals(found.final.board, console)
-        if found.standing:
-            console.print(found.standing, markup=False)
+        frames = {"scores": final.scores, **final.tables}
+        rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
+        sys.stdout.write(json.dumps({"model": model, **rows}, ensure_ascii=False, indent=1) + "\n")
+        return
+    print_table(final.board.reset_index(), console, f"{SCORES} with 95% intervals")
+    if {SBERT_CHUNKS, UNTRAINED} <= {*labels}:
+        console.print(final.standing())
 
 
-@command
-def doctor(
-    verify: Annotated[bool, typer.Option("--verify", help="Only compare outputs/ with its checksums.")] = False,
-    debug: Debug = False,
-) -> None:
-    """Say what is installed, reachable and slow on this machine; exit code 1 if something must be mended."""
-    tune_environment()
-    from docemb_lib.doctor import diagnose, verify_outputs
+def models_of(name: str, workspace: Workspace) -> list[Model]:
+    """A student as docemb runs it, in all its forms (`lexical_models`); any other model as sentence-transformers does.
 
-    colours, found = {"ok": "green", "slow": "yellow", "wrong": "red"}, set()
-    for name, value, status, mend in verify_outputs() if verify else diagnose():
-        console.print(f"[{colours[status]}]{status:<6}[/] {name}: ", end="")
-        console.print(f"{value}; {mend}" if mend else value, markup=False)
-        found.add(status)
-    if "wrong" in found:
-        raise typer.Exit(1)
-
-
-@command
-def bench(
-    what: Annotated[str, typer.Argument(metavar="|".join(BENCHMARKS))],
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: a GPU where there is one.")] = None,
-    size: Annotated[str | None, typer.Option(help="small or base; default: base on a GPU, else small.")] = None,
-    documents: Annotated[
-        int | None, typer.Option(help="How many: of the thesis' lengths (student), short ones (paragraph-vector).")
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")] = False,
-    repeats: Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")] = None,
-    as_json: AsJson = False,
-    debug: Debug = False,
-) -> None:
-    """Measure docemb beside its peers, both sides in one process. Takes some minutes.
-
-    student, with --device and --size: against stock LongformerModel: share of the peak, speed, memory, equality.
-    paragraph-vector: against a plain gensim loop, by the number of workers.
-    heads: all classification heads as one against a loop over torch modules, on the CPU.
+    Raises InputError for no model.
     """
-    if what not in BENCHMARKS:
-        raise InputError(f"bench: got {what!r}; give one of {', '.join(BENCHMARKS)}")
-    tune_environment()
-    module = what.replace("-", "_")
-    measure = resolve_name(f"docemb_lib.bench.{module}:bench_{module}")
-    given = {"device": device, "size": size, "documents": documents, "repeats": repeats}
-    options = {name: value for name, value in given.items() if value is not None}
-    for name, value in options.items():
-        if name not in signature(measure).parameters:
-            raise InputError(f"--{name}: bench {what} has no such option; leave it out")
-        if isinstance(value, int) and value < 1:
-            raise InputError(f"--{name}: got {value}; give at least 1")
-    report = measure(quick=quick, **options)
-    if as_json:
-        sys.stdout.write(report.json())
-    else:
-        from docemb_lib.cli import terminal
+    from docemb_lib import pretrained
+    from docemb_lib.experiments.models import lexical_models, published_model
+    from docemb_lib.experiments.students import student_at
+    from docemb_lib.student import export, loading
+    from docemb_lib.workspace import Artefact
 
-        terminal.print_findings(report, console)
-
-
-def _write_json(content: Any) -> None:
-    sys.stdout.write(json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+    source = pretrained.resolve(name)
+    if not any(loading.find_file(source, file) for file in ("modules.json", "config.json")):
+        raise InputError(f"{name}: no folder or hub id with a modules.json or config.json; give one of a model")
+    label = Path(name).absolute().name if Path(name).is_dir() else name
+    try:
+        export.saved_pooling(source)
+        is_student = loading.load_config(source).model_type in loading.LONG
+    except InputError:
+        is_student = False
+    if not is_student:
+        return [published_model(source)._replace(label=label)]
+    # What the notebooks have scored of a student trained here is found again by its artefact.
+    here = student_at(Path(source)) or Artefact("student", pretrained.fingerprint(source), Path(source))
+    return lexical_models(label, here, workspace)
 
 
-def _end_with(failures: Sequence[str]) -> None:
-    """Name the runs that failed."""
-    for failure in failures:
-        errors.print(f"Failed: {failure}", markup=False)
-    if failures:
-        raise typer.Exit(1)
+def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
+    """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
+    from docemb_lib.experiments import models, records
+    from docemb_lib.experiments.runkey import RunKey
+
+    if not (found := records.comparable(RunKey(NOTEBOOK, profile), workspace)):
+        return []
+    own = {f"{found[0].label}{form}" for form in ("", models.DENSE, models.ADAPTED)}
+    table = records.table_of(workspace, found[0], "models")
+    return [
+        models.scored_model(row["model"], row["fingerprint"])._replace(
+            fitted_on=row["fitted on"], ranks_only=row["ranks_only"]
+        )
+        for row in table[~table["model"].isin(own)].to_dict("records")
+    ]
 
 
 if __name__ == "__main__":

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterable
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -22,36 +20,29 @@ from docemb_lib.progress import progress
 from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, write_text
 
-# Code, which is left as it is; a formula in a paragraph of its own; and one within a paragraph.
-FORMULA = re.compile(r"(`+).+?\1|\$\$(.+?)\$\$|\$((?:[^$\n]|\n(?!\n))+)\$", re.DOTALL)
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$", re.DOTALL)  # in a paragraph of its own, and within one
 LOADED = re.compile(r"<script[^>]* src=.*?</script>", re.DOTALL)
 # Notebook pages are light. Where the reader's browser is dark, colours are inverted, and pictures inverted back.
 DARK = """<style>@media screen and (prefers-color-scheme: dark) { html, img { background: #fff }
 html { filter: invert(0.9) hue-rotate(180deg) } img { filter: invert(1) hue-rotate(180deg) } }</style>"""
-INDEX = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1"><style>
-:root {{ color-scheme: light dark }} body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto;
-padding: 0 1rem }} table {{ border-collapse: collapse; font-size: 0.85rem }} td, th {{ padding: 0.2rem 0.6rem;
-text-align: right; border-bottom: 1px solid #8884 }} th:first-child, td:first-child {{ text-align: left }}
-div {{ overflow-x: auto }} img {{ max-width: 100%; background: #fff }} @media print {{ a {{ color: inherit }} }}
-</style></head><body><h1>{title}</h1>{body}</body></html>"""
 
 
-class Report(NamedTuple):
-    board: pd.DataFrame | None  # models × tasks; None if no run of the plan opens the test splits
-    standing: str  # the last student beside the other models, and which model to use; "" without a board
-    paths: list[tuple[str, str]]
+def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, str, list[tuple[str, str]]]:
+    """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE.
 
-
-def report(planned: Runs, workspace: Workspace) -> Report:
-    """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE."""
+    Returns the scoreboard, models × tasks (None if no run of the plan opens the test splits), the last student beside
+    the other models and which model to use, in words, and names and paths of results.
+    """
     done = records.finished(planned, workspace)
     evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
     final = evaluations or simde
     paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
     paths += [("student", record.student) for record in final if record.student]
     if not final:
-        return Report(None, "", paths)
+        return None, "", paths
     last = final[-1]
     tables = {name: records.table_of(workspace, last, name) for name in ("intervals", "comparison", "models")}
     adapted = f"{last.label}{ADAPTED}"
@@ -66,7 +57,7 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     described = pd.concat(records.table_of(workspace, one, "models") for one in final if one.setting == last.setting)
     fitted = described.drop_duplicates("model").set_index("model")["fitted on"]
     board = scoreboard(scores)
-    return Report(board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths)
+    return board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths
 
 
 def write_pages(profile: str, out: Path | None = None) -> Path:
@@ -75,52 +66,40 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     The pages need no network. They are written to `out`, or to `outputs/report/`. Returns the index. Raises InputError
     if no run is done.
     """
+    import nbformat
+
     workspace, loaded = Workspace(), Profile.load(profile)
-    steps, title = resolve_plan(loaded, profile_argument(profile), workspace), f"docemb, profile {loaded.name}"
+    steps = resolve_plan(loaded, profile_argument(profile), workspace)
     done = [run for run in chosen_runs(steps) if is_done(run, workspace)]
     if not done:
         raise InputError(f"report: no run of profile {loaded.name} is done; `docemb run` makes them")
     folder = out or workspace.outputs / "report" / loaded.name
-    found, links = report(done, workspace), []
+    board, standing, _ = report(done, workspace)
+    blocks = [f"<h1>docemb, profile {escape(loaded.name)}</h1>"]
+    blocks += [f"<p>{escape(line)}</p>" for line in standing.splitlines()]
+    if board is not None:
+        blocks.append(board.rename_axis(None).to_html(border=0, float_format="{:.3f}".format, na_rep=""))
     for run in progress(done, desc="pages", unit="notebooks"):
-        name = Path(run.notebook, f"{run.executed.stem}.html")
-        (folder / run.notebook).mkdir(parents=True, exist_ok=True)
-        write_text(folder / name, page_of(run.executed))
-        links.append(f'<li><a href="{escape(name.as_posix())}">{escape(f"{run.notebook}: {run.label}")}</a></li>')
-    body = [f"<p>{escape(line)}</p>" for line in found.standing.splitlines()]
-    if found.board is not None:
-        body.append(
-            f"<div>{found.board.rename_axis(None).to_html(border=0, float_format='{:.3f}'.format, na_rep='')}</div>"
-        )
-    body += ["<h2>Runs</h2><ul>", *links, "</ul>", *_pictures(done[-1:], workspace, folder)]
-    write_text(folder / "index.html", INDEX.format(title=escape(title), body="\n".join(body)))
+        name = f"{run.notebook}/{run.executed.stem}.html"
+        write_text(folder / name, page_of(nbformat.read(run.executed, as_version=4)))
+        blocks.append(f'<p><a href="{escape(name)}">{escape(f"{run.notebook}: {run.label}")}</a></p>')
+    index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
+    write_text(folder / "index.html", page_of(index))
     return folder / "index.html"
 
 
-def page_of(notebook: Path) -> str:
+def page_of(notebook: NotebookNode) -> str:
     """An executed notebook as a page that holds all that it shows; its formulas become MathML."""
-    import nbformat
     from latex2mathml.converter import convert
     from nbconvert import HTMLExporter
 
     def mathml(found: re.Match[str]) -> str:
-        code, of_its_own, within = found.groups()
-        if code:
-            return found[0]
+        of_its_own, within = found.groups()
         latex = (of_its_own or within).replace(r"\_", "_")  # in names: the converter would show the backslash
         return convert(latex, display="block" if of_its_own else "inline")
 
-    content = nbformat.read(notebook, as_version=4)
-    for cell in content.cells:
+    for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = FORMULA.sub(mathml, cell.source)
-    page, _ = HTMLExporter().from_notebook_node(content)
+    page, _ = HTMLExporter().from_notebook_node(notebook)
     return LOADED.sub("", page).replace("</head>", f"{DARK}</head>", 1)
-
-
-def _pictures(runs: Runs, workspace: Workspace, folder: Path) -> Iterable[str]:
-    """Copies of the figures that the runs have saved, as elements of a page."""
-    for record in records.finished(runs, workspace):
-        for figure in map(Path, record.figures):
-            shutil.copy(workspace.root / figure, folder)
-            yield f'<h2>{escape(figure.stem)}</h2><img src="{escape(figure.name)}" alt="{escape(figure.stem)}">'

@@ -132,6 +132,8 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(stream, start=1):
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise InputError(f"{file}: cannot be read ({error.strerror}); look for it and its permissions") from error
         raise InputError(f"{file}, near line {number}: {error}; save the file again, whole and as UTF-8") from error
 
 

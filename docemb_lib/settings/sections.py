@@ -284,6 +284,8 @@ class OwnTask(Section):
     def _fits_its_kind(self) -> Self:
         if (self.kind == "retrieval") != (self.relevance is not None):
             raise ValueError("relevance, a file of pairs of ids, belongs to every retrieval task and to no other")
+        if self.mask_names and self.kind != "retrieval":
+            raise ValueError("mask_names belongs to retrieval tasks; leave it out")
         if self.kind == "retrieval" and isinstance(self.path, dict):
             raise ValueError("path of a retrieval task is one file of documents; give relevance a file per split")
         return self

@@ -175,14 +175,14 @@ found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, package=None: None if name.split(".")[0] in ABSENT else found(name, package)
 sys.meta_path.insert(0, Refusal())
 import docemb_lib.losses
-from docemb_lib.cli import __main__ as cli
+from docemb_lib.cli import commands as cli
 from docemb_lib.bench import student
 
 student.GEOMETRIES["small"].update(hidden_size=48, intermediate_size=64, vocab_size=100)
 student.fast_bf16 = lambda device: False
 student.matmul_peak = lambda device, dtype: 1e12
 # As a function, because Typer imports pydantic itself to read options.
-cli.bench("student", device="cpu", quick=True, documents=3, as_json=True)
+cli.bench("student", device="cpu", quick=True, as_json=True)
 """
 
 
@@ -198,7 +198,7 @@ def test_the_whole_benchmark_runs_with_torch_transformers_and_pandas_alone_and_n
     report = json.loads(done.stdout)
     notes = [note.partition(":")[0] for note in report["notes"]]
     assert notes == ["dropout is 0 on both sides", "bf16 is not timed", "quick"]
-    assert (report["settings"]["documents"], report["settings"]["layers"]) == (3, 1)
+    assert (report["settings"]["documents"], report["settings"]["layers"]) == (4, 1)
     verdicts = {row["name"]: row["verdict"] for row in report["results"]}
     assert verdicts["hidden states fp32, largest difference"] == "ok"
     starts = {name.partition(",")[0] for name in verdicts}

@@ -6,12 +6,11 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
+from conftest import docemb
 from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
-from docemb_lib.cli.commands import embed_documents, evaluate_model, models_of, recorded_baselines
-from docemb_lib.errors import InputError
+from docemb_lib.cli.__main__ import models_of, recorded_baselines
 from docemb_lib.experiments.models import ADAPTED, DENSE, UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import RunKey
@@ -47,7 +46,8 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
     documents, out = workspace_root / "d.jsonl", workspace_root / "e.npy"
     documents.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
     out.write_bytes(b"old")
-    assert embed_documents(str(copied), documents, out, force=True) == (3, 384)
+    done = docemb("embed", copied, documents, "-o", out, "--force")
+    assert done.stdout == f"3 documents, 384 dimensions each: {out}\n"
     np.testing.assert_allclose(np.load(out), untrained.embed(TEXTS), atol=1e-2)
 
 
@@ -65,14 +65,3 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
         path.write_text(path.read_text().replace("epochs: 3,", "epochs: 4,"))
     found = [(model.label, model.fingerprint) for model in recorded_baselines(Profile.load("small"), workspace)]
     assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])
-
-
-def test_published_files_that_are_missing_are_told_together_before_a_task_is_read(workspace_root):
-    file = workspace_root / "params" / "small.yaml"
-    content = yaml.safe_load(file.read_text())
-    there = str(workspace_root / "nothing")
-    tasks = {"tasks": [*content["evaluation"]["tasks"], "aan", "wines"], "benchmarks": {"aan": there, "wines": there}}
-    file.write_text(yaml.safe_dump(content | {"evaluation": content["evaluation"] | tasks}))
-    with pytest.raises(InputError, match=r"aan needs .*nothing; wines needs .*nothing; put the published files there"):
-        evaluate_model("no-such-model", "small")
-    assert not Workspace(workspace_root).outputs.exists()

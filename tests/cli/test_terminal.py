@@ -11,16 +11,8 @@ import pytest
 from conftest import docemb
 from rich.console import Console
 
-from docemb_lib.cli.__main__ import PlainConsole
-from docemb_lib.cli.terminal import (
-    Terminal,
-    print_claims,
-    print_intervals,
-    print_paths,
-    print_runs,
-    print_scoreboard,
-    print_table,
-)
+from docemb_lib.cli.commands import PlainConsole
+from docemb_lib.cli.terminal import Terminal, print_runs, print_scoreboard, print_table
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.progress import log_to_notebook, progress
 
@@ -41,7 +33,7 @@ def clock(monkeypatch):
 
 
 def console(columns=100, terminal=False):
-    return Console(file=io.StringIO(), width=columns, force_terminal=terminal)
+    return Console(file=io.StringIO(), width=columns, force_terminal=terminal, markup=False)
 
 
 def reported(*labels, terminal=False):
@@ -69,7 +61,7 @@ def test_tables_fit_the_terminal_and_lose_nothing(columns):
     assert all(word in table for word in ("distillation", "retrieval", "0.756 ±"))  # no word is broken
     assert columns == 40 or max(map(len, table.splitlines())) <= columns
     intervals = pd.DataFrame({"find": [f".512 [.48,{NO_BREAK}.55]"]}, index=pd.Index(["a"], name="model"))
-    print_intervals(pd.concat({"10k": intervals}, names=["round"]), shown)
+    print_table(intervals.reset_index(), shown)
     assert "[.48, .55]" in shown.file.getvalue()
 
 
@@ -80,17 +72,17 @@ def test_recorded_runs_fit_the_terminal(columns):
     rows = {"notebook": notebooks, "label": label, "profile": "tiny", "status": "done", "documents": 150, "seed": 0}
     print_runs(pd.DataFrame({**rows, "mean": [0.61, 0.87], "seconds": 53.2}), shown)
     title, *lines = shown.file.getvalue().splitlines()
-    assert title.strip() == "Profile tiny"
+    assert title.strip() == "profile tiny, status done, seed 0"
     assert max(map(len, lines)) <= columns
     columns_shown = cells_of("\n".join(lines))
     assert columns_shown == [f"notebook{''.join(notebooks)}", f"label{label * 2}", "documents150150", "validation0.61",
                              "test0.87", "seconds53.253.2"]  # fmt: skip
 
 
-def test_claims_wrap_where_the_terminal_is_narrow():
+def test_long_texts_wrap_where_the_terminal_is_narrow():
     shown = console(60)
     claim = "The best student has nearly 80% of the best [score] of each task."
-    print_claims(pd.DataFrame({"id": ["c4"], "claim": [claim], "because": ["no round 1k"]}), shown)
+    print_table(pd.DataFrame({"id": ["c4"], "claim": [claim], "because": ["no round 1k"]}), shown)
     lines = shown.file.getvalue().splitlines()
     assert max(len(line) for line in lines) <= 60
     assert [word for line in lines if line.startswith("│") for word in line.split("│")[2].split()] == claim.split()
@@ -104,101 +96,66 @@ def test_recorded_runs_show_their_status_or_how_to_make_some():
     assert "failed" in shown.file.getvalue()
 
 
-def test_outside_a_terminal_a_plan_is_lines_but_not_too_many(clock):
-    reporter, shown, (first, second, third) = reported("a", "b", "c")
-    reporter.begin([first, second, third], [second, third])
+def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock):
+    """Runs may have been done before, be tried again, fail, and be chosen later."""
+    reporter, shown, (first, second, third, fourth, again) = reported("a", "b", "c", "d", "d")
+    reporter.prepare("the words of the corpus, stem")
+    reporter.begin([first, second, third], [second, third], "2 workers")
     reporter.start(first)
     reporter.end(first, "reused", 0.0)
     reporter.start(second)
-    for clock[0], percent in ((5.0, 10), (12.0, 50), (13.0, 51)):
-        reporter.step(second, f"training: {percent}%")
+    reporter.start(third)
+    reporter.step(second, "training: 50%")
+    clock[0] = 30.0
+    reporter.end(third, "later", 0.0)
     clock[0] = 75.0
     reporter.end(second, "built", 61.0)
     reporter.start(third)
+    reporter.end(third, "failed", 0.0, "no luck")
+    reporter.begin([fourth, again], [fourth, again])
+    reporter.start(fourth)
     reporter.close()
-    assert shown.file.getvalue().splitlines() == [
-        "3 runs, 1 of them already there",
-        "begins  05_weighting  a",
-        "[1/3] already there  05_weighting  a",
-        "begins  05_weighting  b",
-        "        training: 50%",
-        "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 15 s left in all",
-        "begins  05_weighting  c",
-    ]
-
-
-def test_a_sweep_counts_what_has_ended_and_forecasts_from_it(clock):
-    reporter, shown, planned = reported("a", "b", "c")
-    reporter.prepare("the words of the corpus, stem")
-    reporter.begin(planned, planned[1:], "2 workers")
-    reporter.start(planned[1])
-    reporter.start(planned[2])
-    clock[0] = 30.0
-    reporter.end(planned[2], "later", 0.0)
-    reporter.end(planned[1], "built", 30.0)
-    reporter.start(planned[2])
-    reporter.end(planned[2], "failed", 0.0, "no luck")
     assert shown.file.getvalue().splitlines() == [
         "preparing the words of the corpus, stem",
         "3 runs, 1 of them already there; 2 workers",
+        "begins  05_weighting  a",
+        "[1/3] already there  05_weighting  a",
         "begins  05_weighting  b",
         "begins  05_weighting  c",
-        "[2/3] done in 30 s  05_weighting  b, about 30 s left in all",
+        "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 15 s left in all",
         "begins  05_weighting  c",
         "[3/3] failed in 0 s  05_weighting  c",
+        "2 runs, 0 of them already there",
+        "begins  05_weighting  3",  # the name of a file tells runs of one label apart
     ]
 
 
-def test_runs_that_are_chosen_later_are_counted_with_those_before_and_one_label_is_told_apart_by_files(clock):
-    reporter, shown, planned = reported("a", "b", "b", "c")
-    reporter.begin(planned[:2], planned[1:2])
-    reporter.start(planned[1])
-    clock[0] = 10.0
-    reporter.end(planned[1], "failed", 10.0, "no luck")
-    reporter.begin(planned[2:], planned[2:3], "2 workers")
-    reporter.start(planned[2])
-    clock[0] = 20.0
-    reporter.end(planned[2], "built", 10.0)
-    assert shown.file.getvalue().splitlines() == [
-        "2 runs, 1 of them already there",
-        "begins  05_weighting  b",
-        "[2/2] failed in 10 s  05_weighting  b",
-        "2 further runs, 1 of them already there; 2 workers",
-        "begins  05_weighting  2",
-        "[4/4] done in 10 s  05_weighting  2",
-    ]
-
-
-def test_in_a_terminal_a_table_shows_the_runs_at_work():
+def test_in_a_terminal_the_runs_at_work_are_shown_with_their_last_lines():
     shown, (reporter, _, planned) = console(), reported("a", "b", "c", terminal=True)
     reporter.begin(planned, planned)
     reporter.start(planned[0])
     reporter.step(planned[0], "training: 50%")
-    shown.print(reporter.at_work())
+    shown.print(reporter.bars)
     reporter.close()
-    text = shown.file.getvalue()
-    assert all(words in text for words in ("0 of 3 ended", "05_weighting  a", "training: 50%"))
+    assert "05_weighting  a 0:00:00 training: 50%" in shown.file.getvalue()
 
 
 def test_no_name_label_or_text_can_command_the_terminal(monkeypatch):
     name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
-    shown = PlainConsole(file=io.StringIO(), width=300, highlight=False)
+    shown = PlainConsole(file=io.StringIO(), width=300, highlight=False, markup=False)
     run = ARun(name, Path(name))
     reporter = Terminal(shown)
     reporter.begin([run], [run], name)
     reporter.start(run)
-    monkeypatch.setattr("docemb_lib.cli.terminal.QUIET_SECONDS", 0.0)
     reporter.step(run, name)
-    shown.print(reporter.at_work())
+    shown.print(reporter.bars)
     reporter.end(run, "failed", 1.0, name)
-    print_table(pd.DataFrame({name: [name]}), shown, title=name)
-    print_claims(pd.DataFrame({name: [name]}), shown)
-    print_paths([(name, f"{name}\udcff")], shown)
+    print_table(pd.DataFrame({name: [name]}), shown, name)
+    shown.print(f"{name}\udcff", markup=False)
     monkeypatch.setattr("sys.stderr", io.StringIO())
     bar = progress(desc=name, total=2)
     bar.update()
-    refused = docemb("results", name)  # which ends the line of an open bar, and sets the handler of warnings
-    assert bar.fp.getvalue().endswith("\n")
+    refused = docemb("results", name)  # which sets the handler of warnings
     assert refused.returncode == 2
     logging.lastResort.handle(logging.makeLogRecord({"msg": name, "levelno": logging.WARNING}))
     for text in (shown.file.getvalue(), refused.stderr, bar.fp.getvalue().replace("\r", "")):
@@ -206,13 +163,9 @@ def test_no_name_label_or_text_can_command_the_terminal(monkeypatch):
         assert not [c for c in text if c != "\n" and unicodedata.category(c) in {"Cc", "Cf", "Cs"}]
 
 
-def test_warnings_in_a_notebook_are_grey_lines_and_no_markup(monkeypatch):
-    shown = []
-    monkeypatch.setattr("IPython.display.display", lambda data, *, raw: shown.append(data))
+def test_warnings_in_a_notebook_are_plain_text_because_jupyter_colours_stderr_as_an_error(monkeypatch, capsys):
     monkeypatch.setattr("docemb_lib.progress.in_kernel", lambda: True)
     monkeypatch.setattr(logging.getLogger("docemb_lib"), "handlers", [])
     log_to_notebook()
-    logging.getLogger("docemb_lib.student").warning("%d of <b> cut\x1b[31m", 3)
-    (note,) = shown
-    assert note["text/plain"] == "3 of <b> cut\N{REPLACEMENT CHARACTER}[31m"
-    assert note["text/html"] == '<span style="color: gray">3 of &lt;b&gt; cut\N{REPLACEMENT CHARACTER}[31m</span>'
+    logging.getLogger("docemb_lib.student").warning("%d of <b> cut", 3)
+    assert capsys.readouterr() == ("3 of <b> cut\n", "")

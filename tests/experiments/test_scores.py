@@ -311,14 +311,14 @@ def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root, notebook)
     models = [MODELS[0]._replace(label=run.label), *MODELS[1:]]
     final = evaluated(models, student=run.label)
     run.finish({}, scores=final.scores, tables=final.tables)
-    outcome = report([SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint)], run.workspace)
-    assert outcome.standing.startswith(f"In the mean over 2 tasks, {run.label} (.")
-    assert f" is not shown to differ from the best of 3 references, {SBERT_CHUNKS} (." in outcome.standing
-    assert f"; it is better than {UNTRAINED} (." in outcome.standing
-    assert f"\nRecommended: {run.label}" in outcome.standing
-    assert set(outcome.board.index) == {model.label for model in models}
+    board, standing, _ = report([SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint)], run.workspace)
+    assert standing.startswith(f"In the mean over 2 tasks, {run.label} (.")
+    assert f" is not shown to differ from the best of 3 references, {SBERT_CHUNKS} (." in standing
+    assert f"; it is better than {UNTRAINED} (." in standing
+    assert f"\nRecommended: {run.label}" in standing
+    assert set(board.index) == {model.label for model in models}
     last = final.scores.query("round == 'all' and task == 'sort' and metric == 'accuracy' and model == 'TF-IDF'")
-    assert outcome.board.loc["TF-IDF", "sort"] == pytest.approx(last["value"].mean())
+    assert board.loc["TF-IDF", "sort"] == pytest.approx(last["value"].mean())
 
 
 def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspace_root):
@@ -330,7 +330,9 @@ def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspac
         only_its_own = final.scores if runs else final.scores[final.scores["task"] == "find"].assign(value=0.123)
         run.finish({}, scores=only_its_own, tables=final.tables)
         runs.append(run)
-    board = report([SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint) for run in runs], workspace).board  # fmt: skip
+    board, _, _ = report(
+        [SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint) for run in runs], workspace
+    )
     assert set(board.index) == {runs[1].label, *SKILL} - {"student"}
     assert 0.123 not in board["find"].to_numpy()
 
