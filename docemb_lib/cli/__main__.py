@@ -208,8 +208,9 @@ def sweep(
         return
     failures = execute_plan(steps, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
+    compared = chosen_runs(steps[-1:])
     paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]
-    terminal.print_paths([*paths, *comparison_paths(planned, workspace)], console)
+    terminal.print_paths([*paths, *comparison_paths(compared, workspace)], console)
     _end_with(failures)
 
 

@@ -32,8 +32,7 @@ from docemb_lib.experiments.models import (
     published_model,
     scored_model,
 )  # fmt: skip
-from docemb_lib.experiments.plan import Step
-from docemb_lib.experiments.records import LATER
+from docemb_lib.experiments.plan import Step, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
@@ -172,10 +171,7 @@ def distil(profile: str | Path, parameters: dict[str, Any]) -> str | None:
 def described_runs(steps: Sequence[Step], workspace: Workspace) -> list[dict[str, Any]]:
     """A row for each run of a sweep before it starts: notebook, label, parameters, fingerprint, done."""
     names = ("notebook", "label", "parameters", "fingerprint")
-    known = [run for step in steps for run in step.known]
-    rows = [{name: getattr(run, name) for name in names} | {"done": is_done(run, workspace)} for run in known]
-    unknown: dict[str, Any] = {"label": LATER, "parameters": {}, "fingerprint": None, "done": False}
-    return rows + [{"notebook": run.notebook, **unknown} for step in steps for run in step.later]
+    return [{name: getattr(run, name) for name in names} | {"done": is_done(run, workspace)} for run in runs_of(steps)]
 
 
 def parse_parameters(given: list[str]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
 from docemb_lib.experiments.execution import Planned, Runs, is_done
-from docemb_lib.experiments.plan import Step
+from docemb_lib.experiments.plan import Step, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings import ParagraphVectorSettings, TextSource
@@ -67,7 +67,7 @@ class Forecast(NamedTuple):
 
 def forecast(steps: Sequence[Step], workspace: Workspace) -> Forecast:
     """What the missing runs of a plan need and take. Builds nothing."""
-    done = {run for step in steps for run in step.known if is_done(run, workspace)}
+    done = {run for run in runs_of(steps) if is_done(run, workspace)}
     built = {piece for run in done for piece in _pieces(run.key)}
     lines: list[Line] = []
     needs: dict[tuple[str, str], list[int]] = {}

@@ -16,7 +16,6 @@ from rich.table import Table
 
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.experiments.execution import Planned, Reporter, Runs, Status
-from docemb_lib.experiments.records import LATER
 from docemb_lib.settings.profile import FINAL
 
 if TYPE_CHECKING:
@@ -113,8 +112,7 @@ def print_forecast(found: Forecast, console: Console) -> None:
     for number, (step, there, cost) in enumerate(found.lines, 1):
         first, runs = step.runs[0], len(step.runs)
         about = [text.replace(" ", NO_BREAK) for text in _amounts(cost)] if there < runs else ["", "", ""]
-        later = f"; {len(step.later)} {LATER}" if step.later else ""
-        what = (f"{step.grid or first.label}{later}", *about)
+        what = (step.grid or first.label, *about)
         rows.append((str(number), first.notebook, runs, there, first.profile.name, *what))
     print_table(pd.DataFrame(rows, columns=[*columns]), console)
     needs = [(kind, name, ", ".join(map(str, lines))) for (kind, name), lines in found.needs.items()]
@@ -141,7 +139,7 @@ def _amounts(cost: Cost) -> list[str]:
 
 def print_planned(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
     """The runs of a sweep before it starts: label, the parameters in which they differ, whether they are there."""
-    given = [row["parameters"] for row in rows if row["parameters"]]
+    given = [row["parameters"] for row in rows]
     varied = [name for name in given[0] if len({str(parameters[name]) for parameters in given}) > 1]
     shown = [{"label": row["label"], **{name: str(row["parameters"].get(name, "")) for name in varied}} for row in rows]
     print_table(pd.DataFrame(shown).assign(done=["yes" if row["done"] else "" for row in rows]), console)

@@ -300,14 +300,11 @@ def _comparison(scores: Mapping[str, Mapping[str, Score]], student: str, referen
 
     p-values are corrected over the tests of the student, and over those of the others.
     """
-    asked = [
-        differences({student: scores[student], reference: scores[reference]}, reference)
-        for reference in references
-        if reference in scores and reference != student
-    ]
     others = {model: by_task for model, by_task in scores.items() if model != student}
-    if SBERT_CHUNKS in references and SBERT_CHUNKS in others and len(others) > 1:
-        families = [pd.concat(asked, ignore_index=True), differences(others, SBERT_CHUNKS)]
-    else:
-        families = [pd.concat(asked, ignore_index=True)] if asked else []
-    return pd.concat([verdicts(family) for family in families], ignore_index=True) if families else pd.DataFrame()
+    pairs = [(name, {student: scores[student], name: scores[name]}) for name in references if name in others]
+    if not pairs:
+        return pd.DataFrame()
+    families = [pd.concat([differences(pair, reference) for reference, pair in pairs], ignore_index=True)]
+    if SBERT_CHUNKS in dict(pairs) and len(others) > 1:
+        families.append(differences(others, SBERT_CHUNKS))
+    return pd.concat([verdicts(family) for family in families], ignore_index=True)

@@ -17,19 +17,19 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import cluster, execution, kernels, records
 from docemb_lib.experiments.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done
-from docemb_lib.experiments.plan import Step, resolve_sweep, runs_of
+from docemb_lib.experiments.plan import Step, chosen_runs, resolve_sweep, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace
@@ -46,11 +46,6 @@ class ClusterError(RuntimeError):
     """The workers are out of reach."""
 
 
-class Outcome(NamedTuple):
-    status: Status
-    error: str = ""  # of a failed run, one line
-
-
 def sweep(
     notebook: str,
     grid: str | Path | Sequence[Mapping[str, Any]],
@@ -63,7 +58,7 @@ def sweep(
     """Execute the missing runs of a grid side by side, and draw their comparison.
 
     Returns the records of the runs as of `records.frame`, failed ones included. Raises InputError, before anything
-    starts, for whatever is wrong with any run, and at the end if too few have succeeded to choose the others.
+    starts, for whatever is wrong with any run.
 
     Args:
         notebook: its name or number, e.g. "05_weighting" or "05".
@@ -80,7 +75,7 @@ def sweep(
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
     execute_plan(steps, workspace, _ProgressBar(), workers=workers, scheduler=scheduler)
-    return recorded([run for step in steps for run in (*step.known, *step.choose())], workspace)
+    return recorded(chosen_runs(steps), workspace)
 
 
 def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
@@ -105,62 +100,54 @@ def execute_plan(
     """
     if workers is not None and (scheduler is not None or workers < 1):
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
-    missing, where = missing_runs(runs_of(steps), workspace), ""
-    if missing and len(steps) == 1 and steps[0].grid:  # a sweep
-        workers = workers if workers or scheduler else cluster.default_workers(len(missing))
-        where = f"workers of {scheduler}" if scheduler else "1 worker" if workers == 1 else f"{workers} workers"
+    missing = missing_runs(runs_of(steps), workspace)
+    known = [run for step in steps if step.choose is None for run in step.runs]
+    side_by_side, where = [run for step in steps if step.grid for run in step.runs if run in missing], ""
+    count = workers or 1
+    if side_by_side:
+        count = workers or cluster.default_workers(len(side_by_side))
+        where = f"workers: {scheduler or count}"
     failures: list[str] = []
-    known = [run for step in steps for run in step.known]
     with ExitStack() as stack:
         stack.callback(reporter.close)
-        in_grids = sum(run in missing for step in steps if step.grid for run in step.known)
-        at_work: list[tuple[Any, Any]] = []  # the workers, once they have started: all grids have the same
 
-        def start_workers(runs: int) -> tuple[Any, Any]:
-            if not at_work:
-                local = cluster.local_workers(workers or cluster.default_workers(max(runs, in_grids)))
-                remote = None if scheduler is None else cluster.workers_of(scheduler, workspace)
-                at_work.append(stack.enter_context(remote or local))
-                if (link := cluster.dashboard_of(at_work[0][0])) is not None:
-                    reporter.prepare(f"workers; dashboard at {link}")
-            return at_work[0]
+        @cache
+        def client() -> Any:
+            """The workers' client, which all grids share."""
+            workers = cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
+            return stack.enter_context(workers)
 
         reporter.begin(known, [run for run in known if run in missing], where)
         for step in steps:
-            todo = [run for run in step.known if run in missing]
             if step.grid is None:
-                (run,) = step.runs
-                start = time.perf_counter()
-                reporter.start(run)
-                built = bool(todo) and execution.execute_run(run, workspace, report=partial(reporter.step, run))
-                reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
+                _execute_single(*step.runs, workspace, reporter)
                 continue
-            failed = _execute_side_by_side(todo, workspace, reporter, start_workers)
-            try:
-                chosen = step.choose()
-                todo = missing_runs(chosen, workspace)
-            except InputError as error:
-                failures.append(f"grid {step.grid}: {error}")
-                chosen = todo = []
-            if chosen:
-                reporter.begin(chosen, todo, where)
-                failed |= _execute_side_by_side(todo, workspace, reporter, start_workers)
-            failures += [*failed.values(), *_compare([*step.known, *chosen], failed, workspace, reporter)]
+            runs, todo = step.runs, [run for run in step.runs if run in missing]
+            if step.choose is not None:
+                try:
+                    todo = missing_runs(runs := step.choose(), workspace)
+                except InputError as error:
+                    failures.append(f"grid {step.grid}: {error}")
+                    continue
+                reporter.begin(runs, todo, where)
+            failed = _distribute(client(), todo, workspace, reporter) if todo else {}
+            failures += [*failed.values(), *_compare(runs, failed, workspace, reporter)]
     return failures
 
 
 def recorded(planned: Runs, workspace: Workspace) -> pd.DataFrame:
     """The records of these runs, in their order."""
-    order = [run.fingerprint for run in planned]
     frame = records.frame(planned[0].notebook, workspace=workspace, failed=True)
-    found = [] if frame.empty else [row for one in order for row in frame.index[frame["fingerprint"] == one]]
-    return frame.loc[found]
+    if frame.empty:
+        return frame
+    rows = frame.set_index("fingerprint", drop=False)
+    return rows.loc[[run.fingerprint for run in planned if run.fingerprint in rows.index]].reset_index(drop=True)
 
 
 def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str]]:
     """Names and paths of the comparison of a grid: its page and, where the notebook saves them, figure and table."""
-    page, done = _comparison_page(planned), records.finished(planned, workspace)
-    if not done or not page.is_file():
+    done = records.finished(planned, workspace)
+    if not done or not (page := _comparison_page(planned)).is_file():
         return []
     paths = [("comparison", workspace.shown(page))]
     for figure in map(Path, done[0].figures):
@@ -169,23 +156,11 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
     return paths
 
 
-def _execute_side_by_side(
-    missing: Runs, workspace: Workspace, reporter: Reporter, start_workers: Callable[[int], tuple[Any, Any]]
-) -> dict[Planned, str]:
-    """Execute runs of a grid. Returns the errors of the failed ones.
-
-    start_workers: gives the client of workers for so many runs, and what is expected of them.
-    """
-    if not missing:
-        return {}
-    if missing[0].notebook == "02_paragraph_vector":
-        _count_words(missing, workspace, reporter)
-    client, expected = start_workers(len(missing))
-    try:
-        return _distribute(client, missing, workspace, reporter, expected)
-    except KeyboardInterrupt:
-        kernels.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
-        raise
+def _execute_single(run: Planned, workspace: Workspace, reporter: Reporter) -> None:
+    start = time.perf_counter()
+    reporter.start(run)
+    built = execution.execute_run(run, workspace, report=partial(reporter.step, run))
+    reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
 
 
 def _comparison_page(planned: Runs) -> Path:
@@ -207,20 +182,7 @@ def _compare(planned: Runs, failures: Mapping[Planned, str], workspace: Workspac
     return []
 
 
-def _count_words(missing: Runs, workspace: Workspace, reporter: Reporter) -> None:
-    """Count the words that Paragraph Vectors are trained on; the counts tell which run would keep no word."""
-    for run in missing:
-        teachers = Stages(run.key, workspace).teachers
-        for settings in run.key.paragraph_vectors:
-            if not teachers.has_words(settings.preprocess):
-                reporter.prepare(f"the words of the corpus, {settings.preprocess}")
-                teachers.words(settings.preprocess)
-    missing_runs(missing, workspace)
-
-
-def _distribute(
-    client: Any, missing: Runs, workspace: Workspace, reporter: Reporter, expected: Mapping[str, str] | None
-) -> dict[Planned, str]:
+def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Reporter) -> dict[Planned, str]:
     """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs."""
     topic = f"docemb-{uuid4()}"
     events: SimpleQueue[Any] = SimpleQueue()  # lines of progress, and futures that are done
@@ -246,7 +208,7 @@ def _distribute(
                 if ready is None:
                     break
                 waiting.remove(ready)
-                future = client.submit(attempt, ready[1], workspace, topic, expected, pure=False)
+                future = client.submit(attempt, ready[1], workspace, topic, cluster.signature(), pure=False)
                 future.add_done_callback(events.put)
                 at_work[future] = ready[1]
             try:
@@ -260,24 +222,29 @@ def _distribute(
                         reporter.step(run, event["line"])
                 continue
             run = at_work.pop(event)
-            outcome = _outcome(event, run, workspace)
-            if outcome.status != "later":
+            status, error = _outcome(event, run, workspace)
+            if status != "later":
                 start(run)
             if run in started:
-                reporter.end(run, outcome.status, time.monotonic() - started.pop(run), outcome.error)
-            if outcome.status == "later":
+                reporter.end(run, status, time.monotonic() - started.pop(run), error)
+            if status == "later":
                 waiting.append((time.monotonic() + PAUSE, run))
-            elif outcome.status == "failed":
-                failures[run] = outcome.error
-    except BaseException:
+            elif status == "failed":
+                failures[run] = error
+    except BaseException as error:
         with suppress(Exception):  # the scheduler may be the reason
             client.cancel(list(at_work))  # workers notice it, and end their kernels after a checkpoint
+        if isinstance(error, KeyboardInterrupt):
+            kernels.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
         raise
     return failures
 
 
-def attempt(run: Planned, workspace: Workspace, topic: str, expected: Mapping[str, str] | None) -> Outcome:
-    """A task: one run, in the task thread of a worker, of which `expected` is asked, see `cluster.unfit`."""
+def attempt(run: Planned, workspace: Workspace, topic: str, expected: Mapping[str, str]) -> tuple[Status, str]:
+    """A task: one run, in the task thread of a worker that must have the `expected` signature, see `cluster.unfit`.
+
+    Returns how the attempt has ended, and the error of a failed run in one line.
+    """
     import distributed
     from filelock import Timeout
 
@@ -295,22 +262,21 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: Mapping[st
         wanted = task is not None and task.state == "executing"
         return not wanted or status not in (distributed.Status.running, distributed.Status.paused)
 
-    # A worker may have joined after the first check.
-    if expected is not None and (problem := cluster.unfit(expected, workspace.root, worker)):
+    if problem := cluster.unfit(expected, workspace.root, worker):
         raise InputError(f"worker {worker.address} {problem}")
     try:
         built = execution.execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
-        return Outcome("built" if built else "reused")
+        return "built" if built else "reused", ""
     except (Timeout, UnwantedError):
-        return Outcome("later")
+        return "later", ""
     except (RunError, InputError) as error:
-        return Outcome("failed", str(error))
+        return "failed", str(error)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        return Outcome("failed", execution.record_failure(run, workspace, reason, traceback.format_exc()))
+        return "failed", execution.record_failure(run, workspace, reason, traceback.format_exc())
 
 
-def _outcome(future: Any, run: Planned, workspace: Workspace) -> Outcome:
+def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, str]:
     from distributed import KilledWorker
 
     if future.status not in ("finished", "error"):  # only a lost connection cancels a future
@@ -319,7 +285,7 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> Outcome:
         return future.result()
     except KilledWorker as error:
         reason = f"its worker died in each of {error.allowed_failures + 1} attempts; out of memory?"
-        return Outcome("failed", execution.record_failure(run, workspace, reason, ""))
+        return "failed", execution.record_failure(run, workspace, reason, "")
 
 
 class _ProgressBar(Reporter):

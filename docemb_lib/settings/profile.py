@@ -147,7 +147,7 @@ class Profile(sections.Section):
         raw, origins = read_profile_file(path)
         if origins.get(("name",)) != path:  # a name from a base is not the name of this profile
             raw["name"] = path.stem
-        profile = _validated(cls, raw, origins)
+        profile = validated(cls, raw, origins)
         for notebook in profile.notebooks:
             profile.for_notebook(notebook, source=f"{origins[('notebooks',)]}: notebooks.{notebook}")
         for number, line in enumerate(profile.plan, 1):  # `resolve_plan` checks the lines with a grid
@@ -181,19 +181,20 @@ class Profile(sections.Section):
         """The same profile with other tasks in its final evaluation; `source` names them in an error."""
         raw = self.model_dump()
         raw["evaluation"]["tasks"] = list(tasks)
-        return _validated(type(self), raw, source)
+        return validated(type(self), raw, source)
 
     def with_parameters(self, *, source: str = "parameters", **overrides: Any) -> Self:
         """The same profile with notebook parameters replaced; `source` names them in an error."""
         given = {name: value for name, value in overrides.items() if "profile" not in (name, value)}
-        parameters = _validated(Parameters, {**self.parameters.model_dump(), **given}, source)
+        parameters = validated(Parameters, {**self.parameters.model_dump(), **given}, source)
         rest = {
             name: {key: value for key, value in own.items() if key not in given} for name, own in self.notebooks.items()
         }
         return self.model_copy(update={"parameters": parameters, "notebooks": rest})
 
 
-def _validated(model: type[Model], raw: dict[str, Any], source: str | Origins) -> Model:
+def validated(model: type[Model], raw: dict[str, Any], source: str | Origins) -> Model:
+    """A model made of `raw`. Raises InputError in one line that begins with `source`."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:

@@ -108,12 +108,6 @@ def small(root, further="", **parameters):
     return Stages(RunKey.of("06_evaluation", Profile.load(file), **parameters), Workspace(root))
 
 
-def test_more_negatives_than_documents_are_refused_before_anything_is_built(workspace_root, refused):
-    stages = small(workspace_root, structural_loss="contrastive", negatives=19, documents=24)
-    refused("only 18 of 24 training documents", stages.check)
-    assert not (workspace_root / "outputs").exists()
-
-
 @pytest.mark.slow
 def test_a_student_learns_from_further_teachers_and_a_bank(root, monkeypatch):
     further = """

@@ -85,8 +85,8 @@ PARAMETERS = [
     ("student_projection=100000000", "too many"), ("lamb=1", "unknown parameter 'lamb'; did you mean lam"),
 ]  # fmt: skip
 GRIDS = [
-    (BOMB, "more than 100,000 values"), ("runs: " + "[" * 20_000, "more than 100 brackets"), ("runs: 3", "runs: write a list"),
-    ("axes: {lam: 3}", "lam: write a list of values"), ("axes: {lam: [0.1, 0.1]}", "the same as run 1"), ("", "a grid is a mapping"),
+    (BOMB, "more than 100,000 values"), ("runs: " + "[" * 20_000, "more than 100 brackets"), ("runs: 3", "runs: input should be a valid list"),
+    ("axes: {lam: 3}", "axes.0.lam: input should be a valid list"), ("axes: {lam: [0.1, 0.1]}", "the same as run 1"), ("", "a grid is a mapping"),
     ("notebook: ''\nruns: [{lam: 0.1}]", "notebook '' is unknown"), ("run: []", "unknown key 'run'"), ("runs: [{lam: 2}]", "lam: must lie"),
 ]  # fmt: skip
 RETRIEVAL = "evaluation: {{tasks: [own], own_tasks: [{{name: own, kind: retrieval, path: docs.jsonl, relevance: {}}}]}}"
