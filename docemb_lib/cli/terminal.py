@@ -75,8 +75,6 @@ class Terminal(Reporter):
 
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
         self.running.pop(run, None)
-        if status == "later":
-            return
         self.ended += [] if run in self.there else [run]
         how = "already there" if status == "reused" else f"{OUTCOMES[status]} in {duration(seconds)}"
         ended = f"{len(self.ended) + len(self.there)}/{len(self.names)}"

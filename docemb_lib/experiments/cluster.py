@@ -14,7 +14,7 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from textwrap import shorten
@@ -42,20 +42,19 @@ def local_workers(count: int) -> Iterator[Any]:
     they have, so that neither other machines nor other users of this one are among the peers.
     """
     import dask
-    from distributed import Client, Nanny, Scheduler, SpecCluster
+    from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    security = Security.temporary()
-    shared: dict[str, Any] = {"host": LOOPBACK, "security": security}
-    quiet: dict[str, Any] = {"silence_logs": logging.CRITICAL}
+    settings = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1}
     # memory_limit: a run's memory is that of the kernel, which Dask does not see
-    options = {"nthreads": 1, "memory_limit": 0, "preload": [__name__], "dashboard": False, **shared, **quiet}
-    environments = _environments(count)
-    workers = {number: {"cls": Nanny, "options": {**options, "env": environments[number]}} for number in range(count)}
-    scheduler = {"cls": Scheduler, "options": {"port": 0, "protocol": "tls://", "dashboard": False, **shared}}
-    with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}), ExitStack() as stack:
-        cluster = stack.enter_context(SpecCluster(workers=workers, scheduler=scheduler, security=security, **quiet))
-        yield stack.enter_context(Client(cluster))
+    options: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "memory_limit": 0, "preload": [__name__]}
+    private = {"host": LOOPBACK, "security": Security.temporary(), "dashboard_address": None}
+    with (
+        dask.config.set(settings),
+        LocalCluster(**options, **private, env=_environment(count), silence_logs=logging.CRITICAL) as workers,
+        Client(workers) as client,
+    ):
+        yield client
 
 
 @contextmanager
@@ -123,21 +122,22 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | No
 
 
 def dask_setup(worker: Any) -> None:
-    """Called by Dask in a new worker process. Ctrl-C in a terminal reaches all processes, and the sweep handles it."""
-    signal.signal(signal.SIGINT, lambda *_: None)
+    """Called by Dask in each new process of a worker; of its GPUs the worker's kernels get one."""
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C in a terminal reaches all processes; the sweep handles it
+    if gpus := os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","):
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
 
 
-def _environments(count: int) -> list[dict[str, str]]:
-    """What each worker adds to the environment of its kernels: their share of the cores, and one GPU.
+def _environment(count: int) -> dict[str, str]:
+    """What each of `count` workers adds to the environment of its kernels: their share of the cores, and all GPUs.
 
     Variables that the user has set keep their values. All are given, because Dask sets some of them to 1 by default.
     """
     from dask.system import CPU_COUNT
 
     wanted = {**dict.fromkeys(THREADS, str(max(1, CPU_COUNT // count))), **ENVIRONMENT}
-    shared = {name: os.environ.get(name, value) for name, value in wanted.items()}
-    own = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in _gpus()] or [{}]
-    return [{**shared, **own[number % len(own)]} for number in range(count)]
+    wanted["CUDA_VISIBLE_DEVICES"] = ",".join(_gpus())
+    return {name: os.environ.get(name, value) for name, value in wanted.items()}
 
 
 def _gpus() -> list[str]:

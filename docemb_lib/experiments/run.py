@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from docemb_lib import pretrained
+from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
@@ -64,12 +65,10 @@ class Stages:
     def checks(self) -> Iterator[Callable[[], object]]:
         """What `check` calls in turn: of settings, data, models and hub. Each raises InputError for itself."""
         yield self.key.check
-        yield self.corpus.check
+        yield from (partial(source_fingerprint, source) for source in self.key.profile.text_sources)
         if self.key.trains:
             yield self.corpus.check_documents
         yield self.scores.check
-        yield self.teachers.check
-        yield self.students.check
         yield self.corpus.check_hub
         for model in self.models:
             yield partial(pretrained.require, model, stay_online=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,8 @@ from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import read_documents, source_fingerprint, streamed
 from docemb_lib.errors import InputError
 from docemb_lib.settings import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
-from docemb_lib.settings.profile import WIDTHS, Profile, local_config
+from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
-from docemb_lib.teachers.sbert import context_of
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Preprocessing, write_words
 from docemb_lib.workspace import Artefact, Workspace
@@ -83,17 +82,6 @@ class CorpusStage:
     def teacher_texts(self) -> Sequence[str]:
         """The texts that contextual teachers are fitted on, read when they are accessed."""
         return _texts(_load(self.for_teachers)["train"], self.profile.contextual_teachers.documents)
-
-    def check(self) -> None:
-        """Check that sources and models exist. Raises InputError."""
-        for source in self.profile.text_sources:
-            source_fingerprint(source)
-        student, teacher = self.profile.student, self.profile.structural_teacher
-        layers = model_config("student", student.model).get("num_hidden_layers")
-        if layers and student.layers and max(student.layers) >= layers:
-            problem = f"got {student.layers}, {student.model} has layers 0 to {layers - 1}"
-            raise InputError(f"student.layers: {problem}; name some of them")
-        check_context("structural_teacher", teacher.model, teacher.max_tokens)
 
     def check_hub(self) -> None:
         """Refuse to stream a corpus from a hub that does not answer."""
@@ -228,12 +216,6 @@ class TeacherStage:
         """Whether there are enough documents to fit LSA, and few enough that it takes seconds."""
         return self.profile.contextual_teachers.lsa_dim <= len(self.corpus.teacher_texts) <= LSA_BY_THE_WAY
 
-    def check(self) -> None:
-        """Check that the models of further teachers exist. Raises InputError."""
-        for further in self.profile.further_teachers:
-            if further.model:
-                check_context(f"further_teachers: {further.name}", further.model, further.max_tokens)
-
     def _further(self, further: FurtherTeacher) -> Teacher:
         if further.teacher is not None:
             return self.contextual(further.teacher)
@@ -262,27 +244,6 @@ class TeacherStage:
 
 def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:
     return SBERT(settings.model, max_tokens=settings.max_tokens, long=long, bf16=settings.bf16)
-
-
-def check_context(section: str, model: str, max_tokens: int | None) -> None:
-    """Check that a teacher's model exists and reads `max_tokens`. Raises InputError."""
-    limit = context_of(model_config(section, model))
-    if max_tokens and limit and max_tokens > limit:
-        raise InputError(f"{section}.max_tokens: got {max_tokens}, {model} reads {limit}; write that or fewer, or null")
-
-
-@cache
-def model_config(section: str, name: str) -> dict[str, Any]:
-    """The config.json of a model; {} for a model of the thesis, which needs no hub. Raises InputError for no model."""
-    config = local_config(source := pretrained.resolve(name))
-    if config or name in WIDTHS:
-        return config
-    from docemb_lib.student.loading import load_config  # with transformers, which takes seconds to import
-
-    try:
-        return load_config(pretrained.require(source)).to_dict()
-    except InputError as error:
-        raise InputError(f"{section}.model: {error}") from None
 
 
 def _copy_words(settings: TextSource) -> int | None:

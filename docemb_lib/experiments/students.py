@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from docemb_lib import pretrained
-from docemb_lib.errors import InputError
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.integrity import is_published
@@ -93,7 +92,6 @@ class StudentStage:
         key, training = self.key, self.key.training
         corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
         self.corpus.check_documents()
-        self.check()
         teachers = self.teachers.of_student if key.taught else {}
         packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
         inputs = {
@@ -149,13 +147,6 @@ class StudentStage:
         sentences = self._token_file("sentences", encode, split, rows, max_tokens=2 * most, **inputs)
         options: Any = {"ids": ids, "tokenizer": student.tokenizer, "max_tokens": most}
         return PairedDocuments(sentences, pairs=p.pairs, seed=p.seed, **options)
-
-    def check(self) -> None:
-        """Refuse a lexical half wider than a built corpus has documents."""
-        lexical = self.profile.student.lexical
-        if self.has_lexical_half and self.corpus.is_built and (N := len(self.corpus.split("train"))) < lexical:
-            what = f"{lexical} dimensions from the words of {N} training documents"
-            raise InputError(f"student.lexical: {what}; use at most {N}, or 0 for no lexical half")
 
     @property
     def _start(self) -> Artefact:

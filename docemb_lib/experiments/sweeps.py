@@ -15,6 +15,7 @@ notebook of the first finished run is executed once more as a page of its own, w
 
 from __future__ import annotations
 
+import random
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,6 @@ from functools import cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import cluster, execution, kernels, records
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TICK = 0.5  # seconds between two polls of the number of workers
-PAUSE = 1.0  # seconds until a run that another process executes is tried again
 UNREACHABLE = "the scheduler is out of reach; the same command goes on from here"
 
 
@@ -183,53 +182,34 @@ def _compare(planned: Runs, failures: Mapping[Planned, str], workspace: Workspac
 
 
 def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Reporter) -> dict[Planned, str]:
-    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs."""
-    topic = f"docemb-{uuid4()}"
-    events: SimpleQueue[Any] = SimpleQueue()  # lines of progress, and futures that are done
-    client.subscribe_topic(topic, lambda event: events.put(event[1]))
-    waiting = [(0.0, run) for run in missing]  # not before that time
-    at_work: dict[Any, Planned] = {}
-    started: dict[Planned, float] = {}  # start of the present attempt, from its first line of progress on
+    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
+
+    Dask's own queue gives a worker several runs, which would count as tried when their worker dies.
+    """
+    ended: SimpleQueue[Any] = SimpleQueue()  # futures
+    waiting = random.sample(missing, len(missing))  # two commands with one grid should rarely start the same run
+    at_work: dict[Any, tuple[Planned, float]] = {}  # future → run and start
     failures: dict[Planned, str] = {}
-
-    def start(run: Planned) -> None:
-        if run not in started:
-            started[run] = time.monotonic()
-            reporter.start(run)
-
     try:
-        while waiting or at_work:  # Dask's own queue cannot hold back a run that another process executes
+        while waiting or at_work:
             try:
                 workers = len(client.nthreads())
             except OSError:
                 raise ClusterError(UNREACHABLE) from None
-            for _ in range(workers - len(at_work)):
-                ready = next((entry for entry in waiting if entry[0] <= time.monotonic()), None)
-                if ready is None:
-                    break
-                waiting.remove(ready)
-                future = client.submit(attempt, ready[1], workspace, topic, cluster.signature(), pure=False)
-                future.add_done_callback(events.put)
-                at_work[future] = ready[1]
+            while waiting and len(at_work) < workers:
+                run = waiting.pop()
+                future = client.submit(attempt, run, workspace, cluster.signature(), pure=False)
+                at_work[future] = run, time.monotonic()
+                future.add_done_callback(ended.put)
+                reporter.start(run)
             try:
-                event = events.get(timeout=TICK)
-            except Empty:
+                future = ended.get(timeout=TICK)
+            except Empty:  # perhaps a worker has joined
                 continue
-            if isinstance(event, dict):  # a line of progress, which may come after the end of its run
-                for run in at_work.values():
-                    if run.fingerprint == event["run"]:
-                        start(run)
-                        reporter.step(run, event["line"])
-                continue
-            run = at_work.pop(event)
-            status, error = _outcome(event, run, workspace)
-            if status != "later":
-                start(run)
-            if run in started:
-                reporter.end(run, status, time.monotonic() - started.pop(run), error)
-            if status == "later":
-                waiting.append((time.monotonic() + PAUSE, run))
-            elif status == "failed":
+            run, start = at_work.pop(future)
+            status, error = _outcome(future, run, workspace)
+            reporter.end(run, status, time.monotonic() - start, error)
+            if status == "failed":
                 failures[run] = error
     except BaseException as error:
         with suppress(Exception):  # the scheduler may be the reason
@@ -240,22 +220,15 @@ def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Repo
     return failures
 
 
-def attempt(run: Planned, workspace: Workspace, topic: str, expected: Mapping[str, str]) -> tuple[Status, str]:
+def attempt(run: Planned, workspace: Workspace, expected: Mapping[str, str]) -> tuple[Status, str]:
     """A task: one run, in the task thread of a worker that must have the `expected` signature, see `cluster.unfit`.
 
-    Returns how the attempt has ended, and the error of a failed run in one line.
+    Returns how the run has ended, and the error of a failed one in one line.
     """
     import distributed
-    from filelock import Timeout
 
     worker = distributed.get_worker()
-    key, reported = worker.get_current_task(), 0.0
-
-    def report(line: str) -> None:
-        nonlocal reported
-        if time.monotonic() - reported >= 1.0:
-            reported = time.monotonic()
-            worker.log_event(topic, {"run": run.fingerprint, "line": line})
+    key = worker.get_current_task()
 
     def unwanted() -> bool:
         task, status = worker.state.tasks.get(key), worker.status
@@ -265,10 +238,9 @@ def attempt(run: Planned, workspace: Workspace, topic: str, expected: Mapping[st
     if problem := cluster.unfit(expected, workspace.root, worker):
         raise InputError(f"worker {worker.address} {problem}")
     try:
-        built = execution.execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
-        return "built" if built else "reused", ""
-    except (Timeout, UnwantedError):
-        return "later", ""
+        return "built" if execution.execute_run(run, workspace, unwanted=unwanted) else "reused", ""
+    except UnwantedError:
+        raise distributed.Reschedule from None
     except (RunError, InputError) as error:
         return "failed", str(error)
     except Exception as error:
@@ -299,4 +271,4 @@ class _ProgressBar(Reporter):
         self.bar.update(len(runs) - len(missing))
 
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
-        self.bar.update(status != "later")
+        self.bar.update()

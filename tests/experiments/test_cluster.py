@@ -1,5 +1,6 @@
 """Workers: as many as there is room for, on this machine and of a running cluster."""
 
+import os
 import re
 import socket
 import threading
@@ -31,18 +32,23 @@ def test_workers_share_out_cores_and_gpus_and_keep_what_the_user_has_set(monkeyp
     monkeypatch.setattr("dask.system.CPU_COUNT", 16)
     monkeypatch.setattr(cluster, "_gpus", lambda: ["2", "5"])
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT")
-    for name in names:
+    for name in (*names, "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
-    environments = cluster._environments(3)
-    assert [environment["CUDA_VISIBLE_DEVICES"] for environment in environments] == ["2", "5", "2"]
-    assert {environment["OMP_NUM_THREADS"] for environment in environments} == {"5"}
-    monkeypatch.setattr(cluster, "_gpus", list)
-    assert all("CUDA_VISIBLE_DEVICES" not in environment for environment in cluster._environments(32))
-    assert cluster._environments(32)[0]["OMP_NUM_THREADS"] == "1"
-    assert [cluster._environments(2)[0][name] for name in names] == ["8", "8", "10000"]
+    assert [cluster._environment(count)["OMP_NUM_THREADS"] for count in (3, 32)] == ["5", "1"]
+    assert [cluster._environment(2)[name] for name in names] == ["8", "8", "10000"]
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
-    assert [cluster._environments(1)[0][name] for name in names] == ["3", "16", "7"]
+    assert [cluster._environment(1)[name] for name in names] == ["3", "16", "7"]
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    for gpus, given in ((["2", "5"], ["2", "5", "2"]), ([], ["", "", ""])):
+        monkeypatch.setattr(cluster, "_gpus", lambda found=gpus: found)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        for name, gpu in enumerate(given):
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
+            cluster.dask_setup(SimpleNamespace(name=name))
+            assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+        assert cluster._environment(3)["CUDA_VISIBLE_DEVICES"] == ",".join(gpus)
 
 
 def test_only_visible_gpus_are_given_out(monkeypatch):

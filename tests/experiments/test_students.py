@@ -208,7 +208,7 @@ def with_lexical_half(stages, notebook="06_evaluation", dim=8):
     return Stages(RunKey(notebook, stages.key.profile.model_copy(update={"student": student})), stages.workspace)
 
 
-def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(root, refused):
+def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(root):
     plain = stages_of(root)
     final, chapter = with_lexical_half(plain), with_lexical_half(plain, "07_simde")
     assert (final.students.has_lexical_half, chapter.students.has_lexical_half) == (True, False)
@@ -235,4 +235,3 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     card = (folder / "README.md").read_text()
     assert "trust_remote_code=True" in card
     assert f"fitted on {len(texts)} documents of installed-docs" in card
-    refused(r"student\.lexical: 10000 dimensions from the words of", with_lexical_half(plain, dim=10_000).check)
