@@ -124,8 +124,8 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | No
 def dask_setup(worker: Any) -> None:
     """Called by Dask in each new process of a worker; of its GPUs the worker's kernels get one."""
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C in a terminal reaches all processes; the sweep handles it
-    if gpus := os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","):
-        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
+    gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
 
 
 def _environment(count: int) -> dict[str, str]:

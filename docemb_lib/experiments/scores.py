@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +30,6 @@ from docemb_lib.evaluation.tasks import Classification, HeadTask, Score
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
 from docemb_lib.experiments.stages import CorpusStage, sbert_of
-from docemb_lib.settings import Evaluation
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace, write_text
 
@@ -72,7 +71,7 @@ class ScoreStage:
 
     def is_scored(self, model: Model, *, final: bool = True) -> bool:
         """Whether the model has scores on all tasks of the final evaluation or, if not `final`, of a sweep."""
-        return all(self._is_scored(model, name, final=final) for name in self._names_of(model, final=final))
+        return not self._unscored(model, final=final)
 
     def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
         """Scores on the classification tasks of heads trained on `evaluation.few_shot` examples of each class.
@@ -134,13 +133,18 @@ class ScoreStage:
 
         return np.load(self.workspace.artefact("task-lengths", inputs, build).path / LENGTHS)
 
-    def check(self, splits: Sequence[str] = ("test", "validation")) -> None:
-        """Check that all tasks can be read and have the splits that are scored. Raises InputError."""
-        names = {split: self._names(split == "test") for split in splits}
-        check_benchmarks(self.profile.evaluation, [name for of_split in names.values() for name in of_split])
-        for split, of_split in names.items():
-            for name in of_split:
-                check_task(self.profile, self.workspace, name, split)
+    def checks(self, splits: Sequence[str] = ("test", "validation")) -> Iterator[Callable[[], None]]:
+        """A check of each task: that it can be read and has the split that is scored. Each raises InputError."""
+        for split in splits:
+            for name in self._names(split == "test"):
+                yield partial(self._check, name, split)
+
+    def _check(self, name: str, split: str) -> None:
+        place = dict(self.profile.evaluation.benchmarks).get(name)
+        if place is not None and (absent := missing_files(name, place)):
+            mend = "put the published files there (docs/data.md says where they come from), or leave the task out"
+            raise InputError(f"evaluation.benchmarks: {name} needs {', '.join(absent)} in {place}; {mend}")
+        check_task(self.profile, self.workspace, name, split)
 
     def _names(self, final: bool) -> Sequence[str]:
         return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks
@@ -156,7 +160,7 @@ class ScoreStage:
 
         @cache
         def embedded() -> dict[str, np.ndarray]:
-            missing = [name for name in names if not self._is_scored(model, name, final=final)]
+            missing = self._unscored(model, final=final)
             texts = list(dict.fromkeys(text for name in missing for text in self._texts(name, final=final)))
             return dict(zip(texts, embed_once(self.workspace, model, texts), strict=True))
 
@@ -176,8 +180,9 @@ class ScoreStage:
                 logger.warning("%s is left out of %s: %s", model.label, name, error)
         return found
 
-    def _is_scored(self, model: Model, name: str, *, final: bool) -> bool:
-        return self.workspace.is_built("scores", self._inputs(model, name, final=final))
+    def _unscored(self, model: Model, *, final: bool) -> list[str]:
+        names = self._names_of(model, final=final)
+        return [name for name in names if not self.workspace.is_built("scores", self._inputs(model, name, final=final))]
 
     def _inputs(self, model: Model, name: str, *, final: bool) -> dict[str, Any]:
         protocol = {"rounds"} if final else {"limit", "folds"}
@@ -249,17 +254,6 @@ class Final(NamedTuple):
     def recommendation(self) -> str:
         """Which of the models to use, and why."""
         return recommendation(self.last, self.comparison, student=self.student, before=UNTRAINED)
-
-
-def check_benchmarks(evaluation: Evaluation, tasks: Sequence[str]) -> None:
-    """Refuse benchmarks among the tasks whose published files are missing; one message names all of them."""
-    places = [(name, place) for name, place in evaluation.benchmarks.items() if name in tasks]
-    needs = [f"{name} needs {', '.join(files)} in {at}" for name, at in places if (files := missing_files(name, at))]
-    if needs:
-        raise InputError(
-            f"evaluation.benchmarks: {'; '.join(needs)}; put the published files there (docs/data.md says where they "
-            "come from), name other folders, or leave these tasks out of evaluation.tasks and evaluation.sweep_tasks"
-        )
 
 
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:

@@ -18,7 +18,6 @@ from docemb_lib.cli.__main__ import app
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, catalogue
 from docemb_lib.evaluation.catalogue import check_task, load_task, outline_of, task_fingerprint
-from docemb_lib.experiments.scores import check_benchmarks
 from docemb_lib.settings import HEADS, Evaluation, HeadSettings
 
 TASK = {"name": "mine", "kind": "classification", "path": "data/mine.jsonl"}
@@ -91,7 +90,7 @@ def test_a_hubs_name_stays_a_name_and_a_benchmark_without_its_file_is_named(data
     assert all(hub in (task_fingerprint(name, settings) or "") for name, hub in hubs.items())
     settings = profile(data_folder, tasks=["arxiv-abstracts"], benchmarks={"arxiv-abstracts": "./gone.json"}).evaluation
     assert settings.benchmarks["arxiv-abstracts"] == str(data_folder / "gone.json")  # a path, not a hub's name
-    refused(r"arxiv-abstracts needs its published file or folder in .*gone\.json", check_benchmarks, settings, settings.tasks)  # fmt: skip
+    refused(r"gone\.json", load_task, "arxiv-abstracts", settings)
 
 
 @pytest.mark.parametrize(("place", "files"), [
@@ -102,7 +101,6 @@ def test_a_profile_names_benchmarks_by_path(data_folder: Path, place: str, files
     write_files(data_folder, files)
     settings = profile(data_folder, tasks=["bbcnews"], benchmarks={"bbcnews": f"./{place}"}).evaluation
     assert settings.benchmarks == {"bbcnews": str(data_folder / place)}
-    check_benchmarks(settings, settings.tasks)
     task = load_task("bbcnews", settings)
     assert task is not None
     assert sorted(task.texts("test"))[0].startswith("sport article")

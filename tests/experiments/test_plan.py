@@ -12,11 +12,8 @@ import pytest
 
 from docemb_lib import grid, sweep
 from docemb_lib.cli.__main__ import evaluate, train
-from docemb_lib.errors import InputError
 from docemb_lib.experiments.plan import load_grid, names_in_grids, resolve_plan, resolve_sweep, runs_of
-from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.scores import check_benchmarks
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 from docemb_lib.thesis.values import published
 from docemb_lib.workspace import Workspace
@@ -139,19 +136,6 @@ def test_a_name_in_a_grid_is_that_of_one_run(tmp_path, refused, names, said):
     refused(said, load_grid, path, Profile.load("tiny"))
 
 
-def stand_ins(data):
-    """The benchmark files of `params/thesis.yaml` in their published layouts, with next to nothing in them."""
-    for name in ("train_cite", "dev_cite", "test_cite", "train_ai2_ab", "dev_ai2_ab", "test_ai2_ab", "train_ai2_gorc",
-                 "dev_ai2_gorc", "test_ai2_gorc", "pla_train", "pla_dev", "pla_test"):  # fmt: skip
-        (data / "cda").mkdir(parents=True, exist_ok=True)
-        rows = [f'"{number % 2}","{name} {number}","another text {number}"' for number in range(12)]
-        (data / "cda" / f"{name}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    for folder, articles in (("wines", "wines.txt"), ("games", "video_games.txt")):
-        (data / folder).mkdir()
-        (data / folder / articles).write_text("Title,Sections\n" + "".join(f"{one},[]\n" for one in "ABC"))
-        (data / folder / "gt.json").write_text(json.dumps({"A": {"B": 1}, "B": {"C": 1}}))
-
-
 @pytest.fixture
 def thesis(workspace):
     shutil.rmtree(workspace.root / "params")
@@ -170,26 +154,6 @@ def test_the_plan_of_the_thesis_is_resolved_without_data_or_a_hub_and_has_all_it
     assert len({run.fingerprint for run in runs}) == len({run.executed for run in runs}) == len(runs) == 121
     finals = {(run.profile.training.accumulation, run.parameters["documents"]) for run in steps[-1].runs}
     assert finals == {(10, 1_000_000)}
-
-
-def test_all_missing_benchmark_files_are_told_at_once_before_any_work(thesis, workspace):
-    stand_ins(workspace.root / "data")
-    (workspace.root / "data" / "cda" / "dev_cite.csv").unlink()
-    (workspace.root / "data" / "cda" / "pla_test.csv").rename(workspace.root / "data" / "cda" / "pla_test.csv.gz")
-    (workspace.root / "data" / "wines" / "gt.json").rename(workspace.root / "data" / "wines" / "gt.pickle")
-    shutil.rmtree(workspace.root / "data" / "games")
-    run = runs_of(resolve_plan(thesis, "thesis", workspace))[1]
-    with pytest.raises(InputError) as caught:
-        Stages(run.key, workspace).scores.check()
-    data = workspace.root / "data"
-    assert (
-        f"evaluation.benchmarks: aan needs dev_cite.csv in {data / 'cda'}; wines needs gt in {data / 'wines'}; games "
-        f"needs video_games.txt, gt in {data / 'games'}; put the published files there (docs/data.md says where they "
-        "come from), name other folders, or leave these tasks out of evaluation.tasks and evaluation.sweep_tasks"
-    ) in str(caught.value)
-    check_benchmarks(thesis.evaluation, ["arxiv", "imdb", "oc", "pan"])  # of the other tasks files may be missing
-    check_benchmarks(thesis.evaluation.model_copy(update={"benchmarks": {"games": "somebody/games"}}), ["games"])
-    assert not workspace.outputs.exists()
 
 
 def as_set(runs):
