@@ -15,7 +15,6 @@ notebook of the first finished run is executed once more as a page of its own, w
 
 from __future__ import annotations
 
-import random
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ from docemb_lib.experiments.execution import Planned, Reporter, RunError, Runs, 
 from docemb_lib.experiments.plan import Step, chosen_runs, resolve_sweep, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
-from docemb_lib.workspace import Workspace
+from docemb_lib.workspace import Workspace, is_locked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,7 +186,7 @@ def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Repo
     Dask's own queue gives a worker several runs, which would count as tried when their worker dies.
     """
     ended: SimpleQueue[Any] = SimpleQueue()  # futures
-    waiting = random.sample(missing, len(missing))  # two commands with one grid should rarely start the same run
+    waiting = list(missing)
     at_work: dict[Any, tuple[Planned, float]] = {}  # future → run and start
     failures: dict[Planned, str] = {}
     try:
@@ -197,7 +196,8 @@ def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Repo
             except OSError:
                 raise ClusterError(UNREACHABLE) from None
             while waiting and len(at_work) < workers:
-                run = waiting.pop()
+                free = (run for run in waiting if not is_locked(run.executed))  # which no other command executes
+                waiting.remove(run := next(free, waiting[0]))
                 future = client.submit(attempt, run, workspace, cluster.signature(), pure=False)
                 at_work[future] = run, time.monotonic()
                 future.add_done_callback(ended.put)
