@@ -234,9 +234,7 @@ def _resolve_grid(
             check_names(notebook, parameters)
             run = _planned(notebook, parameters, profile, name, workspace)
             if earlier := first.get(run.key.same_but()) or first.get(run.executed):
-                varied = f"the grid varies what is given for all runs: {', '.join(overrides)}"
-                mend = varied if overrides else "leave one of them out"
-                raise InputError(f"the same as run {earlier} ({run.label}); {mend}")
+                raise InputError(f"the same as run {earlier} ({run.label}); leave one out, or vary another parameter")
         except InputError as error:
             raise InputError(f"grid {grid.name}: run {number}: {error}") from None
         first |= {run.key.same_but(): number, run.executed: number}

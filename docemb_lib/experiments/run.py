@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +27,6 @@ from docemb_lib.experiments.scores import Final, ScoreStage
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import tune_environment
-from docemb_lib.private import INJECTED_CELL
 from docemb_lib.progress import log_to_notebook
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
@@ -228,9 +226,7 @@ class Run:
         figure.set_layout_engine(None)  # the layout is found; with an engine each further drawing is done twice
         box = figure.get_tightbbox().padded(0.1)  # inches; computed once for both files
         for suffix in ("png", "svg"):
-            temporary = folder / f".{name}.{suffix}"
-            figure.savefig(temporary, dpi=150, bbox_inches=box, format=suffix)
-            temporary.replace(folder / f"{name}.{suffix}")
+            figure.savefig(folder / f"{name}.{suffix}", dpi=150, bbox_inches=box)
         if "inline" in matplotlib.get_backend():  # shown as it is saved: at the cell's end it would be drawn once more
             from IPython.display import Image, display
 
@@ -285,7 +281,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     """Start the run of a notebook; everything that is cheap to check is checked before any long work.
 
     namespace: the notebook's `globals()`, from which the run takes the notebook's parameters by name; others have the
-    profile's values. Raises InputError also for parameters that papermill was given (`-p`) but the notebook lacks.
+    profile's values.
 
     Example:
         >>> run = begin("05_weighting", {"profile": "tiny", "lam": 0.8})
@@ -294,7 +290,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     tune_environment()
     log_to_notebook()
     warn_of_other_versions()
-    check_names(notebook, _injected_by_papermill())
+    check_names(notebook, ())
     given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
     profile = Profile.load(namespace.get("profile", "tiny"))
     run = Run(RunKey.of(notebook, profile, **given))
@@ -331,12 +327,3 @@ def _published(key: RunKey) -> RunKey:
     with suppress(InputError):  # a root without these profiles
         return RunKey(key.notebook, Profile.load(name))
     return RunKey(key.notebook, THESIS)
-
-
-def _injected_by_papermill() -> list[str]:
-    """The names that papermill's injected cell sets; none outside papermill or IPython."""
-    from IPython import get_ipython
-
-    cells = [] if (shell := get_ipython()) is None else shell.user_ns.get("In", [])
-    injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")
-    return re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE)

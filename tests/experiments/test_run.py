@@ -7,7 +7,6 @@ import pytest
 
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.experiments import records
-from docemb_lib.experiments import run as module
 from docemb_lib.experiments.models import Model
 from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.run import Run, begin
@@ -51,11 +50,6 @@ def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root)
 def test_what_does_not_fit_is_refused_before_any_work(workspace_root, refused, notebook, given, said):
     refused(said, begin, notebook, {"profile": "small", **given})
     assert not (workspace_root / "outputs").exists()
-
-
-def test_parameters_that_papermill_injects_must_be_the_notebooks(workspace_root, refused, monkeypatch):
-    monkeypatch.setattr(module, "_injected_by_papermill", lambda: ["lam", "lamm"])
-    refused(r"unknown parameter 'lamm'; did you mean lam\?", begin, "05_weighting", {"profile": "small"})
 
 
 def test_an_identical_run_keeps_the_seconds_and_the_end_of_its_first_record(workspace_root):

@@ -108,7 +108,7 @@ COMMANDS = [
     ("sweep 05 --grid params/g.yaml --profile small --dry-run -p lam=0.1 -p lam=0.2", {}, "lam is given twice"),
     ("sweep 05 --grid params/g.yaml --profile small --workers 0", {"params/g.yaml": "runs: [{}]"}, "workers: got 0; write 1 or more"),
     ("sweep 05 --grid params/g.yaml --profile small --workers 2 --scheduler a:1", {"params/g.yaml": "runs: [{}]"}, "leave it out where there is a scheduler"),
-    ("sweep 05 --grid params/g.yaml --profile small --dry-run -p seed=1", {"params/g.yaml": "axes: {seed: [0, 1]}"}, "run 2: the same as run 1 .*; the grid varies what is given for all runs: seed"),
+    ("sweep 05 --grid params/g.yaml --profile small --dry-run -p seed=1", {"params/g.yaml": "axes: {seed: [0, 1]}"}, "run 2: the same as run 1 .*; leave one out, or vary another parameter"),
     ("bench student --device tpu", {}, "device: got 'tpu'; give cpu or cuda"),
     ("evaluate params --profile small --task ''", {}, "no task ''"),
     ("embed m in.jsonl -o there.npy", {"there.npy": b"old"}, "-o there.npy: exists; give --force"),
