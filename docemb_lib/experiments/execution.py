@@ -103,11 +103,7 @@ class Reporter:
 
 
 class RunError(RuntimeError):
-    """A notebook failed. The message is one line, `traceback` is the notebook's own."""
-
-    def __init__(self, message: str, traceback: str) -> None:
-        super().__init__(message)
-        self.traceback = traceback
+    """A notebook failed, in one line; the record of its run has the traceback."""
 
 
 class UnwantedError(RuntimeError):
@@ -190,10 +186,10 @@ def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, s
         message = _fail(run, workspace, reason, trace)
         if getattr(error, "ename", "") == InputError.__name__:
             raise InputError(reason) from None
-        raise RunError(message, trace) from None
+        raise RunError(message) from None
     if not records.finished([run], workspace):
         reason = "ended without its record: were the profile or the corpus changed meanwhile, or does the kernel "
-        raise RunError(_fail(run, workspace, f"{reason}{NAME} belong to another environment?", ""), "")
+        raise RunError(_fail(run, workspace, f"{reason}{NAME} belong to another environment?", ""))
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
     # Keep the last state of each progress bar. nbclient can coalesce streams during the execution, but then outputs

@@ -152,9 +152,8 @@ class StudentStage:
     def _start(self) -> Artefact:
         """The untrained student with the dropout of its training, which learning from pairs may change."""
         dropout = self.profile.simde.dropout if self.key.self_supervised else None
-        if dropout is None:
-            return self.untrained
-        return self._untrained(self.profile.student.model_copy(update={"dropout": dropout}))
+        changed = {} if dropout is None else {"dropout": dropout}
+        return self._untrained(self.profile.student.model_copy(update=changed))
 
     def _untrained(self, settings: StudentSettings) -> Artefact:
         from docemb_lib.student import Student

@@ -16,7 +16,6 @@ notebook of the first finished run is executed once more as a page of its own, w
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -100,11 +99,9 @@ def execute_plan(
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
     missing = missing_runs(runs_of(steps), workspace)
     known = [run for step in steps if step.choose is None for run in step.runs]
-    side_by_side, where = [run for step in steps if step.grid for run in step.runs if run in missing], ""
-    count = workers or 1
-    if side_by_side:
-        count = workers or cluster.default_workers(len(side_by_side))
-        where = f"workers: {scheduler or count}"
+    side_by_side = sum(run in missing for step in steps if step.grid for run in step.runs)
+    count = workers or (cluster.default_workers(side_by_side) if side_by_side else 1)
+    where = f"workers: {scheduler or count}" if side_by_side else ""
     failures: list[str] = []
     with ExitStack() as stack:
         stack.callback(reporter.close)
@@ -243,9 +240,6 @@ def attempt(run: Planned, workspace: Workspace, expected: Mapping[str, str]) -> 
         raise distributed.Reschedule from None
     except (RunError, InputError) as error:
         return "failed", str(error)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        return "failed", execution.record_failure(run, workspace, reason, traceback.format_exc())
 
 
 def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, str]:

@@ -226,11 +226,8 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     np.testing.assert_array_equal(adapted.fit(without_words), embed_once(final.workspace, dense, without_words))
     assert dense.fingerprint == student_model("", final.students.dense).fingerprint  # whose embeddings may be there
     forms = [one.fingerprint for one in models_of(str(folder), final.workspace)]
-    assert forms == [
-        own.fingerprint,
-        dense.fingerprint,
-        beside_lsa(final.workspace, dense, f"{folder.name}, adapted", 8).fingerprint,
-    ]
+    on_texts = beside_lsa(final.workspace, dense, f"{folder.name}, adapted", 8)
+    assert forms == [own.fingerprint, dense.fingerprint, on_texts.fingerprint]
     assert (folder / "history.json").is_file()
     card = (folder / "README.md").read_text()
     assert "trust_remote_code=True" in card

@@ -25,9 +25,7 @@ PROFILES = [
     ("parameters: {lam: " + "1:" * 3_000 + "1}", "a number of 6,001 digits"),
     ("name: 2026-01-01", "name: input should be a valid string"), ("x" * 1_100_000, "at most 1,000,000 are read"),
     ("name: a\nname: b", "not readable as YAML .the key 'name' is there twice; keep one"), ("a: !!python/object/apply:os.system [id]", "could not determine"),
-    ("a: !!timestamp z", "not readable as YAML"), ("a: !!bool z", "not readable as YAML"), ("a: 'b", "not readable as YAML"),
-    ("a: !!int ''", "not readable as YAML"), ("a: \x00", "not readable as YAML"), ("a: \x1b[31m", "not readable as YAML"),
-    ("a: [1, 2", "not readable as YAML"), ("a: *nothing", "undefined alias"), ("a\tb:\n\t- 1", "not readable as YAML"),
+    ("a: !!timestamp z", "not readable as YAML"), ("a: \x1b[31m", "not readable as YAML"), ("a: [1, 2", "not readable as YAML"),
     ("? [1, 2]\n: 3", "unhashable key"), (r'"\e]0;a\a": 1', "unknown key"), ("1: 2", "unknown key|string"),
     (b"name: caf\xe9", "not readable as YAML .*utf-8"), (b"\xff\xfe\x00", "not readable as YAML"),
     # numbers
@@ -83,20 +81,17 @@ PARAMETERS = [
     ("student_projection=100000000", "too many"), ("lamb=1", "unknown parameter 'lamb'; did you mean lam"),
 ]  # fmt: skip
 GRIDS = [
-    (BOMB, "more than 100,000 values"), ("runs: " + "[" * 20_000, "more than 100 brackets"), ("runs: 3", "runs: input should be a valid list"),
-    ("axes: {lam: 3}", "axes.0.lam: input should be a valid list"), ("axes: {lam: [0.1, 0.1]}", "the same as run 1"), ("", "a grid is a mapping"),
-    ("notebook: ''\nruns: [{lam: 0.1}]", "notebook '' is unknown"), ("run: []", "unknown key 'run'"), ("runs: [{lam: 2}]", "lam: must lie"),
-]  # fmt: skip
+    (BOMB, "more than 100,000 values"),
+    ("runs: 3", "runs: input should be a valid list"),
+    ("runs: [{lam: 2}]", "lam: must lie"),
+]
 RETRIEVAL = "evaluation: {{tasks: [own], own_tasks: [{{name: own, kind: retrieval, path: docs.jsonl, relevance: {}}}]}}"
 ROWS = "".join(json.dumps({"id": str(n), "text": f"text {n}", "label": "ab"[n % 2]}) + "\n" for n in range(40))
 TASKS = [
     ("links.jsonl", b'{"sauce": "1", "target": "2"}', "links.jsonl, line 1: no string or integer in the field 'source'"),
-    ("links.jsonl", b'{"source": "1"}', "no string or integer in the field 'target'"),
-    ("links.jsonl", b'{"source": "1", "target": "99"}', "'99' is the id of no document"), ("links.jsonl", b"", "holds no pair"),
     ("links.jsonl", b'{"source": "1", "target": "1"}', "relevant for itself"), ("links.jsonl", b"[", "not JSON"),
-    ("links.csv", b"1,2,3\n", "links.csv, row 1"), ("links.csv", b'"1,2\n', "broken quoting"), ("links.csv", b"\xff,1", "not UTF-8"),
-    ("links.csv", b"1,\x1b[31m\n", "is the id of no document"), ("links.xml", b"", "not a data file"),
-    ("links.parquet", b"PAR1", "not a whole parquet file"), ("links.csv.gz", b"no gzip", "not a whole gzip file"),
+    ("links.jsonl", b'{"source": "1", "target": "99"}', "'99' is the id of no document"),
+    ("links.csv", b"1,\x1b[31m\n", "is the id of no document"), ("links.parquet", b"PAR1", "not a whole parquet file"),
 ]  # fmt: skip
 DOCUMENT = b'{"id": "1", "text": "one"}\n'
 COMMANDS = [

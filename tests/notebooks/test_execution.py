@@ -195,19 +195,8 @@ def test_a_student_with_a_lexical_half_is_evaluated_in_three_forms_and_the_adapt
 def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_alone(root, finished):
     notebooks = root / "notebooks"
     before = hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest()
-    command = [
-        sys.executable,
-        "-m",
-        "papermill",
-        "05_weighting.ipynb",
-        "-p",
-        "lam",
-        "0.7",
-        "-p",
-        "profile",
-        "small",
-        "--no-progress-bar",
-    ]
+    papermill = "papermill 05_weighting.ipynb -p lam 0.7 -p profile small --no-progress-bar"
+    command = [sys.executable, "-m", *papermill.split()]
     piped = call(["bash", "-c", f"set -o pipefail; {' '.join(map(str, command))} | cat > run.ipynb"], notebooks)
     assert piped.returncode == 0, piped.stderr
     assert "unknown" not in piped.stderr.lower()
