@@ -317,8 +317,8 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
         raise InputError(f"{source}: a grid is a mapping with `axes` or `runs`, see params/grids/")
     file = validated(GridFile, raw, source)
     notebook = None if file.notebook is None else notebook_named(file.notebook, source=f"{source}: ")
-    varied = [zip(lists, chosen, strict=True) for lists in file.axes for chosen in product(*lists.values())]
-    runs = [{**file.base, **dict(run)} for run in (*varied, *file.runs)]
+    varied = [dict(zip(lists, chosen, strict=True)) for lists in file.axes for chosen in product(*lists.values())]
+    runs = [{**file.base, **run} for run in (*varied, *file.runs)]
     if not runs:
         raise InputError(f"{source}: no runs; list some under `runs`, or values under `axes`")
     names = {}

@@ -140,7 +140,7 @@ class ScoreStage:
                 yield partial(self._check, name, split)
 
     def _check(self, name: str, split: str) -> None:
-        place = dict(self.profile.evaluation.benchmarks).get(name)
+        place = {str(own): place for own, place in self.profile.evaluation.benchmarks.items()}.get(name)
         if place is not None and (absent := missing_files(name, place)):
             mend = "put the published files there (docs/data.md says where they come from), or leave the task out"
             raise InputError(f"evaluation.benchmarks: {name} needs {', '.join(absent)} in {place}; {mend}")
@@ -198,13 +198,11 @@ class ScoreStage:
 
     def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
         """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or what else the task scores."""
-        task, evaluation = self.tasks[name], self.profile.evaluation
+        task, evaluation, split = self.tasks[name], self.profile.evaluation, "test" if final else "validation"
         limits = evaluation.rounds if final else [None]
         rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):
-            return dict.fromkeys(
-                rounds, task.score(embeddings, "test" if final else "validation", top=evaluation.map_at)
-            )
+            return dict.fromkeys(rounds, task.score(embeddings, split, top=evaluation.map_at))
         heads: dict[str, Any] = {"head": evaluation.head, "seeds": evaluation.seeds}
         if final:
             return protocols.final_scores(task, embeddings, rounds=rounds, **heads)

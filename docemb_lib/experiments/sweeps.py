@@ -115,7 +115,7 @@ def execute_plan(
         reporter.begin(known, [run for run in known if run in missing], where)
         for step in steps:
             if step.grid is None:
-                _execute_single(*step.runs, workspace, reporter)
+                _execute_single(step.runs[0], workspace, reporter)
                 continue
             runs, todo = step.runs, [run for run in step.runs if run in missing]
             if step.choose is not None:
