@@ -271,8 +271,7 @@ def evaluate_model(name: str, profile: str | Path, tasks: Sequence[str] = ()) ->
     """Score a model (a folder or a hub id) on test splits, beside the baselines that are scored already."""
     loaded = Profile.load(profile)
     stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(tasks, source="--task") if tasks else loaded))
-    for check in stages.scores.checks(("test",)):
-        check()
+    stages.scores.check(("test",))
     models = models_of(name, stages.workspace)
     beside = [one for one in recorded_baselines(loaded, stages.workspace) if stages.scores.is_scored(one)]
     labels = [one.label for one in beside]

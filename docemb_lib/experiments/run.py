@@ -66,7 +66,7 @@ class Stages:
         yield from (partial(source_fingerprint, source) for source in self.key.profile.text_sources)
         if self.key.trains:
             yield self.corpus.check_documents
-        yield from self.scores.checks()
+        yield self.scores.check
         yield self.corpus.check_hub
         for model in self.models:
             yield partial(pretrained.require, model, stay_online=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -133,18 +133,18 @@ class ScoreStage:
 
         return np.load(self.workspace.artefact("task-lengths", inputs, build).path / LENGTHS)
 
-    def checks(self, splits: Sequence[str] = ("test", "validation")) -> Iterator[Callable[[], None]]:
-        """A check of each task: that it can be read and has the split that is scored. Each raises InputError."""
-        for split in splits:
-            for name in self._names(split == "test"):
-                yield partial(self._check, name, split)
-
-    def _check(self, name: str, split: str) -> None:
-        place = {str(own): place for own, place in self.profile.evaluation.benchmarks.items()}.get(name)
-        if place is not None and (absent := missing_files(name, place)):
-            mend = "put the published files there (docs/data.md says where they come from), or leave the task out"
-            raise InputError(f"evaluation.benchmarks: {name} needs {', '.join(absent)} in {place}; {mend}")
-        check_task(self.profile, self.workspace, name, split)
+    def check(self, splits: Sequence[str] = ("test", "validation")) -> None:
+        """Check that all tasks can be read and have the splits that are scored. Raises InputError."""
+        asked = [(name, split) for split in splits for name in self._names(split == "test")]
+        needs = []  # files of all tasks, before any is read
+        for benchmark, place in self.profile.evaluation.benchmarks.items():
+            if benchmark in dict(asked) and (absent := missing_files(benchmark, place)):
+                needs.append(f"{benchmark} needs {', '.join(absent)} in {place}")
+        if needs:
+            mend = "put the published files there (docs/data.md says where they come from), or leave these tasks out"
+            raise InputError(f"evaluation.benchmarks: {'; '.join(needs)}; {mend}")
+        for name, split in asked:
+            check_task(self.profile, self.workspace, name, split)
 
     def _names(self, final: bool) -> Sequence[str]:
         return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks
