@@ -75,7 +75,6 @@ class Workspace:
     def __init__(self, root: Path | str | None = None) -> None:
         self.root = Path(root).resolve() if root is not None else find_root()
         self.outputs = self.root / "outputs"
-        self.used: dict[Artefact, bool] = {}  # artefacts in the order of the requests; True: it had to be built
 
     def artefact(self, kind: str, inputs: Inputs, build: Build, *, resumable: bool = False) -> Artefact:
         """The artefact made from `inputs` (JSON; paths become strings), which `build(folder)` makes if it is missing.
@@ -84,9 +83,8 @@ class Workspace:
         an empty folder. An artefact with a damaged file is built again, and a warning names the file.
         """
         artefact = self._named(kind, inputs)
-        if missing := not is_whole(artefact.path):
+        if not is_whole(artefact.path):
             publish(artefact.path, build, inputs=inputs, resumable=resumable)
-        self.used.setdefault(artefact, missing)
         return artefact
 
     def is_built(self, kind: str, inputs: Inputs) -> bool:

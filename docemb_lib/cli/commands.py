@@ -146,8 +146,7 @@ def sweep(
     from docemb_lib.cli import terminal
     from docemb_lib.cli.forecast import forecast
     from docemb_lib.experiments.execution import is_done
-    from docemb_lib.experiments.plan import chosen_runs, resolve_sweep
-    from docemb_lib.experiments.records import LATER
+    from docemb_lib.experiments.plan import chosen_runs, resolve_sweep, runs_of
     from docemb_lib.experiments.sweeps import comparison_paths, execute_plan, recorded
     from docemb_lib.workspace import Workspace
 
@@ -156,9 +155,10 @@ def sweep(
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
     if dry_run:
-        known = [run for step in steps for run in step.known]
-        rows: list[Any] = [(r.notebook, r.label, r.parameters, r.fingerprint, is_done(r, workspace)) for r in known]
-        rows += [(run.notebook, LATER, {}, None, False) for step in steps for run in step.later]
+        rows: list[Any] = [
+            (run.notebook, run.label, run.parameters, run.fingerprint, is_done(run, workspace))
+            for run in runs_of(steps)
+        ]
         runs = pd.DataFrame(rows, columns=["notebook", "label", "parameters", "fingerprint", "done"])
         if as_json:
             _write_json(runs)
@@ -169,7 +169,7 @@ def sweep(
     failures = execute_plan(steps, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
     paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]
-    _end([*paths, *comparison_paths(planned, workspace)], failures)
+    _end([*paths, *comparison_paths(chosen_runs(steps[-1:]), workspace)], failures)
 
 
 @command

@@ -23,8 +23,7 @@ from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
 from docemb_lib.experiments.execution import is_done
-from docemb_lib.experiments.plan import Step
-from docemb_lib.experiments.records import LATER
+from docemb_lib.experiments.plan import Step, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings import ParagraphVectorSettings, TextSource
@@ -63,7 +62,7 @@ class Forecast(NamedTuple):
 
 def forecast(steps: Sequence[Step], workspace: Workspace) -> Forecast:
     """What the missing runs of a plan need and take. Builds nothing."""
-    done = {run for step in steps for run in step.known if is_done(run, workspace)}
+    done = {run for run in runs_of(steps) if is_done(run, workspace)}
     rows, costs = [], [Cost()]
     needs: dict[tuple[str, str], list[int]] = {}
     reasons = {f"{problem}; {INSTALL}": ["packages"] for problem in unmet()}  # reason → what it holds for
@@ -83,9 +82,8 @@ def forecast(steps: Sequence[Step], workspace: Workspace) -> Forecast:
                 except InputError as error:
                     of, _, reason = str(error).partition(": ")
                     reasons.setdefault(reason, []).append(of)
-        what = (step.grid or first.label) + (f"; {len(step.later)} {LATER}" if step.later else "")
         there = len(step.runs) - len(missing)
-        rows.append((str(number), first.notebook, len(step.runs), there, first.profile.name, what))
+        rows.append((str(number), first.notebook, len(step.runs), there, first.profile.name, step.grid or first.label))
     lines = pd.DataFrame(rows, columns=["line", "notebook", "runs", "there", "profile", "grid, or single run"])
     seconds, memory, disk = zip(*costs, strict=True)
     why = [f"{', '.join(dict.fromkeys(of))}: {reason}" for reason, of in reasons.items()]

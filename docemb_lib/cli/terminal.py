@@ -62,8 +62,6 @@ class Terminal(Reporter):
 
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
         self.bars.remove_task(self.tasks.pop(run))
-        if status == "later":
-            return
         self.missing.discard(run)
         left, spent = sum(other.weight for other in self.missing), time.monotonic() - self.begun
         about = f", about {duration(spent * left / (self.weight - left))} left in all" if 0 < left < self.weight else ""

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib.util
 import json
 import logging
 import os
 import signal
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
-from urllib.parse import urlsplit
 
 import docemb_lib
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import ENVIRONMENT, free_memory
-from docemb_lib.workspace import Workspace, installed_versions
+from docemb_lib.workspace import installed_versions
 
 logger = logging.getLogger(__name__)
 
@@ -37,94 +35,57 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_
 
 
 @contextmanager
-def local_workers(count: int) -> Iterator[tuple[Any, None]]:
-    """A Dask client of `count` new processes, which end with this block; None: they have what this process has.
+def local_workers(count: int) -> Iterator[Any]:
+    """A Dask client of `count` new processes, which end with this block.
 
     A Dask process executes what its peers send. These listen on the loopback only, and speak TLS with a key that only
     they have, so that neither other machines nor other users of this one are among the peers.
     """
     import dask
-    from distributed import Client, Nanny, Scheduler, SpecCluster
+    from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    security = Security.temporary()
-    shared: dict[str, Any] = {"host": LOOPBACK, "security": security}
-    quiet: dict[str, Any] = {"silence_logs": logging.CRITICAL}
+    settings = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1}
     # memory_limit: a run's memory is that of the kernel, which Dask does not see
-    options = {"nthreads": 1, "memory_limit": 0, "preload": [__name__], "dashboard": False, **shared, **quiet}
-    environments = _environments(count)
-    workers = {number: {"cls": Nanny, "options": {**options, "env": environments[number]}} for number in range(count)}
-    address = {"port": 0, "protocol": "tls://", "dashboard": _has_bokeh(), "dashboard_address": f"{LOOPBACK}:0"}
-    scheduler = {"cls": Scheduler, "options": {**address, **shared}}
-    with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}), ExitStack() as stack:
-        try:
-            cluster = SpecCluster(workers=workers, scheduler=scheduler, security=security, **quiet)
-        except RuntimeError as error:  # "Nanny failed to start": the reason stands below it
-            problem = f"the {count} processes of the sweep did not start ({error.__cause__ or error})"
-            raise RuntimeError(f"{problem}; close other programs, or give fewer --workers") from error
-        stack.enter_context(cluster)
-        yield stack.enter_context(Client(cluster)), None
+    options: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "memory_limit": 0, "preload": [__name__]}
+    private = {"host": LOOPBACK, "security": Security.temporary(), "dashboard_address": None}
+    with (
+        dask.config.set(settings),
+        LocalCluster(**options, **private, env=_environment(count), silence_logs=logging.CRITICAL) as workers,
+        Client(workers) as client,
+    ):
+        yield client
 
 
 @contextmanager
-def workers_of(scheduler: str, workspace: Workspace) -> Iterator[tuple[Any, dict[str, str]]]:
-    """A Dask client of a running cluster (address or file), and the versions of its workers. Raises InputError."""
+def workers_of(scheduler: str) -> Iterator[Any]:
+    """A Dask client of a running cluster (address or scheduler file). Raises InputError."""
     from distributed import Client
 
-    expected, address = signature(), _address_of(scheduler)
     try:
+        in_file = Path(scheduler).suffix == ".json"
+        address = json.loads(Path(scheduler).read_bytes())["address"] if in_file else scheduler
         with ThreadPoolExecutor(1) as thread:  # a notebook that calls `sweep` has an event loop in this one
             thread.submit(asyncio.run, _answer(address)).result()
         client = Client(address, timeout=TIMEOUT, set_as_default=False)
     except Exception as error:  # whatever the bytes of something that is no scheduler raise
-        problem = f"no answer within {TIMEOUT} s" if isinstance(error, OSError) else "cannot be used"
-        problem += f" ({shorten(f'{type(error).__name__} {error}', 120)})"
+        problem = shorten(f"{type(error).__name__}: {error}", 200)
         mend = "is a Dask scheduler running there, with the same TLS files, and can it be reached from here?"
         raise InputError(f"scheduler {scheduler}: {problem}; {mend}") from None
     with client:
-        for worker, reason in client.run(unfit, expected, workspace.root, on_error="return").items():
-            if reason is not None:
-                problem = f"cannot load docemb ({reason})" if isinstance(reason, Exception) else reason
-                raise InputError(f"scheduler {scheduler}: worker {worker} {problem}")
-        if urlsplit(address).scheme not in {"tls", "wss"}:
+        if not client.scheduler.address.startswith(("tls://", "wss://")):
             open_to = "anyone who can reach it can execute code as you; docs/sweeps.md says how to close it with TLS"
             logger.warning("scheduler %s: it does not check who sends work: %s", scheduler, open_to)
-        yield client, expected
-
-
-def _address_of(scheduler: str) -> str:
-    """The address in a scheduler file, or what is one already, in the scheme that Dask is configured for.
-
-    Raises InputError.
-    """
-    from distributed.comm.addressing import normalize_address
-
-    if "://" in scheduler or scheduler.rpartition(":")[2].isdigit():
-        return normalize_address(scheduler)
-    if not (file := Path(scheduler)).is_file():
-        raise InputError(f"scheduler {scheduler}: no such file; give a scheduler file or an address, tcp://host:port")
-    try:
-        return str(json.loads(file.read_bytes())["address"])
-    except (ValueError, KeyError, TypeError):
-        problem = "is not the file that a scheduler writes; remove it, and start the scheduler again"
-        raise InputError(f"scheduler {scheduler}: {problem}") from None
+        yield client
 
 
 async def _answer(address: str) -> None:
-    """Ask for the identity of a scheduler: `Client` would try again and again where something else answers."""
+    """Ask for the identity of a scheduler: `Client` waits for ever where something else answers."""
     from distributed.core import rpc
     from distributed.security import Security
 
     async with rpc(address, connection_args=Security().get_connection_args("client")) as scheduler:
         await asyncio.wait_for(scheduler.identity(), TIMEOUT)
-
-
-def dashboard_of(client: Any) -> str | None:
-    """The address of the dashboard of a client's scheduler; None where it has none."""
-    try:
-        return client.dashboard_link if client.cluster is None or _has_bokeh() else None
-    except KeyError:
-        return None
 
 
 def default_workers(runs: int) -> int:
@@ -161,25 +122,22 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | No
 
 
 def dask_setup(worker: Any) -> None:
-    """Called by Dask in a new worker process. Ctrl-C in a terminal reaches all processes, and the sweep handles it."""
-    signal.signal(signal.SIGINT, lambda *_: None)
+    """Called by Dask in each new process of a worker; of its GPUs the worker's kernels get one."""
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C in a terminal reaches all processes; the sweep handles it
+    gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
 
 
-def _has_bokeh() -> bool:
-    return importlib.util.find_spec("bokeh") is not None  # which draws Dask's dashboard
-
-
-def _environments(count: int) -> list[dict[str, str]]:
-    """What each worker adds to the environment of its kernels: their share of the cores, and one GPU.
+def _environment(count: int) -> dict[str, str]:
+    """What each of `count` workers adds to the environment of its kernels: their share of the cores, and all GPUs.
 
     Variables that the user has set keep their values. All are given, because Dask sets some of them to 1 by default.
     """
     from dask.system import CPU_COUNT
 
     wanted = {**dict.fromkeys(THREADS, str(max(1, CPU_COUNT // count))), **ENVIRONMENT}
-    shared = {name: os.environ.get(name, value) for name, value in wanted.items()}
-    own = [{"CUDA_VISIBLE_DEVICES": gpu} for gpu in _gpus()] or [{}]
-    return [{**shared, **own[number % len(own)]} for number in range(count)]
+    wanted["CUDA_VISIBLE_DEVICES"] = ",".join(_gpus())
+    return {name: os.environ.get(name, value) for name, value in wanted.items()}
 
 
 def _gpus() -> list[str]:

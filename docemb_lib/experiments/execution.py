@@ -27,7 +27,7 @@ from docemb_lib.progress import is_bar
 from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, locked, write_text
 
-Status = Literal["built", "reused", "failed", "later"]  # how a run, or an attempt at it, has ended
+Status = Literal["built", "reused", "failed"]  # how a run has ended
 Report = Callable[[str], None]  # receives a line of progress
 
 
@@ -89,7 +89,7 @@ class Reporter:
 
     `begin` is called at the start (where: the workers, in words), and again for further runs, chosen by the records of
     those before; `close` is called once at the end, also after an error. Several runs may be at work between `start`
-    and `end`. The status "later" means that the run is tried again. `prepare` tells a long step of no single run,
+    and `end`. `prepare` tells a long step of no single run,
     `step` the last line of a notebook's output.
     """
 
@@ -102,11 +102,7 @@ class Reporter:
 
 
 class RunError(RuntimeError):
-    """A notebook failed. The message is one line, `traceback` is the notebook's own."""
-
-    def __init__(self, message: str, traceback: str) -> None:
-        super().__init__(message)
-        self.traceback = traceback
+    """A notebook failed, in one line; the record of its run has the traceback."""
 
 
 class UnwantedError(RuntimeError):
@@ -122,24 +118,22 @@ def is_done(run: Planned, workspace: Workspace) -> bool:
     return False
 
 
-def has_record(run: Planned, workspace: Workspace) -> bool:
-    return bool(records.finished([run], workspace))
-
-
 def execute_run(
-    run: Planned, workspace: Workspace, *, report: Report = lambda line: None,
-    wait: bool = True, unwanted: Callable[[], bool] | None = None,
-) -> bool:  # fmt: skip
-    """Execute the run unless it is done. Returns whether this call has executed the notebook.
+    run: Planned,
+    workspace: Workspace,
+    *,
+    report: Report = lambda line: None,
+    unwanted: Callable[[], bool] | None = None,
+) -> bool:
+    """Execute the run unless it is done, or another process makes it. Returns whether this call has executed it.
 
     report: receives the last state of the notebook's progress bars.
-    wait: for another process that executes the same run, instead of filelock.Timeout.
     unwanted: polled every second in a thread; once it is true, the kernel may write a checkpoint, and UnwantedError
         follows. After KeyboardInterrupt the kernel may write a checkpoint, too.
 
     Raises RunError if the notebook failed, InputError if it raised that; both are recorded.
     """
-    with locked(run.executed, wait=wait):
+    with locked(run.executed):
         if is_done(run, workspace):
             return False
         with socket_folder() as sockets, ended_once(unwanted, sockets) as ended:
@@ -163,7 +157,7 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
     message = _one_line(run, reason)
     if run.working.is_file():
         run.working.replace(run.failed)
-    if not has_record(run, workspace):
+    if not records.finished([run], workspace):
         records.save(workspace, records.Record.of(run.key, status="failed", error=message, traceback=trace))
     return f"{message} (see {workspace.shown(run.failed)})" if run.failed.is_file() else message
 
@@ -190,10 +184,10 @@ def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, s
         message = _fail(run, workspace, reason, trace)
         if getattr(error, "ename", "") == InputError.__name__:
             raise InputError(reason) from None
-        raise RunError(message, trace) from None
-    if not has_record(run, workspace):
+        raise RunError(message) from None
+    if not records.finished([run], workspace):
         reason = "ended without its record: were the profile or the corpus changed meanwhile, or does the kernel "
-        raise RunError(_fail(run, workspace, f"{reason}{NAME} belong to another environment?", ""), "")
+        raise RunError(_fail(run, workspace, f"{reason}{NAME} belong to another environment?", ""))
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
     # Keep the last state of each progress bar. nbclient can coalesce streams during the execution, but then outputs

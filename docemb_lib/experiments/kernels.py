@@ -26,7 +26,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from functools import cached_property
 from queue import Empty
-from select import select
 from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy
@@ -47,14 +46,11 @@ if TYPE_CHECKING:
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
 POLL = 1.0  # seconds after which a silent socket is polled again
-LONGEST_SOCKET = 103  # bytes of a socket's path that every system takes: macOS no more, Linux 107
-SOCKET = "/docemb-12345678/kernel-ipc-10"  # as long as the longest path below the folder of temporary files
+SOCKETS = "/tmp"  # the folder of sockets, whose paths may have 103 bytes: other temporary folders can be too long
 PARENT = "JPY_PARENT_PID"  # variable in which jupyter_client tells a kernel its parent
 PLAIN = 2  # first kernels of a process, which are started without a server
 # The command of a server of forks, which like a kernel imports nothing from its working directory.
 SERVER = f"import sys; sys.path[:] = filter(None, sys.path); from {__name__} import serve; serve()"
-READY = "ready\n"  # the answer of a server when it has imported its packages
-START = 60.0  # seconds that it has for them, as many as nbclient gives a kernel
 # Packages that take long to import. Not docemb: a kernel uses its source as it is when the kernel starts.
 PRELOADED = (
     "ipykernel.kernelapp", "pandas", "torch", "transformers.trainer", "sentence_transformers", "datasets",
@@ -106,10 +102,8 @@ def kernel_options(sockets: str) -> dict[str, Any]:
 
 @contextmanager
 def socket_folder() -> Iterator[str]:
-    """A new folder whose name leaves room for a socket's: among the temporary files, or in /tmp."""
-    folder = tempfile.gettempdir()
-    short = len(os.fsencode(folder + SOCKET)) <= LONGEST_SOCKET
-    with tempfile.TemporaryDirectory(prefix="docemb-", dir=folder if short else "/tmp") as sockets:
+    """A new folder for the sockets of a kernel."""
+    with tempfile.TemporaryDirectory(prefix="docemb-", dir=SOCKETS) as sockets:
         try:
             yield sockets
         finally:
@@ -174,9 +168,12 @@ class Provisioner(LocalProvisioner):
         """Start the kernel of a command line; returns what connects to it."""
         Provisioner.started += 1
         ours = Provisioner.forks and cmd[0] == sys.executable and KERNEL_PROCESS in cmd
-        folder, env = kwargs.get("cwd") or os.getcwd(), kwargs.get("env") or dict(os.environ)
-        if ours and Provisioner.started > PLAIN and (server := _running_server(folder, env)):
-            kernel: psutil.Process = fork_kernel(server, cmd[cmd.index(KERNEL_PROCESS) :], folder, env)
+        kernel: psutil.Process | None = None
+        if ours and Provisioner.started > PLAIN:
+            folder, environment = kwargs.get("cwd") or os.getcwd(), kwargs.get("env") or dict(os.environ)
+            kernel = fork_kernel(cmd[cmd.index(KERNEL_PROCESS) :], folder, environment)
+            Provisioner.forks = kernel is not None
+        if kernel is not None:
             self.process, self.pid, self.pgid = cast("subprocess.Popen[Any]", kernel), kernel.pid, kernel.pid
         else:
             await super().launch_kernel(cmd, **kwargs)
@@ -215,39 +212,22 @@ class Forked(psutil.Process):
             super().send_signal(sig)
 
 
-def _running_server(folder: str, environment: dict[str, str]) -> subprocess.Popen[str] | None:
-    """The server, started in this folder and environment unless it runs; None if it does not start."""
+def fork_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> Forked | None:
+    """A new kernel in a working directory, forked from the server; None if the server does not start.
+
+    The server is started by the first call. What packages read at import, they have read in its environment.
+    """
     global _server
     if _server is None or _server.poll() is not None:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        try:
-            server = subprocess.Popen(
-                [sys.executable, "-c", SERVER], cwd=folder, env=environment, start_new_session=True, **pipes
-            )
-        except OSError:
-            return None
-        for last in (server.wait, server.kill):  # called in reverse; to wait counts the CPU time of the kernels
+        command = [sys.executable, "-c", SERVER]
+        _server = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
+        for last in (_server.wait, _server.kill):  # called in reverse; to wait counts the CPU time of the kernels
             atexit.register(last)
-        answers = cast(IO[str], server.stdout)
-        if not select([answers], [], [], START)[0] or answers.readline() != READY:
-            server.kill()
-            Provisioner.forks = False
-            return None
-        _server = server
-    return _server
-
-
-def fork_kernel(
-    server: subprocess.Popen[str], arguments: list[str], folder: str, environment: dict[str, str]
-) -> Forked:
-    """A new kernel in a working directory. What packages read at import, they have read in the server's environment."""
-    try:
-        print(json.dumps([arguments, folder, environment]), file=server.stdin, flush=True)
-        return Forked(int(cast(IO[str], server.stdout).readline()))
-    except BaseException:  # also an interrupt: the next answer would be that to this request
-        server.kill()
-        server.wait()
-        raise
+    with suppress(BrokenPipeError, ValueError):  # the server has ended; an empty answer is no number
+        print(json.dumps([arguments, folder, environment]), file=_server.stdin, flush=True)
+        return Forked(int(cast(IO[str], _server.stdout).readline()))
+    return None
 
 
 def serve() -> None:
@@ -260,7 +240,6 @@ def serve() -> None:
             importlib.import_module(name)
     gc.freeze()  # collections in a kernel pass over what is imported here
     signal.signal(signal.SIGCHLD, _reap)
-    print(READY, end="", flush=True)
     own = os.getpid()
     for line in sys.stdin:
         if (pid := os.fork()) == 0:

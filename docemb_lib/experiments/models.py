@@ -45,7 +45,6 @@ CENTRED = ", centred"  # ends the label of a model whose mean embedding is subtr
 DIM = 512  # directions at most of what is fitted on a task
 FEW = 200  # training documents that estimate a mean embedding well enough to compare models
 TEXTS = 1024  # texts that a stock model sorts by length at a time
-KIND = "embeddings"
 
 
 class Model(NamedTuple):
@@ -96,7 +95,7 @@ def _shards(workspace: Workspace, model: Model) -> dict[str, np.ndarray]:
 
 
 def _shelf(model: Model) -> str:
-    return f"{KIND}/{hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]}"
+    return f"embeddings/{hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]}"
 
 
 def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Model:

@@ -12,63 +12,75 @@ of values (`axes`: one mapping, or a list of mappings), or both, on top of the v
 thesis' widths and scaled to the widths of the profile; any other grid is taken as it is. `names` are names of single
 runs, each with the parameters by which the run is found, as in `names: {no-weighting: {lam: null}}`.
 
-With `winners: own` in the profile of a plan or a sweep, records choose runs of a grid: `best_of: [[weighting-cosine],
-[structural]]` replaces its runs by final students with the parameters of the best run of each list of grids,
-`compounds: 3` its compounds by those of its three best DM and DBOW. The best runs have the highest mean validation
-score. All that are compared must have ended, so runs are chosen when the runs before have been executed.
+With `winners: own` in the profile of a plan or a sweep, records choose runs of a grid when its turn comes: `best_of:
+[[weighting-cosine], [structural]]` replaces its runs by final students with the parameters of the best run of each list
+of grids, `compounds: 3` its compounds by those of its three best DM and DBOW. The best have the highest mean validation
+score.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
-from itertools import chain, product
+from dataclasses import replace
+from itertools import product
+from math import isfinite, nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field, NonNegativeInt
 
 from docemb_lib import pretrained
-from docemb_lib.errors import InputError, nearest
-from docemb_lib.experiments.execution import Planned, Runs, is_done
-from docemb_lib.experiments.records import Candidates, UnchosenError, choose_runs, selection_in
+from docemb_lib.errors import InputError
+from docemb_lib.experiments import records
+from docemb_lib.experiments.execution import Planned, Runs
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import sbert_of
-from docemb_lib.integrity import read_json
 from docemb_lib.projections import parse_projection, with_widths
 from docemb_lib.settings import label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import (
-    FINAL,
     NOTEBOOKS,
     SHIPPED,
     STUDENT_RUN,
-    TRAINING,
     Profile,
     check_names,
     find_root,
     notebook_named,
     profile_path,
     read_yaml,
+    validated,
     width,
 )  # fmt: skip
+from docemb_lib.settings.sections import Section
 from docemb_lib.workspace import Workspace
 
 THESIS = Profile(name="thesis")  # the thesis' settings are the defaults
 THESIS_WIDTH = 768  # of the thesis' student
-GRID_FIELDS = ("notebook", "scale", "base", "axes", "runs", "names", "best_of", "compounds")
 GridLike = str | Path | Sequence[Mapping[str, Any]]  # a name or file, or the parameters of each run
 
 
 class Step(NamedTuple):
-    """One line of a plan, resolved."""
+    """One line of a plan, resolved. The runs of a grid go side by side, and a failing one stops no other."""
 
     runs: list[Planned]
-    grid: str | None  # name of the grid; its runs go side by side, and a failing one stops no other. None: a single run
-    later: Runs = ()  # those of `runs` that stand for runs yet to be chosen, in checks and estimates
-    choose: Callable[[], list[Planned]] = list  # gives the runs in their place, when the runs before have ended
+    grid: str | None  # name of the grid; None: a single run
+    choose: Callable[[], list[Planned]] | None = None  # gives the runs that records choose in place of `runs`
 
-    @property
-    def known(self) -> list[Planned]:
-        return [run for run in self.runs if run not in self.later]
+
+class GridFile(Section):
+    """The content of a grid's file."""
+
+    notebook: Annotated[str, BeforeValidator(lambda name: f"{name:02d}" if type(name) is int else name)] | None = None
+    scale: Literal["thesis"] | None = None
+    base: dict[str, Any] = {}
+    axes: Annotated[
+        list[dict[str, Annotated[list[Any], Field(min_length=1)]]],
+        BeforeValidator(lambda axes: axes if isinstance(axes, list) else [axes]),
+    ] = []
+    runs: list[dict[str, Any]] = []
+    names: dict[str, dict[str, Any]] = {}
+    best_of: list[Annotated[list[str], Field(min_length=1)]] = []
+    compounds: NonNegativeInt = 0
 
 
 class Grid(NamedTuple):
@@ -78,8 +90,8 @@ class Grid(NamedTuple):
     notebook: str | None  # if the grid's file names one
     runs: list[dict[str, Any]]
     names: Mapping[str, int]  # {name: place of the run}
-    best_of: Sequence[Sequence[str]] = ()  # names of grids
-    compounds: int = 0  # of so many models of each kind; 0: those in `runs`
+    best_of: list[list[str]]  # names of grids
+    compounds: int  # of so many models of each kind; 0: those in `runs`
 
 
 def resolve_plan(
@@ -94,34 +106,21 @@ def resolve_plan(
         notebook_named(asked)
     steps: list[Step] = []
     notebooks = []
-    sweeps: list[Candidates] = []  # the grids of all lines so far in this profile
-    copies: dict[Path, tuple[int, Planned]] = {}  # executed copy → its run and the line of that
     for number, line in enumerate(profile.plan, 1):
         try:
             source = profile if line.profile is None else Profile.load(line.profile)
             source_name = name if line.profile is None else profile_argument(line.profile)
             grid = None if line.grid is None else load_grid(line.grid, source)
             notebooks.append(notebook := str(line.notebook) if grid is None else _notebook_of(grid, line.notebook))
+            if line.on_request or notebook < (first or "") if only is None else not notebook.startswith(only):
+                continue
             rest: Any = (notebook, line.parameters, source, source_name, workspace)
-            unwanted = line.on_request or notebook < (first or "") if only is None else not notebook.startswith(only)
-            if unwanted and profile.winners == "thesis":
-                continue
-            runs = [_planned(*rest)] if grid is None else _resolve_grid(grid, *rest)
-            if grid is not None and line.profile is None:
-                sweeps.append(Candidates(grid.name, line.parameters, runs))
-            if unwanted:
-                continue
-            step = Step(runs, None if grid is None else grid.name)
-            if grid is not None:
-                step = _choosing(step, grid, *rest, chooser=(profile, name), sweeps=sweeps, earlier=runs_of(steps))
-            for run in step.runs:
-                earlier, other = copies.setdefault(run.executed, (number, run))
-                if other is not run and other.fingerprint != run.fingerprint:  # which asks for the files of a corpus
-                    same = f"line {earlier} has another run whose executed copy is {run.executed.name}"
-                    raise InputError(f"{same}; give one of them a profile of another name")
+            if grid is None:
+                steps.append(Step([_planned(*rest)], None))
+            else:
+                steps += _steps_of(grid, *rest, chooser=(profile, name))
         except InputError as error:
             raise InputError(f"profile {profile.name}: plan, line {number} ({line}): {error}") from None
-        steps.append(step)
     if not steps:
         asked = f"--only {only}" if only else f"--from {first}" if first else "an empty plan"
         known = ", ".join(dict.fromkeys(notebooks)) or "none: add lines to `plan`"
@@ -132,64 +131,77 @@ def resolve_plan(
 def resolve_sweep(
     notebook: str | None, grid: GridLike, workspace: Workspace, *, profile: str | Path, parameters: Mapping[str, Any]
 ) -> list[Step]:
-    """A sweep as a plan of one step; arguments as of `sweeps.sweep`, and no notebook where the grid names one."""
+    """A sweep as a plan; arguments as of `sweeps.sweep`, and no notebook where the grid names one."""
     chooser = loaded, name = Profile.load(profile), profile_argument(profile)
     found = load_grid(grid, loaded)
-    rest: Any = (_notebook_of(found, notebook), parameters, loaded, name, workspace)
-    return [_choosing(Step(_resolve_grid(found, *rest), found.name), found, *rest, chooser=chooser)]
+    notebook = _notebook_of(found, notebook)
+    first, *rest = _steps_of(found, notebook, parameters, loaded, name, workspace, chooser=chooser)
+    return [first if first.choose is None else Step(first.choose(), first.grid), *rest]
 
 
 def runs_of(steps: Iterable[Step]) -> list[Planned]:
+    """The runs of a plan; those to be chosen by records stand as the thesis chose them."""
     return [run for step in steps for run in step.runs]
 
 
 def chosen_runs(steps: Iterable[Step]) -> list[Planned]:
-    """The runs that are known, and those that can be chosen by now."""
+    """The runs of a plan that are known by now, those that records choose included."""
     found: list[Planned] = []
     for step in steps:
-        found += step.known
-        with suppress(UnchosenError):
-            found += step.choose()
+        with suppress(InputError):  # of records that are missing
+            found += step.runs if step.choose is None else step.choose()
     return found
 
 
-def _choosing(
-    step: Step, grid: Grid, notebook: str, overrides: Mapping[str, Any], profile: Profile, name: str,
-    workspace: Workspace, *, chooser: tuple[Profile, str], sweeps: Sequence[Candidates] = (), earlier: Runs = (),
-) -> Step:  # fmt: skip
-    """The step of a grid with the runs that records choose, now or later, if it has any.
+def _steps_of(
+    grid: Grid, notebook: str, overrides: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace,
+    *, chooser: tuple[Profile, str],
+) -> list[Step]:  # fmt: skip
+    """A grid as one step or, where records choose some of its runs, with a last step for these.
 
-    chooser: the profile whose `winners` counts, and its name; grids that `sweeps` lacks are taken as they are in it.
-    earlier: runs that are executed before.
+    chooser: the profile whose `winners` counts and in which the grids of `best_of` are compared, and its name.
     """
+    runs = _resolve_grid(grid, notebook, overrides, profile, name, workspace)
     if chooser[0].winners == "thesis" or not (grid.best_of or grid.compounds):
-        return step
-    later = [run for run in step.runs if grid.best_of or run.parameters["compound"] is not None]
-    known = [run for run in step.runs if run not in later]
-    groups: list[list[Candidates]] = []
-    for dm in (True, False) if grid.compounds else ():
-        groups.append([Candidates(grid.name, overrides, [run for run in known if run.parameters["dm"] is dm])])
+        return [Step(runs, grid.name)]
+    single = [run for run in runs if grid.compounds and run.parameters["compound"] is None]
+    groups: list[list[Planned]] = []  # the best of each are chosen
+    if grid.compounds:
+        groups += [[run for run in single if run.parameters["dm"] is dm] for dm in (True, False)]
     for names in grid.best_of:
         groups.append([])
         for other in names:
-            found = [sweep for sweep in sweeps if sweep.grid == other]
-            runs = [] if found else _resolve_grid(load_grid(other, chooser[0]), None, {}, *chooser, workspace)
-            groups[-1] += found or [Candidates(other, {}, runs)]
+            groups[-1] += _resolve_grid(load_grid(other, chooser[0]), None, {}, *chooser, workspace)
 
-    def make(best: Runs) -> Planned:
-        recipe = {own: getattr(best[0].profile.parameters, own) for own in STUDENT_RUN if own != "documents"}
-        given = {"compound": "+".join(run.label for run in best)} if grid.compounds else recipe
-        return _planned(notebook, {**given, **overrides}, profile, name, workspace)
+    def choose() -> list[Planned]:
+        best = [_best_runs(group, grid.compounds or 1, workspace) for group in groups]
+        found: dict[Path, Planned] = {}  # equal ones once
+        for members in product(*best) if grid.compounds else best:
+            recipe: dict[str, Any] = {"compound": "+".join(run.label for run, _ in members)}
+            if grid.best_of:
+                settings = members[0][0].profile.parameters
+                recipe = {own: getattr(settings, own) for own in STUDENT_RUN if own != "documents"}
+            run = _planned(notebook, {**recipe, **overrides}, profile, name, workspace)
+            means = ", ".join(f"{run.label} ({mean:.4f})" for run, mean in members)
+            text = f"Chosen for its mean score over the sweep tasks, among the recorded runs of {grid.name}: {means}"
+            found[run.executed] = replace(run, chosen=text)
+        return list(found.values())
 
-    candidates = [run for sweep in chain(*groups) for run in sweep.runs]
-    for run in candidates if grid.best_of else ():
-        if run.notebook not in TRAINING or run.notebook in FINAL:
-            raise InputError(f"grid {grid.name}: best_of: names a grid of {run.notebook}; name those of 03, 04 or 05")
-        make([run])  # none is refused in the end
-    choose = partial(choose_runs, groups, make, grid.compounds, workspace)
-    before = {run.executed for run in (*earlier, *known)}
-    chosen = choose({run.executed for run in candidates if run.executed in before and not is_done(run, workspace)})
-    return Step([*known, *chosen], grid.name) if chosen else Step(step.runs, grid.name, later, choose)
+    later = Step([run for run in runs if run not in single], grid.name, choose)
+    return [Step(single, grid.name), later] if single else [later]
+
+
+def _best_runs(runs: Runs, count: int, workspace: Workspace) -> list[tuple[Planned, float]]:
+    """The `count` runs with the highest mean validation score, best first, and this mean; of equal runs the first."""
+    found = [(run, records.find(workspace, run.notebook, run.fingerprint)) for run in runs]
+    means = [(run, record.metrics.get("mean", nan)) for run, record in found if record is not None]
+    best = sorted(((run, mean) for run, mean in means if isfinite(mean)), key=lambda one: -one[1])[:count]
+    if len(means) < len(runs) or len(best) < count:
+        raise InputError(
+            f"winners: own: {len(means)} of the {len(runs)} runs of {runs[0].notebook} to choose from are recorded, "
+            f"{len(best)} with a score; execute their sweep first, of which at least {count} must succeed"
+        )
+    return best
 
 
 def profile_argument(profile: str | Path) -> str:
@@ -203,7 +215,6 @@ def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: st
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
         raise InputError(f"{source}: no such notebook; regenerate it with `docemb init` or `jupytext --sync *.py`")
-    read_json(source, "remove it and regenerate it with `jupytext --sync notebooks/*.py`")
     executed = workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb"
     return Planned(key, {"profile": name, **key.parameters}, source, executed)
 
@@ -223,9 +234,7 @@ def _resolve_grid(
             check_names(notebook, parameters)
             run = _planned(notebook, parameters, profile, name, workspace)
             if earlier := first.get(run.key.same_but()) or first.get(run.executed):
-                varied = f"the grid varies what is given for all runs: {', '.join(overrides)}"
-                mend = varied if overrides else "leave one of them out"
-                raise InputError(f"the same as run {earlier} ({run.label}); {mend}")
+                raise InputError(f"the same as run {earlier} ({run.label}); leave one out, or vary another parameter")
         except InputError as error:
             raise InputError(f"grid {grid.name}: run {number}: {error}") from None
         first |= {run.key.same_but(): number, run.executed: number}
@@ -277,8 +286,9 @@ def names_in_grids(key: RunKey, *grids: str) -> list[str]:
     found: dict[str, None] = {}
     for name, profile in product(grids or _grid_files(), (THESIS, key.profile)):
         with suppress(InputError):  # of a grid whose runs do not fit this profile
-            _, notebook, runs, places, *_ = load_grid(name, profile)
-            keys = {own: RunKey.bare(notebook or key.notebook, profile, **runs[at]) for own, at in places.items()}
+            grid = load_grid(name, profile)
+            notebook = grid.notebook or key.notebook
+            keys = {own: RunKey.bare(notebook, profile, **grid.runs[at]) for own, at in grid.names.items()}
             found |= dict.fromkeys(own for own, run in keys.items() if run.cell == key.cell)
     return list(found)
 
@@ -290,77 +300,40 @@ def _grid_files() -> dict[str, Path]:
 
 def load_grid(given: GridLike, profile: Profile) -> Grid:
     """A grid in `params/grids/` by name, of a .yaml file, or of the runs' own parameters."""
-    if not isinstance(given, str | Path):
-        if not isinstance(given, Sequence) or not given:
-            raise InputError(f"grid: write a list of mappings from parameters to values, got {given!r}")
-        return Grid("given", None, [_mapping(run, f"grid: run {number}") for number, run in enumerate(given, 1)], {})
-    path, name = Path(given), str(given)
-    if path.suffix not in {".yaml", ".yml"}:
-        if name not in (files := _grid_files()):
-            known = ", ".join(sorted(files))
-            raise InputError(f"grid {name!r} is unknown; known are {known}, or give the path of a .yaml file")
-        path = files[name]
-    elif not path.is_file():
-        raise InputError(f"grid {name}: no such file")
-    stat = path.stat()
-    raw = _read(path, stat.st_mtime_ns, stat.st_size)
+    name = str(given) if isinstance(given, str | Path) else "given"
+    if isinstance(given, str | Path):
+        path = Path(given)
+        if path.suffix not in {".yaml", ".yml"}:
+            if name not in (files := _grid_files()):
+                known = ", ".join(sorted(files))
+                raise InputError(f"grid {name!r} is unknown; known are {known}, or give the path of a .yaml file")
+            path = files[name]
+        elif not path.is_file():
+            raise InputError(f"grid {name}: no such file")
+        source, raw = str(path), read_yaml(path)
+    else:
+        source, raw = "grid", {"runs": given}
     if not isinstance(raw, dict):
-        raise InputError(f"{path}: a grid is a mapping with `axes` or `runs`, see params/grids/")
-    for key in raw:
-        if key not in GRID_FIELDS:
-            raise InputError(f"{path}: unknown key {key!r}{nearest(str(key), GRID_FIELDS)}")
-    notebook = raw.get("notebook")
-    if notebook is not None:
-        asked = f"{notebook:02d}" if type(notebook) is int else str(notebook)  # YAML reads 05 as a number
-        notebook = notebook_named(asked, source=f"{path}: ")
-    runs = list(_runs(raw, path))
+        raise InputError(f"{source}: a grid is a mapping with `axes` or `runs`, see params/grids/")
+    file = validated(GridFile, raw, source)
+    notebook = None if file.notebook is None else notebook_named(file.notebook, source=f"{source}: ")
+    varied = [dict(zip(lists, chosen, strict=True)) for lists in file.axes for chosen in product(*lists.values())]
+    runs = [{**file.base, **run} for run in (*varied, *file.runs)]
     if not runs:
-        raise InputError(f"{path}: no runs; list some under `runs`, or values under `axes`")
+        raise InputError(f"{source}: no runs; list some under `runs`, or values under `axes`")
     names = {}
-    for own, values in _mapping(raw.get("names") or {}, f"{path}: names").items():
-        wanted = _mapping(values, f"{path}: names: {own}").items()
-        places = [place for place, run in enumerate(runs) if wanted <= run.items()]
+    for own, wanted in file.names.items():
+        places = [place for place, run in enumerate(runs) if wanted.items() <= run.items()]
         if len(places) != 1:
-            raise InputError(f"{path}: names: {own}: {len(places)} runs have these parameters; name those of one run")
+            raise InputError(f"{source}: names: {own}: {len(places)} runs have these parameters; name those of one run")
         names[own] = places[0]
-    if "scale" in raw:
-        if raw["scale"] != THESIS.name:
-            raise InputError(f"{path}: scale: write thesis, or leave it out, got {raw['scale']!r}")
+    if file.scale is not None:
         if (student := width(profile.student.model)) is None:
             from docemb_lib.student.loading import load_config
 
             student = int(load_config(pretrained.resolve(profile.student.model)).hidden_size)
-        runs = [_scaled(run, profile, student, f"{path}: run {number}") for number, run in enumerate(runs, 1)]
-    return Grid(name, notebook, runs, names, *selection_in(raw, notebook, runs, path))
-
-
-@lru_cache
-def _read(path: Path, *state: int) -> Any:
-    """The content of a grid's file in this state: a notebook asks each file for the place and the names of its run."""
-    return read_yaml(path)
-
-
-def _runs(raw: Mapping[str, Any], path: Path) -> Iterator[dict[str, Any]]:
-    base = _mapping(raw.get("base") or {}, f"{path}: base")
-    axes = raw.get("axes") or []
-    for number, lists in enumerate(axes if isinstance(axes, list) else [axes], 1):
-        where = f"{path}: axes, product {number}" if isinstance(axes, list) else f"{path}: axes"
-        for name, values in _mapping(lists, where).items():
-            if not isinstance(values, list) or not values:
-                raise InputError(f"{where}: {name}: write a list of values, got {values!r}")
-        for chosen in product(*lists.values()):
-            yield {**base, **dict(zip(lists, chosen, strict=True))}
-    runs = raw.get("runs") or []
-    if not isinstance(runs, list):
-        raise InputError(f"{path}: runs: write a list of mappings, got {runs!r}")
-    for number, run in enumerate(runs, 1):
-        yield {**base, **_mapping(run, f"{path}: runs, line {number}")}
-
-
-def _mapping(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise InputError(f"{where}: write a mapping from parameters to values, got {value!r}")
-    return dict(value)
+        runs = [_scaled(run, profile, student, f"{source}: run {number}") for number, run in enumerate(runs, 1)]
+    return Grid(name, notebook, runs, names, file.best_of, file.compounds)
 
 
 def _scaled(parameters: Mapping[str, Any], profile: Profile, student: int, where: str) -> dict[str, Any]:

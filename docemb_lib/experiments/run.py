@@ -6,7 +6,6 @@ import json
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from docemb_lib import pretrained
+from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
@@ -64,12 +64,11 @@ class Stages:
 
     def checks(self) -> Iterator[Callable[[], object]]:
         """What `check` calls in turn: of settings, data, models and hub. Each raises InputError for itself."""
-        profile = self.key.profile
         yield self.key.check
-        yield partial(self.corpus.check, profile.parameters.documents if self.key.trains else None)
+        yield from (partial(source_fingerprint, source) for source in self.key.profile.text_sources)
+        if self.key.trains:
+            yield self.corpus.check_documents
         yield self.scores.check
-        yield partial(self.teachers.check, self.key.paragraph_vectors)
-        yield self.students.check
         yield self.corpus.check_hub
         for model in self.models:
             yield partial(pretrained.require, model, stay_online=True)
@@ -84,19 +83,29 @@ class Stages:
 class Run:
     """One run of one notebook. A notebook starts it with `begin` and ends it with `finish`."""
 
-    def __init__(self, key: RunKey, workspace: Workspace | None = None, own: Mapping[str, Any] | None = None) -> None:
-        """own: the profile's own parameters, which the settings show where the run has others."""
+    def __init__(self, key: RunKey, workspace: Workspace | None = None) -> None:
         self.key, self.workspace = key, workspace or Workspace()
         self.stages = Stages(key, self.workspace)
         self.notebook, self.profile, self.label, self.parameters = key.notebook, key.profile, key.label, key.parameters
         self.fingerprint = key.fingerprint  # computed now: files may change while the run lasts
-        self.overview = Overview(self, own or {})
         self.figures: list[str] = []
         self.started = time.perf_counter()
 
-    def settings(self) -> Overview:
-        """The settings, and the artefacts that the run uses, as the last value of a cell."""
-        return self.overview
+    def settings(self) -> pd.DataFrame:
+        """The run's settings, a row each, beside those of its paper where these differ."""
+        key = self.key
+        rows = {
+            "this run": (key.label, ""),
+            "profile": (key.profile.name, ""),
+            "grid": (grid_place(key), ", ".join(names_in_grids(key))),
+        }
+        for name, value in key.parameters.items():
+            paper = getattr(PAPER, name) if name in SOFT_CCA else value  # other parameters vary in the papers
+            rows[name] = (str(value), "" if paper == value else str(paper))
+        published = _shown(_published(key))
+        for name, value in _shown(key).items():
+            rows[name] = (value, "" if published[name] == value else published[name])
+        return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "in the paper"])
 
     def student(self) -> Artefact:
         return self.stages.students.trained
@@ -219,9 +228,7 @@ class Run:
         figure.set_layout_engine(None)  # the layout is found; with an engine each further drawing is done twice
         box = figure.get_tightbbox().padded(0.1)  # inches; computed once for both files
         for suffix in ("png", "svg"):
-            temporary = folder / f".{name}.{suffix}"
-            figure.savefig(temporary, dpi=150, bbox_inches=box, format=suffix)
-            temporary.replace(folder / f"{name}.{suffix}")
+            figure.savefig(folder / f"{name}.{suffix}", dpi=150, bbox_inches=box)
         if "inline" in matplotlib.get_backend():  # shown as it is saved: at the cell's end it would be drawn once more
             from IPython.display import Image, display
 
@@ -230,7 +237,6 @@ class Run:
         if data is not None:
             data.to_csv(folder / f"{name}.csv", index=False)
         self.figures.append(self.workspace.shown(folder / f"{name}.png"))
-        self.overview.renew()
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:
         """Link `outputs/students/<slug>` to the student, whose card gets its tidy scores. Returns the link."""
@@ -270,7 +276,6 @@ class Run:
         frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         records.save(self.workspace, record, rows.pop(records.SCORES), rows)
-        self.overview.renew()
         return pd.DataFrame({record.label: {**record.metrics, "seconds": record.seconds}}).round(4)
 
 
@@ -290,8 +295,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     check_names(notebook, _injected_by_papermill())
     given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
     profile = Profile.load(namespace.get("profile", "tiny"))
-    own = profile.for_notebook(notebook).parameters.model_dump()
-    run = Run(RunKey.of(notebook, profile, **given), own=own)
+    run = Run(RunKey.of(notebook, profile, **given))
     run.stages.check()
     return run
 
@@ -325,52 +329,6 @@ def _published(key: RunKey) -> RunKey:
     with suppress(InputError):  # a root without these profiles
         return RunKey(key.notebook, Profile.load(name))
     return RunKey(key.notebook, THESIS)
-
-
-class Overview:
-    """The settings of a run and the artefacts it uses, as one output that JupyterLab and papermill update in place."""
-
-    def __init__(self, run: Run, own: Mapping[str, Any]) -> None:
-        rows = {
-            "this run": (run.label, "", ""),
-            "profile": (run.profile.name, "", ""),
-            "grid": (grid_place(run.key), "", ", ".join(names_in_grids(run.key))),
-        }
-        for name, value in run.parameters.items():
-            paper = getattr(PAPER, name) if name in SOFT_CCA else value  # other parameters vary in the papers
-            instead, differing = own.get(name, value), "" if paper == value else str(paper)
-            rows[name] = (str(value), "" if instead == value else str(instead), differing)
-        published = _shown(_published(run.key))
-        for name, value in _shown(run.key).items():
-            rows[name] = (value, "", "" if published[name] == value else published[name])
-        columns = ["value", "instead of the profile's", "in the paper"]
-        self.settings = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-        self.used = run.workspace.used
-        self._handle: Any = None  # of the output that is shown
-
-    def artefacts(self) -> dict[str, str]:
-        """The kinds of artefacts that were `reused` and `built` so far."""
-        found = {}
-        for name, built in (("reused", False), ("built", True)):
-            if kinds := Counter(artefact.kind.split("/")[0] for artefact, new in self.used.items() if new is built):
-                found[name] = ", ".join(kind if number == 1 else f"{number} × {kind}" for kind, number in kinds.items())
-        return found
-
-    def renew(self) -> None:
-        if self._handle is not None:
-            self._handle.update(self._rendered(), raw=True)
-
-    def _rendered(self) -> dict[str, str]:
-        artefacts = self.artefacts().items()
-        with pd.option_context("display.max_colwidth", None):
-            html, text = self.settings.to_html(), self.settings.to_string()
-        html += "".join(f"<p><b>{name}</b>: {kinds}</p>" for name, kinds in artefacts)
-        return {"text/html": html, "text/plain": "\n".join([text, *(f"{name}: {kinds}" for name, kinds in artefacts)])}
-
-    def _ipython_display_(self) -> None:
-        from IPython.display import display
-
-        self._handle = display(self._rendered(), raw=True, display_id=True)
 
 
 def _injected_by_papermill() -> list[str]:

@@ -26,7 +26,6 @@ PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
 SOFT_CCA = ("delta", "beta")
 PAPER = Parameters()  # the papers' settings of pairs and of SoftCCA; a label names only what differs
 IN_ASCII = str.maketrans({"λ": "lam", "γ": "gamma", "τ": "tau", "δ": "delta", "β": "beta", "%": "pct"})
-LONGEST_SLUG = 200  # characters: file systems allow names of 255, and executed copies add to the slug
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +167,7 @@ class RunKey:
 
     @cached_property
     def slug(self) -> str:
-        """The label as one path component, with the profile, the documents and the seed; cut if it is too long."""
+        """The label as one path component, with the profile, the documents and the seed."""
         p = self.profile.parameters
         parts = [self.profile.name, self.label]
         if self.notebook == "05_weighting" and p.contextual_teacher is not None:
@@ -176,9 +175,7 @@ class RunKey:
         if self.notebook in {"03_structural", "04_projections", "05_weighting"}:
             parts.append(f"{p.documents}docs")
         parts.append(f"seed{p.seed}")
-        slug = re.sub(r"[^A-Za-z0-9.=+]+", "-", "-".join(parts).translate(IN_ASCII)).strip("-")
-        cut = f"{slug[: LONGEST_SLUG - 9]}-{fingerprint_of({'slug': slug})[:8]}"
-        return cut if len(slug) > LONGEST_SLUG else slug
+        return re.sub(r"[^A-Za-z0-9.=+]+", "-", "-".join(parts).translate(IN_ASCII)).strip("-")
 
     def check(self) -> None:
         """Check the combination of parameters and settings; `Stages.check` also asks the corpus. Raises InputError."""
@@ -186,13 +183,6 @@ class RunKey:
             return
         p, training, simde = self.profile.parameters, self.training, self.profile.simde
         section, size = "simde.training" if self.self_supervised else "training", training.batch_size
-        if training.report_to:
-            from transformers.integrations import get_available_reporting_integrations
-
-            available = get_available_reporting_integrations()
-            for name in (name for name in training.report_to if name not in available):
-                problem = f"{section}.report_to: {name} is unknown or not installed"
-                raise InputError(f"{problem}; there are {', '.join(available) or 'none'}")
         if p.documents < size:
             few = f"documents: {p.documents} do not fill one batch"
             raise InputError(f"{few}; ask for {section}.batch_size {size} or more")

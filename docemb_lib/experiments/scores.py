@@ -30,7 +30,6 @@ from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
 from docemb_lib.experiments.stages import CorpusStage, sbert_of
-from docemb_lib.settings import Evaluation
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace, write_text
 
@@ -72,7 +71,7 @@ class ScoreStage:
 
     def is_scored(self, model: Model, *, final: bool = True) -> bool:
         """Whether the model has scores on all tasks of the final evaluation or, if not `final`, of a sweep."""
-        return all(self._is_scored(model, name, final=final) for name in self._names_of(model, final=final))
+        return not self._unscored(model, final=final)
 
     def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
         """Scores on the classification tasks of heads trained on `evaluation.few_shot` examples of each class.
@@ -136,11 +135,16 @@ class ScoreStage:
 
     def check(self, splits: Sequence[str] = ("test", "validation")) -> None:
         """Check that all tasks can be read and have the splits that are scored. Raises InputError."""
-        names = {split: self._names(split == "test") for split in splits}
-        check_benchmarks(self.profile.evaluation, [name for of_split in names.values() for name in of_split])
-        for split, of_split in names.items():
-            for name in of_split:
-                check_task(self.profile, self.workspace, name, split)
+        asked = [(name, split) for split in splits for name in self._names(split == "test")]
+        needs = []  # files of all tasks, before any is read
+        for benchmark, place in self.profile.evaluation.benchmarks.items():
+            if benchmark in dict(asked) and (absent := missing_files(benchmark, place)):
+                needs.append(f"{benchmark} needs {', '.join(absent)} in {place}")
+        if needs:
+            mend = "put the published files there (docs/data.md says where they come from), or leave these tasks out"
+            raise InputError(f"evaluation.benchmarks: {'; '.join(needs)}; {mend}")
+        for name, split in asked:
+            check_task(self.profile, self.workspace, name, split)
 
     def _names(self, final: bool) -> Sequence[str]:
         return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks
@@ -156,7 +160,7 @@ class ScoreStage:
 
         @cache
         def embedded() -> dict[str, np.ndarray]:
-            missing = [name for name in names if not self._is_scored(model, name, final=final)]
+            missing = self._unscored(model, final=final)
             texts = list(dict.fromkeys(text for name in missing for text in self._texts(name, final=final)))
             return dict(zip(texts, embed_once(self.workspace, model, texts), strict=True))
 
@@ -176,8 +180,9 @@ class ScoreStage:
                 logger.warning("%s is left out of %s: %s", model.label, name, error)
         return found
 
-    def _is_scored(self, model: Model, name: str, *, final: bool) -> bool:
-        return self.workspace.is_built("scores", self._inputs(model, name, final=final))
+    def _unscored(self, model: Model, *, final: bool) -> list[str]:
+        names = self._names_of(model, final=final)
+        return [name for name in names if not self.workspace.is_built("scores", self._inputs(model, name, final=final))]
 
     def _inputs(self, model: Model, name: str, *, final: bool) -> dict[str, Any]:
         protocol = {"rounds"} if final else {"limit", "folds"}
@@ -193,13 +198,11 @@ class ScoreStage:
 
     def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
         """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or what else the task scores."""
-        task, evaluation = self.tasks[name], self.profile.evaluation
+        task, evaluation, split = self.tasks[name], self.profile.evaluation, "test" if final else "validation"
         limits = evaluation.rounds if final else [None]
         rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):
-            return dict.fromkeys(
-                rounds, task.score(embeddings, "test" if final else "validation", top=evaluation.map_at)
-            )
+            return dict.fromkeys(rounds, task.score(embeddings, split, top=evaluation.map_at))
         heads: dict[str, Any] = {"head": evaluation.head, "seeds": evaluation.seeds}
         if final:
             return protocols.final_scores(task, embeddings, rounds=rounds, **heads)
@@ -251,17 +254,6 @@ class Final(NamedTuple):
         return recommendation(self.last, self.comparison, student=self.student, before=UNTRAINED)
 
 
-def check_benchmarks(evaluation: Evaluation, tasks: Sequence[str]) -> None:
-    """Refuse benchmarks among the tasks whose published files are missing; one message names all of them."""
-    places = [(name, place) for name, place in evaluation.benchmarks.items() if name in tasks]
-    needs = [f"{name} needs {', '.join(files)} in {at}" for name, at in places if (files := missing_files(name, at))]
-    if needs:
-        raise InputError(
-            f"evaluation.benchmarks: {'; '.join(needs)}; put the published files there (docs/data.md says where they "
-            "come from), name other folders, or leave these tasks out of evaluation.tasks and evaluation.sweep_tasks"
-        )
-
-
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
     """Write a task's score of every round."""
     numbers = {name: {"metric": s.metric, "values": s.values, "extra": dict(s.extra)} for name, s in by_round.items()}
@@ -300,14 +292,11 @@ def _comparison(scores: Mapping[str, Mapping[str, Score]], student: str, referen
 
     p-values are corrected over the tests of the student, and over those of the others.
     """
-    asked = [
-        differences({student: scores[student], reference: scores[reference]}, reference)
-        for reference in references
-        if reference in scores and reference != student
-    ]
     others = {model: by_task for model, by_task in scores.items() if model != student}
-    if SBERT_CHUNKS in references and SBERT_CHUNKS in others and len(others) > 1:
-        families = [pd.concat(asked, ignore_index=True), differences(others, SBERT_CHUNKS)]
-    else:
-        families = [pd.concat(asked, ignore_index=True)] if asked else []
-    return pd.concat([verdicts(family) for family in families], ignore_index=True) if families else pd.DataFrame()
+    pairs = [(name, {student: scores[student], name: scores[name]}) for name in references if name in others]
+    if not pairs:
+        return pd.DataFrame()
+    families = [pd.concat([differences(pair, reference) for reference, pair in pairs], ignore_index=True)]
+    if SBERT_CHUNKS in dict(pairs) and len(others) > 1:
+        families.append(differences(others, SBERT_CHUNKS))
+    return pd.concat([verdicts(family) for family in families], ignore_index=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,8 @@ from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import read_documents, source_fingerprint, streamed
 from docemb_lib.errors import InputError
 from docemb_lib.settings import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
-from docemb_lib.settings.profile import TRAINING, WIDTHS, Profile, local_config
+from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
-from docemb_lib.teachers.sbert import context_of
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Preprocessing, write_words
 from docemb_lib.workspace import Artefact, Workspace
@@ -48,13 +47,7 @@ class CorpusStage:
 
     @cached_property
     def artefact(self) -> Artefact:
-        made = self.workspace.artefact("corpus", self._inputs, self._write, resumable=True)
-        if self.workspace.used[made]:  # a plan that asks for too many documents fails now, not at its last run
-            plan = [one for one in self.profile.plan if not one.profile and (one.grid or one.notebook in TRAINING)]
-            own = self.profile.parameters.documents
-            asked = [own if (n := one.parameters.get("documents", own)) == "profile" else n for one in plan]
-            self.check_documents(*asked, available=len(_load(made)["train"]))
-        return made
+        return self.workspace.artefact("corpus", self._inputs, self._write, resumable=True)
 
     @property
     def fingerprint(self) -> str:
@@ -85,28 +78,10 @@ class CorpusStage:
             return self.artefact
         return self.workspace.artefact("teacher-corpus", self._teacher_inputs, self._write_for_teachers, resumable=True)
 
-    @property
-    def is_built_for_teachers(self) -> bool:
-        shared = self.profile.contextual_teachers.corpus is None
-        return self.is_built and (shared or self.workspace.is_built("teacher-corpus", self._teacher_inputs))
-
     @cached_property
     def teacher_texts(self) -> Sequence[str]:
         """The texts that contextual teachers are fitted on, read when they are accessed."""
         return _texts(_load(self.for_teachers)["train"], self.profile.contextual_teachers.documents)
-
-    def check(self, documents: int | None = None) -> None:
-        """Check that sources and models exist and, of a built corpus, as many training documents. Raises InputError."""
-        for source in self.profile.text_sources:
-            source_fingerprint(source)
-        student, teacher = self.profile.student, self.profile.structural_teacher
-        layers = model_config("student", student.model).get("num_hidden_layers")
-        if layers and student.layers and max(student.layers) >= layers:
-            problem = f"got {student.layers}, {student.model} has layers 0 to {layers - 1}"
-            raise InputError(f"student.layers: {problem}; name some of them")
-        check_context("structural_teacher", teacher.model, teacher.max_tokens)
-        if documents is not None and self.is_built:
-            self.check_documents(documents, available=len(self.split("train")))
 
     def check_hub(self) -> None:
         """Refuse to stream a corpus from a hub that does not answer."""
@@ -114,11 +89,11 @@ class CorpusStage:
             mend = "connect, or name local files or folders in corpus.datasets"
             raise InputError(f"corpus.datasets: {', '.join(names)}: {silent}; {mend}")
 
-    @staticmethod
-    def check_documents(*asked: int, available: int) -> None:
-        """Refuse runs of more documents than the train split has."""
-        if (most := max(asked, default=0)) > available:
-            problem = f"documents: {most} asked for, the corpus leaves {available} for training besides those of "
+    def check_documents(self) -> None:
+        """Refuse more training documents than the corpus has, once it is built."""
+        asked = self.profile.parameters.documents
+        if self.is_built and asked > (available := len(self.split("train"))):
+            problem = f"documents: {asked} asked for, the corpus leaves {available} for training besides those of "
             raise InputError(f"{problem}corpus.validation and corpus.tasks; ask for fewer, or add documents")
 
     @cached_property
@@ -223,9 +198,6 @@ class TeacherStage:
 
         return Words.open(self.workspace.artefact("words", self._words_inputs(preprocess), build).path)
 
-    def has_words(self, preprocess: Preprocessing) -> bool:
-        return self.corpus.is_built_for_teachers and self.workspace.is_built("words", self._words_inputs(preprocess))
-
     def embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
         """The teacher's embeddings of the first `rows` documents of a split: float32 (rows, dim), memory-mapped."""
         corpus, maker = f"{self.corpus.fingerprint}/{split}", teacher.fingerprint
@@ -243,15 +215,6 @@ class TeacherStage:
     def lsa_takes_seconds(self) -> bool:
         """Whether there are enough documents to fit LSA, and few enough that it takes seconds."""
         return self.profile.contextual_teachers.lsa_dim <= len(self.corpus.teacher_texts) <= LSA_BY_THE_WAY
-
-    def check(self, paragraph_vectors: Sequence[ParagraphVectorSettings] = ()) -> None:
-        """Check the further teachers and, once words are counted, that no Paragraph Vector drops all of them."""
-        for further in self.profile.further_teachers:
-            if further.model:
-                check_context(f"further_teachers: {further.name}", further.model, further.max_tokens)
-        for settings in paragraph_vectors:
-            if self.has_words(settings.preprocess):
-                self.words(settings.preprocess).vocabulary(settings.min_count)
 
     def _further(self, further: FurtherTeacher) -> Teacher:
         if further.teacher is not None:
@@ -283,27 +246,6 @@ def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:
     return SBERT(settings.model, max_tokens=settings.max_tokens, long=long, bf16=settings.bf16)
 
 
-def check_context(section: str, model: str, max_tokens: int | None) -> None:
-    """Check that a teacher's model exists and reads `max_tokens`. Raises InputError."""
-    limit = context_of(model_config(section, model))
-    if max_tokens and limit and max_tokens > limit:
-        raise InputError(f"{section}.max_tokens: got {max_tokens}, {model} reads {limit}; write that or fewer, or null")
-
-
-@cache
-def model_config(section: str, name: str) -> dict[str, Any]:
-    """The config.json of a model; {} for a model of the thesis, which needs no hub. Raises InputError for no model."""
-    config = local_config(source := pretrained.resolve(name))
-    if config or name in WIDTHS:
-        return config
-    from docemb_lib.student.loading import load_config  # with transformers, which takes seconds to import
-
-    try:
-        return load_config(pretrained.require(source)).to_dict()
-    except InputError as error:
-        raise InputError(f"{section}.model: {error}") from None
-
-
 def _copy_words(settings: TextSource) -> int | None:
     return DOCS_COPY_WORDS if settings.source == "installed-docs" else None
 
@@ -319,13 +261,9 @@ def _texts(documents: Dataset, rows: int | None) -> Sequence[str]:
 
 
 def _save(dataset: DatasetDict, folder: Path) -> None:
-    """Save the whole data set or nothing, even where the disk is full; then remove the parts it was made of."""
+    """Save the data set, then remove the parts it was made of."""
     from datasets import disable_progress_bars
 
     disable_progress_bars()  # widgets, of which a saved notebook keeps nothing to read
-    try:
-        dataset.save_to_disk(str(folder / DATASET))
-    except BaseException:
-        shutil.rmtree(folder / DATASET, ignore_errors=True)
-        raise
+    dataset.save_to_disk(str(folder / DATASET))
     shutil.rmtree(folder / PARTS)

@@ -10,11 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from docemb_lib import pretrained
-from docemb_lib.errors import InputError
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.integrity import is_published
@@ -92,12 +90,12 @@ class StudentStage:
         from docemb_lib.training.distributed import build_together
 
         key, training = self.key, self.key.training
-        self.corpus.check_documents(self.profile.parameters.documents, available=len(self.corpus.split("train")))
-        self.check()
+        corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
+        self.corpus.check_documents()
         teachers = self.teachers.of_student if key.taught else {}
         packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
         inputs = {
-            "corpus": self.corpus.fingerprint,
+            "corpus": corpus,
             "start": self._start.fingerprint,
             "centre": self.profile.student.centre,
             "parameters": key.counting,
@@ -150,32 +148,12 @@ class StudentStage:
         options: Any = {"ids": ids, "tokenizer": student.tokenizer, "max_tokens": most}
         return PairedDocuments(sentences, pairs=p.pairs, seed=p.seed, **options)
 
-    def check(self) -> None:
-        """Refuse more negatives than the mask keeps documents, and a lexical half wider than there are documents.
-
-        How many documents there are, a built corpus says.
-        """
-        p, lexical = self.profile.parameters, self.profile.student.lexical
-        if self.has_lexical_half and self.corpus.is_built and (N := len(self.corpus.split("train"))) < lexical:
-            what = f"{lexical} dimensions from the words of {N} training documents"
-            raise InputError(f"student.lexical: {what}; use at most {N}, or 0 for no lexical half")
-        if not (self.key.taught and p.negatives):
-            return
-        from docemb_lib.training.documents import check_negatives
-
-        kept = p.documents
-        if p.max_structural_len is not None and self.corpus.is_built:
-            lengths = np.asarray(self.corpus.split("train")["n_structural_tokens"][: p.documents])
-            kept = int((lengths <= p.max_structural_len).sum())
-        check_negatives(p.negatives, kept=kept, batch_size=self.profile.training.batch_size)
-
     @property
     def _start(self) -> Artefact:
         """The untrained student with the dropout of its training, which learning from pairs may change."""
         dropout = self.profile.simde.dropout if self.key.self_supervised else None
-        if dropout is None:
-            return self.untrained
-        return self._untrained(self.profile.student.model_copy(update={"dropout": dropout}))
+        changed = {} if dropout is None else {"dropout": dropout}
+        return self._untrained(self.profile.student.model_copy(update=changed))
 
     def _untrained(self, settings: StudentSettings) -> Artefact:
         from docemb_lib.student import Student

@@ -16,39 +16,31 @@ notebook of the first finished run is executed once more as a page of its own, w
 from __future__ import annotations
 
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import cluster, execution, kernels, records
 from docemb_lib.experiments.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done
-from docemb_lib.experiments.plan import Step, resolve_sweep, runs_of
+from docemb_lib.experiments.plan import Step, chosen_runs, resolve_sweep, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
-from docemb_lib.workspace import Workspace
+from docemb_lib.workspace import Workspace, is_locked
 
 if TYPE_CHECKING:
     import pandas as pd
 
 TICK = 0.5  # seconds between two polls of the number of workers
-PAUSE = 1.0  # seconds until a run that another process executes is tried again
 UNREACHABLE = "the scheduler is out of reach; the same command goes on from here"
 
 
 class ClusterError(RuntimeError):
     """The workers are out of reach."""
-
-
-class Outcome(NamedTuple):
-    status: Status
-    error: str = ""  # of a failed run, one line
 
 
 def sweep(
@@ -63,7 +55,7 @@ def sweep(
     """Execute the missing runs of a grid side by side, and draw their comparison.
 
     Returns the records of the runs as of `records.frame`, failed ones included. Raises InputError, before anything
-    starts, for whatever is wrong with any run, and at the end if too few have succeeded to choose the others.
+    starts, for whatever is wrong with any run.
 
     Args:
         notebook: its name or number, e.g. "05_weighting" or "05".
@@ -80,7 +72,7 @@ def sweep(
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
     execute_plan(steps, workspace, _ProgressBar(), workers=workers, scheduler=scheduler)
-    return recorded([run for step in steps for run in (*step.known, *step.choose())], workspace)
+    return recorded(chosen_runs(steps), workspace)
 
 
 def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
@@ -105,62 +97,52 @@ def execute_plan(
     """
     if workers is not None and (scheduler is not None or workers < 1):
         raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
-    missing, where = missing_runs(runs_of(steps), workspace), ""
-    if missing and len(steps) == 1 and steps[0].grid:  # a sweep
-        workers = workers if workers or scheduler else cluster.default_workers(len(missing))
-        where = f"workers of {scheduler}" if scheduler else "1 worker" if workers == 1 else f"{workers} workers"
+    missing = missing_runs(runs_of(steps), workspace)
+    known = [run for step in steps if step.choose is None for run in step.runs]
+    side_by_side = sum(run in missing for step in steps if step.grid for run in step.runs)
+    count = workers or (cluster.default_workers(side_by_side) if side_by_side else 1)
+    where = f"workers: {scheduler or count}" if side_by_side else ""
     failures: list[str] = []
-    known = [run for step in steps for run in step.known]
     with ExitStack() as stack:
         stack.callback(reporter.close)
-        in_grids = sum(run in missing for step in steps if step.grid for run in step.known)
-        at_work: list[tuple[Any, Any]] = []  # the workers, once they have started: all grids have the same
 
-        def start_workers(runs: int) -> tuple[Any, Any]:
-            if not at_work:
-                local = cluster.local_workers(workers or cluster.default_workers(max(runs, in_grids)))
-                remote = None if scheduler is None else cluster.workers_of(scheduler, workspace)
-                at_work.append(stack.enter_context(remote or local))
-                if (link := cluster.dashboard_of(at_work[0][0])) is not None:
-                    reporter.prepare(f"workers; dashboard at {link}")
-            return at_work[0]
+        @cache
+        def client() -> Any:
+            """The workers' client, which all grids share."""
+            workers = cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
+            return stack.enter_context(workers)
 
         reporter.begin(known, [run for run in known if run in missing], where)
         for step in steps:
-            todo = [run for run in step.known if run in missing]
             if step.grid is None:
-                (run,) = step.runs
-                start = time.perf_counter()
-                reporter.start(run)
-                built = bool(todo) and execution.execute_run(run, workspace, report=partial(reporter.step, run))
-                reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
+                _execute_single(step.runs[0], workspace, reporter)
                 continue
-            failed = _execute_side_by_side(todo, workspace, reporter, start_workers)
-            try:
-                chosen = step.choose()
-                todo = missing_runs(chosen, workspace)
-            except InputError as error:
-                failures.append(f"grid {step.grid}: {error}")
-                chosen = todo = []
-            if chosen:
-                reporter.begin(chosen, todo, where)
-                failed |= _execute_side_by_side(todo, workspace, reporter, start_workers)
-            failures += [*failed.values(), *_compare([*step.known, *chosen], failed, workspace, reporter)]
+            runs, todo = step.runs, [run for run in step.runs if run in missing]
+            if step.choose is not None:
+                try:
+                    todo = missing_runs(runs := step.choose(), workspace)
+                except InputError as error:
+                    failures.append(f"grid {step.grid}: {error}")
+                    continue
+                reporter.begin(runs, todo, where)
+            failed = _distribute(client(), todo, workspace, reporter) if todo else {}
+            failures += [*failed.values(), *_compare(runs, failed, workspace, reporter)]
     return failures
 
 
 def recorded(planned: Runs, workspace: Workspace) -> pd.DataFrame:
     """The records of these runs, in their order."""
-    order = [run.fingerprint for run in planned]
     frame = records.frame(planned[0].notebook, workspace=workspace, failed=True)
-    found = [] if frame.empty else [row for one in order for row in frame.index[frame["fingerprint"] == one]]
-    return frame.loc[found]
+    if frame.empty:
+        return frame
+    rows = frame.set_index("fingerprint", drop=False)
+    return rows.loc[[run.fingerprint for run in planned if run.fingerprint in rows.index]].reset_index(drop=True)
 
 
 def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str]]:
     """Names and paths of the comparison of a grid: its page and, where the notebook saves them, figure and table."""
-    page, done = _comparison_page(planned), records.finished(planned, workspace)
-    if not done or not page.is_file():
+    done = records.finished(planned, workspace)
+    if not done or not (page := _comparison_page(planned)).is_file():
         return []
     paths = [("comparison", workspace.shown(page))]
     for figure in map(Path, done[0].figures):
@@ -169,23 +151,11 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
     return paths
 
 
-def _execute_side_by_side(
-    missing: Runs, workspace: Workspace, reporter: Reporter, start_workers: Callable[[int], tuple[Any, Any]]
-) -> dict[Planned, str]:
-    """Execute runs of a grid. Returns the errors of the failed ones.
-
-    start_workers: gives the client of workers for so many runs, and what is expected of them.
-    """
-    if not missing:
-        return {}
-    if missing[0].notebook == "02_paragraph_vector":
-        _count_words(missing, workspace, reporter)
-    client, expected = start_workers(len(missing))
-    try:
-        return _distribute(client, missing, workspace, reporter, expected)
-    except KeyboardInterrupt:
-        kernels.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
-        raise
+def _execute_single(run: Planned, workspace: Workspace, reporter: Reporter) -> None:
+    start = time.perf_counter()
+    reporter.start(run)
+    built = execution.execute_run(run, workspace, report=partial(reporter.step, run))
+    reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
 
 
 def _comparison_page(planned: Runs) -> Path:
@@ -207,110 +177,72 @@ def _compare(planned: Runs, failures: Mapping[Planned, str], workspace: Workspac
     return []
 
 
-def _count_words(missing: Runs, workspace: Workspace, reporter: Reporter) -> None:
-    """Count the words that Paragraph Vectors are trained on; the counts tell which run would keep no word."""
-    for run in missing:
-        teachers = Stages(run.key, workspace).teachers
-        for settings in run.key.paragraph_vectors:
-            if not teachers.has_words(settings.preprocess):
-                reporter.prepare(f"the words of the corpus, {settings.preprocess}")
-                teachers.words(settings.preprocess)
-    missing_runs(missing, workspace)
+def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Reporter) -> dict[Planned, str]:
+    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
 
-
-def _distribute(
-    client: Any, missing: Runs, workspace: Workspace, reporter: Reporter, expected: Mapping[str, str] | None
-) -> dict[Planned, str]:
-    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs."""
-    topic = f"docemb-{uuid4()}"
-    events: SimpleQueue[Any] = SimpleQueue()  # lines of progress, and futures that are done
-    client.subscribe_topic(topic, lambda event: events.put(event[1]))
-    waiting = [(0.0, run) for run in missing]  # not before that time
-    at_work: dict[Any, Planned] = {}
-    started: dict[Planned, float] = {}  # start of the present attempt, from its first line of progress on
+    Dask's own queue gives a worker several runs, which would count as tried when their worker dies.
+    """
+    ended: SimpleQueue[Any] = SimpleQueue()  # futures
+    waiting = list(missing)
+    at_work: dict[Any, tuple[Planned, float]] = {}  # future → run and start
     failures: dict[Planned, str] = {}
-
-    def start(run: Planned) -> None:
-        if run not in started:
-            started[run] = time.monotonic()
-            reporter.start(run)
-
     try:
-        while waiting or at_work:  # Dask's own queue cannot hold back a run that another process executes
+        while waiting or at_work:
             try:
                 workers = len(client.nthreads())
             except OSError:
                 raise ClusterError(UNREACHABLE) from None
-            for _ in range(workers - len(at_work)):
-                ready = next((entry for entry in waiting if entry[0] <= time.monotonic()), None)
-                if ready is None:
-                    break
-                waiting.remove(ready)
-                future = client.submit(attempt, ready[1], workspace, topic, expected, pure=False)
-                future.add_done_callback(events.put)
-                at_work[future] = ready[1]
+            while waiting and len(at_work) < workers:
+                free = (run for run in waiting if not is_locked(run.executed))  # which no other command executes
+                waiting.remove(run := next(free, waiting[0]))
+                future = client.submit(attempt, run, workspace, cluster.signature(), pure=False)
+                at_work[future] = run, time.monotonic()
+                future.add_done_callback(ended.put)
+                reporter.start(run)
             try:
-                event = events.get(timeout=TICK)
-            except Empty:
+                future = ended.get(timeout=TICK)
+            except Empty:  # perhaps a worker has joined
                 continue
-            if isinstance(event, dict):  # a line of progress, which may come after the end of its run
-                for run in at_work.values():
-                    if run.fingerprint == event["run"]:
-                        start(run)
-                        reporter.step(run, event["line"])
-                continue
-            run = at_work.pop(event)
-            outcome = _outcome(event, run, workspace)
-            if outcome.status != "later":
-                start(run)
-            if run in started:
-                reporter.end(run, outcome.status, time.monotonic() - started.pop(run), outcome.error)
-            if outcome.status == "later":
-                waiting.append((time.monotonic() + PAUSE, run))
-            elif outcome.status == "failed":
-                failures[run] = outcome.error
-    except BaseException:
+            run, start = at_work.pop(future)
+            status, error = _outcome(future, run, workspace)
+            reporter.end(run, status, time.monotonic() - start, error)
+            if status == "failed":
+                failures[run] = error
+    except BaseException as error:
         with suppress(Exception):  # the scheduler may be the reason
             client.cancel(list(at_work))  # workers notice it, and end their kernels after a checkpoint
+        if isinstance(error, KeyboardInterrupt):
+            kernels.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
         raise
     return failures
 
 
-def attempt(run: Planned, workspace: Workspace, topic: str, expected: Mapping[str, str] | None) -> Outcome:
-    """A task: one run, in the task thread of a worker, of which `expected` is asked, see `cluster.unfit`."""
+def attempt(run: Planned, workspace: Workspace, expected: Mapping[str, str]) -> tuple[Status, str]:
+    """A task: one run, in the task thread of a worker that must have the `expected` signature, see `cluster.unfit`.
+
+    Returns how the run has ended, and the error of a failed one in one line.
+    """
     import distributed
-    from filelock import Timeout
 
     worker = distributed.get_worker()
-    key, reported = worker.get_current_task(), 0.0
-
-    def report(line: str) -> None:
-        nonlocal reported
-        if time.monotonic() - reported >= 1.0:
-            reported = time.monotonic()
-            worker.log_event(topic, {"run": run.fingerprint, "line": line})
+    key = worker.get_current_task()
 
     def unwanted() -> bool:
         task, status = worker.state.tasks.get(key), worker.status
         wanted = task is not None and task.state == "executing"
         return not wanted or status not in (distributed.Status.running, distributed.Status.paused)
 
-    # A worker may have joined after the first check.
-    if expected is not None and (problem := cluster.unfit(expected, workspace.root, worker)):
+    if problem := cluster.unfit(expected, workspace.root, worker):
         raise InputError(f"worker {worker.address} {problem}")
     try:
-        built = execution.execute_run(run, workspace, report=report, wait=False, unwanted=unwanted)
-        return Outcome("built" if built else "reused")
-    except (Timeout, UnwantedError):
-        return Outcome("later")
+        return "built" if execution.execute_run(run, workspace, unwanted=unwanted) else "reused", ""
+    except UnwantedError:
+        raise distributed.Reschedule from None
     except (RunError, InputError) as error:
-        return Outcome("failed", str(error))
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        return Outcome("failed", execution.record_failure(run, workspace, reason, traceback.format_exc()))
+        return "failed", str(error)
 
 
-def _outcome(future: Any, run: Planned, workspace: Workspace) -> Outcome:
+def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, str]:
     from distributed import KilledWorker
 
     if future.status not in ("finished", "error"):  # only a lost connection cancels a future
@@ -319,7 +251,7 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> Outcome:
         return future.result()
     except KilledWorker as error:
         reason = f"its worker died in each of {error.allowed_failures + 1} attempts; out of memory?"
-        return Outcome("failed", execution.record_failure(run, workspace, reason, ""))
+        return "failed", execution.record_failure(run, workspace, reason, "")
 
 
 class _ProgressBar(Reporter):
@@ -333,4 +265,4 @@ class _ProgressBar(Reporter):
         self.bar.update(len(runs) - len(missing))
 
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
-        self.bar.update(status != "later")
+        self.bar.update()

@@ -67,7 +67,8 @@ def use_style() -> None:
         InlineBackend.instance(parent=get_ipython()).print_figure_kwargs["facecolor"] = "none"
         set_matplotlib_formats("png")
         plt.uninstall_repl_displayhook()  # draws every figure once more, which the inline backend draws at a cell's end
-    pd.set_option("display.max_colwidth", None, "display.max_rows", 100)  # ids, sentences and tables are shown whole
+    # Ids, sentences and tables are shown whole.
+    pd.set_option("display.max_colwidth", None, "display.max_rows", 100, "display.expand_frame_repr", False)
 
 
 def short_name(label: str, own: str | None = None) -> str:

@@ -133,7 +133,7 @@ class Profile(sections.Section):
         path = profile_path(name)
         raw, files = read_profile_file(path)
         source = str(path) if len(files) == 1 else f"{path} (base: {', '.join(map(str, files[1:]))})"
-        return _validated(cls, {"name": path.stem, **raw}, source).with_parameters(**overrides)
+        return validated(cls, {"name": path.stem, **raw}, source).with_parameters(**overrides)
 
     @property
     def text_sources(self) -> list[sections.TextSource]:
@@ -160,19 +160,20 @@ class Profile(sections.Section):
         """The same profile with other tasks in its final evaluation; `source` names them in an error."""
         raw = self.model_dump()
         raw["evaluation"]["tasks"] = list(tasks)
-        return _validated(type(self), raw, source)
+        return validated(type(self), raw, source)
 
     def with_parameters(self, *, source: str = "parameters", **overrides: Any) -> Self:
         """The same profile with notebook parameters replaced; `source` names them in an error."""
         given = {name: value for name, value in overrides.items() if "profile" not in (name, value)}
-        parameters = _validated(Parameters, {**self.parameters.model_dump(), **given}, source)
+        parameters = validated(Parameters, {**self.parameters.model_dump(), **given}, source)
         rest = {
             name: {key: value for key, value in own.items() if key not in given} for name, own in self.notebooks.items()
         }
         return self.model_copy(update={"parameters": parameters, "notebooks": rest})
 
 
-def _validated(model: type[Model], raw: dict[str, Any], source: str) -> Model:
+def validated(model: type[Model], raw: dict[str, Any], source: str) -> Model:
+    """A model made of `raw`. Raises InputError in one line that begins with `source`."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:

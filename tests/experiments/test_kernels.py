@@ -2,10 +2,8 @@
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from queue import Empty
@@ -15,7 +13,6 @@ import nbformat
 import psutil
 import pytest
 import zmq.asyncio
-from jupyter_client.manager import KernelManager
 from jupyter_client.session import Session
 
 from docemb_lib.experiments import kernels
@@ -40,9 +37,8 @@ from docemb_lib.experiments import kernels
 kernels.SERVER = {watching!r} + kernels.SERVER
 with kernels.socket_folder() as sockets:
     line = f"{{kernels.kernel_options(sockets)['extra_arguments'][-1]}}; import torch; torch.cuda.is_available()"
-    server = kernels._running_server(sockets, dict(os.environ))
-    kernel = kernels.fork_kernel(server, ["ipykernel_launcher", "-f", f"{{sockets}}/kernel.json", line], sockets, dict(os.environ))
-    print(server.pid, kernel.pid, flush=True)
+    kernel = kernels.fork_kernel(["ipykernel_launcher", "-f", f"{{sockets}}/kernel.json", line], sockets, dict(os.environ))
+    print(kernels._server.pid, kernel.pid, flush=True)
     time.sleep(60)
 """
 WATCHING = """
@@ -97,23 +93,6 @@ def test_runs_are_executed_by_a_polling_client(tmp_path):
     client.on_notebook_start = lambda notebook: used.append(type(client.kc))
     client.execute()
     assert (used, notebook.cells[0].outputs[0]["data"]["text/plain"]) == ([kernels.PollingClient], "42")
-
-
-def test_sockets_fit_into_the_longest_path_that_systems_take(monkeypatch):
-    root = tempfile.mkdtemp(dir="/tmp")
-    longest = root + "/" + "x" * (kernels.LONGEST_SOCKET - len(root) - 1 - len(kernels.SOCKET))
-    os.mkdir(longest)
-    monkeypatch.setattr(tempfile, "tempdir", longest)
-    with kernels.socket_folder() as sockets:
-        assert os.path.dirname(sockets) == longest
-        manager = KernelManager(config=kernels.kernel_options(sockets)["config"])
-        assert len(f"{manager.ip}-10") == kernels.LONGEST_SOCKET == 103
-    os.rmdir(longest)
-    os.rmdir(root)
-    for longer in (f"{longest}x", longest[:-1] + "ä"):  # one byte too many
-        monkeypatch.setattr(tempfile, "tempdir", longer)
-        with kernels.socket_folder() as sockets:
-            assert os.path.dirname(sockets) == "/tmp"
 
 
 def test_a_process_ends_soon_after_its_parent_was_killed_and_not_before(tmp_path):
@@ -175,11 +154,9 @@ def test_from_the_third_on_kernels_are_forked_and_do_what_the_first_does(started
     assert (first[4][0]["text"], second[4][0]["text"]) == (" True False\n", " True True\n")
 
 
-@pytest.mark.parametrize("server", ["raise SystemExit", "import time; time.sleep(60)"])
-def test_without_a_server_kernels_start_as_new_processes(started, monkeypatch, server):
+def test_without_a_server_kernels_start_as_new_processes(started, monkeypatch):
     started.started = kernels.PLAIN
-    monkeypatch.setattr(kernels, "SERVER", server)
-    monkeypatch.setattr(kernels, "START", 2.0)
+    monkeypatch.setattr(kernels, "SERVER", "raise SystemExit")
     monkeypatch.setattr(kernels, "_server", None)
     monkeypatch.setattr(started, "forks", True)
     for _ in range(2):
@@ -208,18 +185,6 @@ def test_a_forked_kernel_is_found_and_ended(started, tmp_path):
     assert (parent, kernel.is_running()) == (kernels._server.pid, False)
     assert kernels.kernels_below(ours) == []
     kernel.send_signal(15)  # jupyter_client sends one to a kernel that has just ended
-
-
-@forked
-def test_an_answer_that_is_missed_ends_the_server(started, monkeypatch):
-    """The next request would get it."""
-    monkeypatch.setattr(kernels, "SERVER", "import sys, time; print('ready', flush=True); time.sleep(60)")
-    monkeypatch.setattr(kernels, "_server", None)
-    server = kernels._running_server("/tmp", dict(os.environ))
-    threading.Timer(1.0, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT]).start()
-    with pytest.raises(KeyboardInterrupt):
-        kernels.fork_kernel(server, [], "/tmp", {})
-    assert server.poll() is not None
 
 
 @forked

@@ -2,14 +2,11 @@
 
 from dataclasses import replace
 
-import nbformat
 import numpy as np
 import pytest
-from nbclient import NotebookClient
 
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.experiments import records
-from docemb_lib.experiments import run as module
 from docemb_lib.experiments.models import Model
 from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.run import Run, begin
@@ -17,22 +14,17 @@ from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import ScoreStage
 from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import Workspace
 
 
-def test_the_settings_tell_where_the_run_differs_from_its_profile(workspace_root):
+def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
     run = begin("05_weighting", {"profile": "small", "lam": 0.25, "beta": 0.5, "documents": "profile", "ax": 1})
-    table = run.settings().settings
-    assert (table.loc["profile", "value"], *table.loc["lam"]) == ("small", "0.25", "0.5", "")
-    assert tuple(table.loc["documents"]) == ("24", "", "")
-    assert [*table.loc["beta"], *table.loc["delta"]] == ["0.5", "0.95", "0.95", "0.03", "", ""]  # of the whole thesis
-    assert table.loc["student.max_tokens"].tolist()[1:] == ["", "4096"]  # Table 4.3
-    assert table.loc["head.label_smoothing"].tolist() == ["0.1", "", ""]  # the same
-    assert table.loc["contextual_teachers.DBOW"].tolist() == [
-        "DBOW;8;lowercase;2",
-        "",
-        "DBOW;1024;None;2",
-    ]  # Table 4.5
+    table = run.settings()
+    assert (table.loc["profile", "value"], *table.loc["lam"]) == ("small", "0.25", "")
+    assert tuple(table.loc["documents"]) == ("24", "")
+    assert [*table.loc["beta"], *table.loc["delta"]] == ["0.5", "0.95", "0.03", ""]  # of the whole thesis
+    assert table.loc["student.max_tokens", "in the paper"] == "4096"  # Table 4.3
+    assert table.loc["head.label_smoothing"].tolist() == ["0.1", ""]  # the same
+    assert table.loc["contextual_teachers.DBOW"].tolist() == ["DBOW;8;lowercase;2", "DBOW;1024;None;2"]  # Table 4.5
 
 
 @pytest.mark.parametrize(("notebook", "row", "column", "expected"), [
@@ -42,16 +34,7 @@ def test_the_settings_tell_where_the_run_differs_from_its_profile(workspace_root
     ("07_simde", "head.learning_rate", "in the paper", "0.0003")])  # fmt: skip
 def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(notebook, row, column, expected):
     profile, given = Profile.load("tiny"), grid("weighting-cosine", "tiny")[2] if notebook == "05_weighting" else {}
-    assert Run(RunKey.of(notebook, profile, **given)).settings().settings.loc[row, column] == expected
-
-
-def test_artefacts_are_counted_once_as_what_they_were_when_first_asked_for(workspace_root):
-    Workspace(workspace_root).artefact("corpus", {"n": 1}, lambda folder: None)
-    run = begin("01_corpus", {"profile": "small"})
-    assert run.settings().artefacts() == {}
-    for kind, n in (("corpus", 1), ("scores/a", 2), ("scores/b", 3), ("scores/a", 2), ("student", 4)):
-        run.workspace.artefact(kind, {"n": n}, lambda folder: None)
-    assert run.settings().artefacts() == {"reused": "corpus", "built": "2 × scores, student"}
+    assert Run(RunKey.of(notebook, profile, **given)).settings().loc[row, column] == expected
 
 
 def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root):
@@ -67,11 +50,6 @@ def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root)
 def test_what_does_not_fit_is_refused_before_any_work(workspace_root, refused, notebook, given, said):
     refused(said, begin, notebook, {"profile": "small", **given})
     assert not (workspace_root / "outputs").exists()
-
-
-def test_parameters_that_papermill_injects_must_be_the_notebooks(workspace_root, refused, monkeypatch):
-    monkeypatch.setattr(module, "_injected_by_papermill", lambda: ["lam", "lamm"])
-    refused(r"unknown parameter 'lamm'; did you mean lam\?", begin, "05_weighting", {"profile": "small"})
 
 
 def test_an_identical_run_keeps_the_seconds_and_the_end_of_its_first_record(workspace_root):
@@ -93,20 +71,21 @@ def made(metric, right):
     return Score(metric, (float(answers.mean()),), per_example={metric: answers})
 
 
-@pytest.mark.parametrize(("others", "said"), [
-    ((), "No other run of this notebook is recorded yet."),
-    ((0.4,), "Of 2 recorded runs of this notebook it has the best mean."),
-    ((0.4, 0.9, 0.7), "It is number 3 of 4 recorded runs of this notebook; the best is a 0.9 (0.900).")])  # fmt: skip
-def test_a_run_is_ranked_among_those_recorded(workspace_root, monkeypatch, others, said):
+def test_a_run_is_ranked_among_those_recorded(workspace_root, monkeypatch):
     run = Run(RunKey.of("03_structural", Profile.load("small")))
     labels = [run.label, *(model.label for model in run.references)]
     scores = {label: {"sort": made("accuracy", np.arange(10) < 6)} for label in labels}
     monkeypatch.setattr(ScoreStage, "by_round", lambda stage, models, *, final: {} if final else {"all": scores})
-    recorded = [replace(records.Record.of(run.key, metrics={"mean": value}), label=f"a {value}") for value in others]
-    monkeypatch.setattr(run, "comparable", lambda: recorded)
-    first, *rest = run.standing().split("\n")
-    assert first.startswith("In the mean over 1 task, cosine (.600 [")
-    assert rest[-1] == said
+    for others, said in {
+        (): "No other run of this notebook is recorded yet.",
+        (0.4,): "Of 2 recorded runs of this notebook it has the best mean.",
+        (0.4, 0.9, 0.7): "It is number 3 of 4 recorded runs of this notebook; the best is a 0.9 (0.900).",
+    }.items():
+        made_of = [(records.Record.of(run.key, metrics={"mean": value}), f"a {value}") for value in others]
+        monkeypatch.setattr(run, "comparable", lambda found=made_of: [replace(one, label=own) for one, own in found])
+        first, *rest = run.standing().split("\n")
+        assert first.startswith("In the mean over 1 task, cosine (.600 [")
+        assert rest[-1] == said
 
 
 @pytest.mark.parametrize(("notebook", "centre", "forms", "shown"), [
@@ -123,27 +102,3 @@ def test_a_final_student_whose_halves_are_not_centred_is_shown_centred_too(
     run.references = [Model("SBERT", "g", lambda: pytest.fail("loaded"))]
     monkeypatch.setattr(CorpusStage, "fingerprint", "c")
     assert [model.label for model in run.models()] == [*shown, "SBERT"]
-
-
-CELLS = (
-    """
-import sys
-from docemb_lib import begin
-print("one line", file=sys.stderr, flush=True)
-print("and another", file=sys.stderr, flush=True)
-profile = "small"
-run = begin("01_corpus", globals())
-run.settings()
-""",
-    'artefact = run.workspace.artefact("corpus", {"n": 1}, lambda folder: None)',
-    "run.finish({})",
-)
-
-
-@pytest.mark.slow
-def test_the_saved_notebook_has_what_was_built_in_its_first_output(workspace_root):
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in CELLS])
-    NotebookClient(notebook, kernel_name="python3", resources={"metadata": {"path": str(workspace_root)}}).execute()
-    (shown,) = [o for o in notebook.cells[0].outputs if o.output_type == "display_data"]
-    assert shown.data["text/plain"].splitlines()[-1] == "built: corpus"
-    assert shown.data["text/html"].endswith("<p><b>built</b>: corpus</p>")

@@ -7,19 +7,15 @@ import pytest
 from conftest import write_files
 
 from docemb_lib.corpus import build
-from docemb_lib.experiments import cluster, stages
-from docemb_lib.experiments.execution import Reporter
+from docemb_lib.experiments import stages
 from docemb_lib.experiments.models import contextual_models, paragraph_vector_model
-from docemb_lib.experiments.plan import resolve_sweep
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.sweeps import execute_plan
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
 from docemb_lib.workspace import Workspace
 
 NOTEBOOK = "02_paragraph_vector"
-STUDENT = {"documents": 12}
 MINE = """
 corpus: {source: local, path: ../texts, validation: 4, tasks: 20}
 structural_teacher: {model: all-MiniLM-L6-v2, max_tokens: 64}
@@ -102,42 +98,6 @@ def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained):
     found = models[2].embed(texts)
     np.testing.assert_array_equal(found, stages.teachers.contextual("PV").embed(texts))
     np.testing.assert_array_equal(found[:, :4], models[0].embed(texts))
-
-
-def test_a_run_that_would_keep_no_word_is_refused_once_the_words_are_counted(make, refused):
-    runs = ({"min_count": 5000}, {"compound": "DM;4;lowercase;5000+DBOW;3;lowercase;2"})
-    for given in runs:
-        make(**given).check()  # nothing is known yet
-    make().teachers.words("lowercase")
-    for given in runs:
-        refused(r"min_count: none of the .* words in 16 training .* 5000 times", make(**given).check)
-    make(min_count=2).check()
-    assert not (make().workspace.outputs / "artefacts" / "paragraph-vector").exists()
-
-
-def test_a_student_is_refused_whose_teachers_would_keep_no_word(make, workspace_root, refused):
-    path = workspace_root / "params" / "mine.yaml"
-    path.write_text(MINE.replace("vector_size: 3,", "vector_size: 3, min_count: 5000,"))
-    profile = Profile.load("mine")
-    structural, weighting = (Stages(RunKey.of(name, profile, **STUDENT)) for name in ("03_structural", "05_weighting"))
-    weighting.check()  # nothing is known yet
-    make().teachers.words("lowercase")
-    structural.check()  # it has no contextual teacher
-    refused(r"min_count: none of the .* words in 16 training .* 5000 times", weighting.check)
-
-
-def test_a_sweep_counts_words_before_its_first_run_and_refuses_a_run_that_would_keep_none(make, refused, monkeypatch):
-    monkeypatch.setattr(cluster, "local_workers", lambda count: pytest.fail("workers were started"))
-    runs = [{"min_count": 2}, {"compound": "DM;4;stem;5000+DBOW;3;lowercase;2"}]
-    workspace = make().workspace
-    steps = resolve_sweep("02", runs, workspace, profile="mine", parameters={})  # nothing is known yet
-    reporter, prepared = Reporter(), []
-    reporter.prepare = prepared.append
-    said = r"^02_paragraph_vector \(DM;4;stem;5000\+.*: min_count: none of the"
-    refused(said, execute_plan, steps, workspace, reporter)
-    assert prepared == ["the words of the corpus, lowercase", "the words of the corpus, stem"]
-    assert len(artefacts(make(), "words")) == 2
-    assert not (workspace.outputs / "records").exists()
 
 
 def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkeypatch):
@@ -269,14 +229,15 @@ def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(make, wo
     assert not (workspace_root / "outputs").exists()
 
 
-@pytest.mark.parametrize(("model", "said"), [("all-MiniLM-L6-v2", "documents: 999 asked for, the corpus leaves 16"), ("no/where", "no/where: no such folder, not downloaded before, and .* HF_HUB_OFFLINE switches it off")])  # fmt: skip
-def test_a_model_or_documents_that_are_not_there_leave_no_half_of_a_corpus(make, workspace_root, monkeypatch, model, said, refused):  # fmt: skip
-    read, original = [], stages.read_documents
-    monkeypatch.setattr(stages, "read_documents", lambda *a, **k: (read.append(a), original(*a, **k))[1])
-    file, plan = workspace_root / "params" / "mine.yaml", "\nplan: [{notebook: 03_structural, documents: 999}]\n"
-    file.write_text(MINE.replace("model: all-MiniLM-L6-v2}", f"model: {model}}}", 2) + plan)
-    refused(said, lambda: make().corpus.artefact)
-    assert len(read) == (model == "all-MiniLM-L6-v2")  # a model is looked for before the corpus is read
-    assert not [path for path in (workspace_root / "outputs").rglob("*") if path.name in {"parts", "dataset"} and ".partial" in str(path)]  # fmt: skip
+def test_a_model_or_documents_that_are_not_there_are_refused(make, workspace_root, monkeypatch, refused):
+    with monkeypatch.context() as patch:
+        patch.setattr(stages, "read_documents", lambda *_, **__: pytest.fail("the corpus was read before its models"))
+        file = workspace_root / "params" / "mine.yaml"
+        file.write_text(MINE.replace("model: all-MiniLM-L6-v2}", "model: no/where}", 2))
+        refused(
+            "no/where: no such folder, not downloaded .* HF_HUB_OFFLINE switches it", lambda: make().corpus.artefact
+        )
     file.write_text(MINE)
-    assert (len(make().corpus.split("train")), len(read)) == (16, 1)  # what was read is not read again
+    assert len(make().corpus.split("train")) == 16
+    run = Stages(RunKey.of("03_structural", Profile.load("mine"), documents=999))
+    refused("documents: 999 asked for, the corpus leaves 16 for training", run.check)

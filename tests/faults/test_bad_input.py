@@ -25,9 +25,7 @@ PROFILES = [
     ("parameters: {lam: " + "1:" * 3_000 + "1}", "a number of 6,001 digits"),
     ("name: 2026-01-01", "name: input should be a valid string"),
     ("name: a\nname: b", "not readable as YAML .the key 'name' is there twice; keep one"), ("a: !!python/object/apply:os.system [id]", "could not determine"),
-    ("a: !!timestamp z", "not readable as YAML"), ("a: !!bool z", "not readable as YAML"), ("a: 'b", "not readable as YAML"),
-    ("a: !!int ''", "not readable as YAML"), ("a: \x00", "not readable as YAML"), ("a: \x1b[31m", "not readable as YAML"),
-    ("a: [1, 2", "not readable as YAML"), ("a: *nothing", "an alias"), ("a\tb:\n\t- 1", "not readable as YAML"),
+    ("a: !!timestamp z", "not readable as YAML"), ("a: \x1b[31m", "not readable as YAML"), ("a: [1, 2", "not readable as YAML"),
     ("? [1, 2]\n: 3", "unhashable key"), (r'"\e]0;a\a": 1', "unknown key"), ("1: 2", "unknown key|string"),
     (b"name: caf\xe9", "not readable as YAML .*utf-8"), (b"\xff\xfe\x00", "not readable as YAML"),
     # numbers
@@ -40,13 +38,11 @@ PROFILES = [
     ("training: {batch_size: 1}", "batch_size"), ("training: {epochs: 0}", "training.epochs"),
     # sizes
     ("student: {layers: []}", "student.layers: .*at least 1 item"), ("student: {layers: [-1]}", "student.layers.0: .*or equal to 0"),
-    ("student: {layers: [99]}", r"student.layers: got \[99\], all-MiniLM-L6-v2 has layers 0 to 5"),
     ("student: {layers: 3}", "student.layers: .*valid list"),
     ("student: {attention_window: 33}", "attention_window: .*multiple of 2"), ("student: {attention_window: 2}", "equal to 4"),
     ("student: {attention_window: 1000000000000}", "student.attention_window: .*2097152"),
     ("student: {max_tokens: 1000000000000}", "student.max_tokens: .*1048576"), ("student: {max_tokens: 7}", "equal to 8"),
     ("structural_teacher: {max_tokens: 1000000000000}", "structural_teacher.max_tokens: .*1048576"),
-    ("structural_teacher: {max_tokens: 513}", "structural_teacher.max_tokens: got 513, all-MiniLM-L6-v2 reads 512"),
     ("simde: {max_tokens: 1000000000000}", "simde.max_tokens: .*1048576"), ("contextual_teachers: {lsa_dim: 100000000}", "lsa_dim"),
     ("parameters: {vector_size: 100000000}", "vector_size"), ("student: {lexical: 100000000}", "student.lexical"),
     ("parameters: {student_projection: 100000000}", "student_projection: .*'100000000' is not a block; write a width from 1 to 65536"),
@@ -55,9 +51,9 @@ PROFILES = [
     ("parameters: {contextual_projection: 4097x0}", "contextual_projection: .*'0' is not a block"),
     ("parameters: {lam_by_length: 'linear:" + "9" * 5_000 + ":1'}", "lam_by_length: must be None or linear"),
     # names
-    ("student: {model: no/such-model}", "student.model: no/such-model: "),
-    ("structural_teacher: {model: no/such-model}", "structural_teacher.model: no/such-model: "), ("student: {model: ./missing}", "student.model: .*params/missing: "),
-    ("further_teachers: [{name: a, role: structural, loss: mse, model: no/such-model, student_projection: 8, teacher_projection: 8}]", "further_teachers: a.model: no/such-model: "),
+    ("student: {model: no/such-model}", "no/such-model: no such folder"),
+    ("structural_teacher: {model: no/such-model}", "no/such-model: no such folder"), ("student: {model: ./missing}", "params/missing: no such folder"),
+    ("further_teachers: [{name: a, role: structural, loss: mse, model: no/such-model, student_projection: 8, teacher_projection: 8}]", "no/such-model: no such folder"),
     ("corpus: {packages: []}", "corpus.packages: .*at least 1 item"), ("corpus: {packages: [no_such]}", "corpus.packages: no_such is not"),
     ("corpus: {source: local, path: []}", "path is missing"), ("corpus: {source: local, path: nowhere}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}", "corpus.path: .*does not exist"),
     ("evaluation: {tasks: [halfs]}", "no task 'halfs'"),
@@ -83,10 +79,10 @@ PARAMETERS = [
     ("student_projection=100000000", "is not a block"), ("lamb=1", "unknown parameter 'lamb'; did you mean lam"),
 ]  # fmt: skip
 GRIDS = [
-    (BOMB, "an alias"), ("runs: " + "[" * 20_000, "recursion"), ("runs: 3", "runs: write a list"),
-    ("axes: {lam: 3}", "lam: write a list of values"), ("axes: {lam: [0.1, 0.1]}", "the same as run 1"), ("", "a grid is a mapping"),
-    ("notebook: ''\nruns: [{lam: 0.1}]", "notebook '' is unknown"), ("run: []", "unknown key 'run'"), ("runs: [{lam: 2}]", "lam: .*less than or equal to 1"),
-]  # fmt: skip
+    (BOMB, "an alias"),
+    ("runs: 3", "runs: input should be a valid list"),
+    ("runs: [{lam: 2}]", "lam: .*less than or equal to 1"),
+]
 RETRIEVAL = "evaluation: {{tasks: [own], own_tasks: [{{name: own, kind: retrieval, path: docs.jsonl, relevance: {}}}]}}"
 ROWS = "".join(json.dumps({"id": str(n), "text": f"text {n}", "label": "ab"[n % 2]}) + "\n" for n in range(40))
 TASKS = [
@@ -107,7 +103,7 @@ COMMANDS = [
     ("sweep 05 --grid structural --json --profile small", {}, "--json lists the runs"), ("results --json --csv", {}, "exclude each other"),
     ("sweep 05 --grid params/g.yaml --profile small --workers 0", {"params/g.yaml": "runs: [{}]"}, "workers: got 0; write 1 or more"),
     ("sweep 05 --grid params/g.yaml --profile small --workers 2 --scheduler a:1", {"params/g.yaml": "runs: [{}]"}, "leave it out where there is a scheduler"),
-    ("sweep 05 --grid params/g.yaml --profile small --dry-run -p seed=1", {"params/g.yaml": "axes: {seed: [0, 1]}"}, "run 2: the same as run 1 .*; the grid varies what is given for all runs: seed"),
+    ("sweep 05 --grid params/g.yaml --profile small --dry-run -p seed=1", {"params/g.yaml": "axes: {seed: [0, 1]}"}, "run 2: the same as run 1 .*; leave one out, or vary another parameter"),
     ("bench student --device tpu", {}, "device: got 'tpu'; give cpu or cuda"),
     ("evaluate params --profile small --task ''", {}, "no task ''"),
     ("embed m in.jsonl -o there.npy", {"there.npy": b"old"}, "-o there.npy: exists; give --force"),
