@@ -128,13 +128,13 @@ def _machine() -> Iterator[Finding]:
 def _gpus() -> Iterator[Finding]:
     import torch
 
-    from docemb_lib.student.longformer import choose_backend
+    from docemb_lib.student.longformer import fits_varlen
 
     if not (devices := [torch.device("cuda", number) for number in range(torch.cuda.device_count())]):
         mend = "the profile tiny takes minutes on a CPU; run the profile thesis on a machine with a GPU"
         yield Finding("gpu", f"none (torch {torch.__version__})", "slow", mend)
     for device in devices:
-        bf16, flash = hardware.fast_bf16(device), choose_backend(device, torch.bfloat16, 64) == "varlen"
+        bf16, flash = hardware.fast_bf16(device), fits_varlen(device, torch.bfloat16, 64)
         has = [name if there else f"no {name}" for name, there in (("bf16", bf16), ("flash attention", flash))]
         value = f"{torch.cuda.get_device_name(device)}, {hardware.free_memory(device) / GiB:.0f} GiB free, "
         mend = "a GPU of the Ampere generation or later trains on long documents several times as fast"

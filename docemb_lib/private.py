@@ -23,7 +23,6 @@ KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of a kernel, unless
 KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
 INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
 UNION_LOCATIONS = ("function-", "lax-or-strict[", "list[", "dict[")  # pydantic: location parts that name no field
-TRAINER_METHODS = ("_get_grad_norm", "_save_checkpoint")  # of transformers.Trainer, overridden in docemb_lib.training
 
 
 def load_nbformat() -> None:

@@ -236,7 +236,7 @@ def three_documents(run: Run) -> ThreeDocuments:
     own = torch.nn.ModuleList(one for one in objective.teachings if one.name == one.role)
     objective.teachings, objective.group_size = cast(Any, own), None  # the three are one batch
     documents = stage.training_documents(objective.student, "validation", len(run.stages.corpus.split("validation")))
-    rows = np.argsort(documents.lengths, kind="stable")[[0, len(documents) // 2, -1]].tolist()
+    rows = np.argsort(documents.n_structural_tokens, kind="stable")[[0, len(documents) // 2, -1]].tolist()
     bank = None
     if objective.negatives:
         trained_on = stage.training_documents(objective.student, "train", p.documents)

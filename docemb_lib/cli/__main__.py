@@ -11,7 +11,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import metadata
-from inspect import signature
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any
@@ -339,19 +338,14 @@ def doctor(
 def bench(
     what: Annotated[str, typer.Argument(metavar="|".join(BENCHMARKS))],
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: a GPU where there is one.")] = None,
-    size: Annotated[str | None, typer.Option(help="small or base; default: base on a GPU, else small.")] = None,
-    documents: Annotated[
-        int | None, typer.Option(help="How many: of the thesis' lengths (student), short ones (paragraph-vector).")
-    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")] = False,
-    repeats: Annotated[int | None, typer.Option(help="Of each timing; medians are shown.")] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Measure docemb beside its peers, both sides in one process. Takes some minutes.
 
-    student, with --device and --size: against stock LongformerModel: share of the peak, speed, memory, equality.
-    paragraph-vector: against a plain gensim loop, by the number of workers.
+    student, with --device: against stock LongformerModel: share of the peak, speed, memory, equality.
+    paragraph-vector: inference against a plain gensim loop, by the number of processes.
     heads: all classification heads as one against a loop over torch modules, on the CPU.
     """
     if what not in BENCHMARKS:
@@ -359,14 +353,9 @@ def bench(
     tune_environment()
     module = what.replace("-", "_")
     measure = resolve_name(f"docemb_lib.bench.{module}:bench_{module}")
-    given = {"device": device, "size": size, "documents": documents, "repeats": repeats}
-    options = {name: value for name, value in given.items() if value is not None}
-    for name, value in options.items():
-        if name not in signature(measure).parameters:
-            raise InputError(f"--{name}: bench {what} has no such option; leave it out")
-        if isinstance(value, int) and value < 1:
-            raise InputError(f"--{name}: got {value}; give at least 1")
-    report = measure(quick=quick, **options)
+    if device is not None and what != "student":
+        raise InputError(f"--device: bench {what} has no such option; leave it out")
+    report = measure(quick=quick, **({} if device is None else {"device": device}))
     if as_json:
         sys.stdout.write(report.json())
     else:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -248,20 +248,20 @@ def adapt_student(
     documents = local_documents(source, text_field=text_field, id_field=id_field)
 
     from docemb_lib.student import Student
-    from docemb_lib.student.export import encoder_card, encoder_pooling, with_lexical_half
+    from docemb_lib.student.export import encoder_pooling, saved_card, student_card, with_lexical_half
     from docemb_lib.student.loading import is_short
 
-    make_card: Callable[..., str | None]
     if is_short(model):
         student = Student.from_encoder(model, pooling=encoder_pooling(model), attention_window=WINDOW)
-        make_card = encoder_card
+        card = student_card(student, model)
     else:
-        student, make_card = Student.load(model), with_lexical_half
+        student = Student.load(model)
+        card = saved_card(model) or student_card(student)
     student.adapt(texts := [document.text for document in documents], **options)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, out.name)
-        student.save(written, card=make_card(model, student, f"{len(texts)} documents of {source.name}"))
+        student.save(written, card=with_lexical_half(card, student, f"{len(texts)} documents of {source.name}"))
         written.replace(out)
     return len(texts), student.width, 0.0 if student.lexical is None else float(student.lexical.weight)
 

@@ -189,10 +189,8 @@ def print_claims(table: pd.DataFrame, console: Console) -> None:
 
 
 def print_findings(report: Report, console: Console) -> None:
-    """What a benchmark has found, then its remarks."""
+    """What a benchmark has found."""
     print_table(report.table(), console, title=report.title, text=1)
-    for remark in report.remarks():
-        console.print(remark, markup=False)
 
 
 def print_paths(paths: Sequence[tuple[str, str]], console: Console) -> None:

@@ -30,7 +30,7 @@ RUNNING = ".running.ipynb"  # see `Planned.working`
 EVERY = [("2 s", 2.0), ("10 s", 10.0), ("off", 0.0)]
 LAST = 20  # recorded runs in the table; a sweep lists all
 NOTHING = "nothing has run yet; docemb run, or docemb sweep 05 --grid weighting-cosine"
-NOT_LOSSES = {"step", "at", "epoch", "learning_rate", "grad_norm", "norm", "spread", "share_of_peak"}
+NOT_LOSSES = {"step", "at", "epoch", "learning_rate", "grad_norm", "norm", "spread"}
 
 
 def runs_on_disk(workspace: Workspace, notebook: str | None = None) -> pd.DataFrame:

@@ -190,10 +190,7 @@ def _spaces(run: Run, collection: str, documents: pd.DataFrame, objective: Objec
         found[f"{name} teacher"] = known
     if objective is None:
         return found
-    views = project(objective, found)
-    if run.profile.student.centre:  # the projection was trained on embeddings that are not centred
-        del views[f"{STUDENT} view"]
-    return found | views
+    return found | project(objective, found)
 
 
 def project(objective: Objective, embeddings: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
