@@ -170,13 +170,6 @@ def test_values_out_of_range_are_refused(encoder, arguments, message, request, r
     refused(re.escape(message), Student.from_encoder, request.getfixturevalue(encoder), **{"max_tokens": 600, **arguments})  # fmt: skip
 
 
-def test_relative_positions_are_refused(roberta_folder, tmp_path, refused):
-    config = hf.RobertaConfig.from_pretrained(roberta_folder)
-    config.position_embedding_type = "relative_key"
-    config.save_pretrained(tmp_path)
-    refused("type roberta does not convert: .* positions learnt and absolute; use one", Student.from_encoder, tmp_path)
-
-
 @pytest.mark.parametrize(("damage", "message"), [
     ({FILE: {"bert.encoder.layer.1.output.dense.weight": None}}, r"bert: its weights lack encoder\.layer\.1\.output\.dense\.weight"),
     ({"config.json": {"intermediate_size": 32}}, r"lack .*intermediate\.dense\.bias, or hold it in another size"),
@@ -192,6 +185,7 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit
 
 
 @pytest.mark.parametrize(("config", "match"), [
+    (hf.RobertaConfig(position_embedding_type="relative_key"), "type roberta does not convert: .* positions learnt and absolute; use one"),
     (hf.MPNetConfig(), "type mpnet does not convert: .* positions learnt and absolute; use one of type bert"),
     (hf.DebertaV2Config(), "type deberta-v2 does not convert: .* positions learnt and absolute"),
     (hf.GPT2Config(), "type gpt2 does not convert.*use one of type bert, .*, modernbert"),
