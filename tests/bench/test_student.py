@@ -14,10 +14,8 @@ from docemb_lib.bench import student
 from docemb_lib.bench.harness import peak_memory
 from docemb_lib.bench.student import (
     Workload,
-    batches_of,
     bench_student,
     equality,
-    forward_backward,
     forward_flops,
 )  # fmt: skip
 from docemb_lib.errors import InputError
@@ -25,33 +23,6 @@ from docemb_lib.student import pack
 
 CPU = torch.device("cpu")
 FEW = [1, 5, 40, 12]
-
-
-def alone(sides):
-    model = sides.stock.model
-    return torch.stack([model(torch.from_numpy(one)[None]).last_hidden_state[0].mean(0) for one in sides.documents])
-
-
-@pytest.mark.parametrize("side", ["stock", "ours"])
-def test_embeddings_are_the_means_of_each_document_alone_in_any_batch(sides, side):
-    chosen, expected, lengths = getattr(sides, side), alone(sides).detach(), [len(one) for one in sides.documents]
-    for budget in (300, 320, 10_000):
-        found = torch.full((5, 48), torch.nan)
-        for batch in batches_of(sides.documents, chosen, budget):
-            found[[lengths.index(size) for size in batch.sizes]] = chosen(batch).detach()
-        torch.testing.assert_close(found, expected, atol=2e-6, rtol=0)
-
-
-@pytest.mark.parametrize("side", ["stock", "ours"])
-def test_gradients_are_those_of_all_documents_together(sides, side):
-    weight = sides.stock.model.encoder.layer[0].output.dense.weight
-    (expected,) = torch.autograd.grad((alone(sides) @ torch.linspace(-1, 1, 48)).sum(), weight)
-    chosen = getattr(sides, side)
-    for _ in range(2):  # the second time nothing is left of the first
-        forward_backward(chosen, batches_of(sides.documents, chosen, 320), "fp32")
-        torch.testing.assert_close(
-            chosen.model.encoder.layer[0].output.dense.weight.grad, expected, atol=1e-5, rtol=1e-4
-        )
 
 
 def test_the_same_weights_are_equal_and_one_that_differs_shows(sides):
