@@ -40,7 +40,7 @@ def diagnose() -> Iterator[Finding]:
     from dask.system import CPU_COUNT  # within the limits of the control group
     from huggingface_hub import constants
 
-    from docemb_lib.student.longformer import choose_backend
+    from docemb_lib.student.longformer import fits_varlen
 
     yield Finding("python", f"{platform.python_version()} ({sys.prefix})")
     problems = "; ".join(unmet())
@@ -71,7 +71,7 @@ def diagnose() -> Iterator[Finding]:
         mend = "the profile tiny takes minutes on a CPU; run the profile thesis on a machine with a GPU"
         yield Finding("gpu", f"none (torch {torch.__version__})", "slow", mend)
     for device in (torch.device("cuda", number) for number in range(torch.cuda.device_count())):
-        bf16, flash = hardware.fast_bf16(device), choose_backend(device, torch.bfloat16, 64) == "varlen"
+        bf16, flash = hardware.fast_bf16(device), fits_varlen(device, torch.bfloat16, 64)
         has = ", ".join(name if there else f"no {name}" for name, there in (("bf16", bf16), ("flash attention", flash)))
         value = f"{torch.cuda.get_device_name(device)}, {hardware.free_memory(device) / GiB:.0f} GiB free, {has}"
         mend = "a GPU of the Ampere generation or later trains on long documents several times as fast"

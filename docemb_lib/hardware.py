@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import statistics
-import time
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -66,34 +64,20 @@ def devices_at_hand() -> list[str]:
     return [f"cuda:{index}" for index in range(torch.cuda.device_count())] or ["cpu"]
 
 
-def synchronize(device: torch.device | str) -> None:
-    """Wait until a GPU has finished its work; returns at once for a CPU."""
-    import torch
-
-    if torch.device(device).type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 @lru_cache
 def matmul_peak(device: str, dtype: torch.dtype) -> float:
-    """FLOP/s of a large square matrix product: the median of several after a warm-up, measured once per process."""
+    """FLOP/s of a large square matrix product: the median of several, measured once per process."""
     import torch
+    from torch.utils.benchmark import Timer
 
     kind = torch.device(device).type
     n = PEAK_SIZE.get(kind, PEAK_SIZE["cpu"])
     generator = torch.Generator(device).manual_seed(0)
     with torch.no_grad(), torch.autocast(kind, enabled=False):  # random numbers: GPUs are faster at zeros
         A, B = (torch.randn(n, n, generator=generator, device=device).to(dtype) for _ in range(2))
-        out = torch.empty(n, n, device=device, dtype=dtype)
-        torch.mm(A, B, out=out)
-        synchronize(device)
-        seconds: list[float] = []
-        while sum(seconds) < PEAK_SECONDS:
-            start = time.perf_counter()
-            torch.mm(A, B, out=out)
-            synchronize(device)
-            seconds.append(time.perf_counter() - start)
-    return 2 * n**3 / statistics.median(seconds)
+        product = {"mm": torch.mm, "A": A, "B": B, "out": torch.empty(n, n, device=device, dtype=dtype)}
+        timer = Timer("mm(A, B, out=out)", globals=product, num_threads=torch.get_num_threads())
+        return 2 * n**3 / timer.blocked_autorange(min_run_time=PEAK_SECONDS).median
 
 
 def free_memory(device: torch.device | str) -> int:
@@ -103,34 +87,14 @@ def free_memory(device: torch.device | str) -> int:
 
     if (device := torch.device(device)).type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return min([int(psutil.virtual_memory().available), *_cgroup_room()])
-
-
-def _cgroup_room() -> list[int]:
-    """Free bytes under the memory limits of the control group of this process and of the groups above it."""
-    try:
-        lines = OWN_CGROUPS.read_text().splitlines()
-    except OSError:  # another system
-        return []
-    rooms = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        root, names = CGROUPS, ("memory.max", "memory.current", "inactive_file")  # of version 2
-        if "memory" in controllers.split(","):
-            root, names = CGROUPS / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        elif controllers:
-            continue
-        own = root / path.lstrip("/")  # missing in a container that shows its group as the root
-        above = [folder for folder in (own, *own.parents) if folder.is_relative_to(root)]
-        rooms += [room for folder in above if (room := _room(folder, *names)) is not None]
-    return rooms
-
-
-def _room(folder: Path, limit: str, usage: str, cache: str) -> int | None:
-    """Limit minus use, without the file cache, which Linux frees at once; None: no limit."""
-    try:
-        most, used, counts = ((folder / name).read_text() for name in (limit, usage, "memory.stat"))
-    except OSError:
-        return None
-    cached = int(dict(line.split() for line in counts.splitlines()).get(cache, 0))
-    return None if most.strip() == "max" else max(0, int(most) - int(used) + cached)
+    free = [int(psutil.virtual_memory().available)]
+    with suppress(OSError):  # another system
+        own = next((line for line in OWN_CGROUPS.read_text().splitlines() if line.startswith("0::")), "0::/")
+        group = CGROUPS / own.removeprefix("0::").lstrip("/")
+        for folder in (group, *group.parents):  # limits of the groups above hold, too
+            with suppress(OSError, ValueError):  # no such file, or "max": no limit
+                limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
+                counts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                cached = int(counts["inactive_file"])  # which Linux frees at once
+                free.append(max(0, limit - used + cached))
+    return min(free)

@@ -22,7 +22,6 @@ KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
 INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
 # pydantic: location parts that name no field
 UNION_LOCATIONS = ("function-", "lax-or-strict[", "list[", "dict[", "constrained-", "literal[")
-TRAINER_METHODS = ("_get_grad_norm", "_save_checkpoint")  # of transformers.Trainer, overridden in docemb_lib.training
 
 
 def keep_grown_workers() -> None:

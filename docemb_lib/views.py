@@ -193,7 +193,7 @@ def three_documents(run: Run) -> ThreeDocuments:
     own = torch.nn.ModuleList(one for one in objective.teachings if one.name == one.role)
     objective.teachings, objective.group_size, objective.negatives = cast(Any, own), None, 0  # the three are one batch
     documents = stage.training_documents(objective.student, "validation", len(run.stages.corpus.split("validation")))
-    rows = np.argsort(documents.lengths, kind="stable")[[0, len(documents) // 2, -1]].tolist()
+    rows = np.argsort(documents.n_structural_tokens, kind="stable")[[0, len(documents) // 2, -1]].tolist()
     batch, targets = documents.pack([rows])
     for one in objective.teachings:  # note what each loss takes and gives
         one.loss.register_forward_hook(lambda _, taken, given, role=one.role: seen.update({role: (*taken, given)}))

@@ -179,23 +179,24 @@ def adapt(
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a student first."""
     from docemb_lib.corpus.sources import local_documents, local_paths
     from docemb_lib.student import Student
-    from docemb_lib.student.export import encoder_card, encoder_pooling, with_lexical_half
+    from docemb_lib.student.export import encoder_pooling, saved_card, student_card, with_lexical_half
     from docemb_lib.student.loading import is_short
 
     if out.exists():
         raise InputError(f"-o {out}: exists; name a new folder")
     local_paths(source)  # raises where there is none; the documents are read after the model
-    if encoder := is_short(model):  # converted, not trained
+    if is_short(model):  # converted, not trained
         student = Student.from_encoder(model, pooling=encoder_pooling(model), attention_window=WINDOW)
+        card = student_card(student, model)
     else:
         student = Student.load(model)
+        card = saved_card(model) or student_card(student)
     texts = [document.text for document in local_documents(source, text_field=text_field, id_field=id_field)]
     student.adapt(texts, dim=dim, weight=weight)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-        written, fitted_on = Path(folder, out.name), f"{len(texts)} documents of {source.name}"
-        card = (encoder_card if encoder else with_lexical_half)(model, student, fitted_on)
-        student.save(written, card=card)
+        written = Path(folder, out.name)
+        student.save(written, card=with_lexical_half(card, student, f"{len(texts)} documents of {source.name}"))
         written.replace(out)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"

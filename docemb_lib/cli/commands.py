@@ -245,8 +245,6 @@ def bench(
         from docemb_lib.cli.terminal import print_table
 
         print_table(report.table(), console, report.title)
-        for remark in report.remarks():
-            console.print(remark)
 
 
 def parse_parameters(given: list[str]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds")
 ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all runs have the same value
+QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
 FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 1)  # characters in a line of a cell, tried until the table fits
 SCORES = "Test scores (accuracy; MAP for retrieval)"
 
@@ -37,6 +38,7 @@ class Terminal(Reporter):
         self.bars = Progress(name, TimeElapsedColumn(), line, console=console, transient=True)
         self.bars.disable = not console.is_terminal
         self.tasks: dict[Planned, TaskID] = {}
+        self.said: dict[Planned, float] = {}  # time of the last line about a run
         self.missing: set[Planned] = set()  # neither done before `begin` nor ended
         self.repeated: set[str] = set()  # labels of several runs: they leave out the seed, for one
         self.runs, self.weight, self.begun = 0, 0.0, time.monotonic()
@@ -54,11 +56,15 @@ class Terminal(Reporter):
 
     def start(self, run: Planned) -> None:
         self.console.print(f"begins  {self._name(run)}")
+        self.said[run] = time.monotonic()
         self.tasks[run] = self.bars.add_task(plain(self._name(run)), line="")
         self.bars.start()
 
     def step(self, run: Planned, line: str) -> None:
         self.bars.update(self.tasks[run], line=plain(line))
+        if self.bars.disable and time.monotonic() - self.said[run] >= QUIET_SECONDS:
+            self.console.print(f"        {line}")
+            self.said[run] = time.monotonic()
 
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
         self.bars.remove_task(self.tasks.pop(run))

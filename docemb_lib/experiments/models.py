@@ -278,7 +278,9 @@ def paragraph_vector_model(teachers: TeacherStage, settings: Sequence[ParagraphV
 
 
 def centred_model(corpus: CorpusStage, model: Model) -> Model:
-    """The model minus its mean embedding of some training documents, see `Student.centre`."""
+    """The model minus its mean embedding of some training documents: distilled embeddings share a direction
+    that carries no information but dominates their cosines.
+    """
     rows = min(FEW, corpus.profile.parameters.documents)
 
     def embed(texts: list[str]) -> np.ndarray:

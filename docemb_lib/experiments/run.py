@@ -151,7 +151,7 @@ class Run:
     def models(self, beside: Sequence[Model] = ()) -> list[Model]:
         """The run's own model (in its other forms, too), those `beside` it, and the references."""
         own = self._of_student if self.key.trains else [self.model]
-        if self.notebook in FINAL and len(own) == 1 and not self.profile.student.centre:
+        if self.notebook in FINAL and len(own) == 1:
             own = [*own, made.centred_model(self.stages.corpus, self.model)]
         return [*own, *beside, *self.references]
 
@@ -305,8 +305,8 @@ SHOWN = {
     "corpus": ("source", "documents", "validation"),
     "structural_teacher": ("model", "max_tokens", "long"),
     "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout", "lexical"),
-    "training": ("batch_size", "accumulation", "order", "learning_rate", "warmup", "weight_decay", "epochs",
-                 "precision", "attention"),
+    "training": ("batch_size", "accumulation", "learning_rate", "warmup", "weight_decay", "epochs", "precision",
+                 "attention"),
     "head": ("hidden", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing", "pair_features"),
 }  # fmt: skip
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 HISTORY, PROJECTIONS, HEAD = "history.json", "projections.safetensors", "head.safetensors"
 TOKENS = "tokens.arrow"
-CENTRED_ON = 1000  # training documents at most whose mean embedding a centred student subtracts
 
 
 class StudentStage:
@@ -70,12 +69,12 @@ class StudentStage:
 
         def build(folder: Path) -> None:
             from docemb_lib.student import Student
-            from docemb_lib.student.export import with_lexical_half
+            from docemb_lib.student.export import saved_card, with_lexical_half
 
             student = Student.load(self.dense.path)
             student.adapt(self.corpus.texts("train"), **options)
             documents = f"{len(self.corpus.split('train'))} documents of {self.profile.corpus.source}"
-            student.save(folder, card=with_lexical_half(str(self.dense.path), student, documents))
+            student.save(folder, card=with_lexical_half(saved_card(str(self.dense.path)), student, documents))
             for file in (HISTORY, PROJECTIONS, HEAD):
                 if (self.dense.path / file).is_file():
                     shutil.copy(self.dense.path / file, folder)
@@ -97,7 +96,6 @@ class StudentStage:
         inputs = {
             "corpus": corpus,
             "start": self._start.fingerprint,
-            "centre": self.profile.student.centre,
             "parameters": key.counting,
             "teachers": {name: teacher.fingerprint for name, teacher in teachers.items()},
             "simde": self.profile.simde.model_dump(exclude={"training", "dropout"}) if key.self_supervised else None,
@@ -119,7 +117,6 @@ class StudentStage:
         from docemb_lib.student import Student
 
         student, weights = Student.load(self.dense.path), load_file(self.dense.path / PROJECTIONS)
-        student.mean = None  # losses compare embeddings that are not centred
         widths = {name: teacher.dim for name, teacher in self.teachers.of_student.items()}
         objective = make_objective(student, self.profile, widths)
         for one in objective.teachings:
@@ -158,7 +155,7 @@ class StudentStage:
     def _untrained(self, settings: StudentSettings) -> Artefact:
         from docemb_lib.student import Student
 
-        options = settings.model_dump(exclude={"model", "centre", "lexical", "lexical_words"})
+        options = settings.model_dump(exclude={"model", "lexical", "lexical_words"})
         inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
         def build(folder: Path) -> None:
@@ -181,8 +178,6 @@ class StudentStage:
         trained = (self._learn_from_pairs if self.key.self_supervised else self._distil)(student, folder)
         if not is_first():
             return
-        if self.profile.student.centre:
-            student.centre(self.corpus.split("train")["text"][: min(CENTRED_ON, self.profile.parameters.documents)])
         student.save(folder, card=self._card(student, trained))
         if trained.beside is not None:
             save_file(trained.beside, str(folder / trained.file))
@@ -211,20 +206,18 @@ class StudentStage:
         import torch
 
         from docemb_lib.losses import InfoNCE, PairObjective
-        from docemb_lib.training import Taught, train_on_pairs
+        from docemb_lib.training import train_on_pairs
 
-        p, settings = self.profile.parameters, self.profile.simde
+        p = self.profile.parameters
         train, validation = (self.paired_documents(student, split, rows) for split, rows in self._sizes)
-        taught = None
-        if self.key.taught:
-            taught = Taught(*(self.training_documents(student, split, rows) for split, rows in self._sizes))
+        taught = [self.training_documents(student, *size) for size in self._sizes] if self.key.taught else []
         torch.manual_seed(p.seed)  # before a head and projections draw their weights
         objective = PairObjective(
             student,
-            contrast=InfoNCE(p.pair_temperature, symmetric=settings.symmetric),
+            contrast=InfoNCE(p.pair_temperature),
             head=self._head(student) if p.mlm_weight else None,
             mlm_weight=p.mlm_weight,
-            distillation=None if taught is None else make_objective(student, self.profile, _widths(taught.train)),
+            distillation=make_objective(student, self.profile, _widths(taught[0])) if taught else None,
             weight=p.beside_teachers or 1.0,
         )
         options: Any = {"settings": self.key.training, "seed": p.seed, "folder": folder, "title": self.key.label}
@@ -248,18 +241,16 @@ class StudentStage:
         return head
 
     def _card(self, student: Student, trained: _Trained) -> str:
-        from docemb_lib.student.export import licence_of, model_card
+        from docemb_lib.student.export import student_card
 
         key, profile, p = self.key, self.profile, self.profile.parameters
-        encoder, validation = profile.student.model, trained.history.validation
-        return model_card(
-            student, profile=profile.name, encoder=encoder, licence=licence_of(pretrained.resolve(encoder)),
+        before, after = (trained.history.validation[at]["loss"] for at in (0, -1))
+        return student_card(
+            student, profile.student.model, profile=profile.name,
+            trained_on=f"{trained.documents} documents of {profile.corpus.source}",
             structural_teacher=profile.structural_teacher.model if key.taught and p.structural_loss else None,
-            contextual_teacher=p.contextual_teacher if key.taught else None,
-            parameters={name: value for name, value in key.counting.items() if name not in {"seed", "documents"}},
-            pairs=p.pairs if key.self_supervised else None,
-            documents=trained.documents, corpus=profile.corpus.source,
-            validation_before=validation[0]["loss"], validation_after=validation[-1]["loss"],
+            **{name: value for name, value in key.counting.items() if name not in {"seed", "documents"}},
+            mean_validation_loss=f"{before:.4f} before, {after:.4f} after",
         )  # fmt: skip
 
     def _token_file(
@@ -273,7 +264,7 @@ class StudentStage:
 
         def build(folder: Path) -> None:
             texts = self.corpus.texts(split, rows)
-            write_tokens(folder / TOKENS, texts, encode, total=rows, max_tokens=options["max_tokens"])
+            write_tokens(folder / TOKENS, texts, encode, total=rows)
 
         return TokenFile(self.workspace.artefact(kind, inputs, build).path / TOKENS)
 

@@ -37,10 +37,6 @@ class Weighting:
     lam_by_length: str | None = None  # "linear:FIRST:LAST" or None
     form: Literal["weighted", "half_means_sum", "contextual_full"] = "weighted"
 
-    @property
-    def needs_lengths(self) -> bool:
-        return self.max_structural_len is not None or self.lam_by_length is not None
-
     def keep(self, lengths: Tensor) -> Tensor:
         """The mask: True for documents with a structural loss. lengths: (B,), tokens. Returns (B,), bool."""
         if self.max_structural_len is None:
@@ -176,8 +172,8 @@ class Objective(nn.Module):
                 if teaching.role == "structural":
                     arguments.append(keep)
                     if self.negatives and teaching.takes_negatives:
-                        bank = _bank(teaching.name, negatives, groups=len(sizes), size=self.negatives)
-                        arguments.append(teaching.teacher_projection(bank.to(embeddings)).unbind())  # (K, P) each
+                        bank = (negatives or {})[teaching.name].to(embeddings)
+                        arguments.append(teaching.teacher_projection(bank).unbind())  # (K, P) each
                 else:
                     contextual_views = contextual_views or (views[0].detach(), views[1].detach())
                 each = run(teaching.loss, list(zip(*arguments, strict=True)))
@@ -191,14 +187,10 @@ class Objective(nn.Module):
         return ObjectiveOutput(total.mean(), parts, embeddings.detach(), contextual_views)
 
     def _lengths(self, given: Tensor | None, embeddings: Tensor) -> Tensor:
-        if given is None:
-            if self.weighting.needs_lengths and any(teaching.role == "structural" for teaching in self.teachings):
-                raise InputError("max_structural_len and lam_by_length weigh lengths: pass n_structural_tokens")
-            return torch.zeros(len(embeddings), device=embeddings.device)
-        if given.shape != embeddings.shape[:1]:
-            both = f"expected {len(embeddings)}, got {tuple(given.shape)}"
-            raise InputError(f"n_structural_tokens must hold one length per document: {both}")
-        return given.to(embeddings.device)
+        w, structural = self.weighting, any(teaching.role == "structural" for teaching in self.teachings)
+        if given is None and structural and (w.max_structural_len is not None or w.lam_by_length is not None):
+            raise InputError("max_structural_len and lam_by_length weigh lengths: pass n_structural_tokens")
+        return torch.zeros(len(embeddings)).to(embeddings) if given is None else given.to(embeddings.device)
 
     def extra_repr(self) -> str:
         return f"{self.weighting}, group_size={self.group_size}, negatives={self.negatives}"
@@ -212,11 +204,3 @@ def group_sizes(n: int, group_size: int | None) -> list[int]:
     if rest == 1:  # a lone document has no negatives and no covariance
         return [group_size] * (full - 1) + [group_size + 1]
     return [group_size] * full + [rest] * (rest > 0)
-
-
-def _bank(name: str, given: Mapping[str, Tensor] | None, *, groups: int, size: int) -> Tensor:
-    bank = (given or {}).get(name)
-    if bank is None or bank.ndim != 3 or bank.shape[:2] != (groups, size):
-        both = f"as ({groups}, {size}, width), got {None if bank is None else tuple(bank.shape)}"
-        raise InputError(f"negatives: the {name} loss compares with more documents: pass their embeddings {both}")
-    return bank

@@ -18,28 +18,24 @@ class InfoNCE(nn.Module):
 
         loss_i = -log( exp(cos(h_i, h+_i) / temperature) / sum_j exp(cos(h_i, h+_j) / temperature) )
 
-    The negatives, which the paper leaves open, are the second texts of the other pairs. `symmetric` takes the mean of
-    this and of finding the first text by its second.
+    The negatives, which the paper leaves open, are the second texts of the other pairs.
     """
 
-    def __init__(self, temperature: float = 0.05, *, symmetric: bool = False) -> None:
+    def __init__(self, temperature: float = 0.05) -> None:
         super().__init__()
-        self.temperature, self.symmetric = temperature, symmetric
+        self.temperature = temperature
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         """first, second: (B, D), row i of both is a pair. Returns (B,)."""
-        B = len(first)
-        if first.shape != second.shape:
-            raise InputError(f"first and second must hold pairs: got {tuple(first.shape)} and {tuple(second.shape)}")
-        if B < 2:
-            raise InputError("a batch of one pair has no negatives to tell its partner from; give two pairs or more")
+        if first.shape != second.shape or len(first) < 2:
+            both = f"got {tuple(first.shape)} and {tuple(second.shape)}"
+            raise InputError(f"first and second must be the texts of two pairs or more, the negatives: {both}")
         logits = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / self.temperature  # (B, B)
-        partners = torch.arange(B, device=first.device)  # the positives stand on the diagonal
-        losses = F.cross_entropy(logits, partners, reduction="none")
-        return (losses + F.cross_entropy(logits.T, partners, reduction="none")) / 2 if self.symmetric else losses
+        partners = torch.arange(len(first), device=first.device)  # the positives stand on the diagonal
+        return F.cross_entropy(logits, partners, reduction="none")
 
     def extra_repr(self) -> str:
-        return f"temperature={self.temperature}, symmetric={self.symmetric}"
+        return f"temperature={self.temperature}"
 
 
 class MaskedLanguageHead(nn.Module):
@@ -90,10 +86,6 @@ class PairObjective(nn.Module):
     def parts(self) -> list[str]:
         own = ["contrast", "mlm"] if self.mlm_weight else ["contrast"]
         return own if self.distillation is None else own + self.distillation.parts
-
-    def embed(self, batch: Any) -> Tensor:
-        """(n, D) of n packed texts, in float32 or better."""
-        return full_precision(self.student(batch))
 
     def contrast_losses(self, embeddings: Tensor) -> Tensor:
         """InfoNCE of B pairs, (B,). embeddings: (2B, D), the first texts of all pairs, then the second ones."""

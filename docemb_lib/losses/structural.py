@@ -28,16 +28,13 @@ class StructuralLoss(nn.Module):
     ) -> Tensor:
         """student, teacher: (B, D); mask: (B,), 1 = kept, None: all; negatives: (K, D). Returns (B,)."""
         B, D = student.shape
-        if len(teacher) != B:
-            raise InputError(f"student and teacher must hold the same documents, got {B} and {len(teacher)}")
-        if teacher.shape[1:] != (D,):
-            raise InputError(f"student embeddings are {D} wide and teacher embeddings {teacher.shape[1]}: project them")
+        if teacher.shape != student.shape:
+            both = f"got {(B, D)} of the student and {tuple(teacher.shape)} of the teacher"
+            raise InputError(f"embeddings must be of the same documents and width, {both}: project them")
         if mask is not None and mask.shape != (B,):
             raise InputError(f"mask must hold one number per document: expected {B}, got {tuple(mask.shape)}")
-        if negatives is not None and not self.takes_negatives:
-            raise InputError(f"negatives: {type(self).__name__} compares with no other documents; set negatives to 0")
-        if negatives is not None and (negatives.ndim != 2 or not len(negatives) or negatives.shape[1] != D):
-            raise InputError(f"negatives must be K >= 1 documents: expected (K, {D}), got {tuple(negatives.shape)}")
+        if negatives is not None and negatives.shape[1:] != (D,):
+            raise InputError(f"negatives must be K documents: expected (K, {D}), got {tuple(negatives.shape)}")
         keep = student.new_ones(B) if mask is None else mask.to(student)
         # The only place that applies the mask: to the losses here, and through `keep` to the choice of negatives.
         return keep * self.document_losses(student, teacher, keep, negatives)
@@ -90,10 +87,6 @@ class MaxMargin(StructuralLoss):
 
     def __init__(self, distance: Distance = "mse", gamma: float = 1.0) -> None:
         super().__init__()
-        if distance not in _PAIRWISE:
-            raise InputError(f"distance must be one of {', '.join(_PAIRWISE)}, got {distance!r}")
-        if not 0 <= gamma < float("inf"):
-            raise InputError(f"gamma must be a number from 0 upwards, got {gamma}")
         self.distance, self.gamma = distance, gamma
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
@@ -127,8 +120,6 @@ class Contrastive(StructuralLoss):
 
     def __init__(self, temperature: float | None = None) -> None:
         super().__init__()
-        if temperature is not None and not 0 < temperature < float("inf"):
-            raise InputError(f"temperature must be a number above 0 or None, got {temperature}")
         self.temperature = temperature
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
@@ -163,12 +154,12 @@ def structural_loss(
     if not colon:
         raise InputError(f"structural_loss must be one of mse, cosine, max-margin, contrastive or None, got {name!r}")
     try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        made = getattr(import_module(module), attribute)()
+    except (ImportError, AttributeError, TypeError) as error:
         raise InputError(f"structural_loss: {name} cannot be imported ({error}); check PYTHONPATH") from None
-    if not (isinstance(found, type) and issubclass(found, StructuralLoss)):
+    if not isinstance(made, StructuralLoss):
         raise InputError(f"structural_loss: {name} is no subclass of docemb_lib.losses.StructuralLoss")
-    return found()
+    return made
 
 
 def _unit(vectors: Tensor) -> Tensor:

@@ -189,7 +189,6 @@ class Student(Section):
     # two-sided and even, as in transformers; None: as in the checkpoint
     attention_window: int | None = Field(512, ge=4, le=2**21, multiple_of=2)
     dropout: float | None = Field(None, ge=0, lt=1)  # None: as in the checkpoint
-    centre: bool = False  # after training: subtract the mean embedding of the first 1,000 training documents
     # Width of a lexical half, fitted after training on the words of the corpus' train split; 0: none
     lexical: int = Field(0, ge=0, le=WIDEST)
     lexical_words: int = Field(50_000, ge=2)  # size of its vocabulary at most
@@ -201,7 +200,6 @@ class Training(Section):
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(6, ge=2)  # documents whose losses are computed together
     accumulation: int = Field(1, ge=1)  # batches per update, over all processes
-    order: Literal["shuffled", "length-consistent"] = "shuffled"  # or the same mix of lengths in every update
     learning_rate: float = Field(1e-4, gt=0)
     warmup: float = Field(0.1, ge=0)  # below 1: share of the updates; from 1: their number
     weight_decay: float = Field(0.1, ge=0)
@@ -229,7 +227,6 @@ class SimDE(Section):
     The notebook parameters `pairs`, `pair_temperature`, `mlm_weight` and `beside_teachers` set the pairs and weights.
     """
 
-    symmetric: bool = False  # also find the first text by the second
     language: str = "en"  # ISO 639; decides which abbreviations end no sentence
     max_tokens: MaxTokens | None = None  # of each text of a pair; None: as many as the student reads
     dropout: float | None = Field(None, ge=0, lt=1)  # of the student while it is trained; None: as student.dropout

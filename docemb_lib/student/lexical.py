@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,6 @@ from docemb_lib.student.loading import find_file, one_line, read_json, read_modu
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
 
-logger = logging.getLogger(__name__)
-
 FOLDER, CODE = "3_Lexical", "lexical_module.py"
 SHRINKAGE = 0.01  # of the mean variance, added to each: directions that a few documents leave empty are not blown up
 LEAST_DIM, MOST_DIM = 16, 512
@@ -27,16 +24,15 @@ SAMPLE = 2000  # documents whose cosines give the spread of a half
 
 
 def fit_lexical_half(
-    dense: np.ndarray | Callable[[list[str]], np.ndarray], texts: Sequence[str], *,
-    dim: int | None = None, words: int = 50_000, weight: float | None = None,
-    rows: Sequence[int] | np.ndarray | None = None,
+    dense: np.ndarray, texts: Sequence[str], *, dim: int | None = None, words: int = 50_000,
+    weight: float | None = None, rows: Sequence[int] | np.ndarray | None = None,
 ) -> LexicalHalf:  # fmt: skip
     """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its embeddings.
 
     The weight w is chosen without labels, see `balance`.
 
     Args:
-        dense: (N, D), the embeddings of some documents, or a function that embeds them, called last.
+        dense: (N, D), the embeddings of some documents.
         texts: of the collection.
         dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM to MOST_DIM.
         words: size of its vocabulary at most.
@@ -52,9 +48,8 @@ def fit_lexical_half(
     if weight is not None and not 0 <= weight <= 1:
         raise InputError(f"weight: got {weight}, use a number from 0 to 1")
     lsa = LSA(dim or max(LEAST_DIM, directions(len(texts), MOST_DIM)), words=words).fit(texts)
-    embedded = [texts[int(row)] for row in (range(len(texts)) if rows is None else rows)]
-    lexical = torch.from_numpy(lsa.embed(embedded))
-    X = torch.from_numpy(np.asarray(dense(embedded) if callable(dense) else dense, dtype=np.float32))
+    lexical = torch.from_numpy(lsa.embed(texts if rows is None else [texts[row] for row in rows]))
+    X = torch.from_numpy(np.asarray(dense, dtype=np.float32))
     fitted = {
         "vectors": torch.from_numpy(lsa.vectors),
         "lexical_mean": lexical.mean(dim=0),
@@ -118,15 +113,10 @@ def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
         return None
     from docemb_lib.student.lexical_module import CONFIG, WEIGHTS, WORDS, LexicalHalf
 
-    file = find_file(path_or_id, CODE)
-    expected = read_json(path_or_id, CONFIG, subfolder=folder).get("code")
-    if file is None or hashlib.sha256(file.read_bytes()).hexdigest() != expected:
-        mend = "save the student again with docemb, or get an unchanged copy"
-        raise InputError(f"{path_or_id}: {CODE} is missing or was changed (its checksum differs); {mend}")
-    if expected != hashlib.sha256((Path(__file__).parent / CODE).read_bytes()).hexdigest():
-        logger.warning("%s: its lexical half is of another version of docemb; run `docemb adapt` on it", path_or_id)
-    parts = [find_file(path_or_id, name, subfolder=folder) for name in (WORDS, WEIGHTS)]
+    files = [find_file(path_or_id, name, subfolder=folder) for name in (WORDS, WEIGHTS)]
+    code, expected = find_file(path_or_id, CODE), read_json(path_or_id, CONFIG, subfolder=folder).get("code")
+    if code is None or None in files or hashlib.sha256(code.read_bytes()).hexdigest() != expected:
+        problem = f"{CODE} was changed (its checksum differs), or a file of {folder} is missing"
+        raise InputError(f"{path_or_id}: {problem}; save the student again with docemb, or get an unchanged copy")
     with one_line(path_or_id, f"{folder} cannot be used"):
-        if None in parts:
-            raise FileNotFoundError(f"{WORDS} or {WEIGHTS} is missing; save the student again")
-        return LexicalHalf.load(str(parts[0].parent))  # type: ignore[union-attr]
+        return LexicalHalf.load(str(code.parent / folder))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, LongformerConfig, LongformerModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_NAME, cached_file
-from transformers.utils.logging import disable_progress_bar
+from transformers.utils import logging as hf_logging
 
 from docemb_lib import integrity, tokenizing
 from docemb_lib.errors import InputError
@@ -37,9 +37,6 @@ DROPOUTS = {
 }
 DEFAULT_WINDOW = 512  # both directions together, as in longformer-base-4096
 POSITIONS = "embeddings.position_embeddings.weight"
-BESIDE = re.compile(  # heads and buffers beside the encoder of a checkpoint
-    r"(\w+\.)?(pooler|lm_head|cls|classifier|qa_outputs|head)\.|decoder\.(weight|bias)$|.*\b(position|token_type)_ids$"
-)
 HEAD = re.compile(  # the masked-language heads of BERT, RoBERTa and Longformer, ModernBERT, without word embeddings
     r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
     r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
@@ -55,8 +52,7 @@ def load_long(path_or_id: str) -> Any:
     """A saved Longformer or ModernBERT."""
     config = load_config(path_or_id)
     if config.model_type not in LONG:
-        short = config.model_type in SHORT
-        mend = "convert it with Student.from_encoder" if short else f"a student is one of {', '.join(LONG)}"
+        mend = f"a student is one of {', '.join(LONG)}; Student.from_encoder converts {', '.join(SHORT)}"
         raise InputError(f"{path_or_id}: a model of type {config.model_type}; {mend}")
     return load_weights(path_or_id, config)
 
@@ -69,19 +65,11 @@ def convert(
     The arguments and errors are those of `Student.from_encoder`. Learnt positions are repeated or cut; missing
     projections for global attention are copies of the local ones.
     """
-    if max_tokens < 8:
-        raise InputError(f"max_tokens: got {max_tokens}, give at least 8")
-    if attention_window is not None and (attention_window < 4 or attention_window % 2):  # stock Longformer fails at 2
-        raise InputError(f"attention_window: got {attention_window}, give an even number from 4 on (both directions)")
-    if dropout is not None and not 0 <= dropout < 1:
-        raise InputError(f"dropout: got {dropout}, give a share from 0 to below 1, or None to keep the encoder's")
     config = load_config(path_or_id)
     if config.model_type == "modernbert":
-        for name, value in (("layers", layers), ("attention_window", attention_window)):
-            if value is not None:
-                raise InputError(f"{name}: got {value}, which is for converted encoders; use None for {path_or_id}")
-        if max_tokens > positions(config):
-            raise InputError(f"max_tokens: got {max_tokens}, {path_or_id} has positions for {positions(config)}")
+        if layers is not None or attention_window is not None or max_tokens > positions(config):
+            limits = f"layers and attention_window are None, max_tokens is at most {positions(config)}"
+            raise InputError(f"{path_or_id}: a ModernBERT is not converted: {limits}; change them")
         return load_weights(path_or_id, _with_dropout(config, dropout))
 
     absolute = getattr(config, "position_embedding_type", "absolute") == "absolute"
@@ -130,16 +118,9 @@ def load_weights(path_or_id: str, config: Any) -> Any:
     problem = "its weights cannot be loaded"
     # Sizes are checked below, instead of by transformers with a report of many lines.
     model, info = _load(AutoModel, path_or_id, problem, config=config, ignore_mismatched_sizes=True, **pooler)
-    if info["missing_keys"]:
-        raise InputError(f"{path_or_id}: its weights lack {min(info['missing_keys'])}; give a complete checkpoint")
-    if info["mismatched_keys"]:
-        name, found, expected = min(info["mismatched_keys"])
-        problem = f"{name} is {list(found)} in its weights and {list(expected)} by its config.json"
+    if misfits := [*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])]:
+        problem = f"its weights lack {min(misfits)}, or hold it in another size than its config.json says"
         raise InputError(f"{path_or_id}: {problem}; give files that belong together")
-    if unexpected := [name for name in info["unexpected_keys"] if not BESIDE.match(name)]:
-        found = f"its weights hold {min(unexpected)}, which the model of its config.json does not have"
-        size = f"({config.model_type}, {config.num_hidden_layers} layers)"
-        raise InputError(f"{path_or_id}: {found} {size}; give files that belong together")
     return model
 
 
@@ -159,22 +140,15 @@ def load_masked_head(path_or_id: str) -> dict[str, Tensor] | None:
     return weights
 
 
-def load_tokenizer(path_or_id: str, *, max_tokens: int, rows: int | None = None) -> Any:
+def load_tokenizer(path_or_id: str, *, max_tokens: int) -> Any:
     """The encoder's fast tokenizer for `max_tokens`, special ones included, without truncation or padding of its own,
-    which MiniLM's file contains. rows: of the model's word embeddings, which InputError says if they are too few.
-    """
+    which MiniLM's file contains."""
     with one_line(path_or_id, "its tokenizer cannot be used"):
         options = {"subfolder": transformer_subfolder(path_or_id), "model_max_length": max_tokens}
         tokenizer = AutoTokenizer.from_pretrained(path_or_id, trust_remote_code=False, **options)
-    if not tokenizer.is_fast:
-        raise InputError(f"{path_or_id}: has no fast tokenizer (tokenizer.json); save it with one")
-    vocabulary = tokenizer.get_vocab()
-    if set(vocabulary) <= set(tokenizer.all_special_tokens):  # transformers' result where there are no files
-        raise InputError(f"{path_or_id}: no tokenizer; put its tokenizer.json, or vocab and merges, beside the weights")
-    size = max(vocabulary.values()) + 1
-    if rows is not None and size > rows:
-        problem = f"its tokenizer has {size} tokens, its model embeddings for {rows}"
-        raise InputError(f"{path_or_id}: {problem}; give the tokenizer that belongs to the model")
+    # Without files, transformers makes a tokenizer of the special tokens alone.
+    if not tokenizer.is_fast or set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+        raise InputError(f"{path_or_id}: no fast tokenizer; put its tokenizer.json beside the weights")
     remove_limits(tokenizer)
     for field in ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of"):
         tokenizer.init_kwargs.pop(field, None)
@@ -232,14 +206,9 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
 
     Where there are no safetensors, of a pickle torch reads tensors and nothing else.
     """
-
-    def no_report(record: logging.LogRecord) -> bool:
-        return not any(phrase in record.getMessage() for phrase in ("LOAD REPORT", "tied weights mapping"))
-
-    reporter = logging.getLogger("transformers.modeling_utils")
-    reporter.addFilter(no_report)
-    disable_progress_bar()  # a widget in a notebook
     options |= {"dtype": torch.float32, "weights_only": True, "trust_remote_code": False, "output_loading_info": True}
+    verbosity = hf_logging.get_verbosity()
+    hf_logging.set_verbosity_error()
     try:
         with one_line(path_or_id, problem):
             folder = transformer_subfolder(path_or_id)
@@ -250,7 +219,7 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
             # By its id, transformers would ask a service of the hub to convert it.
             return auto.from_pretrained(str(pickled.parent), use_safetensors=False, **options)
     finally:
-        reporter.removeFilter(no_report)
+        hf_logging.set_verbosity(verbosity)
 
 
 def _with_dropout(config: Any, dropout: float | None) -> Any:

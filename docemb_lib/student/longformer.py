@@ -1,4 +1,4 @@
-"""Forward pass of an encoder over a packed batch, each document as if it were alone, and its floating-point operations.
+"""Forward pass of an encoder over a packed batch, each document as if it were alone.
 
 A Longformer without global attention (Beltagy et al. 2020) runs packed: the layers of the stock
 `transformers.LongformerModel`, but on all tokens at once and with `banded_attention`, without padding or wasted blocks.
@@ -37,11 +37,7 @@ GPU_SCORES = 2**28  # never the limit: blocks are as large as a window, because 
 # therefore read a multiple of STEP tokens, so that documents of all lengths share a few shapes; the excess counts zero.
 STEP = 64
 PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents would cost as much
-FULLNESS = 0.75  # documents padded together have at least this share of the longest: at most a quarter is padding
-NO_DROPOUT = (
-    "attention dropout %s is left out: flash attention for packed documents has none; training.attention: blocks has "
-    "it, and is slower. Dropout of hidden states is unchanged"
-)
+NO_DROPOUT = "attention dropout %s is left out: flash attention has none; training.attention: blocks has it, slower"
 
 
 def hidden_states(
@@ -77,7 +73,7 @@ def _layer(
     before, after = (_compile(_before), _compile(_after)) if compiled else (_before, _after)
     query, key, value = before(layer, hidden)
     attention = layer.attention.self
-    backend = backend or choose_backend(query.device, query.dtype, attention.head_dim)
+    backend = backend or ("varlen" if fits_varlen(query.device, query.dtype, attention.head_dim) else "blocks")
     dropout = attention.dropout if attention.training else 0.0
     if dropout and backend == "varlen":
         warn_once(NO_DROPOUT, dropout)
@@ -106,7 +102,7 @@ def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def stock_hidden_states(model: Any, batch: PackedBatch, global_first_token: bool, checkpointing: bool) -> Tensor:
-    """Last hidden states (T, D) of any encoder, by its stock forward on padded documents of similar length.
+    """Last hidden states (T, D) of any encoder, by its stock forward on documents padded to the same length.
 
     global_first_token: use a Longformer's global attention on the first token of each document.
     """
@@ -118,8 +114,10 @@ def stock_hidden_states(model: Any, batch: PackedBatch, global_first_token: bool
     step = PADDED_STEP if windows is None else max(windows)  # a stock Longformer would pad to the same, with a warning
     documents = batch.input_ids.split(batch.sizes)
     hidden: dict[int, Tensor] = {}
-    for rows in padded_batches(batch.sizes, step):
-        length = _rounded(batch.sizes[rows[0]], step)
+    same_length: dict[int, list[int]] = {}  # padded
+    for row, size in enumerate(batch.sizes):
+        same_length.setdefault(_rounded(size, step), []).append(row)
+    for length, rows in same_length.items():
         input_ids = batch.input_ids.new_full((len(rows), length), model.config.pad_token_id)
         for line, row in zip(input_ids, rows, strict=True):
             line[: batch.sizes[row]] = documents[row]
@@ -129,16 +127,6 @@ def stock_hidden_states(model: Any, batch: PackedBatch, global_first_token: bool
         output = model(input_ids, attention_mask=is_text.long(), **options).last_hidden_state  # (rows, length, D)
         hidden |= {row: document[: batch.sizes[row]] for row, document in zip(rows, output, strict=True)}
     return torch.cat([hidden[row] for row in range(len(documents))])
-
-
-def padded_batches(sizes: Sequence[int], step: int) -> list[list[int]]:
-    """Indices of documents of `sizes` tokens that are padded together, longest first."""
-    batches: list[list[int]] = []
-    for index in sorted(range(len(sizes)), key=lambda index: (-sizes[index], index)):
-        if not batches or _rounded(sizes[index], step) < FULLNESS * _rounded(sizes[batches[-1][0]], step):
-            batches.append([])
-        batches[-1].append(index)
-    return batches
 
 
 def _rounded(length: int, step: int) -> int:
@@ -167,13 +155,9 @@ def banded_attention(
     window = min(window, longest)
     device, dtype = query.device, query.dtype
     if backend == "varlen":
-        reason = _unfit_for_varlen(device, dtype, head_dim)
-        if reason is None and dropout:
-            reason = f"it has no dropout, and {dropout} is asked for"
-        if reason is None and starts is None:
-            reason = "it needs `starts`"
-        if reason is not None or starts is None:
-            raise InputError(f"attention: varlen cannot be used: {reason}; take blocks, or None for the faster one")
+        if starts is None or dropout or not fits_varlen(device, dtype, head_dim):
+            needs = "an NVIDIA GPU from Ampere on, half precision, heads of multiples of 8 up to 256, and no dropout"
+            raise InputError(f"attention: varlen needs {needs}; take blocks, or None for the faster one")
         from torch.nn.attention.varlen import varlen_attn  # has windows from torch 2.11 on
 
         out: Any = varlen_attn(query, key, value, starts, starts, longest, longest, window_size=(window, window))
@@ -187,22 +171,11 @@ def banded_attention(
     return _BandedAttention.apply(query, key, value, plan, _band(size, window, query), window, dropout)
 
 
-def choose_backend(device: torch.device, dtype: torch.dtype, head_dim: int) -> Backend:
-    """The faster backend."""
-    return "blocks" if _unfit_for_varlen(device, dtype, head_dim) else "varlen"
-
-
-def _unfit_for_varlen(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
-    """Why flash attention does not support such tensors; None: it does."""
-    if device.type != "cuda" or torch.version.hip is not None:
-        return "it needs an NVIDIA GPU"
-    if torch.cuda.get_device_capability(device) < (8, 0):
-        return "it needs a GPU of the Ampere generation or later"
-    if dtype not in (torch.bfloat16, torch.float16):
-        return f"it computes in bfloat16 or float16, not in {str(dtype).removeprefix('torch.')}"
-    if head_dim % 8 or head_dim > 256:
-        return f"its heads are multiples of 8 up to 256 wide, not {head_dim}"
-    return None
+def fits_varlen(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
+    """Whether flash attention supports such tensors; it is then the faster backend."""
+    if device.type != "cuda" or torch.version.hip is not None or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    return dtype in (torch.bfloat16, torch.float16) and head_dim % 8 == 0 and head_dim <= 256
 
 
 class Block(NamedTuple):
@@ -321,26 +294,3 @@ class _BandedAttention(torch.autograd.Function):
                 dk[:, block.read_keys] += torch.bmm(d_scores.mT, q[:, block.read_queries])
                 dq[:, block.queries] = torch.bmm(d_scores, k[:, block.read_keys])[:, : _length(block.queries)]
         return d_query, d_key, d_value, None, None, None, None
-
-
-def forward_flops(config: Any, lengths: Sequence[int]) -> float:
-    """Floating-point operations of an encoder over documents of `lengths` tokens; a multiply-add counts as two.
-
-    The matrix products of its layers and the attention over the keys that each token of a Longformer sees; for a short
-    encoder or a ModernBERT an estimate, as if every layer attended to the whole document. Embeddings, norms,
-    activations, softmax, poolers and heads are left out. A training step takes three times as many: the backward pass
-    computes two products for each one of the forward pass; recomputed activations do not count.
-    """
-    D, layers = int(config.hidden_size), int(config.num_hidden_layers)
-    products = 3 if config.model_type == "modernbert" else 2  # a ModernBERT's feed-forward layers are gated
-    weights = layers * (4 * D * D + products * D * config.intermediate_size)
-    windows = getattr(config, "attention_window", 2 * max(lengths, default=0))
-    windows = [windows] * layers if isinstance(windows, int) else windows
-    pairs = sum(sum(visible_pairs(length, window // 2) for length in lengths) for window in windows)
-    return 2.0 * weights * sum(lengths) + 4.0 * D * pairs  # two products of D per pair: scores, weighted values
-
-
-def visible_pairs(length: int, window: int) -> int:
-    """Pairs of tokens (i, j) of a document with |i - j| <= window."""
-    reach = min(window, length - 1)
-    return length * (2 * reach + 1) - reach * (reach + 1)

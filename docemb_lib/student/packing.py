@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -28,9 +27,6 @@ CPU_BATCH_TOKENS = 2**13  # more than a CPU needs for full speed; activations of
 GPU_BATCH_TOKENS = 2**16  # a GPU then computes longer than launching its kernels takes; activations: some GB
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-_Running = list[tuple[list[int], Callable[[], np.ndarray]]]  # batches of one chunk: rows, what gives their embeddings
 
 
 class PackedBatch(NamedTuple):
@@ -53,11 +49,9 @@ class PackedBatch(NamedTuple):
 
 def pack(sequences: Sequence[Sequence[int] | np.ndarray]) -> PackedBatch:
     """The token ids of B documents as one batch."""
-    if not sequences:
-        raise InputError("sequences: got no document to pack, give at least one")
     sizes = tuple(len(sequence) for sequence in sequences)
-    if 0 in sizes:
-        raise InputError(f"sequences[{sizes.index(0)}]: got no tokens; an empty text still has its special tokens")
+    if not sizes or 0 in sizes:
+        raise InputError("sequences: give one document or more, each of one token or more")
     input_ids = np.concatenate([np.asarray(sequence, dtype=np.int64) for sequence in sequences])
     return PackedBatch(torch.from_numpy(input_ids), torch.tensor(sizes), sizes)
 
@@ -67,8 +61,6 @@ def token_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
     A document longer than the budget is a batch of its own.
     """
-    if budget < 1:
-        raise InputError(f"budget: got {budget} tokens a batch, give at least 1")
     batches: list[list[int]] = []
     room = 0  # tokens that still fit into the last batch
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
@@ -104,8 +96,7 @@ def one_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Gene
 
 def embed_chunks(
     student: Student, tokenised: Iterable[Sequence[Sequence[int] | np.ndarray]],
-    devices: Sequence[str | torch.device] | None, batch_tokens: int | None, bf16: bool | None,
-    report: Callable[[int], object],
+    devices: Sequence[str | torch.device] | None, bf16: bool | None, report: Callable[[int], object],
 ) -> Generator[np.ndarray, None, None]:  # fmt: skip
     """Float32 (n, D) for each chunk of n documents' token ids, in order.
 
@@ -114,9 +105,8 @@ def embed_chunks(
     report: called with the number of documents of each finished batch.
     """
     with _replicas(student, devices) as replicas:
-        if batch_tokens is None:
-            on_cpu = any(replica.device.type == "cpu" for replica in replicas)
-            batch_tokens = CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
+        on_cpu = any(replica.device.type == "cpu" for replica in replicas)
+        batch_tokens = CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
         idle: deque[Student] = deque(replicas)  # as many as threads, so that each thread finds one
 
         def embed(batch: PackedBatch) -> np.ndarray:
@@ -130,30 +120,26 @@ def embed_chunks(
             finally:
                 idle.append(replica)
 
-        def collect(batches: _Running) -> np.ndarray:
-            embeddings = np.empty((sum(len(rows) for rows, _ in batches), student.dim), dtype=np.float32)
-            for rows, result in batches:
-                embeddings[rows] = result()
+        def collect(plan: list[list[int]], results: Iterable[np.ndarray]) -> np.ndarray:
+            embeddings = np.empty((sum(map(len, plan)), student.dim), dtype=np.float32)
+            for rows, result in zip(plan, results, strict=True):
+                embeddings[rows] = result
                 report(len(rows))
             return embeddings
 
         threads = ThreadPoolExecutor(len(replicas))
-        inline = len(replicas) == 1 and replicas[0].device.type == "cpu"
-
-        def start(batch: PackedBatch) -> Callable[[], np.ndarray]:
-            return partial(embed, batch) if inline else threads.submit(embed, batch).result
-
+        inline = len(replicas) == 1 and on_cpu
         try:
-            pending: deque[_Running] = deque()
+            pending: deque[tuple[list[list[int]], Iterable[np.ndarray]]] = deque()
             for documents in tokenised:
                 plan = token_batches([len(ids) for ids in documents], batch_tokens)
                 # Packed in this thread, so that a device finds its next batch ready.
-                packed = [(rows, pack([documents[row] for row in rows])) for rows in plan]
-                pending.append([(rows, start(batch)) for rows, batch in packed])
+                packed = [pack([documents[row] for row in rows]) for rows in plan]
+                pending.append((plan, map(embed, packed) if inline else threads.map(embed, packed)))
                 if len(pending) > len(replicas):
-                    yield collect(pending.popleft())
+                    yield collect(*pending.popleft())
             while pending:
-                yield collect(pending.popleft())
+                yield collect(*pending.popleft())
         finally:
             threads.shutdown(cancel_futures=True)  # after an error or an interrupt, drop the batches not yet started
 
@@ -161,18 +147,13 @@ def embed_chunks(
 @contextmanager
 def _replicas(student: Student, devices: Sequence[str | torch.device] | None) -> Iterator[list[Student]]:
     """The student in eval mode on each of `devices`, itself where possible, else as a copy; None: on its own device."""
-    if devices is not None and (isinstance(devices, str) or not devices):
-        raise InputError(f"devices: got {devices!r}, give a list of devices such as ['cuda:0', 'cuda:1'], or None")
     was_training = student.training
     student.eval()
     try:
         replicas: list[Student] = []
-        for device in [student.device] if devices is None else devices:
-            try:
-                own = student not in replicas and torch.device(device) == student.device
-                replicas.append(student if own else copy.deepcopy(student).to(device))
-            except (RuntimeError, AssertionError) as error:  # unknown, absent, too small; without CUDA torch asserts
-                raise InputError(f"devices: {device} cannot be used: {str(error).splitlines()[0]}") from error
+        for device in devices or [student.device]:
+            own = student not in replicas and torch.device(device) == student.device
+            replicas.append(student if own else copy.deepcopy(student).to(device))
         yield replicas
     finally:
         student.train(was_training)
@@ -182,11 +163,8 @@ def _replicas(student: Student, devices: Sequence[str | torch.device] | None) ->
 def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], object]]:
     """A function that appends float32 rows (n, width) to the array in a file, which appears when the block ends.
 
-    Until then the rows are in a hidden file beside it, which an error or an interrupt removes. Raises InputError for a
-    suffix other than .npy.
+    Until then the rows are in a hidden file beside it, which an error or an interrupt removes.
     """
-    if path.suffix != ".npy":
-        raise InputError(f"out: got {path}, give a file that ends in .npy")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.stem}.{os.getpid()}.npy")
     header = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence, Sized
@@ -55,7 +56,6 @@ class Student(nn.Module):
         tokenizer: a fast one, whose `model_max_length` limits a document.
         pooling: "mean" of all tokens, special ones included, or the first token of a Longformer, without global
             attention ("first") or with it ("cls").
-        mean: (D,), subtracted from every embedding, see `centre`.
         lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
 
     Example:
@@ -64,13 +64,11 @@ class Student(nn.Module):
         (2, 384)
     """
 
-    mean: Tensor | None
     lexical: LexicalHalf | None
 
     def __init__(
-        self, model: Any, tokenizer: Any, *, pooling: Pooling = "mean", mean: Tensor | None = None,
-        lexical: LexicalHalf | None = None,
-    ) -> None:  # fmt: skip
+        self, model: Any, tokenizer: Any, *, pooling: Pooling = "mean", lexical: LexicalHalf | None = None
+    ) -> None:
         super().__init__()
         kind = model.config.model_type, pooling
         if kind not in KINDS:
@@ -78,9 +76,6 @@ class Student(nn.Module):
             raise InputError(f"pooling: got {pooling} of a {model.config.model_type}; a student takes the {known}")
         self.model, self.tokenizer = model, tokenizer
         self.pooling: Pooling = pooling
-        if mean is not None and mean.shape != (self.dim,):
-            raise InputError(f"mean: got a tensor of shape {list(mean.shape)}, embeddings have {self.dim} dimensions")
-        self.register_buffer("mean", mean)
         self.__dict__["lexical"] = lexical  # not a submodule: checkpoints and replicas hold the dense half alone
         self.packed = kind in PACKED
         self.checkpointing = False  # recompute activations in the backward pass: less memory, a third more time
@@ -97,7 +92,7 @@ class Student(nn.Module):
         max_tokens: int = 4096, attention_window: int | None = None, dropout: float | None = None,
     ) -> Student:  # fmt: skip
         """A student from a short BERT- or RoBERTa-like encoder, a Longformer, or a ModernBERT (see `loading.convert`);
-        in eval mode, on the CPU. Raises InputError for other architectures and values out of range.
+        in eval mode, on the CPU. Raises InputError for other architectures.
 
         path_or_id: folder or hub id; layers: those to keep, in this order (None: all); max_tokens: positions, special
         tokens included; attention_window: both directions together (None: the Longformer's own or 512); dropout: of
@@ -105,7 +100,7 @@ class Student(nn.Module):
         """
         source = resolve(str(path_or_id))
         model = loading.convert(source, layers, max_tokens, attention_window, dropout)
-        return cls._with_tokenizer(model, source, max_tokens, pooling=pooling)
+        return cls(model, loading.load_tokenizer(source, max_tokens=max_tokens), pooling=pooling).eval()
 
     @classmethod
     def load(cls, folder_or_id: str | Path) -> Student:
@@ -117,32 +112,12 @@ class Student(nn.Module):
         pooling = export.saved_pooling(source)
         model = loading.load_long(source)
         max_tokens = export.saved_max_tokens(source, positions=loading.positions(model.config))
-        mean, half = export.saved_mean(source), lexical.saved_lexical_half(source)
-        return cls._with_tokenizer(model, source, max_tokens, pooling=pooling, mean=mean, lexical=half)
-
-    @classmethod
-    def _with_tokenizer(cls, model: Any, source: str, max_tokens: int, **parts: Any) -> Student:
-        rows = model.get_input_embeddings().num_embeddings
-        tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens, rows=rows)
-        return cls(model, tokenizer, **parts).eval()
+        tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
+        return cls(model, tokenizer, pooling=pooling, lexical=lexical.saved_lexical_half(source)).eval()
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write a sentence-transformers folder; `card` is its README with front matter, None a plain one."""
         export.write_folder(self, Path(folder), card)
-
-    def centre(self, texts: Iterable[str], *, bf16: bool | None = None) -> None:
-        """Subtract the mean embedding of `texts` from every embedding from now on; it is saved with the student.
-
-        Distilled embeddings share a direction that carries no information but dominates their cosines. Centre after
-        training only: a loss would compare centred embeddings with uncentred ones of a teacher.
-        """
-        if self.lexical is not None:
-            raise InputError("centre: the student has a lexical half, which is centred already; centre it before adapt")
-        self.mean = None
-        embeddings = self.embed(texts, bf16=bf16, desc="centring")
-        if not len(embeddings):
-            raise InputError("texts: none; give the documents whose mean embedding is to be subtracted")
-        self.mean = torch.from_numpy(embeddings.mean(axis=0, dtype=np.float64)).float().to(self.device)
 
     def adapt(
         self, texts: Sequence[str], *, dim: int | None = None, words: int = 50_000, weight: float | None = None,
@@ -152,21 +127,16 @@ class Student(nn.Module):
 
         The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim). dim: None is the
         width of the student's half, if it has one. See `lexical.fit_lexical_half` for the others and for what raises
-        InputError; nothing is embedded before it is raised, and the student stays as it was.
+        InputError, which leaves the student as it was.
         """
-        before = self.lexical
-        dim = dim or (None if before is None else self.width - self.dim)
+        dim = dim or (None if self.lexical is None else self.width - self.dim)
         most = max(ADAPTED_ON, round(PER_DIMENSION * self.dim))
-        rows = np.unique(np.linspace(0, len(texts) - 1, min(most, len(texts))).astype(int))
-
-        def dense(some: list[str]) -> np.ndarray:
-            self.__dict__["lexical"] = None
-            return self.embed(some, bf16=bf16, desc="adapting")
-
-        try:
-            before = lexical.fit_lexical_half(dense, texts, dim=dim, words=words, weight=weight, rows=rows)
-        finally:
-            self.__dict__["lexical"] = before  # after an error the earlier half
+        rows = np.unique(np.linspace(0, len(texts) - 1, min(most, len(texts))).astype(int)).tolist()
+        plain = copy.copy(self)  # the same encoder without a lexical half
+        plain.__dict__["lexical"] = None
+        dense = plain.embed([texts[row] for row in rows], bf16=bf16, desc="adapting")
+        half = lexical.fit_lexical_half(dense, texts, dim=dim, words=words, weight=weight, rows=rows)
+        self.__dict__["lexical"] = half
 
     @property
     def config(self) -> Any:
@@ -192,11 +162,10 @@ class Student(nn.Module):
         return next(self.model.parameters()).device
 
     def forward(self, batch: PackedBatch) -> Tensor:
-        """Embeddings (B, D) of B packed documents: pooled over their tokens, then centred if there is a mean."""
+        """Embeddings (B, D) of B packed documents, pooled over their tokens."""
         hidden = self.hidden(batch)
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
-        pooled = _means(hidden, batch) if self.pooling == "mean" else hidden[batch.lengths.cumsum(0) - batch.lengths]
-        return pooled if self.mean is None else pooled - self.mean
+        return _means(hidden, batch) if self.pooling == "mean" else hidden[batch.lengths.cumsum(0) - batch.lengths]
 
     def hidden(self, batch: PackedBatch) -> Tensor:
         """Last hidden states (T, D) of a batch of T tokens. Raises InputError for a document beyond `max_tokens`."""
@@ -206,11 +175,8 @@ class Student(nn.Module):
             return longformer.hidden_states(self.model, batch, self.attention, self.checkpointing, self.compiled)
         return longformer.stock_hidden_states(self.model, batch, self.pooling == "cls", self.checkpointing)
 
-    def tokenize(self, texts: Sequence[str], *, first: int = 0) -> Encoded:
-        """Token ids of each text, cut at `max_tokens`. A text that is no string raises InputError; `first` counts."""
-        for index, text in enumerate(texts, first):
-            if not isinstance(text, str):
-                raise InputError(f"texts[{index}]: got {type(text).__name__}, give a string")
+    def tokenize(self, texts: Sequence[str]) -> Encoded:
+        """Token ids of each text, cut at `max_tokens`."""
         if not texts:
             return Encoded([], 0)
         loading.remove_limits(self.tokenizer)  # set by the call below
@@ -226,15 +192,14 @@ class Student(nn.Module):
         return self.embed([texts], **options)[0] if isinstance(texts, str) else self.embed(texts, **options)
 
     def embed(
-        self, texts: Iterable[str], *, out: str | Path | None = None, batch_tokens: int | None = None,
-        bf16: bool | None = None, devices: Sequence[str | torch.device] | None = None, desc: str = "embedding",
+        self, texts: Iterable[str], *, out: str | Path | None = None, bf16: bool | None = None,
+        devices: Sequence[str | torch.device] | None = None, desc: str = "embedding",
     ) -> np.ndarray:  # fmt: skip
         """Embeddings of N documents, without dropout or gradients; logs the number of documents that were cut.
 
         Args:
             texts: any iterable, read once.
             out: a .npy file for the embeddings, which appears when complete; memory then does not grow with N.
-            batch_tokens: tokens of one forward pass; None: 8192 on CPUs, 65536 on GPUs.
             bf16: compute in bfloat16; None: where the hardware is fast at it.
             devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
@@ -246,7 +211,7 @@ class Student(nn.Module):
         target = None if out is None else Path(out)
         in_memory: list[np.ndarray] = [np.empty((0, self.width), dtype=np.float32)]
         lexical_rows: deque[Tensor] = deque()  # of the chunks that are tokenised and not embedded yet
-        truncated = done = embedded = 0
+        truncated = done = 0
         with ExitStack() as stack:
             append = in_memory.append if target is None else stack.enter_context(growing_npy(target, self.width))
             total = len(texts) if isinstance(texts, Sized) else None
@@ -254,7 +219,7 @@ class Student(nn.Module):
 
             def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
                 nonlocal truncated, done
-                encoded = self.tokenize(chunk, first=done)
+                encoded = self.tokenize(chunk)
                 truncated += encoded.truncated
                 done += len(chunk)
                 if self.lexical is not None:
@@ -262,14 +227,12 @@ class Student(nn.Module):
                 return encoded.sequences
 
             tokenised = stack.enter_context(closing(one_ahead(tokenize, chunks(texts))))
-            embeddings = embed_chunks(self, tokenised, devices, batch_tokens, bf16, bar.update)
+            embeddings = embed_chunks(self, tokenised, devices, bf16, bar.update)
             for rows in stack.enter_context(closing(embeddings)):
                 if self.lexical is not None:
                     rows = self.lexical.join(torch.from_numpy(rows), lexical_rows.popleft()).numpy()
-                if not (finite := np.isfinite(rows).all(axis=1)).all():
-                    problem = f"document {embedded + finite.argmin() + 1} has an embedding that is not finite"
-                    raise InputError(f"{problem}: the student's weights are damaged; restore them")
-                embedded += len(rows)
+                if not np.isfinite(rows).all():
+                    raise InputError("an embedding is not finite: the student's weights are damaged; restore them")
                 append(rows)
         if truncated:
             logger.warning("%d of %d documents cut at %d tokens", truncated, done, self.max_tokens)

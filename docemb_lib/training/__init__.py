@@ -2,11 +2,11 @@
 
 from docemb_lib.training.documents import TokenFile, TrainingDocuments, write_tokens
 from docemb_lib.training.monitor import validate
-from docemb_lib.training.pairs import PairedDocuments, Taught, encode_sentences, train_on_pairs
+from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
 from docemb_lib.training.run import History, precision_of, train_objective
 from docemb_lib.training.trainer import remove_checkpoints
 
 __all__ = [
-    "History", "PairedDocuments", "Taught", "TokenFile", "TrainingDocuments", "encode_sentences", "precision_of",
+    "History", "PairedDocuments", "TokenFile", "TrainingDocuments", "encode_sentences", "precision_of",
     "remove_checkpoints", "train_objective", "train_on_pairs", "validate", "write_tokens",
 ]  # fmt: skip

@@ -19,66 +19,27 @@ from docemb_lib.student.packing import PackedBatch
 from docemb_lib.training.distributed import GroupExchange
 from docemb_lib.training.documents import Bank, Targets, TrainingDocuments
 
-STEP, LONGEST = 512, 4096  # tokens: width of a length bucket, and where the last one begins
-
 
 class Updates(Sampler[list[int]]):
     """The rows of each update, in an order that depends on seed and epoch alone; whole batches only.
 
-    lengths: tokens of each document; epoch: returns the current one, called when an iteration begins.
+    epoch: returns the current one, called when an iteration begins.
     """
 
-    def __init__(self, lengths: np.ndarray, settings: Training, *, seed: int, epoch: Callable[[], int]):
-        self.lengths = lengths
-        self.used = len(lengths) // settings.batch_size * settings.batch_size  # documents of an epoch
+    def __init__(self, documents: int, settings: Training, *, seed: int, epoch: Callable[[], int]):
+        self.documents = documents
+        self.used = documents // settings.batch_size * settings.batch_size  # documents of an epoch
         self.size = settings.batch_size * settings.accumulation
-        self.order, self.seed, self.current_epoch, self.epoch = settings.order, seed, epoch, 0
+        self.seed, self.current_epoch, self.epoch = seed, epoch, 0
 
     def __len__(self) -> int:
         return math.ceil(self.used / self.size)
 
     def __iter__(self) -> Iterator[list[int]]:
         self.epoch = self.current_epoch()
-        rng = np.random.default_rng((self.seed, self.epoch))
-        order = rng.permutation(len(self.lengths))
-        if self.order == "length-consistent":
-            order = length_consistent(order, self.lengths, size=self.size, rng=rng)
+        order = np.random.default_rng((self.seed, self.epoch)).permutation(self.documents)
         for start in range(0, self.used, self.size):
             yield order[start : min(start + self.size, self.used)].tolist()
-
-
-def length_consistent(
-    order: np.ndarray, lengths: np.ndarray, *, size: int, rng: np.random.Generator, buffer: int = 1000
-) -> np.ndarray:
-    """Rows in `order` rearranged so that every `size` of them mirror the lengths of the `buffer` they came from.
-
-    The buffer is split by length into buckets. Each `size` rows take from the buckets in proportion to their fill,
-    oldest first; seats that rounding leaves over are drawn at random. The rows are then shuffled among themselves.
-    """
-    buckets: list[list[int]] = [[] for _ in range(LONGEST // STEP + 1)]
-    taken = np.zeros(len(buckets), dtype=int)  # rows at the head of each bucket that have been used
-    waiting = iter(order.tolist())
-    arranged: list[int] = []
-    held = 0
-    while len(arranged) < len(order):
-        for row in waiting:
-            buckets[min(max(int(lengths[row]) - 1, 0), LONGEST) // STEP].append(row)
-            held += 1
-            if held >= buffer:
-                break
-        fill = np.array([len(bucket) for bucket in buckets]) - taken
-        seats = min(size, held)
-        exact = fill * seats / held
-        quota = np.floor(exact).astype(int)
-        rest = seats - int(quota.sum())
-        if rest:
-            share = np.where(quota < fill, exact - quota, 0)
-            quota[rng.choice(len(quota), size=rest, replace=False, p=share / share.sum())] += 1
-        drawn = [row for bucket, i, n in zip(buckets, taken, quota, strict=True) for row in bucket[i : i + n]]
-        taken += quota
-        held -= seats
-        arranged += rng.permutation(drawn).tolist()
-    return np.array(arranged)
 
 
 class MicroBatch(NamedTuple):  # what one process runs of a round, in one packed forward pass

@@ -23,33 +23,23 @@ SCHEMA = pa.schema([("input_ids", pa.large_list(pa.int32()))])
 Tokens = Any  # token ids of documents by row: a `TokenFile`, or a list of lists
 
 
-def write_tokens(
-    path: Path, texts: Iterable[str], encode: Callable[[list[str]], Encoded], *, total: int, max_tokens: int
-) -> None:
-    """Tokenise `texts` into an Arrow file."""
+def write_tokens(path: Path, texts: Iterable[str], encode: Callable[[list[str]], Encoded], *, total: int) -> None:
+    """Tokenise `texts` into an Arrow file; logs how many were cut."""
     truncated = 0
-
-    def batch(sequences: Any) -> Any:
-        return pa.record_batch([pa.array(sequences, SCHEMA.field(0).type)], schema=SCHEMA)
-
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
         for chunk in chunks(progress(texts, desc="tokenising", total=total, unit="documents")):
             encoded = encode(chunk)
             truncated += encoded.truncated
-            writer.write_batch(batch(encoded.sequences))
-        writer.write_batch(batch([]), custom_metadata={"truncated": str(truncated), "max_tokens": str(max_tokens)})
+            writer.write_batch(pa.record_batch([pa.array(encoded.sequences, SCHEMA.field(0).type)], schema=SCHEMA))
+    if truncated:
+        logger.warning("%d of %d documents are longer than the student reads, and are cut", truncated, total)
 
 
 class TokenFile:
-    """Token ids by row, int32, from a file of `write_tokens`. Logs how many documents were cut."""
+    """Token ids by row, int32, from a file of `write_tokens`."""
 
     def __init__(self, path: Path) -> None:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1).custom_metadata
-        self.truncated, self.max_tokens = int(metadata["truncated"]), int(metadata["max_tokens"])
-        self._ids = reader.read_all()["input_ids"]  # memory-mapped: no copy
-        if self.truncated:
-            logger.warning("%d of %d documents cut at %d tokens", self.truncated, len(self), self.max_tokens)
+        self._ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["input_ids"]  # memory-mapped: no copy
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -75,7 +65,6 @@ class TrainingDocuments:
         teachers: Mapping[str, np.ndarray], ids: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         self.tokens, self.n_structural_tokens = tokens, np.asarray(n_structural_tokens)
-        self.lengths = self.n_structural_tokens  # by which `Updates` orders documents
         self.ids = [f"row {row}" for row in range(len(tokens))] if ids is None else ids
         self.teachers = dict(teachers)
 

@@ -45,33 +45,28 @@ class Means:
 
 
 class Monitor:
-    """The rows of a training's history: means and speed since the row before."""
+    """The rows of a training's history: means and speed since the row before. parts: of the loss; dim: D."""
 
-    def __init__(self, parts: Sequence[str], *, dim: int, device: torch.device, peak: float) -> None:
-        """parts: names of the parts of the loss; dim: D; peak: FLOP/s of which all processes together are capable."""
+    def __init__(self, parts: Sequence[str], *, dim: int, device: torch.device) -> None:
         self.means = Means(["loss", *parts], dim=dim, device=device)
-        self.peak = peak
         self.start_clock()
 
     def start_clock(self) -> None:
-        self.started, self.tokens, self.documents, self.computed = time.perf_counter(), 0, 0, 0.0
+        self.started, self.tokens, self.documents = time.perf_counter(), 0, 0
 
-    def add(self, output: ObjectiveOutput | None, *, documents: int, tokens: int, flops: float) -> None:
-        """documents, tokens: of all processes; output, flops: of this process, None if its pass is uncounted."""
+    def add(self, output: ObjectiveOutput | None, *, documents: int, tokens: int) -> None:
+        """documents, tokens: of all processes; output: of this process, None if its pass is uncounted."""
         self.tokens += tokens
         self.documents += documents
-        if output is None:
-            return
-        self.computed += flops
-        self.means.add([output.loss, *(output.parts[name] for name in self.means.names[1:-1])], output.embeddings)
+        if output is not None:
+            losses = [output.loss, *(output.parts[name] for name in self.means.names[1:-1])]
+            self.means.add(losses, output.embeddings)
 
     def row(self) -> dict[str, float]:
         """The next row; every process must call."""
         row = self.means.values()  # waits for the device
         seconds = max(time.perf_counter() - self.started, 1e-9)
-        computed = all_reduced(self.means.sums.new_tensor(self.computed)).item()
         row |= {"documents_per_second": self.documents / seconds, "tokens_per_second": self.tokens / seconds}
-        row["share_of_peak"] = computed / seconds / self.peak
         self.means.sums.zero_()
         self.means.directions.zero_()
         self.start_clock()

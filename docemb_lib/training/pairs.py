@@ -8,6 +8,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.errors import InputError
 from docemb_lib.losses import ObjectiveOutput, PairObjective
+from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.settings import Training
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
@@ -59,9 +61,7 @@ def sentences_of(sequence: Sequence[int] | np.ndarray) -> list[np.ndarray]:
 
 
 def draw_halves(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Which of n sentences go to the first half, (n,) bool; no half is empty. Raises ValueError for n < 2."""
-    if n < 2:
-        raise ValueError(f"a document of {n} sentences has no halves: leave it out")
+    """Which of n >= 2 sentences go to the first half, (n,) bool; no half is empty."""
     while True:
         first = rng.random(n) < 0.5
         if first.any() and not first.all():
@@ -124,8 +124,6 @@ class PairedDocuments:
             raise InputError(f"documents: {few}; give documents of several sentences")
         if kept < n:
             logger.warning("%d of %d documents left out: of fewer than two sentences", n - kept, n)
-        if tokenizer.mask_token_id is None:
-            raise InputError("tokenizer: has no mask token; a masked language model needs one")
         self.sentences, self.pairs, self.seed = sentences, pairs, seed
         self.ids = [ids[row] for row in self.rows.tolist()]
         self.lengths = np.array([len(sentences[row]) - self.n_sentences[row] for row in self.rows.tolist()])  # tokens
@@ -168,8 +166,8 @@ class PairedDocuments:
 
 
 def accumulate_gradients(
-    embed: Callable[[PackedBatch], Tensor], parts: Sequence[PackedBatch], places: Sequence[Sequence[int]],
-    losses_of: Callable[[Tensor], Tensor], *, share: float, backward: Callable[[Tensor], None],
+    embed: Callable[[PackedBatch], Tensor], parts: Sequence[PackedBatch], order: Tensor,
+    losses_of: Callable[[Tensor], Tensor], *, share: float, backward: Callable[[Tensor], object],
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Accumulate the gradients of `share` times the mean of `losses_of` the embeddings of all n texts, part by part.
 
@@ -177,41 +175,66 @@ def accumulate_gradients(
     the gradient g of the loss with regard to the embeddings e. 3. Go back from sum(e * g) of each part: checkpointing
     repeats its forward pass with the same dropout. By the chain rule this is the gradient of the whole batch.
 
-    embed: from the texts of a part to embeddings; places: of each part's texts among the n. Returns the losses, (B,),
-    and the embeddings of all texts in order, (n, D), without gradient.
+    embed: from the texts of a part to embeddings; order: indices that put the texts of all parts into their order,
+    (n,). Returns the losses, (B,), and the embeddings of all texts in order, (n, D), without gradient.
     """
-    order = torch.tensor([place for own in places for place in own]).argsort()
-    if len(parts) == 1:
-        embeddings = embed(parts[0])[order]
+    if len(parts) == 1 or not torch.is_grad_enabled():
+        embeddings = torch.cat([embed(part) for part in parts])[order]
         losses = losses_of(embeddings)
         backward(losses.mean() * share)
     else:
         embedded = [checkpoint(embed, part, use_reentrant=False) for part in parts]
-        embeddings = torch.cat(embedded).detach()[order].requires_grad_()
+        leaf = torch.cat(embedded).detach().requires_grad_()
+        embeddings = leaf[order]
         losses = losses_of(embeddings)
-        (gradient,) = torch.autograd.grad(losses.mean() * share, embeddings)
-        for part, own in zip(embedded, places, strict=True):
-            backward((part * gradient[own]).sum())
+        (gradient,) = torch.autograd.grad(losses.mean() * share, leaf)
+        for part, own in zip(embedded, gradient.split([len(part) for part in embedded]), strict=True):
+            backward((part * own).sum())
     return losses.detach(), embeddings.detach()
 
 
-class Taught(NamedTuple):  # documents with teacher embeddings, for distillation beside the pairs; the same rows
-    train: TrainingDocuments
-    validation: TrainingDocuments
+def learn_from_pairs(
+    model: PairObjective, batch: PairBatch, *, device: torch.device, autocast: Callable[[], Any], share: float,
+    backward: Callable[[Tensor], object],
+) -> ObjectiveOutput:  # fmt: skip
+    """The losses of a batch and the embeddings of its first texts; accumulates the gradients of `share` of the loss."""
+    parts, weight = send_to_device(batch.parts, device, non_blocking=True), model.weight * share
+
+    def embed(texts: Any) -> Tensor:
+        with autocast():
+            return full_precision(model.student(texts))
+
+    texts = [part.texts for part in parts]
+    contrast, embeddings = accumulate_gradients(
+        embed, texts, batch.order, model.contrast_losses, share=weight, backward=backward
+    )
+    losses = {"contrast": contrast.mean()}
+    if model.mlm_weight:
+        losses["mlm"] = contrast.new_zeros(())
+        for part in parts:
+            with autocast():
+                mean = model.masked_loss(part.masked, part.labels) / max(batch.n_labels, 1)
+            backward(mean * (model.mlm_weight * weight))
+            losses["mlm"] = losses["mlm"] + mean.detach()
+    total = model.weight * (losses["contrast"] + model.mlm_weight * losses.get("mlm", 0))
+    return ObjectiveOutput(total, losses, embeddings[: len(batch.rows)], None)
 
 
 def train_on_pairs(
-    objective: PairObjective, train: PairedDocuments, validation: PairedDocuments, *, taught: Taught | None = None,
-    settings: Training, seed: int, folder: Path, title: str = "student",
+    objective: PairObjective, train: PairedDocuments, validation: PairedDocuments, *,
+    taught: Sequence[TrainingDocuments] = (), settings: Training, seed: int, folder: Path, title: str = "student",
 ) -> History:  # fmt: skip
-    """Train `objective` in place on pairs of `train`, and on `taught` if it distils, as `train_objective`."""
+    """Train `objective` in place on pairs of `train`, as `train_objective`.
+
+    taught: where it distils, the same documents of training and of validation with teacher embeddings.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("SimDE trains in one process; start it without torchrun or accelerate")
     if train.pairs == "dropout" and not has_dropout(objective.student):
         raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
     return run(
-        PairTrainer, objective, (train, validation, *(taught or ())), settings=settings, seed=seed, folder=folder,
-        title=title, pass_documents=1 if taught is None else settings.batch_size, taught=taught,
+        PairTrainer, objective, (train, validation, *taught), settings=settings, seed=seed, folder=folder, title=title,
+        pass_documents=settings.batch_size if taught else 1, taught=taught,
     )  # fmt: skip
 
 
@@ -226,13 +249,13 @@ class PairTrainer(DistillationTrainer):
     model: PairObjective
     train_dataset: PairedDocuments
 
-    def __init__(self, *, taught: Taught | None, **kwargs: Any) -> None:
+    def __init__(self, *, taught: Sequence[TrainingDocuments], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.taught = taught
 
     def collate(self, updates: Updates) -> Callable[[list[int]], tuple[list[PairBatch], list[MicroBatch]]]:
         size, documents = self.settings.batch_size, self.train_dataset
-        teach = None if self.taught is None else Collate(self.taught.train, size, self.budget)
+        teach = Collate(self.taught[0], size, self.budget) if self.taught else None
 
         def update(rows: list[int]) -> tuple[list[PairBatch], list[MicroBatch]]:
             batches = [rows[start : start + size] for start in range(0, len(rows), size)]
@@ -244,54 +267,34 @@ class PairTrainer(DistillationTrainer):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         model.train()
         batches, micro_batches = inputs
-        outputs = [self._learn_from_pairs(batch, share=1 / len(batches)) for batch in batches]
+        learn = partial(
+            learn_from_pairs, self.model, device=self.args.device, autocast=self.compute_loss_context_manager,
+            share=1 / len(batches), backward=self.accelerator.backward,
+        )  # fmt: skip
+        outputs = [learn(batch) for batch in batches]
         parts = {name: torch.stack([o.parts[name] for o in outputs]).mean() for name in outputs[0].parts}
         losses = [output.loss / len(outputs) for output in outputs]
         rows = [batch.rows for batch in batches]
-        sizes = [size for batch in batches for part in batch.parts for size in part.texts.sizes]
-        sizes *= 2 if self.model.mlm_weight else 1  # MLM reads each text a second time
+        tokens = sum(sum(part.texts.sizes) for batch in batches for part in batch.parts)
+        tokens *= 2 if self.model.mlm_weight else 1  # MLM reads each text a second time
         for micro in micro_batches:
             output, loss = self.learn(self.model.distillation, micro, scale=micro.share)
             losses.append(loss)
             rows.append(self.train_dataset.rows.searchsorted(micro.rows).tolist())
-            sizes += micro.batch.sizes
+            tokens += micro.tokens
             for name, value in output.parts.items():
                 parts[name] = parts.get(name, 0) + value * micro.share
         each, embeddings = torch.stack(losses), torch.cat([output.embeddings for output in outputs])
         self.check_finite(rows, each)
         output = ObjectiveOutput(each.sum(), parts, embeddings, None)
-        self.monitor.add(output, documents=len(embeddings), tokens=sum(sizes), flops=self.flops(sizes))
+        self.monitor.add(output, documents=len(embeddings), tokens=tokens)
         return each.sum()
-
-    def _learn_from_pairs(self, batch: PairBatch, *, share: float) -> ObjectiveOutput:
-        """share: of the update's documents. Returns the losses of the batch and the embeddings of its first texts."""
-        model, weight = self.model, self.model.weight * share
-        parts = send_to_device(batch.parts, self.args.device, non_blocking=True)
-
-        def embed(texts: Any) -> Tensor:
-            with self.compute_loss_context_manager():
-                return model.embed(texts)
-
-        contrast, embeddings = accumulate_gradients(
-            embed, [part.texts for part in parts], [part.places for part in parts], model.contrast_losses,
-            share=weight, backward=self.accelerator.backward,
-        )  # fmt: skip
-        losses = {"contrast": contrast.mean()}
-        if model.mlm_weight:
-            losses["mlm"] = contrast.new_zeros(())
-            for part in parts:
-                with self.compute_loss_context_manager():
-                    mean = model.masked_loss(part.masked, part.labels) / max(batch.n_labels, 1)
-                self.accelerator.backward(mean * (model.mlm_weight * weight))
-                losses["mlm"] = losses["mlm"] + mean.detach()
-        total = model.weight * (losses["contrast"] + model.mlm_weight * losses.get("mlm", 0))
-        return ObjectiveOutput(total, losses, embeddings[: len(batch.rows)], None)
 
     def validation_means(self) -> dict[str, float]:
         means = validate_pairs(self.model, self.eval_dataset, **self.validation_options)
-        if self.taught is None or self.model.distillation is None:
+        if self.model.distillation is None:
             return {**means, "loss": self.model.weight * means["loss"]}
-        taught = validate(self.model.distillation, self.taught.validation, **self.validation_options)
+        taught = validate(self.model.distillation, self.taught[1], **self.validation_options)
         return {**taught, **means, "loss": taught["loss"] + self.model.weight * means["loss"]}
 
 
@@ -307,17 +310,11 @@ def validate_pairs(
     objective.eval()
     names = ["contrast", "mlm"] if objective.mlm_weight else ["contrast"]
     means = Means(names, dim=objective.student.dim, device=device)
+    autocast = partial(torch.autocast, device.type, dtype=dtype, enabled=dtype is not None)
+    learn = partial(learn_from_pairs, objective, device=device, autocast=autocast, share=1, backward=lambda loss: None)
     for rows in consecutive_batches(len(documents), batch_size):
-        batch = documents.pack(rows, epoch=0, budget=budget)
-        embedded, mlm = [], torch.zeros((), device=device)
-        for part in send_to_device(batch.parts, device, non_blocking=True):
-            with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-                embedded.append(objective.embed(part.texts))
-                if objective.mlm_weight:
-                    mlm = mlm + objective.masked_loss(part.masked, part.labels) / max(batch.n_labels, 1)
-        embeddings = torch.cat(embedded)[batch.order.to(device)]
-        losses = [objective.contrast_losses(embeddings).mean(), mlm]
-        means.add(losses[: len(names)], embeddings[: len(rows)])
+        output = learn(documents.pack(rows, epoch=0, budget=budget))
+        means.add([output.parts[name] for name in names], output.embeddings)
     objective.train(was_training)
     values = means.values()
     return {"loss": values["contrast"] + objective.mlm_weight * values.get("mlm", 0.0), **values}

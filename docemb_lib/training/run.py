@@ -12,7 +12,7 @@ import torch.distributed as dist
 from transformers import PrinterCallback, TrainingArguments
 
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import devices_at_hand, fast_bf16, free_memory, matmul_peak
+from docemb_lib.hardware import devices_at_hand, fast_bf16, free_memory
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.private import use_one_gpu
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Training
@@ -32,8 +32,6 @@ from docemb_lib.training.trainer import (
 from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
-# The Trainer warns that it sorts checkpoints by number, as intended here, in the middle of the progress bar.
-logging.getLogger("transformers.trainer_utils").addFilter(lambda record: "mtime may not" not in record.getMessage())
 Precision = Literal["bf16", "fp16", "fp32"]
 AUTOCAST: dict[str, torch.dtype | None] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": None}
 VALIDATIONS = 3  # before the first update, after the last, and at even steps between
@@ -46,7 +44,7 @@ class History(NamedTuple):
     """What a training run logged; every row is flat and has the update as `step`.
 
     train, means since the row before: loss and its parts by name; grad_norm, learning_rate; norm, spread;
-    documents_per_second, tokens_per_second, share_of_peak. validation: loss, its parts, norm, spread, and cca where
+    documents_per_second, tokens_per_second. validation: loss, its parts, norm, spread, and cca where
     there are enough documents for it (see `validate`).
     """
 
@@ -61,8 +59,8 @@ def train_objective(
     """Train `objective` in place on `train`, resuming from the last complete checkpoint in `folder/checkpoints`.
 
     The checkpoints stay: call `remove_checkpoints` once the result is saved. title: for progress displays.
-    Raises InputError for too few documents or batches, and for a checkpoint of another run; FloatingPointError for a
-    loss (naming its documents) or a gradient that is not finite.
+    Raises InputError for too few documents, and for a checkpoint of another run; FloatingPointError for a loss that is
+    not finite, naming its documents.
     """
     bank = Bank(train, objective, batch_size=settings.batch_size, seed=seed) if objective.negatives else None
     return run(
@@ -86,38 +84,33 @@ def run(
         raise InputError(f"documents: {len(train)} training documents do not fill one batch; {mend}")
     dtype, checkpoints = AUTOCAST[precision := precision_of(settings.precision)], folder / CHECKPOINTS
     args = training_arguments(settings, precision, seed=seed, folder=checkpoints)
-    if settings.accumulation < args.world_size:
-        idle = f"an update of {settings.accumulation} batches leaves some of {args.world_size} processes idle"
-        raise InputError(f"training.accumulation: {idle}; set it to {args.world_size}, or start fewer processes")
     configuration = {
-        "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
+        "processes": args.world_size, "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
         "precision": precision, "seed": seed, "objective": repr(model), "torch": torch.__version__,
         "weights": {name: list(tensor.shape) for name, tensor in model.state_dict().items()},
         "documents": [each.digest() for each in documents],
     }  # fmt: skip
-    identity = {"configuration": fingerprint_of(configuration), "processes": args.world_size}
-    last = find_checkpoint(checkpoints, **identity)
+    last, last_budget = find_checkpoint(checkpoints, identity := fingerprint_of(configuration))
     args.eval_on_start = last is None  # a resumed run has that row already
     student: Student = model.student
     model.to(args.device)
     local_processes = int(os.environ.get("LOCAL_WORLD_SIZE", args.world_size))  # which share the memory of a machine
     set_up(student, settings, dtype, processes=local_processes, pass_documents=pass_documents)
-    budget = settings.batch_tokens or (last and last.batch_tokens)
+    budget = settings.batch_tokens or last_budget
     if not budget:  # the least of what each process has room for
         room = torch.tensor(batch_tokens_for(student, dtype=dtype, processes=local_processes), device=args.device)
         budget = int(all_reduced(room, dist.ReduceOp.MIN))
-    peak = args.world_size * matmul_peak(str(args.device), dtype or torch.float32)
-    monitor = Monitor(model.parts, dim=student.dim, device=args.device, peak=peak)
+    monitor = Monitor(model.parts, dim=student.dim, device=args.device)
     stop, bar = Stop(), Bar()
     with stop.listening(), contextlib.closing(bar):
-        saved = Checkpoints({**identity, "batch_tokens": budget}, monitor, resumed=last)
+        saved = Checkpoints({"configuration": identity, "batch_tokens": budget}, monitor, resumed=last)
         trainer = trainer_class(
             model=model, args=args, train_dataset=train, eval_dataset=validation, settings=settings, budget=budget,
             dtype=dtype, monitor=monitor, callbacks=[bar, Log(checkpoints, title), saved, stop], **options,
         )  # fmt: skip
         trainer.remove_callback(PrinterCallback)
         torch.manual_seed(seed + args.process_index)  # the Trainer seeds all processes alike: the same dropout in each
-        trainer.train(resume_from_checkpoint=None if last is None else str(last.path))
+        trainer.train(resume_from_checkpoint=None if last is None else str(last))
         trainer.optimizer.state.clear()  # cycles hold the Trainer, which is freed by the next full collection only
     rows = trainer.state.log_history
     validations = [{k.removeprefix("eval_"): value for k, value in row.items()} for row in rows if "eval_loss" in row]
@@ -150,10 +143,9 @@ def set_up(
 ) -> None:
     """Choose attention, checkpointing and compilation; results are the same but for rounding and `varlen`'s dropout."""
     student.attention, student.compiled, student.checkpointing = settings.attention, False, False
-    if (checkpointing := settings.checkpointing) is None:  # only where a pass of the longest documents does not fit
-        longest = pass_documents * student.max_tokens * activation_bytes(student, dtype=dtype)
-        checkpointing = longest > _room(student.device, processes)
-    student.checkpointing = checkpointing
+    longest = pass_documents * student.max_tokens * activation_bytes(student, dtype=dtype)
+    fits = longest <= _room(student.device, processes)
+    student.checkpointing = not fits if settings.checkpointing is None else settings.checkpointing
     detect = settings.compile is None and student.device.type == "cuda"
     student.compiled = compiles(student, dtype) if detect else bool(settings.compile)
 
@@ -171,12 +163,8 @@ def compiles(student: Student, dtype: torch.dtype | None) -> bool:
 
 def precision_of(asked: Precision | None, device: torch.device | None = None) -> Precision:
     """The precision of training on `device`: as asked, or bf16 where the hardware is fast at it, then fp16 (with
-    a gradient scaler) on GPUs, then fp32. Raises InputError for fp16 on a CPU and for bf16 on a GPU without it."""
+    a gradient scaler) on GPUs, then fp32."""
     device = device or torch.device(devices_at_hand()[0])
-    if asked == "fp16" and device.type == "cpu":
-        raise InputError("training.precision: fp16 needs a GPU; write bf16, fp32, or null for the best at hand")
-    if asked == "bf16" and device.type == "cuda" and not fast_bf16(device):
-        raise InputError("training.precision: this GPU has no bf16; write fp16, fp32, or null for the best at hand")
     return asked or ("bf16" if fast_bf16(device) else "fp32" if device.type == "cpu" else "fp16")
 
 

@@ -7,7 +7,6 @@ Trainer writes in place. A marker, written last, lists checksums: a folder that 
 import contextlib
 import json
 import logging
-import math
 import shutil
 import signal
 import threading
@@ -15,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,12 +28,11 @@ from docemb_lib.integrity import MARKER, damaged, sealed
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.progress import progress
 from docemb_lib.settings import Training
-from docemb_lib.student.longformer import forward_flops
 from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.distributed import all_reduced, from_first
 from docemb_lib.training.documents import Bank
 from docemb_lib.training.monitor import Monitor, validate
-from docemb_lib.workspace import FULL, write_text
+from docemb_lib.workspace import write_text
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +64,9 @@ class DistillationTrainer(Trainer):
         return validate(self.model, self.eval_dataset, bank=self.bank, **self.ranks, **self.validation_options)
 
     def get_train_dataloader(self) -> DataLoader:
-        lengths, epoch = self.train_dataset.lengths, lambda: int(self.state.epoch or 0)
-        updates = Updates(lengths, self.settings, seed=self.args.seed, epoch=epoch)
         rows: Any = range(len(self.train_dataset))  # which `collate` turns into documents
+        epoch = lambda: int(self.state.epoch or 0)  # noqa: E731
+        updates = Updates(len(rows), self.settings, seed=self.args.seed, epoch=epoch)
         pinned = self.args.device.type == "cuda"
         return DataLoader(rows, batch_sampler=updates, collate_fn=self.collate(updates), pin_memory=pinned)
 
@@ -76,27 +74,10 @@ class DistillationTrainer(Trainer):
         """Raise FloatingPointError, in all processes, where a loss is not finite, naming the documents of its rows."""
         if not all_reduced((~losses.isfinite()).any().int(), dist.ReduceOp.MAX):
             return
-        own = [batch for batch, finite in zip(rows, losses.isfinite().tolist(), strict=True) if not finite]
-        names = ", ".join(str(self.train_dataset.ids[row]) for row in own[0]) if own else "of another process"
+        own = [row for batch, finite in zip(rows, losses.isfinite(), strict=True) if not finite for row in batch]
+        names = ", ".join(str(self.train_dataset.ids[row]) for row in own) or "of another process"
         problem = f"update {self.state.global_step + 1}: the loss is not finite, with documents {names}"
         raise FloatingPointError(f"{problem}; look at these, or lower training.learning_rate")
-
-    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # a gradient scaler skips those that are not finite
-        if norm is not None and self.accelerator.scaler is None and not math.isfinite(norm):
-            mend = "lower training.learning_rate, or set training.precision to fp32"
-            raise FloatingPointError(f"update {self.state.global_step + 1}: the gradient is not finite; {mend}")
-        return norm
-
-    def _save_checkpoint(self, *args: Any, **kwargs: Any) -> None:
-        try:
-            with self._untimed():
-                super()._save_checkpoint(*args, **kwargs)
-        except Exception as error:  # of safetensors, which gives the number as text, or of torch, which gives none
-            folder = str(self.args.output_dir)
-            if isinstance(error, OSError) or not ("os error 28" in str(error) or shutil.disk_usage(folder).free < FULL):
-                raise
-            raise InputError(f"{folder}: the disk is full; make room and give the same command again") from error
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "learning_rate" in logs:
@@ -105,18 +86,13 @@ class DistillationTrainer(Trainer):
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Validation loss by part, in place of the Trainer's padded prediction loop."""
-        with self._untimed():
-            means = self.validation_means()
+        start = time.perf_counter()
+        means = self.validation_means()
+        self.monitor.started += time.perf_counter() - start  # leaves this time out of the speed
         metrics = {f"eval_{name}": value for name, value in means.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
-
-    @contextmanager
-    def _untimed(self) -> Iterator[None]:  # leaves this time out of the speed
-        start = time.perf_counter()
-        yield
-        self.monitor.started += time.perf_counter() - start
 
     def learn(self, model: Any, micro: MicroBatch, *, scale: float) -> tuple[ObjectiveOutput, Tensor]:
         """Accumulate the gradients of `scale` times an objective's loss. Returns the output and the scaled loss."""
@@ -126,9 +102,6 @@ class DistillationTrainer(Trainer):
         loss = output.loss * scale
         self.accelerator.backward(loss)
         return output, loss.detach()
-
-    def flops(self, sizes: Sequence[int]) -> float:
-        return 3 * forward_flops(self.model.student.config, sizes)  # forward and backward
 
     def training_step(self, model: Any, inputs: list[MicroBatch], num_items_in_batch: Any = None) -> Tensor:
         """Accumulate the gradients of one update. Returns the sum of this process' weighted losses."""
@@ -140,8 +113,7 @@ class DistillationTrainer(Trainer):
                 # A document weighs 1 / (documents of the update); DDP averages over processes, hence `world_size`.
                 output, loss = self.learn(model, micro, scale=micro.share * self.args.world_size)
             losses.append(loss)
-            flops, counted = self.flops(micro.batch.sizes), output if micro.share else None
-            self.monitor.add(counted, documents=micro.documents, tokens=micro.tokens, flops=flops)
+            self.monitor.add(output if micro.share else None, documents=micro.documents, tokens=micro.tokens)
         each = torch.stack(losses)
         self.check_finite([micro.rows for micro in inputs], each)
         return each.sum()
@@ -156,7 +128,6 @@ class Bar(TrainerCallback):
         if state.is_world_process_zero:
             self.bar = progress(desc="training the student", total=state.max_steps, unit="updates")
             self.bar.initial = self.bar.n = state.global_step  # leaves a resumed run's first updates out of the pace
-            self.bar.refresh()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self.bar is not None:
@@ -216,20 +187,15 @@ class Stop(TrainerCallback):
             control.should_save = control.should_training_stop = True
 
 
-class Checkpoint(NamedTuple):
-    path: Path
-    batch_tokens: int  # tokens of a pass; another number would round differently
-
-
 class Checkpoints(TrainerCallback):
     """Completes the Trainer's checkpoints with the monitor's state and the marker, and restores that state."""
 
-    def __init__(self, marker: dict[str, Any], monitor: Monitor, *, resumed: Checkpoint | None) -> None:
+    def __init__(self, marker: dict[str, Any], monitor: Monitor, *, resumed: Path | None) -> None:
         self.marker, self.monitor, self.resumed = marker, monitor, resumed
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self.resumed is not None:
-            self.monitor.load(self.resumed.path, args.process_index)
+            self.monitor.load(self.resumed, args.process_index)
             state.compute_steps(args, state.max_steps)  # the checkpoint's may differ: save_every, log_every
         self.monitor.start_clock()
 
@@ -242,27 +208,25 @@ class Checkpoints(TrainerCallback):
             write_text(checkpoint / MARKER, sealed(checkpoint, self.marker, MARKER))
 
 
-def find_checkpoint(folder: Path, configuration: str, processes: int) -> Checkpoint | None:
-    """The newest complete checkpoint in `folder`, the same one in all processes; None where there is none.
+def find_checkpoint(folder: Path, configuration: str) -> tuple[Path | None, int | None]:
+    """The newest complete checkpoint in `folder`, the same one in all processes, and its tokens of a pass, because
+    another number would round differently; (None, None) where there is none.
 
     The first process looks, since a shared file system may show others an older state. It removes the others: the
     Trainer would keep them, and delete a complete one instead. Raises InputError for a checkpoint of another run.
     """
 
-    def find() -> Checkpoint | None:
+    def find() -> tuple[Path | None, int | None]:
         found = [path for path in folder.glob("checkpoint-*") if path.name.removeprefix("checkpoint-").isdigit()]
         markers = {path: json.loads((path / MARKER).read_bytes()) for path in found if not damaged(path, MARKER)}
         newest = max(markers, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
-        marker = markers[newest] if newest else {}
-        if newest and marker["configuration"] != configuration:
-            raise InputError(f"{newest}: from a run with other settings, documents or versions; remove {folder}")
-        if newest and marker["processes"] != processes:
-            both = f"from a run of {marker['processes']} processes, this one has {processes}"
-            raise InputError(f"{newest}: {both}; start as many, or remove {folder}")
+        if newest and markers[newest]["configuration"] != configuration:
+            of_another = "from a run with other settings, documents, versions or number of processes"
+            raise InputError(f"{newest}: {of_another}; start it as that run, or remove {folder}")
         for path in set(found) - set(markers):
             logger.warning("%s is torn or damaged: going on from the one before it", path)
             shutil.rmtree(path)
-        return Checkpoint(newest, marker["batch_tokens"]) if newest else None
+        return (newest, markers[newest]["batch_tokens"]) if newest else (None, None)
 
     return from_first(find)
 

@@ -28,7 +28,7 @@ RUNNING = ".running.ipynb"  # see `Planned.working`
 EVERY = 3.0  # seconds from look to look
 LAST = 30  # runs in the table: all are counted
 NOTHING = "nothing has run yet; docemb run, or docemb sweep 05 --grid weighting-cosine"
-NOT_LOSSES = {"step", "at", "epoch", "learning_rate", "grad_norm", "norm", "spread", "share_of_peak"}
+NOT_LOSSES = {"step", "at", "epoch", "learning_rate", "grad_norm", "norm", "spread"}
 
 
 def runs_on_disk(workspace: Workspace, notebook: str | None = None) -> pd.DataFrame:

@@ -137,10 +137,7 @@ def spaces_of_run(run: Run) -> Spaces:
     for name, teacher in stages.teachers.of_student.items():
         found[f"{name} teacher"] = np.asarray(stages.teachers.embeddings(teacher, "validation", rows)[: len(documents)])
     if run.profile.parameters.contextual_teacher is not None:
-        views = project(stages.students.objective(), found)
-        if run.profile.student.centre:  # the projection was trained on embeddings that are not centred
-            del views[f"{STUDENT} view"]
-        found |= views
+        found |= project(stages.students.objective(), found)
     return Spaces(documents, {space: principal_plane(X) for space, X in found.items()})
 
 

@@ -97,17 +97,15 @@ def test_recorded_runs_show_their_status_or_how_to_make_some():
 
 
 def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock):
-    """Runs may have been done before, be tried again, fail, and be chosen later."""
+    """Runs may have been done before, fail, and share a label."""
     reporter, shown, (first, second, third, fourth, again) = reported("a", "b", "c", "d", "d")
     reporter.prepare("the words of the corpus, stem")
     reporter.begin([first, second, third], [second, third], "2 workers")
     reporter.start(first)
     reporter.end(first, "reused", 0.0)
     reporter.start(second)
-    reporter.start(third)
-    reporter.step(second, "training: 50%")
-    clock[0] = 30.0
-    reporter.end(third, "later", 0.0)
+    for clock[0], line in ((3.0, "training: 5%"), (30.0, "training: 50%"), (33.0, "training: 55%")):
+        reporter.step(second, line)
     clock[0] = 75.0
     reporter.end(second, "built", 61.0)
     reporter.start(third)
@@ -116,32 +114,13 @@ def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock
     reporter.start(fourth)
     reporter.close()
     assert shown.file.getvalue().splitlines() == [
-        "3 runs, 1 of them already there",
-        "begins  05_weighting  a",
-        "[1/3] already there  05_weighting  a",
-        "begins  05_weighting  b",
-        "        training: 50%",
-        "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 15 s left in all",
-        "begins  05_weighting  c",
-    ]
-
-
-def test_a_sweep_counts_what_has_ended_and_forecasts_from_it(clock):
-    reporter, shown, planned = reported("a", "b", "c")
-    reporter.prepare("the words of the corpus, stem")
-    reporter.begin(planned, planned[1:], "2 workers")
-    reporter.start(planned[1])
-    clock[0] = 30.0
-    reporter.end(planned[1], "built", 30.0)
-    reporter.start(planned[2])
-    reporter.end(planned[2], "failed", 0.0, "no luck")
-    assert shown.file.getvalue().splitlines() == [
         "preparing the words of the corpus, stem",
         "3 runs, 1 of them already there; 2 workers",
         "begins  05_weighting  a",
         "[1/3] already there  05_weighting  a",
         "begins  05_weighting  b",
-        "[2/3] done in 30 s  05_weighting  b, about 30 s left in all",
+        "        training: 50%",
+        "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 15 s left in all",
         "begins  05_weighting  c",
         "[3/3] failed in 0 s  05_weighting  c",
         "2 runs, 0 of them already there",

@@ -88,16 +88,10 @@ def test_a_run_is_ranked_among_those_recorded(workspace_root, monkeypatch):
         assert rest[-1] == said
 
 
-@pytest.mark.parametrize(("notebook", "centre", "forms", "shown"), [
-    ("06_evaluation", False, 1, ["s", "s, centred"]), ("06_evaluation", True, 1, ["s"]),
-    ("06_evaluation", False, 3, ["s", "s", "s"]), ("05_weighting", False, 1, ["s"])])  # fmt: skip
-def test_a_final_student_whose_halves_are_not_centred_is_shown_centred_too(
-    workspace_root, monkeypatch, notebook, centre, forms, shown
-):
-    profile = Profile.load("small")
-    run = Run(
-        RunKey(notebook, profile.model_copy(update={"student": profile.student.model_copy(update={"centre": centre})}))
-    )
+@pytest.mark.parametrize(("notebook", "forms", "shown"), [
+    ("06_evaluation", 1, ["s", "s, centred"]), ("06_evaluation", 3, ["s", "s", "s"]), ("05_weighting", 1, ["s"])])  # fmt: skip
+def test_a_final_student_without_halves_is_shown_centred_too(workspace_root, monkeypatch, notebook, forms, shown):
+    run = Run(RunKey(notebook, Profile.load("small")))
     run._of_student = [Model("s", "f", lambda: pytest.fail("loaded"))] * forms
     run.references = [Model("SBERT", "g", lambda: pytest.fail("loaded"))]
     monkeypatch.setattr(CorpusStage, "fingerprint", "c")

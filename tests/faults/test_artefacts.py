@@ -99,11 +99,11 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog)
     for number in (2, 4, 6):
         (folder := tmp_path / f"checkpoint-{number}").mkdir()
         (folder / "model.safetensors").write_bytes(bytes(100))
-        marker = {"configuration": "c", "processes": 1, "batch_tokens": 64}
+        marker = {"configuration": "c", "batch_tokens": 64}
         (folder / MARKER).write_text(integrity.sealed(folder, marker, MARKER))
     flip(tmp_path / "checkpoint-6" / "model.safetensors")
     flip(tmp_path / "checkpoint-4" / MARKER)
-    assert find_checkpoint(tmp_path, "c", 1) == (tmp_path / "checkpoint-2", 64)
+    assert find_checkpoint(tmp_path, "c") == (tmp_path / "checkpoint-2", 64)
     assert "checkpoint-6 is torn or damaged" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]  # others would be kept instead of whole ones
 

@@ -104,7 +104,7 @@ COMMANDS = [
     ("sweep 05 --grid params/g.yaml --profile small --workers 0", {"params/g.yaml": "runs: [{}]"}, "workers: got 0; write 1 or more"),
     ("sweep 05 --grid params/g.yaml --profile small --workers 2 --scheduler a:1", {"params/g.yaml": "runs: [{}]"}, "leave it out where there is a scheduler"),
     ("sweep 05 --grid params/g.yaml --profile small --dry-run -p seed=1", {"params/g.yaml": "axes: {seed: [0, 1]}"}, "run 2: the same as run 1 .*; leave one out, or vary another parameter"),
-    ("bench student --device tpu", {}, "device: got 'tpu'; give cpu or cuda"),
+    ("bench student --device tpu", {}, "device: got tpu; give cpu"),
     ("evaluate params --profile small --task ''", {}, "no task ''"),
     ("embed m in.jsonl -o there.npy", {"there.npy": b"old"}, "-o there.npy: exists; give --force"),
     ("embed m none.jsonl -o out.npy", {}, "none.jsonl does not exist"), ("embed m in.xml -o out.npy", {"in.xml": b""}, "a corpus is"),

@@ -10,7 +10,6 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from docemb_lib.errors import InputError
 from docemb_lib.losses import MSE, Contrastive, Cosine, MaxMargin, structural_loss
 from docemb_lib.settings import Parameters
 
@@ -134,16 +133,14 @@ def test_zero_embeddings_have_finite_losses_and_gradients(loss):
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_views_that_do_not_fit_are_refused_with_both_sizes(loss, refused):
     for *shapes, message in (
-        ((2, 384), (2, 768), "384 wide and teacher embeddings 768"), ((2, 4), (3, 4), "same documents, got 2 and 3"),
-        ((2, 4), (2, 4), (3,), r"expected 2, got \(3,\)"),
+        ((2, 384), (2, 768), r"got \(2, 384\) of the student and \(2, 768\) of the teacher"),
+        ((2, 4), (3, 4), r"\(3, 4\) of the teacher"), ((2, 4), (2, 4), (3,), r"expected 2, got \(3,\)"),
+        ((2, 5), (2, 5), (2,), (3, 4), r"expected \(K, 5\), got \(3, 4\)"),
     ):  # fmt: skip
         refused(message, loss, *map(torch.zeros, shapes))
-    for wrong in ((0, 5), (3, 4), (5,)):
-        with pytest.raises(InputError, match=r"expected \(K, 5\), got \(" if loss in CONTRASTING else "compares with no other"):  # fmt: skip
-            loss(*views(0), None, torch.ones(wrong))
 
 
-def test_the_notebook_names_give_their_losses_and_arguments_without_meaning_are_refused_by_name(refused):
+def test_the_notebook_names_give_their_losses(refused):
     assert type(structural_loss("mse")) is MSE
     assert type(structural_loss("cosine")) is Cosine
     sharp = structural_loss("contrastive", temperature=0.05)
@@ -152,10 +149,6 @@ def test_the_notebook_names_give_their_losses_and_arguments_without_meaning_are_
     assert (type(margin), margin.distance, margin.gamma) == (MaxMargin, "cosine", 0.5)
     for name in ("null", "max_margin", "MSE", ""):
         refused("must be one of mse, cosine, max-margin, contrastive or None", structural_loss, name)
-    for field, value in (("distance", "euclid"), ("gamma", -0.1), ("gamma", math.nan)):
-        refused(field, MaxMargin, **{field: value})
-    for temperature in (0, -1.0, math.nan):
-        refused("temperature", Contrastive, temperature=temperature)
 
 
 def test_a_loss_of_ones_own_is_named_by_its_import_path(tmp_path, monkeypatch, refused):
@@ -172,7 +165,7 @@ def test_a_loss_of_ones_own_is_named_by_its_import_path(tmp_path, monkeypatch, r
     losses = structural_loss(name)(student, teacher, torch.tensor([1.0, 0.0, 1.0]))
     assert losses.tolist() == [-3.0, 0.0, -11.0]  # the base class applies the mask
     for wrong, message in (("nowhere:Dot", "cannot be imported"), ("my_losses:Dott", "cannot be imported"),
-                           ("my_losses:plain", "no subclass"), ("torch:nn", "no subclass")):  # fmt: skip
+                           ("my_losses:plain", "cannot be imported"), ("collections:Counter", "no subclass"), ("torch:nn", "cannot be imported")):  # fmt: skip
         refused(f"structural_loss: {wrong} .*{message}", structural_loss, wrong)
     with pytest.raises(ValidationError, match=r"should match pattern .*mse.cosine.max-margin.contrastive"):
         Parameters(structural_loss="huber")

@@ -6,7 +6,7 @@ import torch
 
 from docemb_lib.errors import InputError
 from docemb_lib.student import longformer
-from docemb_lib.student.longformer import Block, banded_attention, blocks, choose_backend
+from docemb_lib.student.longformer import Block, banded_attention, blocks, fits_varlen
 
 RAGGED = [1, 2, 31, 32, 33, 64, 65, 200, 7]
 
@@ -119,7 +119,7 @@ def flash_attention_as_documented(query, key, value, cu_seq_q, cu_seq_k, max_q, 
 def test_both_backends_compute_the_same(monkeypatch):
     """A CPU has no flash attention, so its arguments are checked against its documentation."""
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", flash_attention_as_documented)
-    monkeypatch.setattr(longformer, "_unfit_for_varlen", lambda *_: None)
+    monkeypatch.setattr(longformer, "fits_varlen", lambda *_: True)
     lengths, starts = [1, 2, 33, 70], torch.tensor([0, 1, 3, 36, 106], dtype=torch.int32)
     inputs = random_heads(sum(lengths), heads=2, head_dim=8)
     for window in (1, 5, 1000):
@@ -127,17 +127,19 @@ def test_both_backends_compute_the_same(monkeypatch):
         torch.testing.assert_close(packed, banded_attention(*inputs, lengths, window, backend="blocks"))
 
 
-def test_the_backend_is_chosen_by_device_precision_and_head_and_one_that_cannot_be_had_is_refused(monkeypatch):
+def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it_and_else_refused(monkeypatch):
     monkeypatch.setattr("torch.version.hip", None)
     gpu = torch.device("cuda")
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (9, 0))
-    assert choose_backend(gpu, torch.bfloat16, 64) == choose_backend(gpu, torch.float16, 32) == "varlen"
-    assert choose_backend(gpu, torch.float32, 64) == choose_backend(gpu, torch.bfloat16, 20) == "blocks"
-    assert choose_backend(torch.device("cpu"), torch.bfloat16, 64) == "blocks"
+    assert fits_varlen(gpu, torch.bfloat16, 64)
+    assert fits_varlen(gpu, torch.float16, 32)
+    assert not fits_varlen(gpu, torch.float32, 64)
+    assert not fits_varlen(gpu, torch.bfloat16, 20)
+    assert not fits_varlen(torch.device("cpu"), torch.bfloat16, 64)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (7, 5))
-    assert choose_backend(gpu, torch.float16, 64) == "blocks"
-    with pytest.raises(InputError, match="varlen cannot be used: it needs an NVIDIA GPU"):
-        banded_attention(*random_heads(5, heads=1, head_dim=8), [5], 2, backend="varlen")
-    monkeypatch.setattr(longformer, "_unfit_for_varlen", lambda *_: None)
-    with pytest.raises(InputError, match=r"no dropout, and 0\.1 is asked for"):
-        banded_attention(*random_heads(5, heads=1, head_dim=8), [5], 2, backend="varlen", dropout=0.1)
+    assert not fits_varlen(gpu, torch.float16, 64)
+    given = {"starts": torch.tensor([0, 5], dtype=torch.int32), "backend": "varlen"}
+    for fits, dropout in ((False, 0.0), (True, 0.1)):
+        monkeypatch.setattr(longformer, "fits_varlen", lambda *_, fits=fits: fits)
+        with pytest.raises(InputError, match=r"varlen needs an NVIDIA GPU .* and no dropout; take blocks"):
+            banded_attention(*random_heads(5, heads=1, head_dim=8), [5], 2, dropout=dropout, **given)

@@ -10,7 +10,7 @@ import torch
 from distil import DIM, TOKENS, WORDS, make_student
 
 from docemb_lib.losses import Cosine, InfoNCE, MaskedLanguageHead, Objective, PairObjective, Teaching
-from docemb_lib.training import History, PairedDocuments, Taught, TrainingDocuments, train_on_pairs
+from docemb_lib.training import History, PairedDocuments, TrainingDocuments, train_on_pairs
 from docemb_lib.training.pairs import END
 
 SETTINGS = distil.SETTINGS.model_copy(update={"batch_tokens": 60})  # several passes a batch
@@ -61,5 +61,5 @@ def train(
 ) -> tuple[PairObjective, History]:  # fmt: skip
     objective = make_objective(dropout, taught=taught, mlm=mlm)
     documents, teachers = zip(make_documents(n, 1, pairs=pairs), make_documents(10, 2, pairs=pairs), strict=True)
-    settings, known = SETTINGS.model_copy(update=changes), Taught(*teachers) if taught else None
+    settings, known = SETTINGS.model_copy(update=changes), teachers if taught else ()
     return objective, train_on_pairs(objective, *documents, taught=known, settings=settings, seed=5, folder=folder)

@@ -1,7 +1,6 @@
-"""The trainer against a plain loop; rows of the history; a loss or a gradient that is not finite."""
+"""The trainer against a plain loop; rows of the history; a loss that is not finite."""
 
 import gc
-import math
 import weakref
 
 import numpy as np
@@ -22,7 +21,7 @@ def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil, plain_loop, m
         batch, targets = documents.pack([rows], bank)
         return by_hand(batch, **targets._asdict()).loss
 
-    plain_loop(by_hand, documents.lengths, distil.SETTINGS, loss_of)
+    plain_loop(by_hand, len(documents), distil.SETTINGS, loss_of)
     torch.testing.assert_close(trained.state_dict(), by_hand.state_dict(), rtol=1e-4, atol=1e-5)
 
 
@@ -33,7 +32,7 @@ def test_rows_are_means_since_the_row_before(distil, tmp_path):
     for name in ("loss", "structural", "contextual", "norm"):
         mean = np.mean([row[name] for row in every.train[5:10]])
         assert fewer.train[2][name] == pytest.approx(mean, rel=1e-6), name
-    speeds = ("documents_per_second", "tokens_per_second", "share_of_peak")
+    speeds = ("documents_per_second", "tokens_per_second")
     assert all(row[name] > 0 for row in fewer.train for name in speeds)
 
 
@@ -62,26 +61,4 @@ def test_a_loss_that_is_not_finite_names_its_documents(distil, tmp_path, monkeyp
     documents.teachers["structural"][7] = np.nan  # after the check at construction
     monkeypatch.setattr(distil, "make_documents", lambda n, _, more: documents)
     with pytest.raises(FloatingPointError, match=r"the loss is not finite, with documents .*page-7"):
-        distil.train(tmp_path)
-
-
-def test_a_gradient_that_is_not_finite_stops_too(distil, tmp_path, monkeypatch):
-    class Root(torch.autograd.Function):  # the square root of zero: a finite value without a finite slope
-        @staticmethod
-        def forward(ctx, x):
-            return x * 1
-
-        @staticmethod
-        def backward(ctx, grad):
-            return grad * math.inf
-
-    make = distil.make_objective
-
-    def steep(dropout, more):
-        objective = make(dropout)
-        objective.teachings[1].student_projection.register_forward_hook(lambda *args: Root.apply(args[2]))
-        return objective
-
-    monkeypatch.setattr(distil, "make_objective", steep)
-    with pytest.raises(FloatingPointError, match="update 1: the gradient is not finite"):
         distil.train(tmp_path)
