@@ -99,7 +99,8 @@ figures.table(scores.groupby(["model", "task", "metric"])["value"].agg(["mean", 
 #
 # How does this model compare with other settings? The figure shows all Paragraph Vectors recorded for this profile, as
 # Figure 4.5 of the thesis does. A score is divided by the best score of all models shown on the same task. The points
-# of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds.
+# of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds, which is zero
+# for logistic regressions (`head: {hidden: 0}`, as in the embedded default).
 # `docemb sweep 02_paragraph_vector --grid paragraph-vector` makes the 45 models of the thesis.
 
 # %%

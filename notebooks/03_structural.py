@@ -174,7 +174,8 @@ run.save_figure(left.figure, "distances", shown)
 #
 # How does this loss compare with other losses? The figure shows scores on the validation splits of the sweep tasks, as
 # Figure 4.3 of the thesis does. A score is divided by the best score of all models shown on the same task. The points
-# of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds.
+# of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds, which is zero
+# for logistic regressions (`head: {hidden: 0}`, as in the embedded default).
 
 # %%
 scores = run.scores()
@@ -187,7 +188,7 @@ run.save_figure(ax, "runs", runs)
 # **How to read it.** The best model is at the bottom; grey rows are baselines. A hollow diamond is the mean in the
 # thesis of the same loss. Unless the profile is `thesis`, its tasks, student and number of documents are others, so
 # compare the order of losses, not their values. In the thesis max-margin MSE with γ = 1 is best and collapses with γ =
-# 1.5; cosine is a close second.
+# 1.5, and cosine is close to it.
 
 # %% [markdown]
 # The next figure is Figure 4.2 of the thesis: the two losses without negatives, the student before distillation and its

@@ -136,7 +136,8 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 #
 # How do other projections compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.7
 # to 4.9 of the thesis do. A score is divided by the best score of all models shown on the same task. The points of a
-# row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds. Recorded
+# row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds (zero for logistic
+# regressions). Recorded
 # structural-only students of `03_structural` are shown, too. The grids are `projections-contextual`,
 # `projections-cosine` and `projections-max-margin`, for example `docemb sweep 04_projections --grid
 # projections-cosine`.
@@ -152,8 +153,8 @@ run.save_figure(ax, "runs", runs)
 # **How to read it.** The best model is at the bottom; grey rows are baselines. A hollow diamond is the mean in the
 # thesis of the same place in the grid, relative to the models of *that* figure: compare the order of runs within one
 # structural loss. In the thesis a small contextual projection or none is best without a structural loss, while strong
-# ones perform very well beside max-margin (section 4.5.2); larger student projections are better, and bottlenecks are
-# harmful.
+# ones perform very well beside max-margin (section 4.5.2). The thesis also concludes that larger student projections
+# are better and bottlenecks harmful; the claims below check this on its own figures.
 
 # %% [markdown]
 # ## The answer so far

@@ -131,7 +131,8 @@ print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[ro
 #
 # How do other weights compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.10 and
 # 4.11 of the thesis do. A score is divided by the best score of all models shown on the same task. The points of a row
-# are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds. The
+# are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds (zero for logistic
+# regressions). The
 # recorded structural-only student of `03_structural` is shown, too. The grids are `weighting-cosine` and
 # `weighting-max-margin`, for example `docemb sweep 05_weighting --grid weighting-cosine`.
 

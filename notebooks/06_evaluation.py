@@ -17,8 +17,8 @@
 # %% [markdown]
 # # 06 · The final student, measured
 #
-# The final student is trained on more documents, with settings that were chosen on validation splits (notebooks 03 to
-# 05). It is then scored on the test splits, once. The references are what a user has without training: the student
+# The final student is trained with the recipe of the profile, on more documents than those of notebooks 03 to 05. It is
+# then scored on the test splits, once. The references are what a user has without training: the student
 # before distillation, the structural teacher on *truncated* text (as in the thesis) and over *chunks* of the whole
 # document (common practice), Paragraph Vectors, search engines that use words alone (TF-IDF, LSA, BM25), and both side
 # by side.
@@ -68,12 +68,11 @@ run.save_figure(ax, "training", validation_history)
 # %% [markdown]
 # ## Every model on every task
 #
-# How good are the frozen embeddings? For classification and pairs, small heads are trained on the train split of a task
-# with several seeds; retrieval ranks documents by cosine and trains nothing. Each score has a 95% interval, a bootstrap
-# over test examples or queries: it shows how much the score varies between samples of test documents. The column
-# "fitted on" says what a model has seen: the distillation corpus, or the texts of the task without their labels, as a
-# search engine has. The last column is the standard deviation of the mean over head seeds. BM25 and fused rankings can
-# only rank, so they have no mean.
+# How good are the frozen embeddings? For classification and pairs, heads are trained on the train split of a task (in
+# the embedded default logistic regressions); retrieval ranks documents by cosine and trains nothing. Each score has a
+# 95% interval, a bootstrap over test examples or queries: it shows how much the score varies between samples of test
+# documents. The column "fitted on" says what a model has seen: the distillation corpus, or the texts of the task
+# without their labels, as a search engine has. BM25 and fused rankings can only rank, so they have no mean.
 
 # %%
 final = run.evaluate()

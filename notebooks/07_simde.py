@@ -167,9 +167,8 @@ print(fill(final.standing(), 110))
 print(fill(final.recommendation(), 110))
 
 # %% [markdown]
-# **How to read it.** A difference in the mean over tasks that exceeds `± head seeds` of the student, in the table of
-# all models, is not an effect of the heads' random initialisation. Only the verdict *better* shows that a difference
-# generalises to other test documents; an interval that contains 0 does not. A comparison with SimCSE shows whether
+# **How to read it.** Only the verdict *better* shows that a difference generalises to other test documents; an interval
+# that contains 0 does not. A comparison with SimCSE shows whether
 # halves are better pairs. A comparison with a distilled student, which is in the table if `06_evaluation` was run with
 # this profile, shows the benefit of teachers. Consider the initial encoder, too: the embedded default starts from
 # layers of all-MiniLM-L6-v2, which was trained on a billion pairs of texts, so halves can add less than to the plain

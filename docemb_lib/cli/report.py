@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.scoreboard import last_round, scoreboard
+from docemb_lib.evaluation.scoreboard import last_round, scoreboard, with_interval
+from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Runs, is_done
 from docemb_lib.experiments.models import ADAPTED
@@ -54,9 +55,16 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
     sentence = f"{evaluated.standing()}\n{evaluated.recommendation()}"
     if student == adapted:
         sentence += f"\nTo fit the student on your documents: docemb adapt {last.student} CORPUS -o OUT"
-    described = pd.concat(records.table_of(workspace, one, "models") for one in final if one.setting == last.setting)
-    fitted = described.drop_duplicates("model").set_index("model")["fitted on"]
-    board = scoreboard(scores)
+
+    def of_models(name: str) -> pd.DataFrame:
+        found = (records.table_of(workspace, one, name) for one in final if one.setting == last.setting)
+        frames = [last_round(rows).query("task == @OVERALL") if name == "intervals" else rows for rows in found]
+        return pd.concat(frames).drop_duplicates("model").set_index("model")
+
+    board, means = scoreboard(scores), of_models("intervals")[["value", "low", "high"]]
+    texts = pd.Series({str(model): with_interval(*row) for model, row in means.iterrows()}, dtype=object)
+    fitted = of_models("models")["fitted on"]
+    board["mean"] = texts.reindex(board.index).fillna("")
     return board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths
 
 

@@ -94,12 +94,10 @@ def print_forecast(found: Forecast, console: Console) -> None:
 
 
 def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
-    """Models × tasks. board: index model; a column per task, `mean`, `std` and `fitted on`; NaN: not scored."""
-    shown = board.drop(columns=["mean", "std", "fitted on"]).map("{:.3f}".format)
-    pairs = zip(board["mean"], board["std"], strict=True)
-    shown["mean ± spread"] = [f"{mean:.3f}{NO_BREAK}± {std:.3f}" for mean, std in pairs]
-    shown = shown.assign(**{"fitted on": board["fitted on"]}).replace({"nan": "", f"nan{NO_BREAK}± nan": ""})
-    print_table(shown.rename_axis("model").reset_index(), console, f"{SCORES}, mean over head seeds")
+    """Models × tasks. board: index model; a column per task, `mean` as text, `fitted on`; NaN: not scored."""
+    tasks = board.drop(columns=["mean", "fitted on"]).map("{:.3f}".format).replace("nan", "")
+    shown = tasks.assign(**{"mean [95%]": board["mean"].str.replace(", ", f",{NO_BREAK}"), "fitted on": board["fitted on"]})
+    print_table(shown.rename_axis("model").reset_index(), console, SCORES)
 
 
 def print_runs(frame: pd.DataFrame, console: Console) -> None:

@@ -55,12 +55,11 @@ def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
 def scoreboard(scores: pd.DataFrame) -> pd.DataFrame:
     """Models x tasks, best mean first, models without some task last. scores: tidy.
 
-    Task columns are means over seeds; `mean` is that over tasks, `std` its sample deviation over seeds, 0 for one seed.
+    Task columns are means over seeds; `mean` is that over tasks.
     """
     main = scores[scores["metric"].isin(MAIN_METRICS)]
     table = main.pivot_table(index="model", columns="task", values="value", sort=False)
-    by_model = mean_over_tasks(scores).groupby("model")["value"]
-    table = table.assign(mean=by_model.mean(), std=by_model.std().fillna(0.0))  # NaN for a model without a mean
+    table["mean"] = mean_over_tasks(scores).groupby("model")["value"].mean()  # NaN for a model without a mean
     return table.rename_axis(columns=None).sort_values("mean", ascending=False, kind="stable")
 
 

@@ -23,7 +23,6 @@ from docemb_lib.evaluation.scoreboard import (
     last_round,
     recommendation,
     score_frame,
-    scoreboard,
     standing,
 )
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
@@ -231,16 +230,10 @@ class Final(NamedTuple):
 
     @property
     def board(self) -> pd.DataFrame:
-        """Models × tasks with intervals, best mean first; what each was fitted on; deviations over head seeds."""
-        if "round" in self.scores:
-            parts = self.scores.groupby("round", sort=False)
-            of_row = pd.concat({name: scoreboard(rows)["std"] for name, rows in parts})
-        else:
-            of_row = scoreboard(self.scores)["std"]
+        """Models × tasks with intervals, best mean first, and what each was fitted on."""
         board = interval_board(self.intervals)
         fitted = self.models.set_index("model")["fitted on"].reindex(board.index.get_level_values("model"))
-        seeds = of_row.map("{:.3f}".format).reindex(board.index).replace("nan", "")
-        return board.assign(**{"fitted on": fitted.to_numpy(), "± head seeds": seeds})
+        return board.assign(**{"fitted on": fitted.to_numpy()})
 
     def standing(self) -> str:
         """A sentence: the student's mean over tasks beside the best reference, the common practice and its start."""
