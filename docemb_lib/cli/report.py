@@ -58,7 +58,7 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
 
     def of_models(name: str) -> pd.DataFrame:
         found = (records.table_of(workspace, one, name) for one in final if one.setting == last.setting)
-        frames = [last_round(rows).query("task == @OVERALL") if name == "intervals" else rows for rows in found]
+        frames = [rows[rows["task"] == OVERALL] if name == "intervals" else rows for rows in map(last_round, found)]
         return pd.concat(frames).drop_duplicates("model").set_index("model")
 
     board, means = scoreboard(scores), of_models("intervals")[["value", "low", "high"]]

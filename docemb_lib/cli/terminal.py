@@ -96,7 +96,8 @@ def print_forecast(found: Forecast, console: Console) -> None:
 def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
     """Models × tasks. board: index model; a column per task, `mean` as text, `fitted on`; NaN: not scored."""
     tasks = board.drop(columns=["mean", "fitted on"]).map("{:.3f}".format).replace("nan", "")
-    shown = tasks.assign(**{"mean [95%]": board["mean"].str.replace(", ", f",{NO_BREAK}"), "fitted on": board["fitted on"]})
+    means = board["mean"].str.replace(", ", f",{NO_BREAK}")
+    shown = tasks.assign(**{"mean [95%]": means, "fitted on": board["fitted on"]})
     print_table(shown.rename_axis("model").reset_index(), console, SCORES)
 
 
