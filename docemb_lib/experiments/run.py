@@ -292,7 +292,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     tune_environment()
     log_to_notebook()
     warn_of_other_versions()
-    check_names(notebook, _injected_by_papermill())
+    check_names(notebook, _injected_by_papermill(namespace))
     given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
     profile = Profile.load(namespace.get("profile", "tiny"))
     run = Run(RunKey.of(notebook, profile, **given))
@@ -331,10 +331,7 @@ def _published(key: RunKey) -> RunKey:
     return RunKey(key.notebook, THESIS)
 
 
-def _injected_by_papermill() -> list[str]:
-    """The names that papermill's injected cell sets; none outside papermill or IPython."""
-    from IPython import get_ipython
-
-    cells = [] if (shell := get_ipython()) is None else shell.user_ns.get("In", [])
-    injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")
+def _injected_by_papermill(namespace: Mapping[str, Any]) -> list[str]:
+    """The names that the cell of papermill's parameters sets; none outside papermill. namespace: see `begin`."""
+    injected = next((cell for cell in namespace.get("In", []) if cell.startswith(INJECTED_CELL)), "")
     return re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE)

@@ -108,20 +108,3 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
     content = {name: value for name, value in asdict(summary).items() if name != "folder"}
     (folder / SUMMARY).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return summary
-
-
-WORD_ARRAYS = 8 + 4 + 4  # bytes of a kept word besides its vectors: count, sampling threshold, noise table entry
-# Bytes of a kept word's strings and entries, of one while gensim counts (both measured), and of a document's entry.
-KEPT_WORD, COUNTED_WORD, LINE = 300, 120, 40
-
-
-def training_memory(*, vocabulary: int, types: int, lines: int, vector_size: int) -> tuple[int, int]:
-    """Bytes that training takes with `vocabulary` words kept out of `types` and `lines` documents: peak, and arrays.
-
-    The arrays are exact, strings and what counting takes are estimates. The latter is freed before the arrays are
-    allocated, so that only the larger of the two counts.
-    """
-    vector = 4 * vector_size  # float32
-    arrays = vocabulary * (2 * vector + WORD_ARRAYS) + lines * vector
-    strings = vocabulary * KEPT_WORD + lines * LINE
-    return strings + max(arrays, types * COUNTED_WORD), arrays

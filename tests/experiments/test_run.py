@@ -46,6 +46,7 @@ def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root)
 @pytest.mark.parametrize(("notebook", "given", "said"), [
     ("03_structural", {"gamma": -1}, "gamma: input should be greater than or equal to 0, got -1"),
     ("05_weighting", {"lam": "null"}, "write None"), ("05_weighting", {"student_projection": "16x17"}, "16 → 17"),
+    ("05_weighting", {"In": ["", "# Parameters\nlam = 0.5\nlamb = 0.4\n", "lamc = 1"]}, "unknown parameter 'lamb'; did you mean lam"),
     ("08_more", {}, "notebook '08_more' is unknown")])  # fmt: skip
 def test_what_does_not_fit_is_refused_before_any_work(workspace_root, refused, notebook, given, said):
     refused(said, begin, notebook, {"profile": "small", **given})

@@ -6,7 +6,7 @@ import pytest
 from gensim.models.doc2vec import Doc2Vec
 
 from docemb_lib.teachers import Words, write_words
-from docemb_lib.teachers.words import preprocess, training_memory
+from docemb_lib.teachers.words import preprocess
 
 LONG = " ".join(f"w{i % 700}" for i in range(25_000))
 
@@ -81,14 +81,3 @@ def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count,
 def test_words_are_split_at_white_space_and_keep_their_punctuation(how, words):
     assert preprocess(" The Runners,\tRUNNING\nponies\u00a0Über ", how) == words.split()
     assert preprocess(" \n", how) == []
-
-
-@pytest.mark.parametrize(("dm", "vector_size"), [(True, 24), (False, 7)])
-def test_the_arrays_of_a_trained_model_are_as_large_as_predicted(pages, tmp_path, dm, vector_size):
-    words = write_words(tmp_path, pages, "lowercase")
-    size = {"vocabulary": words.vocabulary(2), "types": words.types, "lines": words.lines}
-    peak, arrays = training_memory(**size, vector_size=vector_size)
-    model = Doc2Vec(corpus_file=str(words.file), dm=dm, vector_size=vector_size, min_count=2, epochs=1)
-    of_words = [model.wv.vectors, model.syn1neg, model.cum_table, *model.wv.expandos.values()]
-    assert arrays == pytest.approx(sum(array.nbytes for array in (*of_words, model.dv.vectors)), rel=0.01)
-    assert peak > arrays
