@@ -104,8 +104,12 @@ def warn_of_other_versions() -> None:
 
 def unmet() -> list[str]:
     """The requirements of docemb that do not hold, each with the version that is installed."""
+    try:
+        lines = requires("docemb") or []
+    except PackageNotFoundError:
+        return ["docemb is missing"]
     found = []
-    for requirement in map(Requirement, requires("docemb") or []):
+    for requirement in map(Requirement, lines):
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue  # for another platform, or an extra
         try:

@@ -34,7 +34,9 @@ def in_kernel() -> bool:
 def log_to_notebook() -> None:
     """In a notebook, show the warnings of this package as plain text."""
     if in_kernel():
-        logging.getLogger("docemb_lib").handlers = [logging.StreamHandler(sys.stdout)]
+        handler = logging.StreamHandler(sys.stdout)
+        handler.format = lambda record: plain(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("docemb_lib").handlers = [handler]
 
 
 def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:

@@ -17,7 +17,7 @@ from docemb_lib.evaluation import benchmarks, probes
 from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.experiments import models as known_models
-from docemb_lib.experiments.models import UNTRAINED, Model, embed_once, student_model, untrained_model
+from docemb_lib.experiments.models import Model, embed_once, student_model, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.experiments.students import recorded_student, weighting_of
@@ -35,7 +35,6 @@ STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
 FEW = 12  # sentences of the example document
 READ = 300  # training documents whose words are counted
 COMPARED = 1000  # sentences, which give half a million pairs
-ATTENDED = 20  # validation documents; attentions take stock Longformer a second per document
 TAGGED = "en"  # the language of the part-of-speech tagger
 
 # ---- corpus and tasks (notebooks 01 and 02)
@@ -287,21 +286,3 @@ def similarity_beside_paper(run: Run) -> pd.DataFrame:
 
 def _texts_read(run: Run) -> list[str]:
     return run.stages.corpus.split("train")["text"][: min(READ, run.profile.parameters.documents)]
-
-
-def attention_of_students(run: Run) -> pd.DataFrame:
-    """`attention_by_part` by model, before and after training, in the first `ATTENDED` validation documents.
-
-    Empty if documents are not English or the student gives no attentions.
-    """
-    from docemb_lib.student import Student
-
-    if run.profile.simde.language != TAGGED:
-        return pd.DataFrame()
-    students = {UNTRAINED: run.stages.students.untrained, run.label: run.student()}
-    loaded = {label: Student.load(student.path) for label, student in students.items()}
-    if any(student.config.model_type != "longformer" for student in loaded.values()):
-        return pd.DataFrame()
-    texts = run.stages.corpus.split("validation")["text"][:ATTENDED]
-    frames = [probes.attention_by_part(student, texts).assign(model=label) for label, student in loaded.items()]
-    return pd.concat(frames, ignore_index=True)

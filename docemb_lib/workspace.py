@@ -13,6 +13,7 @@ import logging
 import os
 import platform
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -79,8 +80,8 @@ class Workspace:
     def artefact(self, kind: str, inputs: Inputs, build: Build, *, resumable: bool = False) -> Artefact:
         """The artefact made from `inputs` (JSON; paths become strings), which `build(folder)` makes if it is missing.
 
-        A `resumable` build starts with the files of an interrupted build, unless that raised InputError, any other with
-        an empty folder. An artefact with a damaged file is built again, and a warning names the file.
+        A `resumable` build starts with the files of an interrupted one, any other with an empty folder. An artefact
+        with a damaged file is built again, and a warning names the file.
         """
         artefact = self._named(kind, inputs)
         if not is_whole(artefact.path):
@@ -136,7 +137,7 @@ def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = Fal
             write_text(partial / MANIFEST, sealed(partial, made))
         except BaseException as error:
             full = isinstance(error, OSError) and shutil.disk_usage(partial).free < FULL
-            if not resumable or isinstance(error, InputError) or not any(partial.iterdir()):
+            if not resumable or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
             if full:
                 mend = "make room and give the same command again"
@@ -207,3 +208,12 @@ def installed_versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     return versions
+
+
+def revision(root: Path) -> str | None:
+    """The git commit of the checkout at `root`, with "+" where tracked files differ from it; None outside git."""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip() or None
+    except (OSError, subprocess.SubprocessError):
+        return None

@@ -193,23 +193,6 @@ for task in few["task"].unique():
 figures.table(thesis.beside_paper(few), run.label)
 
 # %% [markdown]
-# ## What it attends to
-#
-# Which words does the student use? The figure shows the attention that a noun, verb, adjective or other word of a
-# validation document gets in the last layer, relative to the mean of all words (1). In the paper the attention to nouns
-# is more than 40% higher than that of BERT and SimCSE; nothing is claimed of verbs. The paper measures the attention of
-# the first token; docemb takes the mean over all tokens if the student uses mean pooling. There is no figure if
-# documents are not English or if the student returns no attentions.
-
-# %%
-attention = views.attention_of_students(run)
-if len(attention):
-    ax = figures.plot_attention(figures.named(attention, run.label))
-    run.save_figure(ax, "attention", attention)
-
-# %% [markdown]
-# **What to see.** Compare the bars of nouns before and after training with their intervals.
-#
 # ## Beside the paper
 #
 # The next table compares scores with the paper's on common tasks. It is empty if the profile has none of the paper's

@@ -69,16 +69,30 @@ def test_other_inputs_or_another_kind_make_another_artefact_but_not_the_order_of
     assert fingerprint_of({"a": 1, "b": {"c": 2, "d": 3}}) == fingerprint_of({"b": {"d": 3, "c": 2}, "a": 1})
 
 
-@pytest.mark.parametrize(("error", "resumable"), [(RuntimeError, False), (InputError, True)])
-def test_a_failed_build_leaves_nothing_and_the_next_one_starts_afresh(workspace, error, resumable):
+@pytest.mark.parametrize("error", [RuntimeError, InputError])
+def test_a_failed_build_leaves_nothing_and_the_next_one_starts_afresh(workspace, error):
     def fail(folder):
         write_value(folder)
         raise error("half-way")
 
     with pytest.raises(error, match="half-way"):
-        workspace.artefact("number", {"n": 42}, fail, resumable=resumable)
+        workspace.artefact("number", {"n": 42}, fail)
     assert [path for path in workspace.outputs.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
     assert workspace.artefact("number", {"n": 42}, write_value).path.joinpath("value.txt").read_text() == "42"
+
+
+def test_a_refused_resumable_build_keeps_its_files_for_the_next_one(workspace):
+    """A training that is resumed with another number of processes is refused, and its checkpoints stay."""
+    found = []
+
+    def refuse(folder):
+        write_value(folder)
+        raise InputError("start it as that run")
+
+    with pytest.raises(InputError, match="start it as that run"):
+        workspace.artefact("number", {"n": 42}, refuse, resumable=True)
+    workspace.artefact("number", {"n": 42}, lambda folder: found.extend(folder.iterdir()), resumable=True)
+    assert [path.name for path in found] == ["value.txt"]
 
 
 def test_two_builders_of_one_artefact_build_it_once(tmp_path):

@@ -43,23 +43,28 @@ def init(
     from docemb_lib.settings.profile import SHIPPED, Profile, folder_above
     from docemb_lib.workspace import Workspace
 
-    root, copied = folder_above() or Path.cwd(), []
+    root, copied, given = folder_above() or Path.cwd(), [], out
     out = out or Path(f"{(source or root).resolve().name.split('.')[0]}.yaml")
+    if source is None and given:
+        raise InputError("-o names the profile of an INPUT; give one")
     if source and (out.suffix != ".yaml" or out.exists()):
         raise InputError(f"-o {out}: {'exists; name a new file' if out.exists() else 'name a .yaml file'}")
     if source and source.is_dir() and root.is_relative_to(source.resolve()):
         raise InputError(f"{source}: {root} would work inside it, and read what it writes; give the command elsewhere")
+    for name in ("notebooks", "params"):
+        if (root / name).exists() and not {*os.listdir(SHIPPED / name)}.intersection(os.listdir(root / name)):
+            raise InputError(f"{root / name}: is in the way, it is not docemb's; give the command in a new folder")
+    text, found = _initial_profile(source, out) if source else ("", {})  # before anything is written
     for name in ("notebooks", "params"):  # `params`, by which a working folder is known, is the last
         shipped, here, unwanted = SHIPPED / name, root / name, shutil.ignore_patterns("__pycache__", ".*")
         if not here.exists():
-            copied.append(shutil.copytree(shipped, here, copy_function=shutil.copyfile, ignore=unwanted).name)
-        elif not {path.name for path in here.glob("*")}.intersection(os.listdir(shipped)):
-            raise InputError(f"{here}: is in the way, it is not docemb's; give the command in a new folder")
+            shutil.rmtree(partial := root / f".{name}.partial", ignore_errors=True)  # of an interrupted copy
+            shutil.copytree(shipped, partial, copy_function=shutil.copyfile, ignore=unwanted).rename(here)
+            copied.append(name)
     done = f"{' and '.join(copied)} copied" if copied else "notebooks and params are there already"
     console.print(f"{root}: {done}")
     if source is None:
         return
-    text, found = _initial_profile(source, out)
     out.write_text(text, encoding="utf-8")
     workspace = Workspace()
     found["takes"] = forecast(resolve_plan(Profile.load(out), str(out), workspace), workspace).total
@@ -103,6 +108,8 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
     }  # fmt: skip
     text = (SHIPPED / "params" / "own.yaml").read_text(encoding="utf-8")
     for old, new in filled_in.items():
+        if old not in text:
+            raise InputError(f"{SHIPPED / 'params' / 'own.yaml'}: has no {old!r}; restore the file")
         text = text.replace(old, new.ljust(len(old)))  # comments stay where they are
     english = articles > LEAST_ENGLISH * sizes.sum()
     return text, {
@@ -146,7 +153,7 @@ def embed(
 
     if out.suffix not in {".parquet", ".npy"}:
         raise InputError(f"-o {out}: write .parquet (ids and embeddings) or .npy (embeddings alone)")
-    if out.exists() and not force:
+    if out.is_dir() or (out.exists() and not force):
         raise InputError(f"-o {out}: exists; give --force to write over it, or another name")
     documents = list(local_documents(source, text_field=text_field, id_field=id_field))
 

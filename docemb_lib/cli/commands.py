@@ -85,8 +85,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise
         except Exception as error:
             if debug:
-                trace = getattr(error, "traceback", None) or "".join(traceback.format_exception(error))
-                errors.print(trace)
+                errors.print("".join(traceback.format_exception(error)))
             bad_input = isinstance(error, InputError)
             kind = "" if bad_input else f"{type(error).__name__}: "
             errors.print(as_line(f"Error: {kind}{error}"))
@@ -236,6 +235,8 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Measure docemb beside stock Longformer, gensim or a loop over heads, in one process. Takes some minutes."""
+    if device is not None and what != "student":
+        raise InputError(f"--device: bench {what} runs on the CPU; leave it out")
     module = what.replace("-", "_")
     measure = resolve_name(f"docemb_lib.bench.{module}:bench_{module}")
     report = measure(quick=quick, **({"device": device} if what == "student" else {}))
@@ -254,8 +255,9 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for text in given:
         name, _, value = map(str.strip, text.partition("="))
-        if not name or not value or name == "profile":
-            raise InputError(f"-p {text}: write NAME=VALUE, as in -p lam=0.5; None switches off; not for --profile")
+        if not name or not value or name == "profile" or name in parameters:
+            how = "write NAME=VALUE, as in -p lam=0.5, each name once; None switches off; not for --profile"
+            raise InputError(f"-p {text}: {how}")
         try:
             parsed = None if value == "None" else parse_yaml(value)
         except yaml.YAMLError:

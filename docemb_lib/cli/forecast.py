@@ -8,6 +8,7 @@ device and without downloads.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from math import inf
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from rich.filesize import decimal
 
 from docemb_lib import hardware
 from docemb_lib.cli.terminal import duration
-from docemb_lib.corpus.sources import streamed
+from docemb_lib.corpus.sources import local_files, streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
@@ -137,7 +138,11 @@ def _pieces(key: RunKey) -> dict[Hashable, Cost]:
 
 
 def _documents(source: TextSource) -> float:
-    return min(DOCUMENTS[source.source], source.documents or inf)
+    found = DOCUMENTS[source.source]
+    if source.source == "local":
+        with suppress(InputError):  # of files that are missing
+            found = sum(file.stat().st_size for file in local_files(source.path or [])) / BYTES / TOKENS["local"]
+    return min(found, source.documents or inf)
 
 
 def _fitting(settings: ParagraphVectorSettings, documents: float, words: float) -> Cost:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -47,11 +48,15 @@ def build_corpus(
     Args:
         counters: functions from texts to numbers of tokens, by column.
         validation, tasks: numbers of documents; train has the rest.
-        folder: where the parts lie, until the caller removes it.
+        folder: where the parts lie, until the caller removes it; also removed if InputError is raised.
         copy_words: of documents whose first so many words (None: all) agree but for case, the first id stays.
     """
-    write_parts(folder, documents, counters, copy_words=copy_words)
-    return _splits(folder, validation=validation, tasks=tasks, seed=seed)
+    try:
+        write_parts(folder, documents, counters, copy_words=copy_words)
+        return _splits(folder, validation=validation, tasks=tasks, seed=seed)
+    except InputError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition]:

@@ -68,6 +68,8 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
     reader = csv.DictReader(lines, columns, delimiter=delimiter, quoting=quoting, strict=True)
     try:
         reader.fieldnames = names = [name.strip() for name in reader.fieldnames or ()]
+        if len(set(names)) < len(names):
+            raise InputError(f"{file}: two columns have one name ({', '.join(names)}); rename one")
         for number, fields in enumerate(reader, start=1):
             where = f"{file}, row {number}"
             if None in fields or None in fields.values():  # what DictReader has for too many and too few values

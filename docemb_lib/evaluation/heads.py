@@ -67,10 +67,11 @@ def pair_features(first: Any, second: Any, how: PairFeatures = "concat") -> Any:
     """The input of a head for pairs. first, second: (N, D), both dense or both sparse. Returns (N, 2 D).
 
     concat: [e0; e1], as in the thesis; a head needs some thousands of pairs to learn the comparison of e0 and e1.
-    interaction: [|e0 - e1|; sqrt(D) * e0 * e1], which is a comparison; a few hundred pairs suffice. The factor gives
-    both parts about the same length.
+    interaction: [|e0 - e1|; sqrt(D) * e0 * e1], which is a comparison; a few hundred pairs suffice. The factor, 1 for
+    sparse embeddings, gives both parts about the same length.
     """
-    parts = [first, second] if how == "concat" else [abs(first - second), first.shape[1] ** 0.5 * (first * second)]
+    factor = first.shape[1] ** 0.5 if isinstance(first, np.ndarray) else 1.0
+    parts = [first, second] if how == "concat" else [abs(first - second), factor * (first * second)]
     if isinstance(first, np.ndarray):
         return np.concatenate(parts, axis=1)
     from scipy.sparse import hstack

@@ -1,11 +1,10 @@
 """Measurements without a task: the plane of a space, what a student keeps of a teacher, and the SimDE paper's analyses.
 
-The latter are `redundancy` (Table 4), `sentence_similarity`, and `attention_by_part` of speech.
+The latter are `redundancy` (Table 4) and `sentence_similarity` (Table 5).
 """
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
@@ -13,14 +12,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from docemb_lib.corpus.rows import PARTS, Word, split_sentences, tag_words
+from docemb_lib.corpus.rows import split_sentences, tag_words
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.progress import progress
 
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-    from docemb_lib.student import Student
 
 ALPHAS = np.logspace(-6, 6, 25)  # ridge penalties, for student embeddings of mean variance 1
 ALL = "all"  # the bucket of all documents
@@ -198,67 +196,3 @@ def sentence_similarity(
     first, second = np.triu_indices(len(X), k=1)
     kinds = np.where(document[first] == document[second], "inside", "across")
     return pd.DataFrame({"kind": kinds, "cosine": (X @ X.T)[first, second]})
-
-
-def attention_by_part(student: Student, texts: Sequence[str]) -> pd.DataFrame:
-    """Columns document, part (of speech), words, attention and relative: a row per document and part.
-
-    attention: the mean attention that one such word receives in the last layer, over heads, from the pooled tokens: the
-    first one, as in the paper, or all. relative: divided by the mean over all words of the document, so that 1 is
-    average whatever the length. English; text beyond the limit of the student is ignored.
-    """
-    rows = []
-    for number, text in enumerate(progress(texts, desc="attention", unit="documents")):
-        weights, offsets = token_attention(student, text)
-        words = tag_words(text[: offsets.max()])
-        by_word = attention_of_words(weights, offsets, words)
-        read = ~np.isnan(by_word)
-        parts = np.array([word.part for word in words], dtype=object)
-        for part in PARTS:
-            own = by_word[read & (parts == part)]
-            if len(own):
-                rows.append((number, part, len(own), own.mean(), own.mean() / by_word[read].mean()))
-    return pd.DataFrame(rows, columns=["document", "part", "words", "attention", "relative"])
-
-
-def attention_of_words(weights: np.ndarray, offsets: np.ndarray, words: Sequence[Word]) -> np.ndarray:
-    """The sum over the tokens of each word, NaN for a word without a token: (W,). weights: (T,); offsets: (T, 2).
-
-    A token belongs to the word that holds its last character, since the first may be the space before.
-    """
-    found = np.full(len(words), np.nan)
-    starts = [word.start for word in words]
-    for weight, (start, end) in zip(weights, offsets, strict=True):
-        place = bisect(starts, end - 1) - 1
-        if end > start and place >= 0 and end <= words[place].end:
-            found[place] = np.nansum([found[place], weight])
-    return found
-
-
-def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray]:
-    """The attention that each token receives in the last layer, (T,), sum 1, and its characters in the text, (T, 2).
-
-    student: a Longformer in eval mode.
-    """
-    import torch
-    from torch.nn.functional import pad
-
-    encoding = student.tokenizer(text, truncation=True, max_length=student.max_tokens, return_offsets_mapping=True)
-    ids = torch.tensor([encoding["input_ids"]], device=student.device)
-    T = ids.shape[1]
-    padding = (0, -T % max(student.config.attention_window))  # the stock model would pad too, with a warning
-    input_ids, is_text = pad(ids, padding, value=student.config.pad_token_id), pad(torch.ones_like(ids), padding)
-    is_global = torch.zeros_like(is_text)
-    is_global[0, 0] = student.pooling == "cls"
-    with torch.inference_mode():
-        output = student.model(input_ids, is_text, is_global, output_attentions=True)
-    if student.pooling == "cls":
-        received = output.global_attentions[-1][0, :, :T, 0].mean(0)
-    else:  # (Q, window + 1): the weights of Q queries on the tokens around each, itself in the middle
-        local = output.attentions[-1][0, :, : 1 if student.pooling == "first" else T].mean(0)
-        half = local.shape[1] // 2
-        around = local.new_zeros(half + T + half)
-        for query, weights in enumerate(local):
-            around[query : query + local.shape[1]] += weights
-        received = around[half : half + T] / len(local)
-    return received.double().cpu().numpy(), np.array(encoding["offset_mapping"])

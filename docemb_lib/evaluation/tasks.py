@@ -209,7 +209,7 @@ class HeadTask:
         embeddings: (N, D), row i belongs to `texts(splits[-1])[i]`. Class numbers follow the order of the names.
         """
         lookup = rows_by_text(self.name, embeddings, self.texts(splits[-1]))
-        factor = 1.0
+        factor = None
         if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse ones have unit length
             seen = lookup(self.splits["train"].texts)
             factor = 1 / max(float(np.sqrt(np.square(seen).sum(axis=1).mean())), 1e-12)
@@ -217,7 +217,7 @@ class HeadTask:
         inputs = []
         for split in splits:
             data = pick(self.name, self.splits, split)
-            views = [factor * lookup(column) for column in data.documents]
+            views = [lookup(column) if factor is None else factor * lookup(column) for column in data.documents]
             features = pair_features(views[0], views[1], head.pair_features) if len(views) == 2 else views[0]
             inputs.append(HeadInputs(features, np.array([number[label] for label in data.labels]), len(number)))
         return inputs

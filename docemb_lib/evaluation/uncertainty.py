@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 
 LEVEL = 0.95  # confidence level of intervals and tests
@@ -121,6 +122,8 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
 
     Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p.
     """
+    if reference not in scores:
+        raise InputError(f"reference: no scores of {reference!r}, only of {', '.join(scores)}")
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores, extra=False):
         if reference not in models or len(models) < 2:

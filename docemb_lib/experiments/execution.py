@@ -89,8 +89,7 @@ class Reporter:
 
     `begin` is called at the start (where: the workers, in words), and again for further runs, chosen by the records of
     those before; `close` is called once at the end, also after an error. Several runs may be at work between `start`
-    and `end`. `prepare` tells a long step of no single run,
-    `step` the last line of a notebook's output.
+    and `end`. `prepare` tells a long step of no single run, `step` the last line of a notebook's output.
     """
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
@@ -119,12 +118,9 @@ def is_done(run: Planned, workspace: Workspace) -> bool:
 
 
 def execute_run(
-    run: Planned,
-    workspace: Workspace,
-    *,
-    report: Report = lambda line: None,
+    run: Planned, workspace: Workspace, *, report: Report = lambda line: None,
     unwanted: Callable[[], bool] | None = None,
-) -> bool:
+) -> bool:  # fmt: skip
     """Execute the run unless it is done, or another process makes it. Returns whether this call has executed it.
 
     report: receives the last state of the notebook's progress bars.

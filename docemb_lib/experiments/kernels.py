@@ -224,10 +224,14 @@ def fork_kernel(arguments: list[str], folder: str, environment: dict[str, str]) 
         _server = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
         for last in (_server.wait, _server.kill):  # called in reverse; to wait counts the CPU time of the kernels
             atexit.register(last)
-    with suppress(BrokenPipeError, ValueError):  # the server has ended; an empty answer is no number
+    try:
         print(json.dumps([arguments, folder, environment]), file=_server.stdin, flush=True)
         return Forked(int(cast(IO[str], _server.stdout).readline()))
-    return None
+    except (BrokenPipeError, ValueError):  # the server has ended; an empty answer is no number
+        return None
+    except BaseException:  # an interrupt: the next answer would be that to this request
+        _server.kill()
+        raise
 
 
 def serve() -> None:

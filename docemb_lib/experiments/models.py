@@ -20,7 +20,7 @@ from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.retrieval import Similarities, bm25, by_cosine, fused, tfidf, unit
 from docemb_lib.experiments.runkey import PV_NAMES
-from docemb_lib.experiments.stages import CorpusStage, TeacherStage
+from docemb_lib.experiments.stages import TeacherStage
 from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.integrity import MANIFEST, is_whole
@@ -43,7 +43,6 @@ TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
 ADAPTED, DENSE = ", adapted", ", dense half"
 CENTRED = ", centred"  # ends the label of a model whose mean embedding is subtracted
 DIM = 512  # directions at most of what is fitted on a task
-FEW = 200  # training documents that estimate a mean embedding well enough to compare models
 TEXTS = 1024  # texts that a stock model sorts by length at a time
 
 
@@ -160,10 +159,6 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
     truncated, chunks = (partial(embed_once, workspace, model) for model in teachers)
     of_sbert = teachers[1].fingerprint
 
-    def centred(texts: list[str]) -> np.ndarray:
-        X = chunks(texts)
-        return X - X.mean(axis=0)
-
     def with_lead(texts: list[str]) -> np.ndarray:
         return unit(chunks(texts)) + unit(truncated(texts))
 
@@ -174,7 +169,7 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
         _on_task(TFIDF, tfidf),
         _on_task(LSA_ON_TASK, lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts)),
         _on_task(BM25, bm25, ranks_only=True),
-        _on_task(f"{SBERT_CHUNKS}{CENTRED}", centred, f"centred/{of_sbert}"),
+        centred_model(workspace, teachers[1]),
         _on_task(f"{SBERT_CHUNKS} and lead", with_lead, f"lead/{of_sbert}")._replace(fitted_on=""),
         beside_lsa(workspace, teachers[1], f"{SBERT_CHUNKS} ⊕ LSA"),
         _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, f"fused/{of_sbert}", ranks_only=True),
@@ -246,12 +241,15 @@ def sbert_models(teachers: TeacherStage, *, together: bool = False) -> list[Mode
     """
     forms: dict[str, Long] = {SBERT_TRUNCATED: "truncate", SBERT_CHUNKS: "chunks"}
     models = [_teacher(label, teachers.sbert(long), teachers.workspace) for label, long in forms.items()]
-    embedded: dict[str, np.ndarray] = {}  # text → (2, D), until the second model, whose scores come later, takes it
+    embedded: dict[str, np.ndarray] = {}  # text → (2, D), until the second model, whose scores come later, asks
 
     def embed(form: int, texts: list[str]) -> np.ndarray:
         if new := [text for text in texts if text not in embedded]:
             embedded.update(zip(new, np.stack(teachers.sbert("chunks").embed_both(new), axis=1), strict=True))
-        return np.stack([(embedded.pop(text) if form else embedded[text])[form] for text in texts])
+        found = np.stack([embedded[text][form] for text in texts])
+        if form:
+            embedded.clear()
+        return found
 
     if together:
         models = [model._replace(embed=partial(embed, form)) for form, model in enumerate(models)]
@@ -277,18 +275,14 @@ def paragraph_vector_model(teachers: TeacherStage, settings: Sequence[ParagraphV
     return _teacher(teacher.label, teacher, teachers.workspace)
 
 
-def centred_model(corpus: CorpusStage, model: Model) -> Model:
-    """The model minus its mean embedding of some training documents: distilled embeddings share a direction
-    that carries no information but dominates their cosines.
-    """
-    rows = min(FEW, corpus.profile.parameters.documents)
+def centred_model(workspace: Workspace, model: Model) -> Model:
+    """The model minus its mean embedding of the texts of a task."""
 
-    def embed(texts: list[str]) -> np.ndarray:
-        mean = embed_once(corpus.workspace, model, corpus.split("train")["text"][:rows]).mean(axis=0)
-        return embed_once(corpus.workspace, model, texts) - mean
+    def fit(texts: list[str]) -> np.ndarray:
+        X = embed_once(workspace, model, texts)
+        return X - X.mean(axis=0)
 
-    fingerprint = f"centred/{rows}/{corpus.fingerprint}/{model.fingerprint}"
-    return Model(f"{model.label}{CENTRED}", fingerprint, embed)
+    return _on_task(f"{model.label}{CENTRED}", fit, f"centred/{model.fingerprint}")
 
 
 def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:

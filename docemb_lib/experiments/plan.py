@@ -121,6 +121,12 @@ def resolve_plan(
                 steps += _steps_of(grid, *rest, chooser=(profile, name))
         except InputError as error:
             raise InputError(f"profile {profile.name}: plan, line {number} ({line}): {error}") from None
+    copies: dict[Path, Planned] = {}
+    for run in runs_of(steps):
+        other = copies.setdefault(run.executed, run)
+        if other is not run and other.fingerprint != run.fingerprint:  # which asks for the files of a corpus
+            same = f"two runs of different settings have the executed copy {run.executed.name}"
+            raise InputError(f"profile {profile.name}: plan: {same}; give one of them a profile of another name")
     if not steps:
         asked = f"--only {only}" if only else f"--from {first}" if first else "an empty plan"
         known = ", ".join(dict.fromkeys(notebooks)) or "none: add lines to `plan`"
@@ -165,6 +171,8 @@ def _steps_of(
     if chooser[0].winners == "thesis" or not (grid.best_of or grid.compounds):
         return [Step(runs, grid.name)]
     single = [run for run in runs if grid.compounds and run.parameters["compound"] is None]
+    if len(runs) - len(single) != (grid.compounds**2 or len(grid.best_of)):
+        raise InputError(f"grid {grid.name}: list as many runs as best_of or compounds choose, which take their place")
     groups: list[list[Planned]] = []  # the best of each are chosen
     if grid.compounds:
         groups += [[run for run in single if run.parameters["dm"] is dm] for dm in (True, False)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -128,15 +127,6 @@ def comparable(key: RunKey, workspace: Workspace) -> list[Record]:
     """The finished runs of the key's notebook in its setting, newest first."""
     found = all_records(key.notebook, workspace=workspace)[::-1]
     return [record for record in found if record.status == "done" and record.setting == key.setting]
-
-
-def revision(root: Path) -> str | None:
-    """The git commit of the checkout at `root`, with "+" where tracked files differ from it; None outside git."""
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip() or None
-    except (OSError, subprocess.SubprocessError):
-        return None
 
 
 def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:

@@ -32,7 +32,7 @@ from docemb_lib.private import INJECTED_CELL
 from docemb_lib.progress import log_to_notebook
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
-from docemb_lib.workspace import Artefact, Workspace
+from docemb_lib.workspace import Artefact, Workspace, revision
 
 LINE = 110  # characters of printed text
 ALONE = "No other run of this notebook is recorded yet."
@@ -152,7 +152,7 @@ class Run:
         """The run's own model (in its other forms, too), those `beside` it, and the references."""
         own = self._of_student if self.key.trains else [self.model]
         if self.notebook in FINAL and len(own) == 1:
-            own = [*own, made.centred_model(self.stages.corpus, self.model)]
+            own = [*own, made.centred_model(self.workspace, self.model)]
         return [*own, *beside, *self.references]
 
     @cached_property
@@ -264,7 +264,7 @@ class Run:
         `link_student`; tables: further ones to keep, by name.
         """
         first = records.find(self.workspace, self.notebook, self.fingerprint)
-        made_by: dict[str, Any] = {"student": student, "revision": records.revision(self.workspace.root)}
+        made_by: dict[str, Any] = {"student": student, "revision": revision(self.workspace.root)}
         if first is not None and first.status == "done":
             made_by |= {"seconds": first.seconds, "finished": first.finished, "threads": first.threads}
         else:

@@ -44,14 +44,9 @@ class ClusterError(RuntimeError):
 
 
 def sweep(
-    notebook: str,
-    grid: str | Path | Sequence[Mapping[str, Any]],
-    *,
-    profile: str | Path = "tiny",
-    parameters: Mapping[str, Any] | None = None,
-    workers: int | None = None,
-    scheduler: str | None = None,
-) -> pd.DataFrame:
+    notebook: str, grid: str | Path | Sequence[Mapping[str, Any]], *, profile: str | Path = "tiny",
+    parameters: Mapping[str, Any] | None = None, workers: int | None = None, scheduler: str | None = None,
+) -> pd.DataFrame:  # fmt: skip
     """Execute the missing runs of a grid side by side, and draw their comparison.
 
     Returns the records of the runs as of `records.frame`, failed ones included. Raises InputError, before anything
@@ -116,6 +111,8 @@ def execute_plan(
         for step in steps:
             if step.grid is None:
                 _execute_single(step.runs[0], workspace, reporter)
+                if step is steps[0]:  # which has built the corpus: is it large enough for all runs?
+                    missing_runs(runs_of(steps), workspace)
                 continue
             runs, todo = step.runs, [run for run in step.runs if run in missing]
             if step.choose is not None:
@@ -251,7 +248,11 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, s
         return future.result()
     except KilledWorker as error:
         reason = f"its worker died in each of {error.allowed_failures + 1} attempts; out of memory?"
-        return "failed", execution.record_failure(run, workspace, reason, "")
+    except InputError:  # of a worker that is unfit for any run
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    return "failed", execution.record_failure(run, workspace, reason, "")
 
 
 class _ProgressBar(Reporter):

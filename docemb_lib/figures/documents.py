@@ -1,4 +1,4 @@
-"""Documents and their embeddings: lengths, weights; distances to teachers, planes, probes, attention."""
+"""Documents and their embeddings: lengths, weights; distances to teachers, planes, probes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from docemb_lib.corpus.rows import PARTS
 from docemb_lib.figures import (
     BESIDE,
     GREY,
@@ -24,7 +23,6 @@ from docemb_lib.figures import (
     kind_of,
     label,
     legend_beside,
-    looks_of,
     series_colors,
     short,
 )
@@ -113,10 +111,12 @@ def plot_distances(
     models, logarithmic = list(distances["model"].unique()), distance == "mse"
     floor = max(FLOOR * distances["value"].max(), FLOOR) if logarithmic else -np.inf
     shown = distances.assign(kind=distances["kind"].map(kinds), value=distances["value"].clip(lower=floor))
-    few = shown.groupby(["model", "kind"], sort=False).head(MOST)
+    few = shown.sample(frac=1, random_state=0).groupby(["model", "kind"]).head(MOST)
     look: dict[str, Any] = {"palette": [PALETTE[kind] for kind in kinds], "hue_order": list(kinds.values())}
     look |= {"split": True, "inner": "quart", "cut": 0, "density_norm": "width", "linewidth": 0.8}
-    sns.violinplot(few, x="value", y="model", hue="kind", orient="y", log_scale=logarithmic, **look, ax=ax)
+    sns.violinplot(
+        few, x="value", y="model", order=models, hue="kind", orient="y", log_scale=logarithmic, **look, ax=ax
+    )
     for row, model in enumerate(models):
         own = shown[shown["model"] == model]
         if gamma is not None:
@@ -176,16 +176,4 @@ def plot_probe(probes: pd.DataFrame, *, teacher: str, ax: Axes | None = None) ->
     ax.margins(y=0.15)
     ax.set_ylabel("R²")
     ax.set_title(teacher, pad=14)
-    return ax
-
-
-def plot_attention(parts: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Attention to a word by part of speech, relative to any word, mean over documents (SimDE paper, Figure 3)."""
-    ax = plt.gca() if ax is None else ax
-    palette = {model: color for model, (color, _) in looks_of(parts["model"]).items()}
-    look: dict[str, Any] = {"saturation": 1, "seed": 0, "err_kws": {"linewidth": 1, "color": GREY}}
-    sns.barplot(parts, x="part", y="relative", hue="model", order=PARTS, palette=palette, **look, ax=ax)
-    ax.axhline(1, color=GREY, linewidth=0.8, linestyle="--")
-    ax.set(xlabel="", ylabel="attention to a word\n(1: as to any word)")
-    legend_beside(ax, title="")
     return ax

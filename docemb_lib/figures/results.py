@@ -23,7 +23,6 @@ METRICS = {"map": "MAP", "mrr": "MRR", "mean": OVERALL, "f1_macro": "macro-F1"}
 NOT_LOSSES = ("step", "epoch", "norm", "spread", "cca")  # columns of the validation history
 MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
 HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "color": GREY, "linestyle": "", "markersize": 5}
-BOXED = 5  # points from which a row has a box
 LEAST = 10  # fewest examples of a length bucket that is drawn
 
 
@@ -63,7 +62,7 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     colors |= {group: PALETTE["untrained"] for group in present if group == BASELINE}
     points = scores.groupby(["model", "task"])["value"].mean().reset_index()  # over head seeds
     points["group"] = points["model"].map(rows["group"].astype(str))
-    ax = _draw_boxes(points, rows, y="model", hue="group", colors=colors, ax=ax)
+    ax = _draw_points(points, rows, y="model", hue="group", colors=colors, ax=ax)
     ax.set_xlabel("normalised score (1: the best model shown on a task)")
     thesis = _thesis(rows["thesis"], "thesis, on other tasks with other models")
     _legend(ax, colors, {"mean over tasks": MEAN} | thesis, title=by)
@@ -85,23 +84,19 @@ def plot_rounds(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     rows = _means(of_row).assign(round=of_row["round"].first().map(rounds.index))
     rows = rows.sort_values(["round", "mean"], kind="stable")
     colors = series_colors(rounds)
-    ax = _draw_boxes(points, rows, y="row", hue="round", colors=colors, ax=ax)
+    ax = _draw_points(points, rows, y="row", hue="round", colors=colors, ax=ax)
     best = "task" if len(rounds) == 1 else "task, of all rounds"
     ax.set_xlabel(f"normalised accuracy (1: the best model shown on a {best})")
     _legend(ax, colors, {"mean over tasks": MEAN} | _thesis(rows["thesis"]), title="examples for the heads")
     return ax
 
 
-def _draw_boxes(
+def _draw_points(
     points: pd.DataFrame, rows: pd.DataFrame, *, y: str, hue: str, colors: dict[str, Any], ax: Axes | None
 ) -> Axes:
-    """A point per task for each row, a box of `BOXED` and more, a triangle for the mean, a diamond for the thesis'."""
+    """A point per task for each row, a triangle for the mean, a diamond for the mean in the thesis."""
     ax = plt.gca() if ax is None else ax
     common: dict[str, Any] = {"x": "value", "y": y, "hue": hue, "palette": colors, "order": list(rows.index), "ax": ax}
-    box: dict[str, Any] = {"dodge": False, "width": 0.6, "showfliers": False, "boxprops": {"alpha": 0.55}}
-    boxed = points[points.groupby([y, hue])["value"].transform("count") >= BOXED]
-    if len(boxed):
-        sns.boxplot(boxed, **common, **box, linewidth=0.9, legend=False)
     sns.stripplot(points, **common, jitter=False, size=6.5, edgecolor="white", linewidth=0.4, legend=False)
     places = range(len(rows))
     ax.errorbar(rows["mean"], places, xerr=rows.get("std"), **MEAN, markersize=3.5, capsize=2, linewidth=0.9, zorder=5)
@@ -227,7 +222,7 @@ def plot_retrieval(scores: pd.DataFrame, *, metric: str, ax: Axes | None = None)
     points = scores[scores["metric"] == metric].drop_duplicates(["model", "task"])  # rankings are equal in all rounds
     rows = _means(points.groupby("model")).sort_values("mean", kind="stable")
     colors = series_colors(points["task"].sort_values())
-    ax = _draw_boxes(points, rows, y="model", hue="task", colors=colors, ax=ax)
+    ax = _draw_points(points, rows, y="model", hue="task", colors=colors, ax=ax)
     _legend(ax, colors, {"mean over tasks": MEAN} | _thesis(rows["thesis"]))
     ax.set(xlabel=METRICS[metric], xlim=(0, None))
     return ax

@@ -5,14 +5,14 @@ over the batch. Contextual losses take no mask: it stands for the structural tea
 teacher reads whole documents.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses.structural import MSE
-from docemb_lib.projections import ACTIVATIONS, DROPOUT, NORM, chain, parse_projection, projection_widths
+from docemb_lib.projections import ACTIVATIONS, DROPOUT, NORM, parse_projection, projection_widths
 
 Reduction = Literal["mean", "sum"]
 _SMALLEST_VARIANCE = 1e-9  # CCA leaves out directions of a view with less variance
@@ -41,9 +41,6 @@ class Projection(nn.Module):
 
     def forward(self, view: Tensor) -> Tensor:  # (B, in_features) to (B, out_features)
         return self.layers(view)
-
-    def extra_repr(self) -> str:
-        return f"{self.spec!r}, {chain(self.widths)}"
 
 
 def _layer(name: str, width: int) -> nn.Module:
@@ -75,6 +72,8 @@ class SDL(nn.Module):
 
     def __init__(self, dim: int, beta: float = 0.95, reduction: Reduction = "mean") -> None:
         super().__init__()
+        if not 0 <= beta < 1 or reduction not in get_args(Reduction):
+            raise InputError(f"beta, reduction: got {beta}, {reduction!r}; use 0 <= beta < 1, and sum or mean")
         self.beta, self.reduction = beta, reduction
         self.normalise = nn.BatchNorm1d(dim, affine=False)
         self.register_buffer("covariance", torch.zeros(dim, dim))
@@ -95,9 +94,6 @@ class SDL(nn.Module):
                 self.normaliser.copy_(normaliser)
             total = 2 * covariance.triu(diagonal=1).abs().sum() / normaliser  # symmetric: both triangles
             return total / max(P * P - P, 1) if self.reduction == "mean" else total
-
-    def extra_repr(self) -> str:
-        return f"beta={self.beta}, reduction={self.reduction!r}"
 
 
 class SoftCCA(nn.Module):
@@ -130,9 +126,6 @@ class SoftCCA(nn.Module):
         distance = self.distance(full_precision(student), full_precision(teacher))  # (B,)
         decorrelation = self.student_decorrelation(student) + self.teacher_decorrelation(teacher)  # ()
         return distance + self.delta * decorrelation
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, delta={self.delta}"
 
 
 class CCA(nn.Module):
@@ -175,9 +168,6 @@ class CCA(nn.Module):
             lagrangian = (a * b - s / 2 * (a.square() + b.square())).sum() / (B - 1)
             # The value is -sum(s); the difference is zero and contributes the Lagrangian's gradient.
             return -(s.sum() + lagrangian - lagrangian.detach()).expand(B)
-
-    def extra_repr(self) -> str:
-        return f"components={self.components}, ridge={self.ridge}"
 
 
 def _whitening(X: Tensor, ridge: float) -> Tensor:

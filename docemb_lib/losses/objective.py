@@ -96,9 +96,6 @@ class Teaching(nn.Module):
     def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:  # (B, D), (B, T) to (B, P) both
         return self.student_projection(student), self.teacher_projection(teacher)
 
-    def extra_repr(self) -> str:
-        return f"{self.name!r}, {self.role!r}, weight={self.weight}"
-
 
 class ObjectiveOutput(NamedTuple):
     """Result of a forward pass; the loss comes first, where `transformers.Trainer` looks for it in a tuple."""
@@ -191,9 +188,6 @@ class Objective(nn.Module):
         if given is None and structural and (w.max_structural_len is not None or w.lam_by_length is not None):
             raise InputError("max_structural_len and lam_by_length weigh lengths: pass n_structural_tokens")
         return torch.zeros(len(embeddings)).to(embeddings) if given is None else given.to(embeddings.device)
-
-    def extra_repr(self) -> str:
-        return f"{self.weighting}, group_size={self.group_size}, negatives={self.negatives}"
 
 
 def group_sizes(n: int, group_size: int | None) -> list[int]:

@@ -34,9 +34,6 @@ class InfoNCE(nn.Module):
         partners = torch.arange(len(first), device=first.device)  # the positives stand on the diagonal
         return F.cross_entropy(logits, partners, reduction="none")
 
-    def extra_repr(self) -> str:
-        return f"temperature={self.temperature}"
-
 
 class MaskedLanguageHead(nn.Module):
     """Hidden states to scores of all V words: a layer, GELU, LayerNorm, then the product with the word embeddings.
@@ -96,6 +93,3 @@ class PairObjective(nn.Module):
         """Sum of the cross-entropies of the masked tokens of packed texts, (). labels: (T,)"""
         head = cast(MaskedLanguageHead, self.head)
         return head.loss(self.student.hidden(masked), labels, self.student.model.get_input_embeddings().weight)
-
-    def extra_repr(self) -> str:
-        return f"mlm_weight={self.mlm_weight}, weight={self.weight}"

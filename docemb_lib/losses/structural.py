@@ -87,6 +87,8 @@ class MaxMargin(StructuralLoss):
 
     def __init__(self, distance: Distance = "mse", gamma: float = 1.0) -> None:
         super().__init__()
+        if distance not in _PAIRWISE:
+            raise InputError(f"distance: got {distance!r}, use one of {', '.join(_PAIRWISE)}")
         self.distance, self.gamma = distance, gamma
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
@@ -97,9 +99,6 @@ class MaxMargin(StructuralLoss):
             K = len(negatives)
             total, count = total + K * _MEAN[self.distance](student, negatives), count + K
         return distances.diagonal() - self.gamma * (total / count.clamp(min=1))
-
-    def extra_repr(self) -> str:
-        return f"distance={self.distance!r}, gamma={self.gamma}"
 
 
 class Contrastive(StructuralLoss):
@@ -132,9 +131,6 @@ class Contrastive(StructuralLoss):
         candidates = F.pad(keep.bool(), (0, K), value=True) | diagonal
         losses = logits.masked_fill(~candidates, float("-inf")).logsumexp(dim=1) - logits.diagonal()
         return (keep * losses).sum().expand(B) / keep.sum().clamp(min=1)
-
-    def extra_repr(self) -> str:
-        return f"temperature={self.temperature}"
 
 
 def structural_loss(

@@ -61,6 +61,8 @@ _PATHS = re.compile(
     r"(contextual_teachers\.)?corpus\.(path|datasets\.dataset)|evaluation\.own_tasks\.(path|relevance)(\.\w+)?"
     r"|evaluation\.benchmarks\.[\w-]+|(student|structural_teacher|further_teachers)\.model|plan\.(grid|profile)"
 )
+TAKEN_NAMES = ("structural", "contextual", "loss", "step", "epoch", "norm", "spread", "cca")  # columns of a history
+_ALWAYS_PATHS = re.compile(r"(contextual_teachers\.)?corpus\.path|evaluation\.own_tasks\.(path|relevance)(\.\w+)?")
 MOST_DIGITS = 40  # of an integer in a YAML text
 
 
@@ -116,6 +118,11 @@ class Profile(sections.Section):
     def _sections_agree(self) -> Self:
         for notebook, own in self.notebooks.items():
             check_names(notebook, own)
+        names = [*TAKEN_NAMES, *(further.name for further in self.further_teachers)]
+        if len(set(names)) < len(names):
+            raise ValueError(
+                f"further_teachers: a name is given twice, or is one of {', '.join(TAKEN_NAMES)}; choose another"
+            )
         student, teacher = width(self.student.model), width(self.structural_teacher.model)
         if student and teacher and student != teacher:
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student)
@@ -344,5 +351,6 @@ def _absolute(value: Any, place: Place, folder: Path) -> Any:
     if not isinstance(value, str):
         return value
     field, path = ".".join(map(str, place)), folder / value
-    is_path = _PATHS.fullmatch(field) and (value.startswith(".") or glob(str(path)))
+    perhaps = _PATHS.fullmatch(field) and (value.startswith(".") or glob(str(path)))
+    is_path = perhaps or _ALWAYS_PATHS.fullmatch(field)
     return str(path.resolve()) if is_path else value

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from docemb_lib.projections import WIDEST, parse_projection
 
@@ -22,7 +23,7 @@ ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the other
 STRUCTURAL_LOSS = "^(mse|cosine|max-margin|contrastive)$"
 CONTEXTUAL_LOSS = "^(soft-cca|mse|cca|cca:[1-9][0-9]{0,4})$"  # the last: so many canonical correlations
 SplitName = Literal["train", "validation", "test"]
-Long = Literal["truncate", "chunks", "lead"]
+Long = Literal["truncate", "chunks"]
 PairFeatures = Literal["concat", "interaction"]
 ContextualName = Literal["DM", "DBOW", "PV", "LSA"]
 # Settings of `Training` that do not change a result. `precision` and `batch_size` do.
@@ -61,6 +62,15 @@ MinCount = Annotated[int, Field(ge=1)] | Literal["10%"]
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_bool_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `off` and `true` where a number is expected; pydantic would read them as 0 and 1."""
+        annotation = repr(cls.model_fields[str(info.field_name)].annotation)
+        if isinstance(value, bool) and re.search(r"\b(int|float)\b", annotation) and "bool" not in annotation:
+            raise ValueError("must be a number")
+        return value
 
 
 class HubDataset(Section):
@@ -315,6 +325,9 @@ class Evaluation(Section):
 
     @model_validator(mode="after")
     def _known_tasks(self) -> Self:
+        sizes = [inf if size is None else size for size in self.rounds]
+        if sizes != sorted({*sizes}):  # the last one is compared
+            raise ValueError(f"rounds must ascend, null last, got {self.rounds}")
         own, benchmarks = [task.name for task in self.own_tasks], (*get_args(BenchmarkName), *get_args(SimDEName))
         given = (*EMBEDDED_TASKS, *benchmarks)
         if taken := [name for n, name in enumerate(own) if name in (*given, *own[:n])]:

@@ -210,5 +210,6 @@ def _before(card: str, *headings: str) -> str:
 def licence_of(path_or_id: str) -> str | None:
     """The licence that a model's own card declares; None without a card, a declaration, or access to the hub."""
     with suppress(Exception):  # of a card that is not there, no UTF-8 or no YAML, and of the hub
-        return ModelCard.load(str(find_file(path_or_id, README))).data.license
+        if (file := find_file(path_or_id, README)) is not None:
+            return ModelCard.load(file).data.license
     return None

@@ -118,8 +118,9 @@ def load_weights(path_or_id: str, config: Any) -> Any:
     problem = "its weights cannot be loaded"
     # Sizes are checked below, instead of by transformers with a report of many lines.
     model, info = _load(AutoModel, path_or_id, problem, config=config, ignore_mismatched_sizes=True, **pooler)
-    if misfits := [*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])]:
-        problem = f"its weights lack {min(misfits)}, or hold it in another size than its config.json says"
+    further = [name for name in info["unexpected_keys"] if "encoder.layer." in name]
+    if misfits := [*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"]), *further]:
+        problem = f"its weights and its config.json disagree about {min(misfits)}"
         raise InputError(f"{path_or_id}: {problem}; give files that belong together")
     return model
 
@@ -209,6 +210,7 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
     options |= {"dtype": torch.float32, "weights_only": True, "trust_remote_code": False, "output_loading_info": True}
     verbosity = hf_logging.get_verbosity()
     hf_logging.set_verbosity_error()
+    hf_logging.disable_progress_bar()  # a widget in a notebook
     try:
         with one_line(path_or_id, problem):
             folder = transformer_subfolder(path_or_id)

@@ -194,6 +194,8 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any], *,
     remove_states(folder, but=state)
     model = Doc2Vec(**options)
     model.build_vocab(corpus_file=str(corpus_file))
+    if not len(model.wv):
+        raise InputError("max_vocab_size: gensim keeps no word; use a larger one, or a smaller min_count")
     if done:
         vectors, weights, documents, random = (np.load(state / f"{name}.npy") for name in STATE)
         model.wv.vectors, model.syn1neg, model.dv.vectors = vectors, weights, documents

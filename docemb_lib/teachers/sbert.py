@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LEAD = 3  # times that the first chunk counts with `long="lead"`; chosen among 1, 3 and 5 on validation
-
 
 class SBERT:
     """A sentence-transformers model without its normalisation: the MSE losses of the thesis need raw embeddings.
@@ -100,8 +98,6 @@ class SBERT:
         weights = np.array([len(ids) for ids in sequences], dtype=np.float32)
         first = np.zeros(len(sequences), dtype=bool)  # sequences that begin a text
         first[np.unique(owners, return_index=True)[1]] = True
-        if self.long == "lead":
-            weights[first] *= LEAD
         total = np.bincount(owners, weights=weights, minlength=len(texts)) if sequences else np.zeros(0)
         truncated, embeddings = (np.zeros((len(texts), self.dim), dtype=np.float32) for _ in range(2))
         for part, rows in self._forward(sequences, show_bar=len(texts) >= BAR_FROM):

@@ -61,7 +61,9 @@ def sentences_of(sequence: Sequence[int] | np.ndarray) -> list[np.ndarray]:
 
 
 def draw_halves(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Which of n >= 2 sentences go to the first half, (n,) bool; no half is empty."""
+    """Which of n >= 2 sentences go to the first half, (n,) bool; no half is empty. Raises ValueError for fewer."""
+    if n < 2:
+        raise ValueError(f"halves need 2 sentences, got {n}")
     while True:
         first = rng.random(n) < 0.5
         if first.any() and not first.all():

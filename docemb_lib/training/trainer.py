@@ -7,6 +7,7 @@ Trainer writes in place. A marker, written last, lists checksums: a folder that 
 import contextlib
 import json
 import logging
+import math
 import shutil
 import signal
 import threading
@@ -78,6 +79,13 @@ class DistillationTrainer(Trainer):
         names = ", ".join(str(self.train_dataset.ids[row]) for row in own) or "of another process"
         problem = f"update {self.state.global_step + 1}: the loss is not finite, with documents {names}"
         raise FloatingPointError(f"{problem}; look at these, or lower training.learning_rate")
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)  # a gradient scaler skips those that are not finite
+        if norm is not None and self.accelerator.scaler is None and not math.isfinite(norm):
+            mend = "lower training.learning_rate, or set training.precision to fp32"
+            raise FloatingPointError(f"update {self.state.global_step + 1}: the gradient is not finite; {mend}")
+        return norm
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "learning_rate" in logs:

@@ -142,6 +142,7 @@ class Explorer:
         self._controls, self._answer = dict(controls), answer
         self.settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
+        self._drawn: Figure | None = None
 
     def answer(self, **settings: Any) -> Answer:
         """The answer to these settings; the other controls keep their values. An error becomes one line."""
@@ -164,9 +165,10 @@ class Explorer:
     def refresh(self) -> None:
         self._status.value = LOADING
         self.settings = {name: widget.value for name, widget in self.widgets.items()}
-        html, figure, alt, points = self.answer()
-        self._text.value, self._picture.value = html, "" if figure is None else picture(figure, alt, points)
-        self._status.value = ""
+        self._text.value, figure, alt, points = self.answer()
+        if figure is None or figure is not self._drawn:  # rendering takes most of the time
+            self._picture.value = "" if figure is None else picture(figure, alt, points)
+        self._drawn, self._status.value = figure, ""
 
     def close(self) -> None:
         """Remove the widgets from the front end and from the state that it saves."""
@@ -178,11 +180,11 @@ class Explorer:
         from IPython.display import HTML, Image, display
 
         if cell := live_cell():
-            if earlier := _shown.pop(cell, []):
-                earlier[0].close()
-            _shown[cell] = [self]
+            if earlier := _shown.pop(cell, None):
+                earlier.close()
             display({"application/javascript": NAMES}, raw=True)
             display(self.live())
+            _shown[cell] = self
             return
         answer = self.answer()
         image = [] if answer.figure is None else [Image(png_of(answer.figure), alt=answer.alt)]
@@ -190,7 +192,7 @@ class Explorer:
         display(*image, text)
 
 
-_shown: dict[str, list[Explorer]] = {}  # by cell, whose earlier explorer the front end would keep and save
+_shown: dict[str, Explorer] = {}  # by cell, whose earlier explorer the front end would keep and save
 
 
 def png_of(figure: Figure) -> bytes:

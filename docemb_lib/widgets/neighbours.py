@@ -29,7 +29,11 @@ class Pool:
 
     def find(self, words: str) -> list[int]:
         """The rows whose text contains `words`, in any case; all rows for an empty text."""
-        return [row for row, text in enumerate(self.texts) if words.lower() in text.lower()]
+        return [row for row, text in enumerate(self._lowered) if words.lower() in text]
+
+    @cached_property
+    def _lowered(self) -> list[str]:
+        return [text.lower() for text in self.texts]
 
     @cached_property
     def directions(self) -> dict[str, np.ndarray]:

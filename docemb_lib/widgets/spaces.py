@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -74,6 +74,7 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
     """
     documents, lengths = distances.documents, distances.documents["length"].to_numpy()
     models = list(distances.measured["cosine"])
+    drawn: dict[str, Any] = {}  # the last figure, and what it is of
     most, ends = distances.measured["cosine"][models[0]].negative.shape[1], (int(lengths.min()), int(lengths.max()))
 
     def answer(
@@ -92,10 +93,12 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         text += f"<p>{html.number('documents', count)} documents of {tokens[0]} to {tokens[1]} tokens, "
         text += f"{negatives} negatives each</p>"
         pairs = probing.mistaken(parts[distances.own if loss == ALL_LOSSES else loss], k=MISTAKEN)
-        figure = Figure(figsize=(8.5, 1.35 + 0.75 * len(shown)), layout="constrained")
-        plot_distances(_tidy(shown), distance=distance, gamma=gamma, ax=figure.subplots())
+        if drawn.get("of") != (settings := (loss, distance, gamma, negatives, tokens)):  # the pair does not change it
+            figure = Figure(figsize=(8.5, 1.35 + 0.75 * len(shown)), layout="constrained")
+            plot_distances(_tidy(shown), distance=distance, gamma=gamma, ax=figure.subplots())
+            drawn.update(of=settings, figure=figure)
         alt = f"{UNITS[distance]} to the own and to other teacher embeddings, one row each for {', '.join(shown)}"
-        return Answer(text + _pair(documents, pairs.iloc[min(pair, len(pairs)) - 1]), figure, alt)
+        return Answer(text + _pair(documents, pairs.iloc[min(pair, len(pairs)) - 1]), drawn["figure"], alt)
 
     controls = {
         "loss": choice({model: model for model in (ALL_LOSSES, *models)}, ALL_LOSSES),
@@ -112,8 +115,8 @@ def _pair(documents: pd.DataFrame, pair: pd.Series) -> str:
     """A mistaken pair, side by side: the document, and the other with the nearer teacher embedding."""
     one, other = (documents.iloc[int(row)] for row in pair[["document", "other"]])
     texts = "".join(html.document(f"{own['id']}, {own['length']} tokens", own["text"]) for own in (one, other))
-    nearer = f"to the teacher embedding of {other['id']} than to its own, by {pair['ahead']:+.3f}"
-    text = f"<p>The student's embedding of {html.escape(one['id'])} is nearer {html.escape(nearer)}.</p>"
+    ahead = f"{one['id']}: distance to its own teacher embedding minus that to the one of {other['id']}"
+    text = f"<p>{html.escape(ahead)}: {pair['ahead']:+.3f} (positive: the other one is nearer)</p>"
     return f'{text}<div style="display: flex; flex-wrap: wrap; gap: 8px;">{texts}</div>'
 
 

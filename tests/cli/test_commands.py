@@ -62,6 +62,6 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
         run.finish({}, tables={"models": models.assign(**{"fitted on": "task", "ranks_only": False})})
     if changed:
         path = workspace_root / "params" / "small.yaml"
-        path.write_text(path.read_text().replace("epochs: 3,", "epochs: 4,"))
+        path.write_text(path.read_text().replace("hidden: 0,", "hidden: 4,"))
     found = [(model.label, model.fingerprint) for model in recorded_baselines(Profile.load("small"), workspace)]
     assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])

@@ -17,8 +17,8 @@ from docemb_lib import Profile, Workspace
 from docemb_lib.cli.__main__ import app
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, catalogue
+from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import check_task, load_task, task_fingerprint
-from docemb_lib.experiments.scores import check_benchmarks
 from docemb_lib.settings import HEADS, Evaluation, HeadSettings
 
 TASK = {"name": "mine", "kind": "classification", "path": "data/mine.jsonl"}
@@ -97,7 +97,7 @@ def test_a_profile_names_benchmarks_by_path(data_folder: Path) -> None:
     write_files(data_folder, {f"bbc/{c}/{n:03}.txt": f"{c} article {n}" for n in range(10) for c in ("sport", "tech")})
     settings = profile(data_folder, tasks=["bbcnews"], benchmarks={"bbcnews": "./bbc"}).evaluation
     assert settings.benchmarks == {"bbcnews": str(data_folder / "bbc")}
-    check_benchmarks(settings, settings.tasks)
+    assert missing_files("bbcnews", settings.benchmarks["bbcnews"]) == []
     assert sorted(load_task("bbcnews", settings).texts("test"))[0].startswith("sport article")
     before = task_fingerprint("bbcnews", settings)
     (data_folder / "bbc" / "sport" / "000.txt").write_text("longer than it was")

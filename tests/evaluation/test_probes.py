@@ -9,13 +9,9 @@ import pytest
 import torch
 from scipy.spatial.distance import cdist, cosine
 from sklearn.metrics import roc_auc_score
-from transformers import AutoModel, AutoTokenizer, LongformerConfig, LongformerModel
 
-from docemb_lib.corpus.rows import tag_words
 from docemb_lib.evaluation import probes
 from docemb_lib.losses import MaxMargin
-from docemb_lib.pretrained import resolve
-from docemb_lib.student import Student
 
 SHIPS = "The ships left the harbour. Two ships stayed in the old harbour. The harbour closed."
 TEXT = "The old ships had left the harbour's unfathomable depths early, and nobody watched the rocky coast (12 km)."
@@ -220,81 +216,3 @@ def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
             assert sorted(found.get_group(kind)) == pytest.approx(sorted(of_kind), abs=1e-6)
     found = probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic, sentences=99)
     np.testing.assert_allclose(found["cosine"], found["kind"] == "inside", atol=1e-6)
-
-
-@pytest.fixture(scope="module")
-def minilm() -> str:
-    return resolve("all-MiniLM-L6-v2")
-
-
-@pytest.fixture(scope="module", params=["first", "cls", "mean"])
-def student(request, minilm) -> Student:
-    """Random, with windows much shorter than the text and attention far from uniform."""
-    torch.manual_seed(0)
-    config = LongformerConfig(
-        vocab_size=30522, hidden_size=16, num_attention_heads=2, num_hidden_layers=2, intermediate_size=32,
-        attention_window=WINDOWS, max_position_embeddings=201, pad_token_id=0, initializer_range=0.5,
-    )  # fmt: skip
-    tokenizer = AutoTokenizer.from_pretrained(minilm, model_max_length=200)
-    return Student(LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=request.param).eval()
-
-
-def test_with_a_window_over_all_of_it_the_weights_are_berts(minilm):
-    bert = AutoModel.from_pretrained(minilm, attn_implementation="eager").eval()
-    inputs = AutoTokenizer.from_pretrained(minilm)(TEXT, return_tensors="pt")
-    with torch.inference_mode():
-        last = bert(**inputs, output_attentions=True).attentions[1][0].mean(0)  # (T, T)
-    long = Student.from_encoder(minilm, layers=[0, 1], max_tokens=128, attention_window=256)
-    for pooling, expected in (("first", last[0]), ("mean", last.mean(0))):
-        weights, _ = probes.token_attention(Student(long.model, long.tokenizer, pooling=pooling), TEXT)
-        np.testing.assert_allclose(weights, expected.numpy(), atol=1e-5)
-        assert weights.std() > 0.005
-
-
-def test_windows_and_global_attention_are_those_of_the_last_layer(student):
-    text = TEXT * 2
-    weights, offsets = probes.token_attention(student, text)
-    T = len(weights)
-    assert T > 50  # several windows
-    np.testing.assert_allclose(weights.sum(), 1, atol=1e-5)
-    ids = student.tokenizer(text)["input_ids"]
-    padded = torch.tensor([ids + [0] * (-T % max(WINDOWS))])
-    is_global = torch.zeros_like(padded)
-    is_global[0, 0] = student.pooling == "cls"
-    mask = (torch.arange(padded.shape[1]) < T)[None].long()
-    masks = {"attention_mask": mask, "global_attention_mask": is_global}
-    with torch.inference_mode():
-        hidden = student.model(padded, **masks, output_hidden_states=True).hidden_states[-2][0, :T]
-        layer = student.model.encoder.layer[-1].attention.self
-        names = ("query_global", "key_global") if student.pooling == "cls" else ("query", "key")
-        Q, K = (getattr(layer, name)(hidden).view(T, 2, 8) for name in names)
-    expected = np.zeros(T)
-    queries = range(T) if student.pooling == "mean" else [0]
-    for i in queries:
-        seen = [j for j in range(T) if student.pooling == "cls" or abs(i - j) <= WINDOWS[-1] // 2]
-        for head in range(2):
-            logits = np.array([float(Q[i, head] @ K[j, head]) / np.sqrt(8) for j in seen])
-            shares = np.exp(logits - logits.max())
-            expected[seen] += shares / shares.sum() / 2 / len(queries)
-    np.testing.assert_allclose(weights, expected, atol=1e-5)
-    assert [text[a:b] for a, b in offsets if b > a][:3] == ["The", "old", "ships"]
-
-
-def test_parts_are_means_over_their_words_as_in_a_slow_loop(student):
-    texts = [TEXT, str(logging.__doc__), "12 !", "The ship."]
-    found = probes.attention_by_part(student, texts)
-    assert found["document"].unique().tolist() == [0, 1, 3]
-    for number, rows in found.set_index("part").groupby("document"):
-        weights, offsets = probes.token_attention(student, texts[number])
-        by_part: dict[str, list[float]] = {}
-        for word in tag_words(texts[number]):
-            own = [w for w, (a, b) in zip(weights, offsets, strict=True) if word.start < b <= word.end]
-            if own:
-                by_part.setdefault(word.part, []).append(sum(own))
-        every = np.mean([one for own in by_part.values() for one in own])
-        assert set(rows.index) == set(by_part)
-        for part, own in by_part.items():
-            expected = len(own), np.mean(own), np.mean(own) / every
-            assert tuple(rows.loc[part, ["words", "attention", "relative"]]) == pytest.approx(expected)
-    long = f"{TEXT} " * 30  # more than the student reads
-    assert 0 < probes.attention_by_part(student, [long])["words"].sum() < 200 < len(tag_words(long))

@@ -100,10 +100,10 @@ def test_heads_of_sparse_features_are_logistic_regressions(how: str) -> None:
     pairs = LabelledPairs(texts[:20], texts[20:40], [0, 1] * 10)
     other = LabelledPairs(texts[40:50], texts[50:], [0, 1] * 5)
     head = HeadSettings(pair_features=how)
-    dense, first, second, root = X.toarray(), slice(0, 20), slice(20, 40), X.shape[1] ** 0.5
-    features = np.hstack([dense[first], dense[second]] if how == "concat" else [abs(dense[first] - dense[second]), root * dense[first] * dense[second]])  # fmt: skip
+    dense, first, second = X.toarray(), slice(0, 20), slice(20, 40)
+    features = np.hstack([dense[first], dense[second]] if how == "concat" else [abs(dense[first] - dense[second]), dense[first] * dense[second]])  # fmt: skip
     model = LogisticRegression(C=10, max_iter=1000).fit(features, pairs.labels)
     a, b = dense[40:50], dense[50:]
-    tested = np.hstack([a, b] if how == "concat" else [abs(a - b), root * a * b])
+    tested = np.hstack([a, b] if how == "concat" else [abs(a - b), a * b])
     found = Pairs("p", {"train": pairs, "test": other}).score(X, head=head, seeds=1)
     assert found.values == (model.score(tested, other.labels),)

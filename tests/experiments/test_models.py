@@ -1,12 +1,9 @@
 """Models that are compared: each text is embedded once, and a centred model subtracts a mean."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from docemb_lib import pretrained
-from docemb_lib.experiments import models as models_module
 from docemb_lib.experiments.models import Model, centred_model, embed_once, published_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
@@ -25,18 +22,13 @@ class Noted:
         return np.array([[len(text), text.count("e")] for text in texts], dtype="float32")
 
 
-def test_a_centred_model_loses_the_mean_of_a_few_training_documents(workspace_root, monkeypatch):
-    monkeypatch.setattr(models_module, "FEW", 5)
+def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace_root):
     embedder = Noted()
-    train = ["a" * length for length in (1, 2, 3, 4, 5, 600)]
-    corpus = SimpleNamespace(
-        profile=Profile.load("small"), workspace=Workspace(workspace_root), fingerprint="c",
-        split={"train": {"text": train}}.__getitem__)  # fmt: skip
-    centred = centred_model(corpus, Model("lengths", "f", embedder.embed))
-    assert (centred.label, centred.fingerprint) == ("lengths, centred", "centred/5/c/f")
+    centred = centred_model(Workspace(workspace_root), Model("lengths", "f", embedder.embed))
+    assert (centred.label, centred.fitted_on) == ("lengths, centred", "task")
     for _ in range(2):
-        np.testing.assert_allclose(centred.embed(["bb", "bbbb"]), [[-1, 0], [1, 0]])
-    assert sorted(text for texts in embedder.asked for text in texts) == sorted([*train[:5], "bb", "bbbb"])
+        np.testing.assert_allclose(centred.fit(["bb", "bbbb"]), [[-1, 0], [1, 0]])
+    assert embedder.asked == [["bb", "bbbb"]]
 
 
 def test_a_model_of_others_reads_its_prompt_before_each_text():

@@ -5,7 +5,7 @@ import subprocess
 
 from docemb_lib.experiments import records
 from docemb_lib.experiments.records import Record
-from docemb_lib.workspace import publish, write_text
+from docemb_lib.workspace import publish, revision, write_text
 
 
 def record(fingerprint="f1", **changes):
@@ -81,11 +81,11 @@ def test_the_revision_is_that_of_git_and_marks_changed_trees(tmp_path):
         done = subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], capture_output=True, text=True)
         return done.stdout.strip()
 
-    assert records.revision(tmp_path) is None
+    assert revision(tmp_path) is None
     git("init", "--quiet")
     (tmp_path / "file").write_text("one")
     git("add", ".")
     git("commit", "--quiet", "-m", "one")
-    assert records.revision(tmp_path) == git("rev-parse", "--short", "HEAD")
+    assert revision(tmp_path) == git("rev-parse", "--short", "HEAD")
     (tmp_path / "file").write_text("two")
-    assert records.revision(tmp_path) == git("rev-parse", "--short", "HEAD") + "+"
+    assert revision(tmp_path) == git("rev-parse", "--short", "HEAD") + "+"

@@ -137,7 +137,7 @@ further_teachers:
     last = stages.students.history()[1].iloc[-1]  # all that was trained and accumulated is there again
     for name, value in validate(objective, documents("validation", validation), **settings).items():
         assert value == pytest.approx(last[name], rel=1e-3)
-    assert '"name": "topics"' in (student.path / "README.md").read_text(encoding="utf-8")
+    assert "'name': 'topics'" in (student.path / "README.md").read_text(encoding="utf-8")
     again = small(root, further.replace("WEIGHT", "0.5"), **options).students.trained
     assert again.fingerprint == student.fingerprint  # found again
     manifest = json.loads((student.path / "artefact.json").read_text(encoding="utf-8"))

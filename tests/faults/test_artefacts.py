@@ -17,7 +17,7 @@ from docemb_lib.integrity import CARD, MANIFEST, MARKER
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
 from docemb_lib.training.trainer import find_checkpoint
-from docemb_lib.workspace import Workspace, publish, write_text
+from docemb_lib.workspace import Workspace, publish
 
 
 def ask(root: Path) -> dict[str, object]:
@@ -106,14 +106,6 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog)
     assert find_checkpoint(tmp_path, "c") == (tmp_path / "checkpoint-2", 64)
     assert "checkpoint-6 is torn or damaged" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]  # others would be kept instead of whole ones
-
-
-def test_a_folder_is_on_the_disk_before_its_rename_publishes_it(tmp_path, monkeypatch):
-    flushed, seen, rename = set(), [], Path.rename
-    monkeypatch.setattr(os, "fsync", lambda descriptor: flushed.add(os.readlink(f"/proc/self/fd/{descriptor}")))
-    monkeypatch.setattr(Path, "rename", lambda path, target: (seen.extend(flushed), rename(path, target))[1])
-    publish(tmp_path / "made", lambda folder: write_text(folder / "inner" / "value", "42"), inputs={})
-    assert set(seen) == {str(tmp_path / "made.partial" / name) for name in ("", "inner", "inner/value", MANIFEST)}
 
 
 def test_a_manifest_of_an_earlier_version_is_compared_as_far_as_it_goes(tmp_path):

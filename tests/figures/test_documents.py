@@ -9,7 +9,7 @@ from overlaps import overlapping
 from docemb_lib import figures
 from docemb_lib.evaluation.probes import measure_distances, separation, tidy_distances
 from docemb_lib.figures import PALETTE
-from docemb_lib.figures.documents import plot_attention, plot_distances, plot_plane, plot_probe
+from docemb_lib.figures.documents import plot_distances, plot_plane, plot_probe
 
 
 def test_lengths_stack_to_a_hundred_percent_and_the_share_beyond_is_named(ax, names_of):
@@ -141,13 +141,3 @@ def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, co
     assert names_of(ax.texts) == ["0.10", "", "0.40", "-0.30"]  # a bucket without value is blank
     assert names_of(ax.get_xticklabels()) == ["all\n12 documents", "longer\n0 documents"]
     assert (ax.get_ylabel(), ax.get_title()) == ("R²", "structural")
-
-
-def test_attention_has_a_bar_per_model_and_part(ax, names_of):
-    parts = pd.DataFrame([(model, part, value + more) for model, value in (("one", 1.0), ("two", 2.0))
-        for more, part in enumerate(("noun", "verb", "adjective", "other")) for _ in range(3)],
-        columns=["model", "part", "relative"])  # fmt: skip
-    plot_attention(parts, ax=ax)
-    assert names_of(ax.get_xticklabels()) == ["noun", "verb", "adjective", "other"]
-    heights = [[bar.get_height() for bar in container] for container in ax.containers if len(container) == 4]
-    assert heights == [[1, 2, 3, 4], [2, 3, 4, 5]]

@@ -68,18 +68,6 @@ def test_runs_stand_in_the_order_of_their_normalised_means_the_lowest_on_top(ax,
     assert not ax.patches
 
 
-@pytest.mark.parametrize("tasks", [4, 5])
-def test_five_points_and_more_have_a_box_between_their_quartiles(ax, tasks):
-    values = [1.0, 0.2, 0.4, 0.5, 0.9][:tasks]
-    scores = {"a": {f"t{n}": [value] for n, value in enumerate(values)}, "b": {f"t{n}": [1.0] for n in range(tasks)}}
-    figures.plot_runs(
-        tidy(scores, group=pd.Series("x", list("ab")), thesis=pd.Series(np.nan, list("ab"))), by="kind", ax=ax
-    )
-    boxes = [patch.get_path().get_extents().intervalx for patch in ax.patches]
-    expected = [np.percentile(values, [25, 75]), [1, 1]] if tasks == 5 else np.empty((0, 2))
-    np.testing.assert_allclose(np.reshape(boxes, (-1, 2)), expected)
-
-
 def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_own(ax, names_of, colour_of, runs):
     figures.plot_runs(runs, by="kind", ax=ax)
     points = marks(ax, "D")

@@ -92,7 +92,7 @@ def test_runs_that_share_a_label_are_told_apart(a_run, with_scores, changes):
 def test_runs_of_an_edited_profile_are_not_compared(make_run, with_scores, workspace_root):
     with_scores(lam=0.8)
     path = workspace_root / "params" / "small.yaml"
-    path.write_text(path.read_text().replace("epochs: 3,", "epochs: 4,"))
+    path.write_text(path.read_text().replace("hidden: 0,", "hidden: 4,"))
     run = make_run("05_weighting", Profile.load("small"), lam=0.5)
     assert set(shown(run).index) == {BASELINE, run.label}
 

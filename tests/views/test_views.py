@@ -296,7 +296,6 @@ def test_the_runs_own_texts_stand_before_the_papers(of_texts):
     assert rows.loc["here: installed-docs", "All"] == pytest.approx((6 / 3 + 6 / 5) / 2, abs=0.03)
     run = of_texts(language="de")  # texts in another language have no nouns that we know
     assert not views.redundancy_beside_paper(run).index.str.startswith("here").any()
-    assert views.attention_of_students(run).empty
 
 
 def test_sentences_are_compared_by_sbert(of_texts, monkeypatch):

@@ -68,7 +68,8 @@ def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(dista
     text = moved(explorer, pair=3)
     rows = [int(pair[name]) for name in ("document", "other")]
     assert [f"d{row}, {10 + row} tokens" in text for row in rows] == [True, True]
-    assert f"nearer to the teacher embedding of d{rows[1]} than to its own, by {pair['ahead']:+.3f}" in text
+    own = f"d{rows[0]}: distance to its own teacher embedding minus that to the one of d{rows[1]}"
+    assert f"{own}: {pair['ahead']:+.3f} (positive: the other one is nearer)" in text
     assert "<script" not in text
     assert "<img" not in text
     assert text.count("&lt;script&gt;") == 2
