@@ -45,7 +45,8 @@ def local_workers(count: int) -> Iterator[Any]:
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    settings = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1}
+    # Saturation 1: a run whose worker died waits at the scheduler, not at a busy worker whose death would count, too.
+    settings = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1, "distributed.scheduler.worker-saturation": 1.0}
     # memory_limit: a run's memory is that of the kernel, which Dask does not see
     options: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "memory_limit": 0, "preload": [__name__]}
     private = {"host": LOOPBACK, "security": Security.temporary(), "dashboard_address": None}
