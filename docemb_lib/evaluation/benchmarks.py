@@ -70,8 +70,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 def benchmark_task(name: str, source: str | None = None) -> Task:
     """A published task by name.
 
-    source: a folder with the published files, or the id of a data set on a hub; None: the task's own on the hub. Logs
-    where the size differs from that in the SimDE paper, and rows without a text, or class, which its tasks leave out.
+    source: a folder with the published files; of a task without `files` also a file or the id of a data set on a hub;
+    None: the task's own on the hub. Logs where the size differs from that in the SimDE paper, and rows without a
+    text, or class, which its tasks leave out.
     """
     if name not in BENCHMARKS:
         raise InputError(f"benchmark task {name!r} is not one of {', '.join(BENCHMARKS)}")
@@ -130,7 +131,7 @@ def _plain_or_packed(file: Path) -> Path:
 
 
 def missing_files(name: str, source: str) -> list[str]:
-    """The files of a benchmark that a folder lacks; none for the id of a data set on a hub."""
+    """The files of a benchmark that a folder lacks; none for the id of a data set of a task without `files`."""
     folder, wanted = Path(source), BENCHMARKS[name].files
     if not wanted:
         return ["its published file or folder"] if folder.is_absolute() and not folder.exists() else []
