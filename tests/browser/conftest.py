@@ -30,7 +30,7 @@ MINUTE = 60_000.0  # milliseconds
 SETTINGS_OF_EXPLORERS = """
 import json
 from docemb_lib.widgets import explorer
-shown = (one for explorers in explorer._shown.values() for one in explorers)
+shown = iter(explorer._shown.values())
 print(json.dumps({name: str(value) for one in shown for name, value in one.settings.items()}))
 """
 SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells are rendered

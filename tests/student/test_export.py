@@ -116,7 +116,7 @@ def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_
 
 
 @pytest.mark.parametrize(("damage", "message"), [
-    ({"config.json": {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}}, r"lack encoder\.layer\.2\."),
+    ({"config.json": {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}}, r"disagree about encoder\.layer\.2\."),
     ({"modules.json": "{nope"}, r"modules\.json: not valid JSON"), ({"modules.json": "[1]"}, r"modules\.json: a module is no mapping"),
     ({"modules.json": '{"a": 1}'}, r"modules\.json: found a dict, expected a list"), ({"modules.json": '[{"type": 3, "path": ""}]'}, r"modules\.json: a module is no"),
     ({"1_Pooling/config.json": "[]"}, "found a list, expected a dict"),
