@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds")
 ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all runs have the same value
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
-FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 1)  # characters in a line of a cell, tried until the table fits
+FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)  # characters in a line of a cell, tried until the table fits
 SCORES = "Test scores (accuracy; MAP for retrieval)"
 
 

@@ -49,7 +49,7 @@ def local_workers(count: int) -> Iterator[Any]:
     settings = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1, "distributed.scheduler.worker-saturation": 1.0}
     # memory_limit: a run's memory is that of the kernel, which Dask does not see
     options: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "memory_limit": 0, "preload": [__name__]}
-    private = {"host": LOOPBACK, "security": Security.temporary(), "dashboard_address": None}
+    private = {"host": LOOPBACK, "security": Security.temporary(), "dashboard_address": f"{LOOPBACK}:0"}
     with (
         dask.config.set(settings),
         LocalCluster(**options, **private, env=_environment(count), silence_logs=logging.CRITICAL) as workers,
