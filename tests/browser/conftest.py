@@ -162,7 +162,9 @@ class OpenNotebook:
         """What moves a control, by the keyboard, and what moves it back; of a slider of two handles for each."""
         control = self.control(label)
         if (options := control.locator("select")).count():
-            chosen = options.evaluate("one => one.selectedIndex")
+            chosen, offered = options.evaluate("one => [one.selectedIndex, one.length]")
+            if offered == 1:
+                return []
             return [tuple(partial(options.select_option, index=n) for n in (0 if chosen else 1, chosen))]
         if (field := control.locator("input, textarea")).count():
             return [tuple(partial(self.write, label, text) for text in ("the", field.input_value()))]
