@@ -73,6 +73,7 @@ def _hub_answers(name: str) -> bool:
     return False
 
 
+@cache  # a plan asks for each of its runs
 def hub_silence() -> str:
     """Why nothing can be streamed from the hub; "" if it answers."""
     from huggingface_hub import constants

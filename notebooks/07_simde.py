@@ -180,7 +180,8 @@ print(fill(final.recommendation(), 110))
 # class, ten in FakeNews and arXiv. The figures show the profile's classification tasks with few examples
 # (`evaluation.few_shot`), drawn ten times, as the paper's Figure 2 does, which prints no numbers. Bands are standard
 # deviations over draws. There is no figure if the profile has no classification task, or if a class has fewer examples.
-# The table has means beside the paper's (lower half of its Table 2) on common tasks, and is empty if there are none.
+# The table has means beside the paper's (lower half of its Table 2) on common tasks, of the profile's
+# `evaluation.few_shot_table`, and is empty if there are none.
 
 # %%
 few = run.stages.scores.few_shot(
@@ -190,7 +191,7 @@ for task in few["task"].unique():
     _, ax = plt.subplots()
     figures.plot_few_shot(figures.named(few[few["task"] == task], run.label), ax=ax).set_title(task)
     run.save_figure(ax, f"few-shot-{task}", few)
-figures.table(thesis.beside_paper(few), run.label)
+figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), run.label)
 
 # %% [markdown]
 # ## Beside the paper

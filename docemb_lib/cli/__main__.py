@@ -52,7 +52,8 @@ def init(
     if source and source.is_dir() and root.is_relative_to(source.resolve()):
         raise InputError(f"{source}: {root} would work inside it, and read what it writes; give the command elsewhere")
     for name in ("notebooks", "params"):
-        if (root / name).exists() and not {*os.listdir(SHIPPED / name)}.intersection(os.listdir(root / name)):
+        there = {path.name for path in (root / name).glob("*")}  # empty for a plain file
+        if (root / name).exists() and there.isdisjoint(os.listdir(SHIPPED / name)):
             raise InputError(f"{root / name}: is in the way, it is not docemb's; give the command in a new folder")
     text, found = _initial_profile(source, out) if source else ("", {})  # before anything is written
     for name in ("notebooks", "params"):  # `params`, by which a working folder is known, is the last

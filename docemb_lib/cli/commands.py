@@ -154,16 +154,16 @@ def sweep(
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
     if dry_run:
-        rows: list[Any] = [
-            (run.notebook, run.label, run.parameters, run.fingerprint, is_done(run, workspace))
-            for run in runs_of(steps)
-        ]
-        runs = pd.DataFrame(rows, columns=["notebook", "label", "parameters", "fingerprint", "done"])
+        listed = runs_of(steps)
+        names = ["notebook", "label", "parameters", "fingerprint"]
+        runs = pd.DataFrame([{name: getattr(run, name) for name in names} for run in listed])
+        done = {run for run in listed if is_done(run, workspace)}
+        runs["done"] = [run in done for run in listed]
         if as_json:
             _write_json(runs)
         else:
             terminal.print_table(runs[["label", "done"]], console)
-            terminal.print_forecast(forecast(steps, workspace), console)
+            terminal.print_forecast(forecast(steps, workspace, done), console)
         return
     failures = execute_plan(steps, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)

@@ -23,7 +23,7 @@ from docemb_lib.corpus.sources import local_files, streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
-from docemb_lib.experiments.execution import is_done
+from docemb_lib.experiments.execution import Planned, is_done
 from docemb_lib.experiments.plan import Step, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
@@ -61,9 +61,9 @@ class Forecast(NamedTuple):
     missing: list[str]  # why `docemb run` would refuse now, a line each
 
 
-def forecast(steps: Sequence[Step], workspace: Workspace) -> Forecast:
-    """What the missing runs of a plan need and take. Builds nothing."""
-    done = {run for run in runs_of(steps) if is_done(run, workspace)}
+def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | None = None) -> Forecast:
+    """What the missing runs of a plan need and take. Builds nothing. done: those that are done; None: find them."""
+    done = {run for run in runs_of(steps) if is_done(run, workspace)} if done is None else done
     rows, costs = [], [Cost()]
     needs: dict[tuple[str, str], list[int]] = {}
     reasons = {f"{problem}; {INSTALL}": ["packages"] for problem in unmet()}  # reason → what it holds for

@@ -24,7 +24,8 @@ from docemb_lib.workspace import Workspace, write_text
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(.+?)\$", re.DOTALL)  # in a paragraph of its own, and within one
+TEX = r"((?:[^$\n]|\n(?!\s*\n))+)"  # within one paragraph
+FORMULA = re.compile(rf"\$\${TEX}\$\$|\${TEX}\$(?!\d)")  # in a paragraph of its own, and between words; no price
 LOADED = re.compile(r"<script[^>]* src=.*?</script>", re.DOTALL)
 # Notebook pages are light. Where the reader's browser is dark, colours are inverted, and pictures inverted back.
 DARK = """<style>@media screen and (prefers-color-scheme: dark) { html, img { background: #fff }

@@ -67,7 +67,7 @@ class Stages:
         yield self.key.check
         yield from (partial(source_fingerprint, source) for source in self.key.profile.text_sources)
         if self.key.trains:
-            yield self.corpus.check_documents
+            yield self.students.check
         yield self.scores.check
         yield self.corpus.check_hub
         for model in self.models:

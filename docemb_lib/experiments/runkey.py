@@ -118,8 +118,8 @@ class RunKey:
         excluded |= {"contextual_teachers": {"corpus"}}
         excluded |= {"training": NOT_IN_FINGERPRINT}
         excluded["simde"] = {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True
-        counts = {"few_shot": self.self_supervised, "beside": evaluation.beside}
-        excluded["evaluation"] = {name for name, some in counts.items() if not some}
+        few_shot = set() if self.self_supervised else {"few_shot", "few_shot_table"}
+        excluded["evaluation"] = few_shot if evaluation.beside else few_shot | {"beside"}
         inputs = {
             "version": VERSIONS["run"],
             "profile": profile.model_dump(mode="json", exclude=excluded),

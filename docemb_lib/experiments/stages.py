@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,12 +90,16 @@ class CorpusStage:
             mend = "connect, or name local files or folders in corpus.datasets"
             raise InputError(f"corpus.datasets: {', '.join(names)}: {silent}; {mend}")
 
-    def check_documents(self) -> None:
-        """Refuse more training documents than the corpus has, once it is built."""
-        asked = self.profile.parameters.documents
-        if self.is_built and asked > (available := len(self.split("train"))):
-            problem = f"documents: {asked} asked for, the corpus leaves {available} for training besides those of "
-            raise InputError(f"{problem}corpus.validation and corpus.tasks; ask for fewer, or add documents")
+    def check_documents(self, **asked: int) -> None:
+        """Refuse numbers, by their names, that exceed the documents of the train split, as far as these are known."""
+        corpus = self.profile.corpus
+        most = (
+            len(self.split("train")) if self.is_built else (corpus.documents or inf) - corpus.validation - corpus.tasks
+        )
+        for name, number in asked.items():
+            if number > most:
+                problem = f"{name}: {number} asked for, the corpus leaves {most} for training besides those of "
+                raise InputError(f"{problem}corpus.validation and corpus.tasks; ask for fewer, or add documents")
 
     @cached_property
     def _inputs(self) -> dict[str, Any]:

@@ -7,18 +7,20 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from importlib.metadata import version
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
 from docemb_lib import pretrained
+from docemb_lib.errors import InputError
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
 from docemb_lib.integrity import is_published
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Parameters
 from docemb_lib.settings import Student as StudentSettings
-from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.profile import Profile, local_config
 from docemb_lib.workspace import VERSIONS, Artefact, Workspace, write_text
 
 if TYPE_CHECKING:
@@ -55,6 +57,15 @@ class StudentStage:
         """Whether the run's student gets a lexical half: that of 06_evaluation, in profiles that ask for one."""
         return self.profile.student.lexical > 0 and self.key.notebook == "06_evaluation"
 
+    def check(self) -> None:
+        """Refuse layers that the encoder lacks, and more documents, or a wider lexical half, than the corpus allows."""
+        student, asked = self.profile.student, {"documents": self.profile.parameters.documents}
+        layers = local_config(pretrained.resolve(student.model)).get("num_hidden_layers", inf)
+        if max(student.layers or [0]) >= layers:
+            problem = f"student.layers: got {student.layers}, {student.model} has layers 0 to {layers - 1}"
+            raise InputError(f"{problem}; name some of these, or null for all")
+        self.corpus.check_documents(**asked, **({"student.lexical": student.lexical} if self.has_lexical_half else {}))
+
     @cached_property
     def trained(self) -> Artefact:
         """The trained student, with a lexical half where there is one, and the files that its training left."""
@@ -90,12 +101,13 @@ class StudentStage:
 
         key, training = self.key, self.key.training
         corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
-        self.corpus.check_documents()
+        self.check()
+        start = self._start.fingerprint  # refuses layers that the encoder lacks, before teachers are fitted
         teachers = self.teachers.of_student if key.taught else {}
         packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
         inputs = {
             "corpus": corpus,
-            "start": self._start.fingerprint,
+            "start": start,
             "parameters": key.counting,
             "teachers": {name: teacher.fingerprint for name, teacher in teachers.items()},
             "simde": self.profile.simde.model_dump(exclude={"training", "dropout"}) if key.self_supervised else None,

@@ -121,7 +121,7 @@ class Corpus(TextSource):
 class StructuralTeacher(Section):
     model: str = "sentence-transformers/all-mpnet-base-v2"
     max_tokens: MaxTokens | None = 384  # with special tokens; None: the limit of the model
-    # Beyond max_tokens: cut, or the mean over chunks weighted by tokens, or the same with the first chunk counted more.
+    # Beyond max_tokens: cut, or the mean over chunks weighted by tokens
     long: Long = "truncate"
     bf16: bool | None = None  # compute its embeddings in bfloat16; None: where the processor is fast at it
 
@@ -319,6 +319,8 @@ class Evaluation(Section):
     # text; "": none
     beside: dict[str, str] = {}
     few_shot: list[Annotated[int, Field(ge=1)]] = [2, 5, 10]  # 07_simde: heads learn from so many of each class
+    # 07_simde: so many of each class of a task in the table beside the paper; `other`: of the tasks without a number
+    few_shot_table: dict[str, Annotated[int, Field(ge=1)]] = {"other": 5, "fakenews": 10, "arxiv-abstracts": 10}
     rounds: list[Annotated[int, Field(ge=1)] | None] = Field(
         [None], min_length=1
     )  # final: heads learn from so many examples; None: from all

@@ -30,8 +30,7 @@ class SBERT:
         model: folder, hub id, or `all-MiniLM-L6-v2`, which is installed with its package. Loaded at first use.
         max_tokens: context, special tokens included; None is the model's own (256 for MiniLM, 384 for MPNet).
         long: a document beyond the context is truncated, or cut into chunks of that size, whose embeddings are averaged
-            with their tokens (special ones included) as weights; `lead` counts the first chunk three times, because a
-            document often begins with what it is about.
+            with their tokens (special ones included) as weights.
         batch_tokens: tokens per forward pass, padding included.
         bf16: compute in bfloat16; None: where the processor is fast at it.
         device: None is the one that sentence-transformers chooses.

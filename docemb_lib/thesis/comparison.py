@@ -40,7 +40,6 @@ MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
 CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
 CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
-TEN = ("fakenews", "arxiv-abstracts")  # tasks with ten examples of each class where the SimDE paper takes few
 BEST = "figure 4.12"  # of the students of Table 4.10
 
 
@@ -281,16 +280,16 @@ def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
     return both.set_index(["of", "corpus", "split"])[CORPUS_COLUMNS]
 
 
-def beside_paper(scores: pd.DataFrame) -> pd.DataFrame:
+def beside_paper(scores: pd.DataFrame, few_shot: Mapping[str, int] | None = None) -> pd.DataFrame:
     """Tidy scores beside the SimDE paper's on common tasks (Table 2): rows (source, model), columns (task, metric).
 
-    The scores of `ScoreStage.few_shot` stand beside those of five examples of each class, or TEN.
+    few_shot: for scores of `ScoreStage.few_shot`, `evaluation.few_shot_table`.
     """
-    few = "per_class" in scores
-    own = scores[scores["per_class"] == 5 + 5 * scores["task"].isin(TEN)] if few else last_round(scores)
+    own, paper = last_round(scores) if few_shot is None else scores, published("simde")
+    if few_shot is not None:
+        own = own[own["per_class"] == own["task"].map(few_shot).fillna(few_shot.get("other", 0))]
+    paper = paper[paper["round"] == ("all" if few_shot is None else "few-shot")]
     here = own[["model", "task", "metric", "value"]].assign(source="here")
-    rows = pd.concat(
-        [here, published("simde")[lambda p: p["round"] == ("few-shot" if few else "all")].assign(source="paper")]
-    )
+    rows = pd.concat([here, paper.assign(source="paper")])
     common = rows.groupby(["task", "metric"])["source"].transform("nunique") == 2
     return rows[common].pivot_table(index=["source", "model"], columns=["task", "metric"], values="value", sort=False)

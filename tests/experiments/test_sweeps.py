@@ -103,13 +103,15 @@ def is_complete(workspace, seeds=2):
         and sorted(kept) == sorted(frame["fingerprint"]))  # fmt: skip
 
 
-def test_runs_are_listed_with_what_they_are_given_before_anything_is_executed(workspace):
+def test_runs_are_listed_with_what_they_are_given_before_anything_is_executed(workspace, monkeypatch):
     done = finish("--dry-run", "--json")
     assert done.returncode == 0
     rows = json.loads(done.stdout)
     assert [row["parameters"] for row in rows] == [{"profile": "small", "seed": seed} for seed in range(2)]
     assert {(row["notebook"], row["label"], row["done"]) for row in rows} == {("01_corpus", "corpus", False)}
     assert len({row["fingerprint"] for row in rows}) == 2
+    monkeypatch.setattr("docemb_lib.cli.forecast.is_done", lambda *_: pytest.fail("asked twice"))
+    assert finish("--dry-run").stdout.count("False") == 2
     assert not workspace.outputs.exists()
 
 

@@ -319,6 +319,7 @@ def test_scores_stand_beside_the_papers_where_it_has_the_task():
     assert (table.loc[("paper", "SimDE_bert")].item(), len(table)) == (pytest.approx(0.7689), 1 + 9)
     assert beside_paper(scores[scores["task"] == "package"]).empty
     rows = [("ours", task, "accuracy", n, n / 100) for task in ("20news", "fakenews") for n in (2, 5, 10)]
-    table = beside_paper(pd.DataFrame(rows, columns=["model", "task", "metric", "per_class", "value"]))
+    table = beside_paper(pd.DataFrame(rows, columns=["model", "task", "metric", "per_class", "value"]),
+                         {"other": 5, "fakenews": 10})  # fmt: skip
     assert table.loc[("here", "ours")].to_dict() == {("20news", "accuracy"): 0.05, ("fakenews", "accuracy"): 0.1}
     assert table.loc[("paper", "BERT"), ("20news", "accuracy")] == 0.1994
