@@ -176,10 +176,13 @@ def _steps_of(
     groups: list[list[Planned]] = []  # the best of each are chosen
     if grid.compounds:
         groups += [[run for run in single if run.parameters["dm"] is dm] for dm in (True, False)]
+    lines = [line for line in chooser[0].plan if line.profile is None and not line.on_request]
     for names in grid.best_of:
         groups.append([])
         for other in names:
-            groups[-1] += _resolve_grid(load_grid(other, chooser[0]), None, {}, *chooser, workspace)
+            found = load_grid(other, chooser[0])
+            given = [(line.notebook, line.parameters) for line in lines if line.grid == other] or [(None, {})]
+            groups[-1] += [run for own in given for run in _resolve_grid(found, *own, *chooser, workspace)]
 
     def choose() -> list[Planned]:
         best = [_best_runs(group, grid.compounds or 1, workspace) for group in groups]

@@ -64,8 +64,8 @@ def executed(monkeypatch, record):
     return made
 
 
-def runs_in(name, workspace, profile="small"):
-    return chosen_runs(resolve_sweep(None, name, workspace, profile=profile, parameters={}))
+def runs_in(name, workspace, profile="small", **parameters):
+    return chosen_runs(resolve_sweep(None, name, workspace, profile=profile, parameters=parameters))
 
 
 def plan_of(name, workspace, **selection):
@@ -125,6 +125,10 @@ def test_failed_runs_and_those_without_a_finite_mean_are_not_chosen_and_equal_ch
     (other,) = runs_in("mine", workspace, own)
     assert other.key.cell == structural[4].key.cell
     assert [run.chosen for run in runs_in("mine", workspace)] == ["", ""]  # the winners of the thesis
+    mine = params / "own-small.yaml"
+    mine.write_text(mine.read_text().replace("{grid: structural}", "{grid: structural, documents: 18}"))
+    record(runs_in("structural", workspace, documents=18), [0.1] * 5 + [0.6] * 6)
+    assert runs_in("mine", workspace, own)[0].key.cell == structural[5].key.cell  # of the plan's line
 
 
 def test_missing_or_failed_records_are_one_line_and_stop_no_other_step(workspace, own, record, executed, refused):
