@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from rich.console import Console
@@ -26,6 +26,8 @@ RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds"
 ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all runs have the same value
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
 FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)  # characters in a line of a cell, tried until the table fits
+NAMING = ("round", "model", "label")  # columns that name the rows
+BREAKS = re.compile(rf"[;_)/]|,(?!{NO_BREAK})|(?<=\S)-(?=\w)")
 SCORES = "Test scores (accuracy; MAP for retrieval)"
 
 
@@ -119,24 +121,34 @@ def print_runs(frame: pd.DataFrame, console: Console) -> None:
 
 
 def print_table(frame: pd.DataFrame, console: Console, title: str | None = None) -> None:
-    """A frame as a table. Where the terminal is too narrow, cells become several lines, and no word is broken."""
-    for width in FOLDS:
-        table = Table(title=title or None, title_justify="left", show_lines=width < FOLDS[0])
+    """A frame as a table. Where the terminal is too narrow, cells become several lines, and no word is broken.
+
+    Where that is not enough, the columns are shared out among several tables, each with those that name the rows.
+    """
+    for fold in FOLDS:
+        table = Table(title=title or None, title_justify="left", show_lines=fold < FOLDS[0])
         for name, dtype in frame.dtypes.items():
-            table.add_column(_folded(str(name), width), justify="right" if dtype.kind in "if" else "left", no_wrap=True)
+            table.add_column(_folded(str(name), fold), justify="right" if dtype.kind in "if" else "left", no_wrap=True)
         for row in frame.itertuples(index=False):
-            table.add_row(*(_folded(_cell(value), width) for value in row))
-        table.width = console.measure(table, options=console.options.update(width=sys.maxsize)).maximum
-        if table.width <= console.width:
+            table.add_row(*(_folded(_cell(value), fold) for value in row))
+        table.width = width = console.measure(table, options=console.options.update(width=sys.maxsize)).maximum
+        if width <= console.width:
             break
-    console.print(table, soft_wrap=True)
+    names = {*NAMING}.intersection(frame) or {frame.columns[0]}
+    further = [name for name in frame if name not in names]
+    if width > console.width and (half := len(further) // 2):
+        for part, heading in ((further[:half], title), (further[half:], None)):
+            print_table(frame[[name for name in frame if name in names or name in part]], console, heading)
+    else:
+        console.print(table, soft_wrap=True)
 
 
 def _folded(text: str, width: int) -> str:
-    """`text` in lines of at most `width` characters where possible, broken at spaces, `-`, `;`, `_` and `)`."""
+    """`text` in lines of at most `width` characters where possible, broken at spaces and after `BREAKS`."""
     if len(text) > width:
-        breakable = re.sub("[;_)]", r"\g<0>\t", text)  # a tab marks a place to break at
-        lines = wrap(breakable, width, expand_tabs=False, replace_whitespace=False, break_long_words=False)
+        breakable = BREAKS.sub(r"\g<0>\t", text)  # a tab marks a place to break at
+        fixed: Any = dict.fromkeys(("expand_tabs", "replace_whitespace", "break_long_words", "break_on_hyphens"), False)
+        lines = wrap(breakable, width, **fixed)
         text = "\n".join(lines).replace("\t", "")
     return text.replace(NO_BREAK, " ")
 

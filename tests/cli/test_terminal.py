@@ -12,7 +12,8 @@ from conftest import docemb
 from rich.console import Console
 
 from docemb_lib.cli.commands import PlainConsole
-from docemb_lib.cli.terminal import Terminal, print_runs, print_scoreboard, print_table
+from docemb_lib.cli.forecast import Cost, Forecast
+from docemb_lib.cli.terminal import Terminal, print_forecast, print_runs, print_scoreboard, print_table
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.progress import log_to_notebook, progress
 
@@ -43,30 +44,33 @@ def reported(*labels, terminal=False):
 
 
 def cells_of(text):
-    """The cells of a printed table, column by column, with their lines joined."""
-    rows = [line.strip("│┃").replace("┃", "│").split("│") for line in text.splitlines() if line[0] in "│┃"]
-    return ["".join(cell.strip() for cell in column) for column in zip(*rows, strict=True)]
+    """The cells of a table, column by column, with their lines joined; of one printed in parts, each column once."""
+    parts = [[line for line in part.splitlines()[1:] if line[0] in "│┃"] for part in text.split("┏")[1:]]
+    rows = ([line.strip("│┃").replace("┃", "│").split("│") for line in part] for part in parts)
+    columns = (column for own in rows for column in zip(*own, strict=True))
+    return [*dict.fromkeys("".join(column).replace(" ", "") for column in columns)]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
 def test_tables_fit_the_terminal_and_lose_nothing(columns):
     shown = console(columns)
-    board = pd.DataFrame({"see-also-retrieval": [0.8123], "package": [0.7], "mean": [".756 [.70, .81]"],
-                          "fitted on": ["task"]}, index=["student before distillation"])  # fmt: skip
+    own = "tiny-final-student-cosine-lam=0.5-PV-S-384-ReLU-x200-C---700-docs-seed0"  # the name of a folder
+    board = pd.DataFrame({"see-also-retrieval": [0.8123, 0.5], "package": [0.7, 0.3], "mean": ".756 [.70, .81]",
+                          "fitted on": "task"}, index=["student before distillation", own])  # fmt: skip
     print_scoreboard(board, shown)
     _title, _, table = shown.file.getvalue().partition("\n")
-    expected = ["model", "student before distillation", "see-also-retrieval", "0.812", "package", "0.700",
-                "mean [95%]", ".756 [.70, .81]", "fitted on", "task"]  # fmt: skip
-    assert "".join(cells_of(table)).replace(" ", "") == "".join(expected).replace(" ", "")
+    expected = ["model", "student before distillation", own, "see-also-retrieval", "0.8120.500", "package", "0.7000.300",
+                "mean [95%]", ".756 [.70, .81]" * 2, "fitted on", "task" * 2]  # fmt: skip
+    assert "".join(cells_of(table)) == "".join(expected).replace(" ", "")
     assert all(word in table for word in ("distillation", "retrieval", "[.70, .81]"))  # no word is broken
-    assert columns == 40 or max(map(len, table.splitlines())) <= columns
+    assert max(map(len, table.splitlines())) <= columns
     intervals = pd.DataFrame({"find": [f".512 [.48,{NO_BREAK}.55]"]}, index=pd.Index(["a"], name="model"))
     print_table(intervals.reset_index(), shown)
     assert "[.48, .55]" in shown.file.getvalue()
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-def test_recorded_runs_fit_the_terminal(columns):
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_recorded_runs_and_forecasts_fit_the_terminal(columns):
     shown, label = console(columns), "cosine;PV;S:384(ReLU)x512(ReLU)x384;C:384"
     notebooks = ["04_projections", "06_evaluation"]
     rows = {"notebook": notebooks, "label": label, "profile": "tiny", "status": "done", "documents": 150, "seed": 0}
@@ -77,6 +81,11 @@ def test_recorded_runs_fit_the_terminal(columns):
     columns_shown = cells_of("\n".join(lines))
     assert columns_shown == [f"notebook{''.join(notebooks)}", f"label{label * 2}", "documents150150", "validation0.61",
                              "test0.87", "seconds53.253.2"]  # fmt: skip
+    line = ("10", "04_projections", 16, 0, "thesis-mini-final", label)
+    lines = pd.DataFrame([line], columns=["line", "notebook", "runs", "there", "profile", "grid, or single run"])
+    needs = {("files", f"/home/{'somebody/' * 9}data/cda (train_cite.csv, dev_cite.csv, test_cite.csv)"): [*range(9)]}
+    print_forecast(Forecast(lines, Cost(), needs, []), shown := console(columns))
+    assert max(map(len, shown.file.getvalue().splitlines()[:-1])) <= columns
 
 
 def test_long_texts_wrap_where_the_terminal_is_narrow():
