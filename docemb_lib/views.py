@@ -60,11 +60,11 @@ def seen_by_models(run: Run) -> str:
     structural, student = columns.to_pandas().to_numpy().T
     seen, of_student = (np.minimum(n, most).sum() / n.sum() for n, most in ((structural, limit), (student, read)))
     truncates = run.profile.structural_teacher.long == "truncate"
-    rest = "ignores the rest" if truncates else "averages over chunks, and so reads the rest, too"
+    rest = "ignores the rest" if truncates else "averages over chunks, so it reads the rest, too"
     return (
         f"{(structural > limit).mean():.0%} of the {len(columns)} training documents are longer than the {limit} "
-        f"tokens that the structural teacher reads at once.\nThese hold {seen:.0%} of all text; the teacher {rest}. "
-        f"The student, with {read} tokens, reads {of_student:.0%}."
+        f"tokens that the structural teacher reads at once.\nThe first {limit} tokens of each document hold {seen:.0%} "
+        f"of all text; the teacher {rest}.\nThe student, with {read} tokens, reads {of_student:.0%}."
     )
 
 
@@ -261,7 +261,7 @@ def students_beside(run: Run) -> list[Model]:
 
 
 def redundancy_beside_paper(run: Run) -> pd.DataFrame:
-    """Table 4 of the paper, this run's first `READ` training documents, if English, first: data × words."""
+    """Table 4 of the paper below this run's first `READ` training documents, if they are English: data × words."""
     rows = published("simde").query("metric == 'redundancy'").rename(columns={"task": "data", "value": "redundancy"})
     if run.profile.simde.language == TAGGED:
         here = probes.redundancy_by_length(probes.redundancy(_texts_read(run))).reset_index()

@@ -64,10 +64,10 @@ thesis.corpus_tables(statistics, run.profile.name).round(1)
 #
 # ## Lengths
 #
-# How long are the documents, and which source do they come from? Lengths are in tokens of the structural teacher. At
-# once, this teacher reads as much as the dashed line says. The teacher of the thesis truncates longer documents. For
-# this reason there is a second, contextual teacher, and a *mask* can remove the structural loss of long documents. With
-# `long: chunks` in the profile the structural teacher averages over chunks of the whole document.
+# How long are the documents, and which source do they come from? Lengths are in tokens of the structural teacher. The
+# dashed line is the number of tokens that this teacher reads at once. The teacher of the thesis truncates longer
+# documents. For this reason there is a second, contextual teacher, and a *mask* can remove the structural loss of long
+# documents. With `long: chunks` in the profile the structural teacher averages over chunks of the whole document.
 
 # %%
 corpus = run.stages.corpus
@@ -130,10 +130,11 @@ held_out.assign(links=held_out["see_also"].str.len()).groupby("split").agg(
 # (pairs)? Which other pages does a page name (`see-also-retrieval`)? Names of packages and See Also sections are
 # removed from the texts.
 #
-# Runs are compared on the validation splits of the profile's `sweep_tasks` (Table 4.2 of the thesis), in the embedded
-# default `package` and `see-also-retrieval`. The table shows the examples of each split after it is cut to
-# `evaluation.limit`, the number of classes, and the mean and standard deviation of the percentages of examples per
-# class. A task without a validation split is cross-validated on its train split.
+# Runs are compared on the validation splits of the profile's `sweep_tasks`, in the embedded default `package` and
+# `see-also-retrieval`. The table shows all tasks for which heads are trained, as Table 4.2 of the thesis does: the
+# examples of each split after it is cut to `evaluation.limit`, the number of classes, and the mean and standard
+# deviation of the percentages of examples per class. Retrieval tasks are described below. A task without a validation
+# split is cross-validated on its train split.
 
 # %%
 tasks, lengths = views.described_tasks(run)
@@ -143,7 +144,7 @@ figures.table(views.tasks_beside_thesis(tasks, "validation", columns), digits=2)
 # %% [markdown]
 # ## Tasks of the final evaluation
 #
-# The final evaluation uses all examples. The first table shows the classes and their balance (Table 5.3).
+# The final evaluation uses all examples of a task. The first table shows the classes and their balance (Table 5.3).
 
 # %%
 figures.table(views.tasks_beside_thesis(tasks, "final", columns[1:]), digits=2)
@@ -199,8 +200,8 @@ print(views.seen_by_models(run))
 # %%
 run.finish(
     {
-        "corpus_documents": statistics["documents"].sum(),
-        "train_documents": statistics.loc[0, "documents"],
+        "corpus_documents": int(statistics["documents"].sum()),
+        "train_documents": int(statistics.loc[0, "documents"]),
         "mean_tokens": statistics.loc[0, "mean"],
         "beyond_structural_pct": statistics.loc[0, "beyond_limit"],
     }
@@ -212,7 +213,8 @@ run.finish(
 # The last table lists the recorded runs of this notebook.
 
 # %%
-records.frame("01_corpus")[["profile", "corpus_documents", "train_documents", "mean_tokens", "beyond_structural_pct"]]
+columns = ["profile", "corpus_documents", "train_documents", "mean_tokens", "beyond_structural_pct"]
+figures.table(records.frame("01_corpus")[columns].convert_dtypes(), digits=1)
 
 # %% [markdown]
 # **Next.** `02_paragraph_vector` fits the contextual teachers on `train`. `docemb init FOLDER` writes a profile for

@@ -21,8 +21,8 @@
 #
 # Paragraph Vector learns one vector per document that helps to predict the words of the document. **DM** predicts a
 # word from its neighbouring words and the document vector; **DBOW** predicts words from the document vector alone. The
-# model ignores syntax, but it reads the *whole* document, while the structural teacher of the thesis
-# truncates long documents.
+# model ignores syntax, but it reads the *whole* document, while the structural teacher of the thesis truncates long
+# documents.
 #
 # This notebook trains one such model and evaluates it by itself. It takes about a minute on the embedded corpus. With
 # `compound` it concatenates the vectors of two trained models **side by side** and trains nothing.
@@ -79,7 +79,7 @@ print(run.model.label, "·", sum(one.vector_size for one in run.stages.key.parag
 # ## What it finds similar
 #
 # The table shows the nearest neighbours of three validation documents by the cosine of their inferred vectors.
-# Neighbours should have the same topic. If they do not, the corpus is too small, or the model is too large for it.
+# Neighbours should have the same topic. If they do not, the corpus may be too small for the model.
 
 # %%
 views.neighbours_of_validation(run)
@@ -88,7 +88,8 @@ views.neighbours_of_validation(run)
 # ## How good it is
 #
 # Models are scored on the validation splits of the profile's sweep tasks. For each seed a head is trained on frozen
-# embeddings. The references are the structural teacher on truncated text, and TF-IDF, which uses words alone.
+# embeddings; the ranking of retrieval needs no head. The references are the structural teacher on truncated text
+# (`truncated`), and TF-IDF, which uses words alone. The deviation is that over head seeds.
 
 # %%
 scores = run.scores()
@@ -118,11 +119,12 @@ run.save_figure(ax, "runs", runs)
 # %% [markdown]
 # ## The answer so far
 #
-# Is this model better than the references? The next cell compares their validation scores. Intervals are 95%.
-# "Better" and "worse" are the results of paired permutation tests, corrected for their number.
+# Is this model better than the references, and which recorded run is best? The next cell compares validation scores in
+# the mean over tasks. Intervals are 95%. "Better" and "worse" are the results of paired permutation tests, corrected
+# for their number. With many runs, part of the lead of the best is chance.
 
 # %%
-print(run.standing())
+print(thesis.conclusion(run))
 
 # %%
 run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)

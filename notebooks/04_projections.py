@@ -122,7 +122,7 @@ run.save_figure(figure, "probe", probes)
 # Do both views arrange documents alike? The figure shows the same documents in the student's space before and after
 # distillation, in the teachers' spaces, and in the two *views*, the projections that the contextual loss compares. Each
 # space is drawn along its own first two principal axes, so positions in different panels cannot be compared, but
-# neighbourhoods can. The pointer on a point shows which document it is. Colour by `length`: if length is a direction of
+# neighbourhoods can. Move the pointer over a point to see its document. Colour by `length`: if length is a direction of
 # a space, the space separates long from short documents more than topics.
 
 # %%
@@ -137,10 +137,9 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 # How do other projections compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.7
 # to 4.9 of the thesis do. A score is divided by the best score of all models shown on the same task. The points of a
 # row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds (zero for logistic
-# regressions). Recorded
-# structural-only students of `03_structural` are shown, too. The grids are `projections-contextual`,
-# `projections-cosine` and `projections-max-margin`, for example `docemb sweep 04_projections --grid
-# projections-cosine`.
+# regressions). Recorded structural-only students of `03_structural` are shown, too. The grids are
+# `projections-contextual`, `projections-cosine` and `projections-max-margin`, for example `docemb sweep 04_projections
+# --grid projections-cosine`.
 
 # %%
 scores = run.scores()
@@ -159,11 +158,12 @@ run.save_figure(ax, "runs", runs)
 # %% [markdown]
 # ## The answer so far
 #
-# Is this student better than the references? The next cell compares their validation scores. Intervals are 95%.
-# "Better" and "worse" are the results of paired permutation tests, corrected for their number.
+# Is this student better than the references, and which recorded run is best? The next cell compares validation scores
+# in the mean over tasks. Intervals are 95%. "Better" and "worse" are the results of paired permutation tests, corrected
+# for their number. With many runs, part of the lead of the best is chance.
 
 # %%
-print(run.standing())
+print(thesis.conclusion(run))
 
 # %%
 run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)

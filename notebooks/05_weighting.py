@@ -132,9 +132,8 @@ print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[ro
 # How do other weights compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.10 and
 # 4.11 of the thesis do. A score is divided by the best score of all models shown on the same task. The points of a row
 # are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds (zero for logistic
-# regressions). The
-# recorded structural-only student of `03_structural` is shown, too. The grids are `weighting-cosine` and
-# `weighting-max-margin`, for example `docemb sweep 05_weighting --grid weighting-cosine`.
+# regressions). The recorded structural-only student of `03_structural` is shown, too. The grids are `weighting-cosine`
+# and `weighting-max-margin`, for example `docemb sweep 05_weighting --grid weighting-cosine`.
 
 # %%
 scores = run.scores()
@@ -144,6 +143,10 @@ figures.plot_runs(figures.named(runs, run.label), by="λ", ax=ax)
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
+# **How to read it.** The best model is at the bottom; grey rows are baselines. A hollow diamond is the mean in the
+# thesis of the same place in the grid. Unless the profile is `thesis`, tasks and models are others: compare the order
+# of runs within one structural loss.
+#
 # The next figure shows the runs that differ from this one in λ and mask alone: the mean of their scores against λ.
 # There is one line per mask; a dotted line is the plain sum of both losses. Bars are 95% intervals over validation
 # examples.
@@ -154,12 +157,11 @@ ax = figures.plot_weighting(points)
 run.save_figure(ax, "lambda", points)
 
 # %% [markdown]
-# **How to read it.** First compare the differences between runs with the bars. A hollow diamond is the mean in the
-# thesis of the same place in the grid. Unless the profile is `thesis`, tasks and models are others: compare the order
-# of runs within one structural loss. In the thesis masking at λ = 0.5 is slightly better for the cosine loss and worse
-# for max-margin. With few documents, most of them long, expect masking to be worse: long documents lose the structural
-# loss and keep only a correlation of projections. If the structural teacher averages over chunks of the whole document
-# (`long: chunks`), it truncates nothing, and the mask has no purpose.
+# **How to read it.** First compare the differences between runs with the bars. In the thesis masking at λ = 0.5 is
+# slightly better for the cosine loss and worse for max-margin. With the mask, long documents lose the structural loss
+# and keep only a correlation of projections, which is little to learn from if there are few documents and most are
+# long. If the structural teacher averages over chunks of the whole document (`long: chunks`), it truncates nothing, and
+# the mask has no purpose.
 #
 # ## Between the points
 #
@@ -172,11 +174,12 @@ widgets.weighting_explorer(run, points, profile=profile)
 # %% [markdown]
 # ## The answer so far
 #
-# Is this student better than the references? The next cell compares their validation scores. Intervals are 95%.
-# "Better" and "worse" are the results of paired permutation tests, corrected for their number.
+# Is this student better than the references, and which recorded run is best? The next cell compares validation scores
+# in the mean over tasks. Intervals are 95%. "Better" and "worse" are the results of paired permutation tests, corrected
+# for their number. With many runs, part of the lead of the best is chance.
 
 # %%
-print(run.standing())
+print(thesis.conclusion(run))
 
 # %%
 run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)

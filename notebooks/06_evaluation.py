@@ -148,9 +148,9 @@ widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 # ## All final students, beside the thesis
 #
 # How do other settings compare? The tables show this run and all recorded comparable ones, as Table 5.7 of the thesis
-# does: accuracy for each number of training examples of the heads, and MAP. The normalised mean divides a score by the
-# best model's score on the same task and round, so it depends on the models shown. The last column has the thesis' name
-# of a model.
+# does: accuracy for each number of training examples of the heads, and MAP. For the normalised mean each score is
+# divided by the best model's score on the same task and in the same round, so it depends on the models shown. The last
+# column has the thesis' name of a model.
 
 # %%
 finals = thesis.recorded_finals(run, final)
@@ -158,28 +158,23 @@ accuracy = thesis.table_5_7(finals.scores, "accuracy")
 figures.table(accuracy, run.label)
 
 # %%
-figures.table(thesis.table_5_7(finals.scores, "map"), run.label)
+figures.table(thesis.table_5_7(finals.scores, "map"), run.label, empty="This profile has no retrieval task.")
 
 # %% [markdown]
 # The next table compares scores with the thesis, for the same model, round, task and metric: the difference, and
-# whether the thesis' score lies within the 95% interval. It is empty if the profile has no task of the thesis. The
-# thesis computes MAP over the first 1,000 hits, docemb over all articles, unless `evaluation.map_at` is 1000.
+# whether the thesis' score lies within the 95% interval. The thesis computes MAP over the first 1,000 hits, docemb over
+# all articles, unless `evaluation.map_at` is 1000. All scores of the thesis are in
+# [`table_5_7.yaml`](../docemb_lib/thesis/published/table_5_7.yaml), which `thesis.published("table_5_7")` reads.
 
 # %%
-figures.table(thesis.deviations(finals.scores), run.label)
-
-# %% [markdown]
-# For orientation, the next table is that of the thesis for heads trained on 1,000 examples. The embedded default has
-# other tasks, a much smaller student and far fewer documents.
-
-# %%
-figures.table(thesis.table_5_7(thesis.published("table_5_7"), "accuracy").loc["1k"])
+none = "The thesis has no scores of these models on these tasks."
+figures.table(thesis.deviations(finals.scores), run.label, empty=none)
 
 # %% [markdown]
 # ### Over tasks
 #
-# The next figures are those of chapter 5, for the recorded models, tasks and rounds. Hollow marks are scores of the
-# thesis, on its own tasks only. The first compares accuracy over tasks and rounds, as Figure 5.3 does.
+# The next figures are those of chapter 5, for the recorded models, tasks and rounds. Hollow diamonds are scores of the
+# thesis, on its own tasks only. The first figure compares accuracy over tasks and rounds, as Figure 5.3 does.
 
 # %%
 shown = figures.named(finals.scores, run.label)
@@ -188,7 +183,8 @@ if len(accuracy):
     run.save_figure(ax, "rounds", finals.scores)
 
 # %% [markdown]
-# Figure 5.4 has the accuracy on each task. With one round this is the figure at the beginning.
+# Figure 5.4 of the thesis shows the accuracy on each task, for each number of training examples of the heads. With a
+# single round nothing is drawn here, because the figure of all tasks above shows the same scores.
 
 # %%
 for name, rows in shown[shown["metric"] == "accuracy"].groupby("round", sort=False):
@@ -206,15 +202,15 @@ for metric in ("map", "mrr") if "map" in set(shown["metric"]) else ():
     run.save_figure(ax, f"retrieval-{metric}", finals.scores)
 
 # %% [markdown]
-# **How to read it.** The points of a row are tasks, with a box from five on; the triangle is their mean. A model with
-# points far apart and a good mean is good at some tasks. In retrieval MRR depends on the first relevant
-# document, MAP on all of them. A model that is better by MRR than by MAP finds one relevant document early and ranks
-# the others low.
+# **How to read it.** The points of a row are tasks, the triangle is their mean. A model with points far apart is good
+# at some tasks only, even if its mean is good. In retrieval MRR depends on the first relevant document, MAP on all of
+# them. A model that is better by MRR than by MAP finds one relevant document early and ranks the others low.
 #
 # ### The best of chapter 4
 #
 # Which setting of notebooks 03 to 05 is best? Figure 4.12 compares four students (Table 4.10) on the validation splits.
-# They are runs of the grids `weighting-cosine`, `weighting-max-margin` and `structural`, shown by the thesis' names.
+# They are runs of the grids `weighting-cosine`, `weighting-max-margin` and `structural`, shown by the thesis' names. A
+# hollow diamond is the mean in the thesis.
 
 # %%
 best = thesis.best_of_chapter_4(run)

@@ -110,8 +110,8 @@ def standing(
     the reference that users have today.
     """
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
-    scores = _over_tasks(intervals).set_index("model")
-    own = _over_tasks(comparison).query("model == @student").set_index("reference")
+    scores = over_tasks(intervals).set_index("model")
+    own = over_tasks(comparison).query("model == @student").set_index("reference")
     references = [model for model in own.index if model in scores.index and model != before]
     named = [student, practice, *([] if before is None else [before])]
     best = scores.loc[references, "value"].idxmax()
@@ -143,8 +143,8 @@ def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student
     silent = f" ({', '.join(sorted(saturated))}: saturated)" if saturated else ""
     if not shown or saturated == set(tasks):
         return f"No task tells these models apart{silent}. Recommended by default: {student}."
-    means = _over_tasks(intervals).set_index("model")["value"].sort_values(ascending=False)
-    own = _over_tasks(comparison).query("model == @student").set_index("reference")["verdict"]
+    means = over_tasks(intervals).set_index("model")["value"].sort_values(ascending=False)
+    own = over_tasks(comparison).query("model == @student").set_index("reference")["verdict"]
     better = [model for model in means.index if own.get(model) == VERDICTS[1]]
     over = f"in the mean over {', '.join(tasks)}{silent}"
     if better:
@@ -156,7 +156,7 @@ def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student
     return f"Recommended: {student}. {ahead}."
 
 
-def _over_tasks(rows: pd.DataFrame) -> pd.DataFrame:
+def over_tasks(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of the mean over tasks; for a single task the rows of the main metric."""
     means = rows[rows["task"] == OVERALL]
     return rows[rows["metric"].isin(MAIN_METRICS)] if means.empty else means

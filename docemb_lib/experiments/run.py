@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -33,9 +32,6 @@ from docemb_lib.progress import log_to_notebook
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
 from docemb_lib.workspace import Artefact, Workspace, revision
-
-LINE = 110  # characters of printed text
-ALONE = "No other run of this notebook is recorded yet."
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +100,7 @@ class Run:
             rows[name] = (str(value), "" if paper == value else str(paper))
         published = _shown(_published(key))
         for name, value in _shown(key).items():
-            rows[name] = (value, "" if published[name] == value else published[name])
+            rows[name] = (value, "" if published.get(name) in (value, None) else published[name])
         return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "in the paper"])
 
     def student(self) -> Artefact:
@@ -170,18 +166,6 @@ class Run:
         student = self._of_student[-1].label
         references = [model.label for model in self.references]
         return self.stages.scores.evaluate(self.models(beside), student=student, references=references)
-
-    def standing(self) -> str:
-        """Validation scores in two sentences: the run's model beside its references, and its rank among all runs."""
-        means = mean_over_tasks(self.scores()).groupby("model")["value"].mean()
-        mean = float(means[self.model.label])
-        others = [(one.metrics["mean"], one.label) for one in self.comparable() if "mean" in one.metrics]
-        place, total = 1 + sum(value > mean for value, _ in others), 1 + len(others)
-        rank = f"Of {total} recorded runs of this notebook it has the best mean."
-        if place > 1:
-            value, best = max(others)
-            rank = f"It is number {place} of {total} recorded runs of this notebook; the best is {best} ({value:.3f})."
-        return "\n".join(fill(text, LINE) for text in (self.validation.standing(), rank if others else ALONE))
 
     def metrics(self, scores: pd.DataFrame) -> dict[str, float]:
         """The numbers that the run records, of the last round of its tidy scores.
@@ -271,12 +255,13 @@ class Run:
             torch = sys.modules.get("torch")  # to import it takes two seconds; without it nothing depends on threads
             threads = None if torch is None else torch.get_num_threads()
             made_by |= {"seconds": round(time.perf_counter() - self.started, 1), "threads": threads}
-        found = {name: float(value) for name, value in metrics.items()}
+        found = {name: value if isinstance(value, int) else float(value) for name, value in metrics.items()}
         record = records.Record.of(self.key, metrics=found, figures=self.figures, **made_by)
         frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         records.save(self.workspace, record, rows.pop(records.SCORES), rows)
-        return pd.DataFrame({record.label: {**record.metrics, "seconds": record.seconds}}).round(4)
+        numbers = {name: round(value, 4) for name, value in {**found, "seconds": record.seconds}.items()}
+        return pd.Series(numbers, dtype=object, name=record.label).to_frame()  # so that counts stay integers
 
 
 def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
@@ -309,6 +294,7 @@ SHOWN = {
                  "attention"),
     "head": ("hidden", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing", "pair_features"),
 }  # fmt: skip
+MLP = {f"head.{name}" for name in SHOWN["head"][1:-1]}
 
 
 def _shown(key: RunKey) -> dict[str, str]:
@@ -317,6 +303,8 @@ def _shown(key: RunKey) -> dict[str, str]:
     sections = {"corpus": profile.corpus, "structural_teacher": profile.structural_teacher, "student": profile.student}
     sections |= {"training": key.training, "head": profile.evaluation.head}
     found = {f"{section}.{name}": str(getattr(sections[section], name)) for section in SHOWN for name in SHOWN[section]}
+    if not profile.evaluation.head.hidden:  # a logistic regression reads none of the others
+        found = {name: value for name, value in found.items() if name not in MLP}
     for name in PV_NAMES:
         members = [member.model_dump(include={*SINGLE}) for member in teachers.members(name)]
         found[f"contextual_teachers.{name}"] = " + ".join(label_of_paragraph_vector(**member) for member in members)

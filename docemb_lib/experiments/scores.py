@@ -18,13 +18,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import protocols
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
-from docemb_lib.evaluation.scoreboard import (
-    interval_board,
-    last_round,
-    recommendation,
-    score_frame,
-    standing,
-)
+from docemb_lib.evaluation.scoreboard import interval_board, last_round, recommendation, score_frame, standing
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once

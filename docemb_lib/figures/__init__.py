@@ -95,8 +95,12 @@ def named(frame: pd.DataFrame, own: str | None = None) -> pd.DataFrame:
     return frame.rename(name, level="model") if "model" in frame.index.names else frame
 
 
-def table(frame: pd.DataFrame, own: str | None = None, *, digits: int = 3) -> pd.DataFrame:
-    """The frame to read: short names, rounded numbers, and nothing in place of NaN."""
+def table(frame: pd.DataFrame, own: str | None = None, *, digits: int = 3, empty: str = "") -> Any:
+    """The frame to read: short names, rounded numbers, and nothing in place of NaN; without rows the text `empty`."""
+    if empty and frame.empty:
+        from IPython.display import Markdown
+
+        return Markdown(empty)
 
     def text(value: Any) -> Any:
         return "" if pd.isna(value) else f"{value:.{digits}f}" if isinstance(value, float) else value

@@ -15,17 +15,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from docemb_lib.figures import (
-    BESIDE,
-    GREY,
-    PALETTE,
-    STYLES,
-    kind_of,
-    label,
-    legend_beside,
-    series_colors,
-    short,
-)
+from docemb_lib.figures import BESIDE, GREY, PALETTE, STYLES, kind_of, label, legend_beside, series_colors, short
 
 # ---- documents of a corpus
 WEIGHTS = {"structural": "structural loss", "contextual": "contextual loss"}

@@ -50,7 +50,8 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
 
     Each score is divided by the best score shown on its task. The triangle is the mean with the deviation over head
     seeds. runs: tidy scores (model, task, metric, seed, value) with `group`, a category that gives the colour
-    ("baseline": grey), and `thesis`, the mean in the thesis (hollow diamond) or NaN. by: title of the legend.
+    ("baseline": grey), `thesis`, the mean in the thesis (hollow diamond) or NaN, and `legend`, the name of this mean.
+    by: title of the legend.
     """
     scores = normalised(runs[runs["metric"].isin(MAIN_METRICS)])
     scores["value"] = scores["normalised"]
@@ -64,8 +65,7 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     points["group"] = points["model"].map(rows["group"].astype(str))
     ax = _draw_points(points, rows, y="model", hue="group", colors=colors, ax=ax)
     ax.set_xlabel("normalised score (1: the best model shown on a task)")
-    thesis = _thesis(rows["thesis"], "thesis, on other tasks with other models")
-    _legend(ax, colors, {"mean over tasks": MEAN} | thesis, title=by)
+    _legend(ax, colors, {"mean over tasks": MEAN} | _thesis(rows["thesis"], runs["legend"].iloc[0]), title=by)
     return ax
 
 

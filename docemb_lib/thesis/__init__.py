@@ -10,6 +10,7 @@ from docemb_lib.thesis.claims import claims_of_figures, claims_of_run
 from docemb_lib.thesis.comparison import (
     beside_paper,
     best_of_chapter_4,
+    conclusion,
     corpus_tables,
     deviations,
     recorded_finals,
@@ -19,6 +20,6 @@ from docemb_lib.thesis.comparison import (
 from docemb_lib.thesis.values import published
 
 __all__ = [
-    "beside_paper", "best_of_chapter_4", "claims_of_figures", "claims_of_run", "corpus_tables", "deviations",
-    "published", "recorded_finals", "scores_of_runs", "table_5_7",
+    "beside_paper", "best_of_chapter_4", "claims_of_figures", "claims_of_run", "conclusion", "corpus_tables",
+    "deviations", "published", "recorded_finals", "scores_of_runs", "table_5_7",
 ]  # fmt: skip

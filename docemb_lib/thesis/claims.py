@@ -17,21 +17,23 @@ import pandas as pd
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.evaluation.uncertainty import (
-    DECIMALS,
-    LEVEL,
-    OVERALL,
-    holm,
-    paired_p_value,
-    side_by_side,
-)
+from docemb_lib.evaluation.uncertainty import DECIMALS, LEVEL, OVERALL, holm, paired_p_value, side_by_side
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import Model, scored_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.comparison import CHAPTER_4, Finals, recorded_finals, recorded_in_figures
-from docemb_lib.thesis.values import BASELINE, FIGURES, FINAL, baselines_in_figures, published, read_published, rows_of
+from docemb_lib.thesis.values import (
+    BASELINE,
+    FIGURES,
+    FINAL,
+    baselines_in_figures,
+    published,
+    read_published,
+    rows_of,
+    thesis_tasks,
+)
 
 HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "does not hold", "undecided", "not tested"
 OTHERS = "others"  # a group of an order
@@ -125,11 +127,6 @@ def claims(*notebooks: str) -> Claims:
     """The claims about the figures that these notebooks draw; the final notebook has those of chapter 5."""
     of_figure = {figure.source: figure.notebook for figure in FIGURES}
     return [one for one in read_published("claims")["claims"] if of_figure.get(one.get("figure"), FINAL) in notebooks]
-
-
-def thesis_tasks() -> dict[str, list[str]]:
-    """The tasks of Table 5.7, by metric."""
-    return {str(metric): sorted(rows["task"].unique()) for metric, rows in published("table_5_7").groupby("metric")}
 
 
 def scores_of_rows(rows: pd.DataFrame) -> Rounds:

@@ -7,15 +7,17 @@ GAMES is that of the thesis only with `evaluation.map_at: 1000`, see `Evaluation
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from textwrap import fill
+from typing import Any, NamedTuple, cast
 
 import pandas as pd
 
 from docemb_lib.evaluation.benchmarks import HERE, THESIS
 from docemb_lib.evaluation.protocols import round_name
-from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, normalised, with_interval
-from docemb_lib.evaluation.uncertainty import OVERALL
+from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, normalised, over_tasks, with_interval
+from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, differences, verdicts
 from docemb_lib.experiments import records
+from docemb_lib.experiments.models import scored_model
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
@@ -40,6 +42,8 @@ MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
 CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
 CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
+LINE = 110  # characters of printed text
+FIRST = "It is the first recorded run. Make another as described below, and execute this cell again to compare them."
 BEST = "figure 4.12"  # of the students of Table 4.10
 
 
@@ -50,6 +54,7 @@ class Entry(NamedTuple):
     model: str  # the run's own model in `scores`
     key: RunKey
     scores: pd.DataFrame  # tidy: of the run's own model and of the baselines
+    record: Record | None = None  # None: of the run that is being made
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -65,16 +70,64 @@ def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) ->
     (model of a run, not a baseline), group (the categories, in order, that the thesis' figure colours) and thesis (see
     `ThesisValues`). Equal labels get the parameters that differ.
     """
-    entries = [Entry(run.label, run.label, run.key, scores)]
-    entries += [Entry(r.label, r.label, run.key_of(r), records.scores_of(run.workspace, r)) for r in run.comparable()]
-    entries += _structural_only(run, entries)
-    thesis = ThesisValues(run.notebook, run.profile, source)
+    entries, thesis = _entries(run, scores), ThesisValues(run.notebook, run.profile, source)
     columns = [{"group": _group(run.notebook, one.key), "thesis": thesis.of_run(one.key)} for one in entries]
-    shown = [entry._replace(label=label) for entry, label in zip(entries, _distinct(entries), strict=True)]
-    rows = beside_baselines(shown, columns, thesis)
+    rows = beside_baselines(entries, columns, thesis)
     rows = rows if source is None else rows[rows["thesis"].notna()]
     order = [*sorted({*rows.loc[rows["own"], "group"]}, key=_rank), BASELINE]
     return rows.assign(group=pd.Categorical(rows["group"], categories=order))
+
+
+def conclusion(run: Run) -> str:
+    """Sentences on validation scores: this run beside its references, and the best recorded run beside the others.
+
+    The runs are those of `scores_of_runs`. Paired tests of the mean over tasks, corrected for their number, compare the
+    best with each other run; where scores of single examples are gone, 95% intervals that do not overlap replace them.
+    """
+    own, stage, finals = run.validation, run.stages.scores, {run.label: run.validation}
+    for one in _entries(run, own.scores)[1:]:
+        tables = {name: records.table_of(run.workspace, cast(Record, one.record), name) for name in own.tables}
+        finals |= {one.label: Final(one.scores, **tables, student=one.model)} if len(tables["intervals"]) else {}
+    if len(finals) == 1:
+        return f"{fill(own.standing(), LINE)}\n{FIRST}"
+    rows = (over_tasks(f.intervals).query("model == @f.student").assign(model=name) for name, f in finals.items())
+    means, models = pd.concat(rows).set_index("model"), []
+    for name, final in finals.items():
+        models.append(scored_model(name, final.models.set_index("model")["fingerprint"][final.student]))
+    best, others = str(means["value"].idxmax()), len(finals) - 1
+    if all(stage.is_scored(model, final=False) for model in models):
+        (scores,) = stage.by_round(models, final=False).values()
+        found, how = verdicts(over_tasks(differences(scores, best))), "paired tests"
+        worse = {*found.loc[found["verdict"] == VERDICTS[1], "model"]}
+    else:
+        worse, how = {*means.index[means["high"] < means["low"][best]]}, "the intervals"
+    this = "" if best == run.label else ", this run included" if run.label in worse else ", but not than this run"
+    which = {0: "none of the others", others: "every other"}.get(
+        len(worse), f"{len(worse)} of the {others} others{this}"
+    )
+    score = with_interval(*means.loc[best, ["value", "low", "high"]])
+    said = [
+        f"Of {others + 1} recorded runs {best} ({score}) has the best mean; {how} show it to be better than {which}."
+    ]
+    if best != run.label:
+        compared = over_tasks(finals[best].comparison).query("model == @finals[@best].student")
+        by_verdict = compared.groupby("verdict")["reference"].agg(", ".join)
+        said.append(
+            f"The best beside its references: {'; '.join(f'{one}: {names}' for one, names in by_verdict.items())}."
+        )
+    more = f"more than {means['examples'][best]} validation examples, or other seeds, may show further differences"
+    repeat = "train the best with another seed; the tests are about the choice of examples alone"
+    said.append(f"Next: {repeat if len(worse) == others else more}.")
+    return "\n".join(fill(text, LINE) for text in (own.standing(), *said))
+
+
+def _entries(run: Run, scores: pd.DataFrame) -> list[Entry]:
+    """This run, the comparable recorded runs, and the structural-only runs beside them, under labels that differ."""
+    entries = [Entry(run.label, run.label, run.key, scores)]
+    recorded = [(record, records.scores_of(run.workspace, record)) for record in run.comparable()]
+    entries += [Entry(record.label, record.label, run.key_of(record), rows, record) for record, rows in recorded]
+    entries += _structural_only(run, entries)
+    return [entry._replace(label=label) for entry, label in zip(entries, _distinct(entries), strict=True)]
 
 
 def beside_baselines(entries: Sequence[Entry], columns: Sequence[dict[str, Any]], thesis: ThesisValues) -> pd.DataFrame:
@@ -87,7 +140,7 @@ def beside_baselines(entries: Sequence[Entry], columns: Sequence[dict[str, Any]]
     once = pd.concat(baselines).drop_duplicates(["model", "task", "metric", "seed"])
     values = {"group": BASELINE, "thesis": once["model"].map(thesis.of_baseline)}
     once = once.assign(own=False, **dict.fromkeys(columns[0]) | values)
-    return pd.concat([*own, once], ignore_index=True).astype({"thesis": float})
+    return pd.concat([*own, once], ignore_index=True).astype({"thesis": float}).assign(legend=thesis.legend)
 
 
 def is_sibling(run: Run, key: RunKey) -> bool:
@@ -110,7 +163,7 @@ def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
         key, label = run.key_of(record), f"only-structural;{record.label}"
         is_shown = any(entry.label == label for entry in entries)
         if key.only(*LOSS) in wanted and size.items() <= key.counting.items() and not is_shown:
-            found.append(Entry(label, record.label, key, records.scores_of(run.workspace, record)))
+            found.append(Entry(label, record.label, key, records.scores_of(run.workspace, record), record))
     return found
 
 

@@ -63,6 +63,11 @@ FINAL = "06_evaluation"
 SWITCHES = ("structural_loss", "contextual_teacher", "lam", "max_structural_len")  # published null: switched off
 
 
+def thesis_tasks() -> dict[str, list[str]]:
+    """The tasks of Table 5.7, by metric."""
+    return {str(metric): sorted(rows["task"].unique()) for metric, rows in published("table_5_7").groupby("metric")}
+
+
 class ThesisValues:
     """Mean normalised accuracies in the thesis of the runs of a notebook.
 
@@ -73,6 +78,9 @@ class ThesisValues:
 
     def __init__(self, notebook: str, profile: Profile, source: str | None = None) -> None:
         figures = [figure for figure in FIGURES if figure.notebook == notebook and source in (None, figure.source)]
+        models = [(one.student.model, one.structural_teacher.model) for one in (profile, THESIS)]
+        same = models[0] == models[1] and sorted(profile.evaluation.sweep_tasks) == thesis_tasks()["accuracy"]
+        self.legend = "thesis" if same else "thesis, with other tasks or models"
         self.models = baselines_in_figures(profile)
         self.runs: dict[str, float] = {}
         self.baselines: dict[str, float] = {}

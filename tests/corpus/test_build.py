@@ -13,14 +13,7 @@ import pytest
 from datasets import Dataset, DatasetDict, load_from_disk
 
 from docemb_lib.corpus import build as module
-from docemb_lib.corpus.build import (
-    build_corpus,
-    corpus_statistics,
-    distinct_rows,
-    hold_out,
-    open_parts,
-    write_parts,
-)
+from docemb_lib.corpus.build import build_corpus, corpus_statistics, distinct_rows, hold_out, open_parts, write_parts
 from docemb_lib.corpus.sources import Document
 from docemb_lib.errors import InputError
 

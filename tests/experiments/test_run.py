@@ -2,17 +2,15 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from docemb_lib.evaluation.tasks import Score
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import Model
 from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.run import Run, begin
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.scores import ScoreStage
 from docemb_lib.experiments.stages import CorpusStage
+from docemb_lib.settings import HeadSettings
 from docemb_lib.settings.profile import Profile
 
 
@@ -23,7 +21,8 @@ def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
     assert tuple(table.loc["documents"]) == ("24", "")
     assert [*table.loc["beta"], *table.loc["delta"]] == ["0.5", "0.95", "0.03", ""]  # of the whole thesis
     assert table.loc["student.max_tokens", "in the paper"] == "4096"  # Table 4.3
-    assert table.loc["head.label_smoothing"].tolist() == ["0.1", ""]  # the same
+    assert table.loc["head.hidden"].tolist() == ["0", "50"]
+    assert [name for name in table.index if name.startswith("head.")] == ["head.hidden", "head.pair_features"]
     assert table.loc["contextual_teachers.DBOW"].tolist() == ["DBOW;8;lowercase;2", "DBOW;1024;None;2"]  # Table 4.5
 
 
@@ -33,7 +32,9 @@ def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
     ("06_evaluation", "training.learning_rate", "in the paper", "3e-05"),  # Table 5.2
     ("07_simde", "head.learning_rate", "in the paper", "0.0003")])  # fmt: skip
 def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(notebook, row, column, expected):
+    head = {} if notebook == "05_weighting" else {"head": HeadSettings()}  # with a hidden layer
     profile, given = Profile.load("tiny"), grid("weighting-cosine", "tiny")[2] if notebook == "05_weighting" else {}
+    profile = profile.model_copy(update={"evaluation": profile.evaluation.model_copy(update=head)})
     assert Run(RunKey.of(notebook, profile, **given)).settings().loc[row, column] == expected
 
 
@@ -65,28 +66,8 @@ def test_an_identical_run_keeps_the_seconds_and_the_end_of_its_first_record(work
     assert 60 <= found[2].seconds < 62
     assert found[0].finished < found[1].finished == found[2].finished
     assert found[2].metrics == {"documents": 2.0}
-
-
-def made(metric, right):
-    answers = right[None].astype(np.float32)
-    return Score(metric, (float(answers.mean()),), per_example={metric: answers})
-
-
-def test_a_run_is_ranked_among_those_recorded(workspace_root, monkeypatch):
-    run = Run(RunKey.of("03_structural", Profile.load("small")))
-    labels = [run.label, *(model.label for model in run.references)]
-    scores = {label: {"sort": made("accuracy", np.arange(10) < 6)} for label in labels}
-    monkeypatch.setattr(ScoreStage, "by_round", lambda stage, models, *, final: {} if final else {"all": scores})
-    for others, said in {
-        (): "No other run of this notebook is recorded yet.",
-        (0.4,): "Of 2 recorded runs of this notebook it has the best mean.",
-        (0.4, 0.9, 0.7): "It is number 3 of 4 recorded runs of this notebook; the best is a 0.9 (0.900).",
-    }.items():
-        made_of = [(records.Record.of(run.key, metrics={"mean": value}), f"a {value}") for value in others]
-        monkeypatch.setattr(run, "comparable", lambda found=made_of: [replace(one, label=own) for one, own in found])
-        first, *rest = run.standing().split("\n")
-        assert first.startswith("In the mean over 1 task, cosine (.600 [")
-        assert rest[-1] == said
+    shown = run.finish({"documents": 3, "mean": 0.25}).iloc[:, 0]
+    assert [str(shown[name]) for name in ("documents", "mean")] == ["3", "0.25"]  # a count is an integer
 
 
 @pytest.mark.parametrize(("notebook", "forms", "shown"), [

@@ -49,6 +49,7 @@ def runs():
         "DBOW": {"sort": [0.64, 0.8], "find": [0.2]}}  # fmt: skip
     group = pd.Series({"DM": "DM", "SBERT": "baseline", "DBOW": "DBOW"})
     frame = tidy(scores, group=group, thesis=pd.Series({"DM": 0.93, "SBERT": np.nan, "DBOW": np.nan}))
+    frame["legend"] = "thesis, with other tasks or models"
     frame["group"] = pd.Categorical(frame["group"], categories=["DM", "DBOW", "unused", "baseline"])
     further = frame.iloc[:1].assign(metric="mrr", value=99.0)  # not a main metric
     return pd.concat([frame, further], ignore_index=True)
@@ -74,7 +75,7 @@ def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_o
     assert points[~np.isnan(points[:, 0])].tolist() == [[0.93, 1]]
     assert {line.get_markerfacecolor() for line in ax.lines if line.get_marker() == "D"} == {"none"}
     names = names_of(ax.get_legend())
-    assert names == ["DM", "DBOW", "baseline", "mean over tasks", "thesis, on other tasks with other models"]
+    assert names == ["DM", "DBOW", "baseline", "mean over tasks", "thesis, with other tasks or models"]
     colours = [colour_of(patch) for patch in ax.get_legend().get_patches()]
     assert colours[-1] == PALETTE["untrained"]  # of the baseline
     assert len(set(colours)) == 3

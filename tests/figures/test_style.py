@@ -53,6 +53,7 @@ def test_a_table_has_short_names_rounded_numbers_and_no_nan():
     indexed = figures.table(rows.set_index(["n", "model"])[["value"]], OWN, digits=1)
     assert (indexed.index.tolist(), indexed["value"].tolist()) == ([(3, "a, b"), (4, "this student")], ["0.1", ""])
     assert rows["model"].tolist() == ["a;b", OWN]
+    assert (figures.table(rows[:0], empty="None.").data, len(figures.table(rows[:0]))) == ("None.", 0)
 
 
 def test_models_of_one_kind_share_a_colour_and_differ_in_style():

@@ -7,12 +7,16 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
+from docemb_lib.evaluation.tasks import Score
+from docemb_lib.experiments.models import scored_model
 from docemb_lib.experiments.plan import grid
+from docemb_lib.experiments.scores import ScoreStage
 from docemb_lib.settings import FurtherTeacher
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis import (
     beside_paper,
     best_of_chapter_4,
+    conclusion,
     corpus_tables,
     deviations,
     published,
@@ -170,6 +174,38 @@ def test_figure_4_2_has_the_plain_losses_with_the_values_of_that_figure(a_run, w
     values = frame.drop_duplicates("model").set_index("model")["thesis"].to_dict()
     assert values == {run.label: 0.8205, cosine.label: 0.9503, BASELINE: 0.9307}
     assert frame["group"].cat.categories.tolist() == ["MSE", "cosine", "baseline"]
+
+
+RIGHT = {"cosine": 60, "MSE": 80, "contrastive": 78, BASELINE: 70}  # of 100 examples, the first ones
+
+
+@pytest.mark.parametrize(("own", "others", "which"), [  # McNemar's p of MSE: .5 against contrastive, 2e-6 against cosine
+    ("cosine", ["mse", "contrastive"], "1 of the 2 others, this run included"), ("mse", ["contrastive"], "none of the others"),
+    ("contrastive", ["mse", "cosine"], "1 of the 2 others, but not than this run"),
+    ("mse", ["contrastive", "cosine"], "1 of the 2 others"), ("mse", ["cosine"], "every other"), ("mse", [], None)])  # fmt: skip
+def test_the_best_recorded_run_is_compared_with_all_others_and_its_references(
+    make_run, monkeypatch, own, others, which
+):
+    def score(model):
+        answers = (np.arange(100) < RIGHT[model.label]).astype(np.float32)[None]
+        return {"package": Score("accuracy", (float(answers.mean()),), per_example={"accuracy": answers})}
+
+    monkeypatch.setattr(ScoreStage, "by_round", lambda _, models, final: {"all": {m.label: score(m) for m in models}})
+    for loss in (*others, own):
+        run = make_run("03_structural", structural_loss=loss)
+        run._of_student, run.references = [scored_model(run.label, loss)], [scored_model(BASELINE, "SBERT")]
+        if loss != own:
+            run.finish({}, scores=run.scores(), tables=run.validation.tables)
+    for kept, how in ((True, "paired tests"), (False, "the intervals")):
+        monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final, kept=kept: kept)
+        standing, said = (
+            " ".join(conclusion(run).split()),
+            f"has the best mean; {how} show it to be better than {which}.",
+        )
+        assert standing.startswith(f"In the mean over 1 task, {run.label} (.{RIGHT[run.label]}0 [")
+        assert (said in standing, f"Of {len(others) + 1} recorded runs MSE (.800 [" in standing) == (bool(others),) * 2
+        assert ("The best beside its references: better: SBERT truncated." in standing) == (own != "mse")
+        assert ("more than 100 validation examples" in standing) == (which not in ("every other", None))
 
 
 def scores(*rows):

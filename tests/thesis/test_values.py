@@ -30,6 +30,14 @@ def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
     assert ((rows["kind"] == "student").sum(), rows["value"].idxmax()) == (students, best)
 
 
+def test_the_legend_is_the_thesis_alone_only_with_its_tasks_and_models():
+    thesis = Profile.load("thesis")
+    fewer = thesis.evaluation.model_copy(update={"sweep_tasks": ["arxiv"]})
+    others = [thesis.model_copy(update={"evaluation": fewer}), Profile.load("tiny"), Profile.load("thesis-mini")]
+    legends = [ThesisValues("05_weighting", profile).legend for profile in (thesis, *others)]
+    assert legends == ["thesis", *["thesis, with other tasks or models"] * 3]
+
+
 def test_a_label_says_what_its_parameters_say():
     for number in ("4.10", "4.11"):
         rows = figure("weighting", number)

@@ -61,7 +61,8 @@ def described(make_run):
 def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypatch):
     assert views.seen_by_models(described) == (  # (200 + 256) / 510 and (3 + 4) / 8
         "50% of the 2 training documents are longer than the 256 tokens that the structural teacher reads at once.\n"
-        "These hold 89% of all text; the teacher ignores the rest. The student, with 4 tokens, reads 88%."
+        "The first 256 tokens of each document hold 89% of all text; the teacher ignores the rest.\n"
+        "The student, with 4 tokens, reads 88%."
     )
     monkeypatch.setattr("docemb_lib.student.count_tokens", lambda model, texts: [len(text.split()) for text in texts])
     statistics, lengths = views.described_tasks(described)
