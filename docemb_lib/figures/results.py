@@ -185,7 +185,8 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
     rows = by_length[(by_length["task"] == task) & (by_length["examples"] >= LEAST)]
     examples = rows.drop_duplicates("bucket").set_index("bucket")["examples"]
     _draw_bands(rows.assign(x=rows["bucket"].map(list(examples.index).index)), ax)
-    ax.set_xticks(range(len(examples)), [f"{bucket}\n({count})" for bucket, count in examples.items()])
+    names = [f"{bucket}\n({count})" for bucket, count in examples.items()]
+    ax.set_xticks(range(len(examples)), names, fontsize="small")  # seven buckets side by side
     ax.set_xlabel(f"length in tokens of the structural teacher (examples, at least {LEAST})")
     ax.set(ylabel=_metric(by_length[by_length["task"] == task]), title=task)
     return ax
