@@ -1,7 +1,7 @@
 """One planned run: its notebook executed by papermill under a lock, its executed copy, its failure.
 
-`docemb run` and the workers of a sweep both execute runs here, so they share finished work. A run is done when its
-record and its executed copy exist. Other files of a killed run are written over.
+`docemb run` and the workers of a sweep both execute runs here, so they share finished work. `is_done` recognises
+a finished run by its record, its student and its executed copy. Other files of a killed run are written over.
 """
 
 from __future__ import annotations

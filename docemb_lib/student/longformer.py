@@ -1,4 +1,4 @@
-"""Forward pass of an encoder over a packed batch, each document as if it were alone.
+"""Packed attention, and an encoder's forward pass over a packed batch that keeps each document separate.
 
 A Longformer without global attention (Beltagy et al. 2020) runs packed: the layers of the stock
 `transformers.LongformerModel`, but on all tokens at once and with `banded_attention`, without padding or wasted blocks.
