@@ -36,7 +36,7 @@ GPU_SCORES = 2**28  # never the limit: blocks are as large as a window, because 
 # oneDNN compiles a kernel for every new shape of a bfloat16 product, which takes as long as ten products. Blocks
 # therefore read a multiple of STEP tokens, so that documents of all lengths share a few shapes; the excess counts zero.
 STEP = 64
-PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents would cost as much
+PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents take as long
 NO_DROPOUT = "attention dropout %s is left out: flash attention has none; training.attention: blocks has it, slower"
 
 
