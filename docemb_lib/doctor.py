@@ -86,7 +86,7 @@ def verify_outputs() -> list[Finding]:
     """The damaged and missing files of all that was published under `outputs/`, every file of which is read."""
     outputs = find_root() / "outputs"
     published = {(file.parent, file.name) for name in (MANIFEST, MARKER) for file in outputs.rglob(name)}
-    # What was published, under a lock, and has no manifest has lost it.
+    # A folder that has a lock but no manifest was published and has lost its manifest.
     targets = (lock.with_name(lock.name[1:].removesuffix(".lock")) for lock in outputs.rglob(".*.lock"))
     published |= {(folder, MANIFEST) for folder in targets if folder.is_dir()}
     bar = progress(sorted(published), desc="verifying", unit="folders")

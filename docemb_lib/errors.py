@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Collection
 
-LONGEST = 1000  # characters of an error; of a longer one the beginning and the end, where the mend is, are kept
+LONGEST = 1000  # characters of an error; a longer one keeps its beginning and its end, which says what to do
 # Control characters but line feed and tab (an escape sequence moves the cursor or names the window), unpaired
 # surrogates, and the characters that change the direction of writing.
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -25,13 +25,13 @@ class InputError(ValueError):
 
 
 def nearest(name: str, allowed: Collection[str]) -> str:
-    """The end of an error about an unknown name: the allowed one that is like it, and all that are allowed."""
+    """The end of an error about an unknown name: the most similar allowed name, and all allowed ones."""
     close = "".join(f"; did you mean {found}?" for found in difflib.get_close_matches(name, allowed, n=1))
     return f"{close} (allowed: {', '.join(allowed)})"
 
 
 def plain(text: str) -> str:
-    """The text with every character that a terminal would obey, or cannot show, replaced by U+FFFD."""
+    """The text with every character that controls a terminal, or has no display, replaced by U+FFFD."""
     return UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

@@ -1,4 +1,4 @@
-"""Checksums: a folder that is published lists its files in a manifest, with which every opening compares them."""
+"""Checksums: the manifest of a published folder lists its files, and each opening compares them with it."""
 
 from __future__ import annotations
 

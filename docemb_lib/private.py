@@ -25,7 +25,7 @@ UNION_LOCATIONS = ("function-", "lax-or-strict[", "list[", "dict[", "constrained
 
 
 def keep_grown_workers() -> None:
-    """In a process of loky's: let it grow. By default one that grows by 300 MB, as by loading a model, is restarted."""
+    """Let this process of loky's grow. By default it is restarted once it has grown by 300 MB, as with a model."""
     from joblib.externals.loky import process_executor
 
     process_executor._USE_PSUTIL = False

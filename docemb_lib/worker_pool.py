@@ -1,4 +1,4 @@
-"""Worker processes, of which none stays when the process that made them is killed.
+"""Worker processes that end when the process that started them ends or is killed.
 
 Workers have a fixed hash seed: gensim starts an inference from the hash of the text, and a running process (a Jupyter
 kernel) cannot change its own hash seed. A worker ends within a second after its parent, even if that was killed.

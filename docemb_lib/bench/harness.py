@@ -98,9 +98,9 @@ class Report:
 def interleaved(
     runs: Mapping[Name, Callable[[], object]], repeats: int, device: torch.device | str = "cpu"
 ) -> dict[Name, list[float]]:
-    """Seconds of each run, `repeats` of each, in the order of time.
+    """Seconds of each run, each measured `repeats` times, in the order of measurement.
 
-    The runs take turns, so that a machine that slows down slows all of them. Warm them up before.
+    The runs take turns, so that a machine that slows down slows all of them. Warm the runs up before.
     """
     seconds: dict[Name, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
@@ -123,7 +123,7 @@ def ratio_row(
 
 
 def peak_memory(run: Callable[[], object], device: torch.device) -> float:
-    """GiB that a run takes at its peak above the level before. NaN: no room, or a system that does not report it.
+    """GiB that a run takes at its peak above the level before. NaN: out of memory, or not reported by the system.
 
     On a GPU this is the memory of torch's tensors; on a CPU it is the resident set of the process, whose maximum Linux
     resets on request.
@@ -148,7 +148,7 @@ def peak_memory(run: Callable[[], object], device: torch.device) -> float:
 def thesis_lengths(n: int, *, seed: int, scale: float = 1.0) -> list[int]:
     """Tokens of n documents: log-normal with the thesis' mean and deviation, scaled, cut to what the student reads.
 
-    One length is drawn from each n-th of the distribution, so that few documents have its mean and its tail.
+    One length is drawn from each of n equally likely intervals: even few documents have about its mean and its tail.
     """
     from scipy.stats import lognorm
 
@@ -160,7 +160,7 @@ def thesis_lengths(n: int, *, seed: int, scale: float = 1.0) -> list[int]:
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
-    """What is measured on, and the versions. The load average shows whether anything else ran."""
+    """The machine that is measured on, and the versions. The load average shows whether anything else ran."""
     name = torch.cuda.get_device_name(device) if device == "cuda" else torch.cpu.get_capabilities().get("cpu_name", "")
     computes = {"name": name, "device": device, "cores": cpu_count(), "threads": torch.get_num_threads()}
     versions = {module.__name__: str(module.__version__) for module in (torch, transformers, np)}

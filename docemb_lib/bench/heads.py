@@ -22,10 +22,10 @@ RATIO = 10  # budget
 
 
 def bench_heads(*, quick: bool = False) -> Report:
-    """Heads a second of both sides; a budget holds against the loop as it is usually written, none at its best.
+    """Heads per second of both sides. The loop as it is usually written has a budget, the tuned loop has none.
 
-    The loops draw their batches by torch.randperm and an index: a DataLoader would cost them more. quick: one epoch, to
-    see that all parts run.
+    The loops draw batches by torch.randperm and an index, since a DataLoader would be slower. quick: one epoch, to see
+    that all parts run.
     """
     epochs, repeats = (1, 1) if quick else (10, 3)
     settings, seeds = HeadSettings(epochs=epochs), range(HEADS)
@@ -36,7 +36,7 @@ def bench_heads(*, quick: bool = False) -> Report:
     runs: dict[str, Any] = {
         "ours": partial(train_heads, features, labels, classes=CLASSES, settings=settings, seeds=seeds),
         "loop": loop,
-        "tuned loop": one_thread()(partial(loop, fused=True)),  # its steps are too short for several
+        "tuned loop": one_thread()(partial(loop, fused=True)),  # its steps are too short for several threads
     }
     seconds = interleaved(runs, repeats)
     rate = partial(ratio_row, amount=HEADS, unit="heads/s", ours=seconds["ours"])
@@ -51,7 +51,7 @@ def bench_heads(*, quick: bool = False) -> Report:
 def train_loop(
     features: np.ndarray, labels: np.ndarray, settings: HeadSettings, seeds: Sequence[int], *, fused: bool | None = None
 ) -> list[nn.Sequential]:
-    """One head after the other, as one would write it; first weights and batches are those of our heads."""
+    """One head after the other, in the usual way; initial weights and batches are those of `train_heads`."""
     X, y = torch.tensor(features), torch.tensor(labels)
     steps = settings.epochs * math.ceil(len(X) / settings.batch_size)
     loss = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)

@@ -20,7 +20,7 @@ from docemb_lib.progress import progress
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
 
 SCALING = 1.8  # budget: with two processes against one
-SCALE = 0.3  # words of a document: of the thesis' tokens, about 400 in the mean
+SCALE = 0.3  # words of a document for each token of the thesis' documents: about 400 words in the mean
 TYPES = 30_000  # different words, with frequencies after Zipf's law
 
 

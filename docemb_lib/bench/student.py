@@ -51,10 +51,10 @@ class Workload:
     repeats: int = 3  # of each timing
     longest: int = LONGEST  # tokens; the thesis' lengths are scaled with it
     long_documents: int = 6  # of `longest` tokens each, for the peak of memory
-    growth_tokens: int = 4096  # in documents of one length together
+    growth_tokens: int = 4096  # in all documents of one length together
 
     def config(self) -> LongformerConfig:
-        """longformer-base-4096 but for its size, without dropout."""
+        """The configuration of longformer-base-4096 in another size and without dropout."""
         size = {**GEOMETRIES[self.device], "num_hidden_layers": self.layers, "attention_window": [512] * self.layers}
         dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
         return LongformerConfig(
@@ -121,7 +121,7 @@ def forward(side: Student, batches: Sequence[PackedBatch], precision: str) -> No
 
 
 def forward_backward(side: Student, batches: Sequence[PackedBatch], precision: str) -> None:
-    """Leave the gradients of the embeddings' products with one direction in the parameters."""
+    """Forward pass, then backward pass from the sum of the embeddings' dot products with one fixed direction."""
     side.train()
     side.zero_grad(set_to_none=True)
     direction = torch.linspace(-1, 1, side.dim, device=side.device)  # LayerNorm makes a plain sum constant
@@ -245,9 +245,8 @@ def memory(stock: Student, ours: Student, workload: Workload) -> list[Row]:
     documents = workload.tokens([workload.longest] * workload.long_documents)
     peaks = []
     for side in (stock, ours):
-        forward_backward(
-            side, batches_of(workload.tokens([64]), side), "fp32"
-        )  # libraries take memory of their own once
+        # Libraries allocate memory of their own at first use.
+        forward_backward(side, batches_of(workload.tokens([64]), side), "fp32")
         side.zero_grad(set_to_none=True)
         batches = batches_of(documents, side, sum(map(len, documents)))
         peaks.append(harness.peak_memory(partial(forward_backward, side, batches, "fp32"), ours.device))

@@ -48,8 +48,8 @@ def build_corpus(
     Args:
         counters: functions from texts to numbers of tokens, by column.
         validation, tasks: numbers of documents; train has the rest.
-        folder: where the parts lie, until the caller removes it; also removed if InputError is raised.
-        copy_words: of documents whose first so many words (None: all) agree but for case, the first id stays.
+        folder: holds the parts until the caller removes it; it is also removed if InputError is raised.
+        copy_words: of documents whose first `copy_words` words (None: all) agree except for case, the first id is kept.
     """
     try:
         write_parts(folder, documents, counters, copy_words=copy_words)
@@ -63,7 +63,7 @@ def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition
     """Partition of each held-out document, by id; `size` of `documents`, taken in the order given.
 
     First, pages and the targets of their links fill part of each partition, because citation tasks need both ends of
-    a link in one. Then each is filled with documents of the source that it has least of, or without links in order.
+    a link in one. Then each is filled with documents of the source that it has least of; without links, in order.
     """
     room: dict[Partition, int] = {"validation": round(VALIDATION * size), "test": round(TEST * size)}
     room["train"] = size - sum(room.values())

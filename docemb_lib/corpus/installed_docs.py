@@ -139,7 +139,7 @@ def _linked(pages: dict[str, _Clean], package: str) -> Iterator[Document]:
 
 
 def _resolve(name: str, citing: str, known: dict[str, list[tuple[list[str], str]]]) -> str | None:
-    """The id that `name`, found on the page `citing`, stands for: the nearest page of that name, None if two are.
+    """The id that `name`, found on the page `citing`, stands for: the nearest page of that name, None for a tie.
 
     The nearest page shares most leading parts with the citing page, then has the shortest public path. A full name
     (one that begins with the package) may leave out inner parts: numpy.argsort is numpy._core.fromnumeric.argsort.

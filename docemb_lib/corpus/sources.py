@@ -82,7 +82,7 @@ def files_fingerprint(files: Iterable[Path]) -> str:
 
 
 def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Document]:
-    """Equal shares of all data sets; for no number of documents all of the first one and as many of each other one."""
+    """Equal shares of all data sets; if `documents` is None, all of the first one and as many of each other one."""
     share, rest = divmod(settings.documents, len(settings.datasets)) if settings.documents else (None, 0)
     for number, source in enumerate(settings.datasets):
         given = 0
@@ -94,7 +94,7 @@ def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Doc
 
 
 def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:
-    """The `settings.documents` documents whose hash of seed and id is lowest: a longer corpus keeps most of them."""
+    """The `settings.documents` documents with the lowest hashes of seed and id; added documents replace few of them."""
     if settings.documents is None:
         return read()
     ids = (document.id for document in read())
@@ -182,11 +182,11 @@ def _stem(path: Path) -> str:
 
 
 def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tokens: CountTokens) -> Iterator[Document]:
-    """`limit` documents of a data set (None: all), each set of so many being equally likely; all rows are streamed.
+    """A uniform sample of `limit` documents of a data set (None: all of them); all rows are streamed.
 
     Skips blank texts, repeated ones, and those below `source.min_student_tokens`, counted by `count_tokens`. The id is
-    a hash of the text. The sample are the documents whose hash of seed and id is lowest, in this order: wherever they
-    stand, and in whichever shard. It is held in memory.
+    a hash of the text. The sample, which is held in memory, consists of the documents with the lowest hashes of seed
+    and id, in this order; it does not depend on the order of rows and shards.
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on the way.
     """
     name = _stem(Path(source.dataset))
@@ -233,7 +233,7 @@ def _long(documents: Iterator[Document], min_tokens: int | None, count_tokens: C
 
 
 def _dataset_files(source: HubDataset) -> list[Path]:
-    """The data files of a local data set, of a folder those with the split in their names; none for one on a hub."""
+    """The data files of a local data set, of a folder those with the split in their names; [] for a hub."""
     place = Path(source.dataset)
     if not place.is_dir():
         files = _matches(place)

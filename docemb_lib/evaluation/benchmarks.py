@@ -71,15 +71,15 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     """A published task by name.
 
     source: a folder with the published files; of a task without `files` also a file or the id of a data set on a hub;
-    None: the task's own on the hub. Logs where the size differs from that in the SimDE paper, and rows without a
-    text, or class, which its tasks leave out.
+    None: the task's own on the hub. Logs a size that differs from that in the SimDE paper, and the number of rows
+    without text or class, which the tasks of that paper leave out.
     """
     if name not in BENCHMARKS:
         raise InputError(f"benchmark task {name!r} is not one of {', '.join(BENCHMARKS)}")
     benchmark = BENCHMARKS[name]
     source = source or benchmark.hub
     if source is None:
-        raise InputError(f"benchmark task {name}: stands on no hub; name the folder or file that holds its data")
+        raise InputError(f"benchmark task {name}: is on no hub; name the folder or file that holds its data")
     files = [_plain_or_packed(Path(source) / file) for file in benchmark.files]
     task: Task
     if len(files) == 2:
@@ -88,7 +88,7 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
         task = readers.head_task(name, _examples(name, source, files))
     size = sum(len(data.documents[0]) for data in task.splits.values())
     if benchmark.size not in (None, size):
-        message = "task %s: %d documents, the paper has %d; scores do not compare"
+        message = "task %s: %d documents, the paper has %d; scores are not comparable"
         logger.warning(message, name, size, benchmark.size)
     return task
 
@@ -140,7 +140,7 @@ def missing_files(name: str, source: str) -> list[str]:
 
 @cache
 def published_tasks() -> pd.DataFrame:
-    """The statistics of the tasks in the thesis: columns protocol, task, split, statistic, value; `task_statistics`."""
+    """The statistics of the tasks in the thesis: columns as of `task_statistics`."""
     published = yaml.safe_load(
         resources.files("docemb_lib.thesis").joinpath("published", "tasks.yaml").read_text("utf-8")
     )
@@ -206,7 +206,7 @@ PLAIN: dict[str, type] = {
     "OrderedDict": dict, "Counter": dict, "defaultdict": collections.defaultdict,
 }  # fmt: skip
 MODULES = ("builtins", "__builtin__", "collections")  # __builtin__: of Python 2, in pickles of protocol 2 and below
-# Python hashes nested tuples by unlimited recursion in C, so a deep tower of tuples as a key crashes the process.
+# Python hashes nested tuples by unlimited recursion in C, so a key of deeply nested tuples can crash the process.
 MOST_TUPLES = 10_000
 
 

@@ -128,7 +128,7 @@ def _place(name: str, settings: Evaluation) -> str | None:
 
 
 def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, limit: int) -> Task:
-    """rows: the pages; seed: for choosing and pairing pages; limit: pages embedded at most to score one split."""
+    """An embedded task of `rows`, the pages. seed: of choices and pairs; limit: most pages embedded for a split."""
     pages: dict[str, list[Document]] = {split: [] for split in SPLITS}
     for row in sorted(rows, key=lambda row: row["id"]):  # so that the order of the rows does not matter
         pages[row["split"]].append(Document(row["id"], row["text"], row["source"], tuple(row["see_also"])))

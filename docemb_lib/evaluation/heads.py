@@ -54,7 +54,7 @@ class Heads(NamedTuple):
 
 
 class LinearHeads(NamedTuple):
-    """K logistic regressions, for few examples, and for sparse features: an MLP over all words would learn nothing."""
+    """K logistic regressions, for few examples, and for sparse features, from which an MLP learns too little."""
 
     models: list[Any]
 
@@ -146,7 +146,7 @@ def train_jobs(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run every operation of torch on the calling thread: those of a step are so short that several mostly wait."""
+    """Run every operation of torch on the calling thread: a step is too short for several threads."""
     import torch
 
     threads = torch.get_num_threads()
@@ -187,7 +187,7 @@ def train_stack(X: Tensor, y: Tensor, jobs: Sequence[HeadJob], settings: HeadSet
 
 
 def _linear(features: Any, labels: np.ndarray, jobs: Sequence[HeadJob]) -> LinearHeads:
-    """Heads on the same rows are the same head."""
+    """A logistic regression per job; jobs with the same rows share one, since it has no seed."""
     from sklearn.linear_model import LogisticRegression
 
     fitted: dict[bytes, Any] = {}

@@ -1,6 +1,6 @@
 """Measurements without a task: the plane of a space, what a student keeps of a teacher, and the SimDE paper's analyses.
 
-The latter are `redundancy` (Table 4) and `sentence_similarity` (Table 5).
+The analyses are `redundancy` (Table 4) and `sentence_similarity` (Table 5).
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ def sentence_similarity(
 ) -> pd.DataFrame:
     """Cosines of every two sentences: kind, "inside" (of one document) or "across" (of two documents), and cosine.
 
-    Ignored are sentences below SHORTEST words and documents below two different ones. sentences: how many at most, of
-    the first documents, each of which gives no more than half of them.
+    Ignored are sentences of fewer than SHORTEST words and documents of fewer than two different sentences.
+    sentences: the most to compare; they are taken from the first documents, at most half of them from each.
     """
     documents: list[list[str]] = []
     for text in texts:

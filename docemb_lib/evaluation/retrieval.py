@@ -37,7 +37,7 @@ def unit(embeddings: np.ndarray) -> np.ndarray:
 def rank_documents(similarities: Similarities, queries: Sequence[int]) -> Iterator[np.ndarray]:
     """For each of Q queries the rows of all other documents, most similar first; ties in the order of the rows.
 
-    Similarities are asked for BLOCK queries at a time. Yields Q arrays of (N - 1,).
+    Similarities are computed for BLOCK queries at a time. Yields Q arrays of (N - 1,).
     """
     for start in range(0, len(queries), BLOCK):
         block = list(queries[start : start + BLOCK])
@@ -47,7 +47,7 @@ def rank_documents(similarities: Similarities, queries: Sequence[int]) -> Iterat
 
 
 def neighbours(embeddings: np.ndarray, ids: Sequence[str], *, queries: Sequence[int], k: int = 3) -> pd.DataFrame:
-    """The `k` nearest others of each query (a row) by cosine: columns query, rank (from 1), neighbour. ids: N names."""
+    """The `k` documents nearest to each query, a row, by cosine: columns query, rank (from 1), neighbour. ids: (N,)."""
     ranked = zip(queries, rank_documents(by_cosine(embeddings), queries), strict=True)
     rows = [(ids[query], rank, ids[row]) for query, order in ranked for rank, row in enumerate(order[:k], 1)]
     return pd.DataFrame(rows, columns=["query", "rank", "neighbour"])

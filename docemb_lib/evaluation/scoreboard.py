@@ -95,7 +95,7 @@ def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_interval(value: float, low: float, high: float) -> str:
-    """`.792 [.77, .81]`"""
+    """A score and its interval, as in `.792 [.77, .81]`."""
     return re.sub(r"\b0\.", ".", f"{value:.3f} [{low:.2f}, {high:.2f}]")
 
 

@@ -274,7 +274,7 @@ class Retrieval:
         self, embeddings: Any, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS,
         top: int | None = None,
     ) -> Score:  # fmt: skip
-        """MAP, with MRR as an extra; see `HeadTask.score`, with which it shares its signature but for `top`.
+        """MAP, with MRR as an extra. `head` and `seeds`, arguments of `HeadTask.score`, are ignored.
 
         embeddings: (N, D), maybe sparse, or the `Similarities` of `texts(split)`. top: hits that count, None: all.
         """
@@ -344,7 +344,7 @@ def score_predictions(metric: str, predictions: np.ndarray, labels: np.ndarray) 
 
 
 def f1_macro(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The mean over classes, but absent ones, of the F1 of S heads: (S,). predictions: (S, N); labels: (N,)."""
+    """F1 of S heads, the mean over classes that are labelled or predicted: (S,). predictions: (S, N); labels: (N,)."""
     from sklearn.metrics import f1_score
 
     return np.array([f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions])

@@ -106,7 +106,7 @@ def holm(p_values: np.ndarray) -> np.ndarray:
 
 
 def score_intervals(scores: Scores) -> pd.DataFrame:
-    """Columns model, task, metric, examples, value, low, high; last, of several tasks, the mean (OVERALL, "mean")."""
+    """Columns model, task, metric, examples, value, low, high; for several tasks the mean (OVERALL, "mean"), last."""
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores):
         count = sum(X.shape[1] for X in examples)

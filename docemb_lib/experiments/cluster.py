@@ -38,14 +38,14 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_
 def local_workers(count: int) -> Iterator[Any]:
     """A Dask client of `count` new processes, which end with this block.
 
-    A Dask process executes what its peers send. These listen on the loopback only, and speak TLS with a key that only
-    they have, so that neither other machines nor other users of this one are among the peers.
+    A Dask process executes what its peers send. These processes listen on the loopback only and use TLS with a key of
+    their own, so that neither other machines nor other users of this machine can connect.
     """
     import dask
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    # Saturation 1: a run whose worker died waits at the scheduler, not at a busy worker whose death would count, too.
+    # Saturation 1: a run whose worker died waits at the scheduler. At a busy worker, that death would count as well.
     settings = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1, "distributed.scheduler.worker-saturation": 1.0}
     # memory_limit: a run's memory is that of the kernel, which Dask does not see
     options: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "memory_limit": 0, "preload": [__name__]}
@@ -69,7 +69,7 @@ def workers_of(scheduler: str) -> Iterator[Any]:
         with ThreadPoolExecutor(1) as thread:  # a notebook that calls `sweep` has an event loop in this one
             thread.submit(asyncio.run, _answer(address)).result()
         client = Client(address, timeout=TIMEOUT, set_as_default=False)
-    except Exception as error:  # whatever the bytes of something that is no scheduler raise
+    except Exception as error:  # of any kind, where something else than a scheduler answers
         problem = shorten(f"{type(error).__name__}: {error}", 200)
         mend = "is a Dask scheduler running there, with the same TLS files, and can it be reached from here?"
         raise InputError(f"scheduler {scheduler}: {problem}; {mend}") from None
@@ -81,7 +81,7 @@ def workers_of(scheduler: str) -> Iterator[Any]:
 
 
 async def _answer(address: str) -> None:
-    """Ask for the identity of a scheduler: `Client` waits for ever where something else answers."""
+    """Ask for the identity of a scheduler: `Client` waits forever where another service answers."""
     from distributed.core import rpc
     from distributed.security import Security
 
@@ -106,7 +106,7 @@ def signature() -> dict[str, str]:
 
 
 def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | None:
-    """Why this process, a worker, must not execute runs of a sweep; None if it may. Dask names the last argument.
+    """Why this process, a worker, must not execute runs of a sweep; None if it may. Dask fills in `dask_worker`.
 
     expected: the `signature` of the sweep; root: of its workspace.
     """
@@ -123,7 +123,7 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | No
 
 
 def dask_setup(worker: Any) -> None:
-    """Called by Dask in each new process of a worker; of its GPUs the worker's kernels get one."""
+    """Called by Dask in each new process of a worker; assigns one of the GPUs to the worker's kernels."""
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C in a terminal reaches all processes; the sweep handles it
     gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]

@@ -1,7 +1,7 @@
 """One planned run: its notebook executed by papermill under a lock, its executed copy, its failure.
 
-`docemb run` and the workers of a sweep both execute runs here, so they share finished work. A run is done when its
-record and its executed copy exist. Other files of a killed run are written over.
+`docemb run` and the workers of a sweep both execute runs here, so they share finished work. `is_done` recognises
+a finished run by its record, its student and its executed copy. Other files of a killed run are written over.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Reporter:
 
     `begin` is called at the start (where: the workers, in words), and again for further runs, chosen by the records of
     those before; `close` is called once at the end, also after an error. Several runs may be at work between `start`
-    and `end`. `prepare` tells a long step of no single run, `step` the last line of a notebook's output.
+    and `end`. `prepare` announces a long step that serves several runs, `step` the last line of a notebook's output.
     """
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
@@ -105,7 +105,7 @@ class RunError(RuntimeError):
 
 
 class UnwantedError(RuntimeError):
-    """A run was stopped because its result is not wanted any more: no failure, nothing is recorded."""
+    """A run was stopped because its result is no longer wanted: this is no failure, and nothing is recorded."""
 
 
 def is_done(run: Planned, workspace: Workspace) -> bool:
@@ -121,7 +121,7 @@ def execute_run(
     run: Planned, workspace: Workspace, *, report: Report = lambda line: None,
     unwanted: Callable[[], bool] | None = None,
 ) -> bool:  # fmt: skip
-    """Execute the run unless it is done, or another process makes it. Returns whether this call has executed it.
+    """Execute the run unless it is done, also by another process meanwhile. Returns whether this call has executed it.
 
     report: receives the last state of the notebook's progress bars.
     unwanted: polled every second in a thread; once it is true, the kernel may write a checkpoint, and UnwantedError
@@ -198,7 +198,7 @@ def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, s
 
 
 def _explained(error: Exception) -> tuple[str, str]:
-    """Why an execution failed, in one line, and the traceback, "" where it says no more."""
+    """Why an execution failed, in one line, and the traceback, "" where it adds nothing."""
     from nbclient.exceptions import DeadKernelError
     from papermill.exceptions import PapermillExecutionError
 

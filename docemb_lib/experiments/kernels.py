@@ -192,7 +192,7 @@ class KernelManager(AsyncKernelManager):
         """Do nothing before a shutdown: an interrupted training would write no checkpoint."""
 
     async def _async_request_shutdown(self, restart: bool = False) -> None:
-        """End the kernel by SIGTERM: at once if it is idle, while a message is answered late and sometimes missed."""
+        """End the kernel by SIGTERM, which ends an idle kernel at once; it answers a message late or never."""
         await self.provisioner.terminate(restart=restart)
 
 
@@ -215,14 +215,14 @@ class Forked(psutil.Process):
 def fork_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> Forked | None:
     """A new kernel in a working directory, forked from the server; None if the server does not start.
 
-    The server is started by the first call. What packages read at import, they have read in its environment.
+    The server is started by the first call. Packages that read variables at import have read those of the server.
     """
     global _server
     if _server is None or _server.poll() is not None:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         command = [sys.executable, "-c", SERVER]
         _server = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
-        for last in (_server.wait, _server.kill):  # called in reverse; to wait counts the CPU time of the kernels
+        for last in (_server.wait, _server.kill):  # called in reverse; waiting counts CPU time of kernels
             atexit.register(last)
     try:
         print(json.dumps([arguments, folder, environment]), file=_server.stdin, flush=True)
@@ -235,10 +235,10 @@ def fork_kernel(arguments: list[str], folder: str, environment: dict[str, str]) 
 
 
 def serve() -> None:
-    """Be the server: for each line of stdin fork a kernel and write its process id, until the parent is gone."""
+    """Run as the server: for each line of stdin fork a kernel and write its process id, until the parent is gone."""
     tune_environment()
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as in every kernel
-    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # who asks for a GPU must not start CUDA: forks could not use it
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the search for GPUs must not start CUDA, which forks cannot use
     with redirect_stdout(sys.stderr):  # stdout is for the answers
         for name in PRELOADED:
             importlib.import_module(name)

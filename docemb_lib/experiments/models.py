@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
 TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
-# End the label of a student whose lexical half is fitted on the texts of a task, and of one without it.
+# Endings of labels: of a student with its lexical half fitted on the texts of a task, and without its lexical half.
 ADAPTED, DENSE = ", adapted", ", dense half"
 CENTRED = ", centred"  # ends the label of a model whose mean embedding is subtracted
 DIM = 512  # directions at most of what is fitted on a task
@@ -185,7 +185,7 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
 
 
 def _on_task(label: str, fit: Callable[[list[str]], Any], key: str = "", *, ranks_only: bool = False) -> Model:
-    """key: identifies the fit and what it depends on besides the texts; by default the label."""
+    """A model fitted on the texts of each task. key: identifies the fit and its other inputs; by default the label."""
     fingerprint = f"on-task/{VERSIONS['on-task']}/{key or label}"
     return scored_model(label, fingerprint)._replace(fit=fit, ranks_only=ranks_only, fitted_on="task")
 
@@ -237,11 +237,11 @@ def untrained_model(students: StudentStage) -> Model:
 def sbert_models(teachers: TeacherStage, *, together: bool = False) -> list[Model]:
     """The structural teacher on truncated text, and averaged over chunks of the whole document.
 
-    together: texts that one of them embeds are embedded for both, which costs no more than for the second.
+    together: texts are embedded for both models at once, which takes no longer than for the second one.
     """
     forms: dict[str, Long] = {SBERT_TRUNCATED: "truncate", SBERT_CHUNKS: "chunks"}
     models = [_teacher(label, teachers.sbert(long), teachers.workspace) for label, long in forms.items()]
-    embedded: dict[str, np.ndarray] = {}  # text → (2, D), until the second model, whose scores come later, asks
+    embedded: dict[str, np.ndarray] = {}  # text → (2, D), kept until the second model reads them
 
     def embed(form: int, texts: list[str]) -> np.ndarray:
         if new := [text for text in texts if text not in embedded]:

@@ -12,10 +12,10 @@ of values (`axes`: one mapping, or a list of mappings), or both, on top of the v
 thesis' widths and scaled to the widths of the profile; any other grid is taken as it is. `names` are names of single
 runs, each with the parameters by which the run is found, as in `names: {no-weighting: {lam: null}}`.
 
-With `winners: own` in the profile of a plan or a sweep, records choose runs of a grid when its turn comes: `best_of:
-[[weighting-cosine], [structural]]` replaces its runs by final students with the parameters of the best run of each list
-of grids, `compounds: 3` its compounds by those of its three best DM and DBOW. The best have the highest mean validation
-score.
+With `winners: own` in the profile of a plan or a sweep, the records choose runs of a grid when the grid begins.
+`best_of: [[weighting-cosine], [structural]]` replaces its runs by final students with the parameters of the best run of
+each list of grids. `compounds: 3` replaces its compounds by those of its three best DM and DBOW. The best have the
+highest mean validation score.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def resolve_plan(
     copies: dict[Path, Planned] = {}
     for run in runs_of(steps):
         other = copies.setdefault(run.executed, run)
-        if other is not run and other.fingerprint != run.fingerprint:  # which asks for the files of a corpus
+        if other is not run and other.fingerprint != run.fingerprint:  # computed late: it reads the corpus files
             same = f"two runs of different settings have the executed copy {run.executed.name}"
             raise InputError(f"profile {profile.name}: plan: {same}; give one of them a profile of another name")
     if not steps:

@@ -59,7 +59,7 @@ class Stages:
             check()
 
     def checks(self) -> Iterator[Callable[[], object]]:
-        """What `check` calls in turn: of settings, data, models and hub. Each raises InputError for itself."""
+        """The checks of settings, data, models and hub that `check` calls in turn; each raises InputError."""
         yield self.key.check
         yield from (partial(source_fingerprint, source) for source in self.key.profile.text_sources)
         if self.key.trains:
@@ -213,7 +213,7 @@ class Run:
         box = figure.get_tightbbox().padded(0.1)  # inches; computed once for both files
         for suffix in ("png", "svg"):
             figure.savefig(folder / f"{name}.{suffix}", dpi=150, bbox_inches=box)
-        if "inline" in matplotlib.get_backend():  # shown as it is saved: at the cell's end it would be drawn once more
+        if "inline" in matplotlib.get_backend():  # show the file: the backend would draw the figure again
             from IPython.display import Image, display
 
             display(Image(filename=folder / f"{name}.png", width=round(box.width * figure.dpi)))
@@ -242,7 +242,7 @@ class Run:
     ) -> pd.DataFrame:  # fmt: skip
         """Publish the run's record and return its numbers, a row each.
 
-        A run that is executed again keeps its place in time, since it reuses what its first execution built.
+        A run that is executed again keeps the times of its first execution, whose artefacts it reuses.
 
         metrics: flat and named, see `metrics`; scores: tidy; student: its folder relative to the workspace, see
         `link_student`; tables: further ones to keep, by name.
@@ -252,7 +252,7 @@ class Run:
         if first is not None and first.status == "done":
             made_by |= {"seconds": first.seconds, "finished": first.finished, "threads": first.threads}
         else:
-            torch = sys.modules.get("torch")  # to import it takes two seconds; without it nothing depends on threads
+            torch = sys.modules.get("torch")  # not imported for this; without torch nothing depends on threads
             threads = None if torch is None else torch.get_num_threads()
             made_by |= {"seconds": round(time.perf_counter() - self.started, 1), "threads": threads}
         found = {name: value if isinstance(value, int) else float(value) for name, value in metrics.items()}

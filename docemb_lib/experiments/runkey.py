@@ -207,7 +207,7 @@ class RunKey:
                 check_widths(student_spec, student_width, teacher_spec, teacher_width, teacher=name)
 
     def _check_components(self) -> None:
-        """A batch of B documents has B - 1 canonical correlations; `cca` alone takes those that there are."""
+        """`cca:N` needs N of the B - 1 canonical correlations of a batch of B documents; `cca` uses all there are."""
         most = self.profile.training.batch_size - 1
         for loss in contextual_losses(self.profile.parameters, self.profile.further_teachers):
             components = int(loss.partition(":")[2] or 0)

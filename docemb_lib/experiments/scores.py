@@ -69,7 +69,7 @@ class ScoreStage:
     def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
         """Scores on the classification tasks of heads trained on `evaluation.few_shot` examples of each class.
 
-        Columns task, model, and see `few_shot_scores`. A number that exceeds the smallest class of a task is left out.
+        Columns task, model, and those of `few_shot_scores`. A number beyond the smallest class of a task is left out.
         """
         frames = [pd.DataFrame(columns=["model", "task", "metric", "per_class", "value"])]
         for name in self.profile.evaluation.tasks:
@@ -190,7 +190,7 @@ class ScoreStage:
         return task.texts("test" if final else "validation")
 
     def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
-        """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or what else the task scores."""
+        """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or `Similarities` for retrieval."""
         task, evaluation, split = self.tasks[name], self.profile.evaluation, "test" if final else "validation"
         limits = evaluation.rounds if final else [None]
         rounds = {protocols.round_name(limit): limit for limit in limits}

@@ -1,7 +1,7 @@
 """The first two stages of a run: the corpus, and the teachers with their embeddings.
 
-A stage is an object over artefacts of the workspace: asked for, an artefact is loaded or built. Heavy libraries are
-imported where they are used, so that asking for what is built stays cheap.
+A stage is an object over artefacts of the workspace: an artefact is loaded, or built if it is missing, when it is first
+accessed. Large libraries are imported where they are used, so that access to a finished artefact is fast.
 """
 
 from __future__ import annotations
@@ -269,6 +269,6 @@ def _save(dataset: DatasetDict, folder: Path) -> None:
     """Save the data set, then remove the parts it was made of."""
     from datasets import disable_progress_bars
 
-    disable_progress_bars()  # widgets, of which a saved notebook keeps nothing to read
+    disable_progress_bars()  # as widgets, they would be blank in a saved notebook
     dataset.save_to_disk(str(folder / DATASET))
     shutil.rmtree(folder / PARTS)

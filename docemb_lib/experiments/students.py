@@ -203,7 +203,7 @@ class StudentStage:
 
         from docemb_lib.training import train_objective
 
-        p, title = self.profile.parameters, RunKey("06_evaluation", self.profile).label  # whichever notebook trains it
+        p, title = self.profile.parameters, RunKey("06_evaluation", self.profile).label  # the same for all notebooks
         train, validation = (self.training_documents(student, split, rows) for split, rows in self._sizes)
         torch.manual_seed(p.seed)  # before projections draw their weights
         objective = make_objective(student, self.profile, _widths(train))

@@ -10,7 +10,7 @@ whether the run is still wanted. What follows when a process is killed:
 - Ctrl-C here: kernels may write a checkpoint, then all processes end.
 
 The same command continues, since finished runs and artefacts are recognised. When all runs of a grid have ended, the
-notebook of the first finished run is executed once more as a page of its own, which only draws, beside all other runs.
+notebook of the first finished run is executed again as a separate page, which trains nothing and shows all runs.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def execute_plan(
         for step in steps:
             if step.grid is None:
                 _execute_single(step.runs[0], workspace, reporter)
-                if step is steps[0]:  # which has built the corpus: is it large enough for all runs?
+                if step is steps[0]:  # the corpus is built: check its size for all runs
                     missing_runs(runs_of(steps), workspace)
                 continue
             runs, todo = step.runs, [run for run in step.runs if run in missing]
@@ -206,7 +206,7 @@ def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Repo
             if status == "failed":
                 failures[run] = error
     except BaseException as error:
-        with suppress(Exception):  # the scheduler may be the reason
+        with suppress(Exception):  # this fails, too, if the scheduler is lost
             client.cancel(list(at_work))  # workers notice it, and end their kernels after a checkpoint
         if isinstance(error, KeyboardInterrupt):
             kernels.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints

@@ -42,7 +42,7 @@ RC: dict[Any, Any] = {
     "grid.color": GREY, "grid.alpha": 0.3, "grid.linewidth": 0.7, "legend.frameon": False, "svg.fonttype": "none",
     "savefig.facecolor": "none", "axes.facecolor": "none",
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY),
-    "text.parse_math": False,  # a `$` of a name or a text begins no formula; the diagrams of `methods` ask for theirs
+    "text.parse_math": False,  # a `$` in a text begins no formula; the diagrams of `methods` switch it on
 }  # fmt: skip
 
 

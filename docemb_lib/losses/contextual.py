@@ -1,8 +1,8 @@
 """Contextual losses: correlation between the projected views of student and contextual teacher (thesis, Figure 4.6).
 
 Projections, small networks, first map both views to one width (Tables 4.6 to 4.8). SoftCCA and CCA compute statistics
-over the batch. Contextual losses take no mask: it stands for the structural teacher's short context, and the contextual
-teacher reads whole documents.
+over the batch. Contextual losses take no mask: the mask leaves out documents beyond the structural teacher's context,
+and the contextual teacher reads whole documents.
 """
 
 from typing import Literal, get_args
@@ -101,8 +101,8 @@ class SoftCCA(nn.Module):
 
         loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
 
-    Of CCA, the first term replaces the correlation by a distance, the second the constraint that the features of a view
-    are uncorrelated by a penalty. `delta = 0.03` belongs to `reduction="mean"`; the thesis' formula sums over the
+    The first term replaces the correlation of CCA by a distance, the second replaces its constraint, uncorrelated
+    features in each view, by a penalty. `delta = 0.03` belongs to `reduction="mean"`; the thesis' formula sums over the
     P^2 - P off-diagonal cells, which is the same loss with `reduction="sum"` and `delta / (P^2 - P)`.
 
     Example:
@@ -133,8 +133,8 @@ class CCA(nn.Module):
 
     With centred views X1, X2, S_ab = Xa^T Xb / (B - 1) and `ridge` added to the diagonals of S11 and S22, these are
     the singular values s of A = S11^{-1/2} S12 S22^{-1/2}; for all of them the loss is A's nuclear norm.
-    At most B - 1 exist, all of them 1 where B - 1 <= P but for the ridge: CCA needs batches larger than the views are
-    wide. On views that trained networks project this loss is DCCA (Andrew et al., 2013).
+    At most B - 1 correlations exist. Without ridge, all are 1 where B - 1 <= P: CCA needs batches larger than the width
+    of the views. On views that trained networks project, this loss is DCCA (Andrew et al., 2013).
 
     The gradient is written down rather than left to the decompositions, whose own gradients divide by differences of
     eigenvalues and fail where B < P. With the canonical variates a = X1 p and b = X2 q at fixed p, q and s, it is that

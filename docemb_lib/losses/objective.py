@@ -186,7 +186,7 @@ class Objective(nn.Module):
     def _lengths(self, given: Tensor | None, embeddings: Tensor) -> Tensor:
         w, structural = self.weighting, any(teaching.role == "structural" for teaching in self.teachings)
         if given is None and structural and (w.max_structural_len is not None or w.lam_by_length is not None):
-            raise InputError("max_structural_len and lam_by_length weigh lengths: pass n_structural_tokens")
+            raise InputError("max_structural_len and lam_by_length depend on lengths: pass n_structural_tokens")
         return torch.zeros(len(embeddings)).to(embeddings) if given is None else given.to(embeddings.device)
 
 

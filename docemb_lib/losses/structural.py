@@ -36,11 +36,11 @@ class StructuralLoss(nn.Module):
         if negatives is not None and negatives.shape[1:] != (D,):
             raise InputError(f"negatives must be K documents: expected (K, {D}), got {tuple(negatives.shape)}")
         keep = student.new_ones(B) if mask is None else mask.to(student)
-        # The only place that applies the mask: to the losses here, and through `keep` to the choice of negatives.
+        # The mask zeroes losses here and, through `keep`, excludes negatives; `Weighting` moves the weight to C.
         return keep * self.document_losses(student, teacher, keep, negatives)
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
-        """(B,); any finite value where `keep`, (B,), is 0."""
+        """The loss of each document, (B,); any finite value where `keep`, (B,), is 0."""
         raise NotImplementedError
 
 
@@ -107,8 +107,8 @@ class Contrastive(StructuralLoss):
         loss = mean over i of -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
 
     with i over the documents kept by the mask, and j over these and all `negatives`. Each document kept has this mean
-    as its loss. `temperature=None` is the thesis' loss, without one. Eq. 4.2 as printed sums the cosines inside one
-    exponential, which leaves no positive term; it is read as a misprint of the above.
+    as its loss. `temperature=None` is the thesis' loss, which has no temperature. Eq. 4.2 as printed sums the cosines
+    inside one exponential, which leaves no positive term; it is read as a misprint of the above.
 
     Example:
         >>> Contrastive()(torch.ones(2, 3), torch.ones(2, 3))
@@ -152,9 +152,9 @@ def structural_loss(
     try:
         made = getattr(import_module(module), attribute)()
     except (ImportError, AttributeError, TypeError) as error:
-        raise InputError(f"structural_loss: {name} cannot be imported ({error}); check PYTHONPATH") from None
+        raise InputError(f"structural_loss: {name} cannot be imported ({error}); put it on PYTHONPATH") from None
     if not isinstance(made, StructuralLoss):
-        raise InputError(f"structural_loss: {name} is no subclass of docemb_lib.losses.StructuralLoss")
+        raise InputError(f"structural_loss: {name} is not a subclass of docemb_lib.losses.StructuralLoss")
     return made
 
 

@@ -339,5 +339,5 @@ class Evaluation(Section):
                 known = ", ".join((*given, *own))
                 raise ValueError(f"there is no task {name!r}; known are {known}; define it in own_tasks")
             if name in benchmarks and name not in (*ON_HUB, *self.benchmarks):
-                raise ValueError(f"benchmarks: {name} stands on no hub; name the folder that holds its files")
+                raise ValueError(f"benchmarks: {name} is on no hub; name the folder that holds its files")
         return self

@@ -141,7 +141,7 @@ embeddings = SentenceTransformer("this/folder").encode(["a long document"])
 ```"""
 LEXICAL, SCORES = "## Lexical half", "## Scores"
 LEXICAL_SENTENCE = (
-    "Behind the dense half stands a lexical one of {width} dimensions, a sum of one vector per word of the whole text, "
+    "After the dense half comes a lexical half of {width} dimensions, a sum of one vector per word of the whole text, "
     "fitted on {documents}; refit it on others with `docemb adapt`. Its code is `" + CODE + "`, which "
     "sentence-transformers runs with `SentenceTransformer(folder, trust_remote_code=True)`."
 )
@@ -152,7 +152,7 @@ Score = tuple[str, str, float, float | None]  # task, metric, value, spread (Non
 def student_card(student: Student, encoder: str | None = None, **facts: object) -> str:
     """A README with front matter: how a student is used, and a table of facts about it and its origin.
 
-    encoder: that the student was made of, whose licence holds.
+    encoder: the model that the student was made of; its licence applies to the student.
     """
     model_type = student.config.model_type
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", model_type, "docemb"]

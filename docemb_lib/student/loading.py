@@ -142,8 +142,8 @@ def load_masked_head(path_or_id: str) -> dict[str, Tensor] | None:
 
 
 def load_tokenizer(path_or_id: str, *, max_tokens: int) -> Any:
-    """The encoder's fast tokenizer for `max_tokens`, special ones included, without truncation or padding of its own,
-    which MiniLM's file contains."""
+    """The encoder's fast tokenizer for `max_tokens`, special ones included. Truncation and padding that are set in
+    its file, as in MiniLM's, are removed."""
     with one_line(path_or_id, "its tokenizer cannot be used"):
         options = {"subfolder": transformer_subfolder(path_or_id), "model_max_length": max_tokens}
         tokenizer = AutoTokenizer.from_pretrained(path_or_id, trust_remote_code=False, **options)
@@ -205,7 +205,7 @@ def transformer_subfolder(path_or_id: str) -> str:
 def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any, dict[str, Any]]:
     """A model and how its weights match, without progress bars and without transformers' own report on weights.
 
-    Where there are no safetensors, of a pickle torch reads tensors and nothing else.
+    Without safetensors, a pickle is read, from which torch accepts tensors only.
     """
     options |= {"dtype": torch.float32, "weights_only": True, "trust_remote_code": False, "output_loading_info": True}
     verbosity = hf_logging.get_verbosity()
@@ -225,7 +225,7 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
 
 
 def _with_dropout(config: Any, dropout: float | None) -> Any:
-    """The configuration with `dropout`; set before the model is built, since a ModernBERT without has no modules."""
+    """The configuration with `dropout`; set before the model is built: ModernBERT has no layers for dropout 0."""
     if dropout is not None:
         for field in DROPOUTS[config.model_type]:
             setattr(config, field, dropout)

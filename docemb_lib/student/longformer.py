@@ -1,4 +1,4 @@
-"""Forward pass of an encoder over a packed batch, each document as if it were alone.
+"""Packed attention, and an encoder's forward pass over a packed batch that keeps each document separate.
 
 A Longformer without global attention (Beltagy et al. 2020) runs packed: the layers of the stock
 `transformers.LongformerModel`, but on all tokens at once and with `banded_attention`, without padding or wasted blocks.
@@ -36,7 +36,7 @@ GPU_SCORES = 2**28  # never the limit: blocks are as large as a window, because 
 # oneDNN compiles a kernel for every new shape of a bfloat16 product, which takes as long as ten products. Blocks
 # therefore read a multiple of STEP tokens, so that documents of all lengths share a few shapes; the excess counts zero.
 STEP = 64
-PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents would cost as much
+PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents take as long
 NO_DROPOUT = "attention dropout %s is left out: flash attention has none; training.attention: blocks has it, slower"
 
 

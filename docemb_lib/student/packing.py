@@ -1,4 +1,4 @@
-"""Documents concatenated to batches without padding, and the embedding of any number of them in constant memory."""
+"""Documents concatenated to batches without padding (attention: `longformer`); embedding in constant memory."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Student(nn.Module):
     Without global attention, a Longformer computes what `transformers.LongformerModel` computes on each document alone,
     and nothing for padding; its unused projections for global attention are frozen. With pooling "cls", and for
     ModernBERT, the stock forward runs on padded documents. A short encoder converted with an `attention_window` of
-    twice its `max_tokens` computes what it did before: a BERT with pooling "first" is BERT and its [CLS].
+    twice its `max_tokens` computes what it did before; with pooling "first" it gives the state of BERT's [CLS].
 
     Args:
         model: a Longformer or a ModernBERT.
@@ -126,8 +126,8 @@ class Student(nn.Module):
         """Fit a lexical half on the documents of a collection; `embed` appends it from now on, and it is saved.
 
         The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim). dim: None is the
-        width of the student's half, if it has one. See `lexical.fit_lexical_half` for the others and for what raises
-        InputError, which leaves the student as it was.
+        width of the student's half, if it has one. See `lexical.fit_lexical_half` for the other arguments and for
+        the causes of InputError, after which the student is unchanged.
         """
         dim = dim or (None if self.lexical is None else self.width - self.dim)
         most = max(ADAPTED_ON, round(PER_DIMENSION * self.dim))

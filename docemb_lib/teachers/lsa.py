@@ -33,7 +33,7 @@ class LSA:
 
     A term frequency is the square root of a word's count, in which the beginning of a document counts more. A direction
     is divided by the square root of its singular value s, so that the first directions, which hold what all documents
-    share, do not dominate the cosines, and multiplied by s^2 / (s^2 + NOISE), so that those of single documents fade.
+    share, do not dominate the cosines, and multiplied by s^2 / (s^2 + NOISE), so that those of few documents fade.
     An embedding has unit length; without a known word it is zero. Words are scikit-learn's default tokens: lower case,
     at least two characters.
 

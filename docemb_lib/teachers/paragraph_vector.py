@@ -184,7 +184,7 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any], *,
     """Train a Doc2Vec on a file's lines and save it to `folder`. Returns the number of kept words and a fingerprint.
 
     After each epoch the whole state replaces the one before in `folder`; training continues from a state with the same
-    `key`. The learning rate falls along the line of a single call of gensim's `train`, up to rounding.
+    `key`. The learning rate falls linearly as in a single call of gensim's `train`, up to rounding.
     """
     from gensim.models.doc2vec import Doc2Vec, TaggedLineDocument
 
@@ -248,7 +248,7 @@ def _save_state(model: Doc2Vec, state: Path) -> None:
     values = (model.wv.vectors, model.syn1neg, model.dv.vectors, np.append(key, np.uint32(position)))
     for name, value in zip(STATE, values, strict=True):
         np.save(unfinished / f"{name}.npy", value)
-    shutil.rmtree(state, ignore_errors=True)  # of a killed process that lived a moment longer
+    shutil.rmtree(state, ignore_errors=True)  # left by a killed process
     unfinished.rename(state)
     remove_states(state.parent, but=state)
 

@@ -62,7 +62,7 @@ def write_embeddings(
     """Embed `texts` into the store `folder`, `block` documents at a time; a finished store is kept as it is.
 
     After an interruption the same call continues at the first block that was not on disk. texts: a sequence that can be
-    sliced; corpus, teacher: fingerprints. Raises InputError if the folder holds embeddings of others.
+    sliced; corpus, teacher: fingerprints. Raises InputError if the folder has other fingerprints.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def write_embeddings(
 
 
 def open_embeddings(folder: Path | str, *, corpus: str, teacher: str) -> np.ndarray:
-    """Float32 (N, dim), memory-mapped and read-only. Raises InputError for an unfinished store or one of others."""
+    """Float32 (N, dim), memory-mapped and read-only. InputError for an unfinished store, or one of other inputs."""
     folder = Path(folder)
     if not (folder / STORE).exists():
         raise InputError(f"{folder}: no finished embeddings here (no {STORE}); write them first, or continue writing")

@@ -81,7 +81,7 @@ class Collate:
 def rounds(tokens: Sequence[int], *, budget: int, processes: int) -> Iterator[tuple[range, tuple[int, ...]]]:
     """Cut an update into rounds: the batches of each, in order, and the process of each batch. tokens: of each batch.
 
-    A round ends before any process has more than `budget` tokens, or those of a batch that is longer.
+    A round ends before any process has more than `budget` tokens; a longer batch is alone in its process.
     """
     start, owners = 0, deal(tokens[:1], processes)
     for end in range(2, len(tokens) + 1):

@@ -87,7 +87,7 @@ class GroupExchange:
     """Runs a contextual loss over the groups of all processes, as `Objective.forward` takes it (`run_groups`).
 
     Running statistics advance over all groups, in order, in every process, from the projected views that the processes
-    send each other. So the weighted mean of the processes' gradients is the gradient of one process. All groups must
+    send each other. So the weighted mean of the processes' gradients equals that of a single process. All groups must
     have the same size, and all processes must call.
     """
 

@@ -41,7 +41,7 @@ MASKED, REPLACED = 0.8, 0.1  # of these: shown as the mask token, shown as a ran
 def encode_sentences(tokenizer: Any, texts: Sequence[str], *, max_tokens: int, language: str = "en") -> Encoded:
     """Tokenise whole texts, without special tokens, and close every sentence that has tokens by `END`.
 
-    max_tokens: of one half, special tokens included; longer than two halves is `truncated`, though only `pack` cuts it.
+    max_tokens: of one half, special tokens included; longer than two halves counts as `truncated`; `pack` cuts it.
     """
     encodings = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).encodings
     room = 2 * (max_tokens - len(tokenizer("")["input_ids"]))
@@ -122,7 +122,7 @@ class PairedDocuments:
         self.n_sentences = np.array([np.count_nonzero(np.asarray(sentences[row]) == END) for row in range(n)])
         self.rows = np.flatnonzero(self.n_sentences >= 2)  # of `sentences`, by row of this object
         if (kept := len(self.rows)) < 2:
-            few = f"{n - kept} of {n} have fewer than two sentences, so there are not two to learn from"
+            few = f"{n - kept} of {n} have fewer than two sentences, so fewer than two documents are left"
             raise InputError(f"documents: {few}; give documents of several sentences")
         if kept < n:
             logger.warning("%d of %d documents left out: of fewer than two sentences", n - kept, n)
@@ -174,7 +174,7 @@ def accumulate_gradients(
     """Accumulate the gradients of `share` times the mean of `losses_of` the embeddings of all n texts, part by part.
 
     The gradient cache (Gao et al., 2021): 1. Embed each part under checkpointing, which keeps no activations. 2. Take
-    the gradient g of the loss with regard to the embeddings e. 3. Go back from sum(e * g) of each part: checkpointing
+    the gradient g of the loss with regard to the embeddings e. 3. Backpropagate sum(e * g) of each part: checkpointing
     repeats its forward pass with the same dropout. By the chain rule this is the gradient of the whole batch.
 
     embed: from the texts of a part to embeddings; order: indices that put the texts of all parts into their order,
@@ -304,7 +304,7 @@ class PairTrainer(DistillationTrainer):
 def validate_pairs(
     objective: PairObjective, documents: PairedDocuments, *, batch_size: int, dtype: torch.dtype | None, budget: int
 ) -> dict[str, float]:
-    """Means over `documents` of loss (no `weight`), `contrast`, `mlm`; `norm` and `spread` are of the first texts.
+    """Means over `documents` of loss (without `weight`), `contrast`, `mlm`; `norm` and `spread` are of the first texts.
 
     Pairs are of epoch 0, which keeps the loss one function of the student. Batches as in `validate`."""
     device = next(objective.parameters()).device

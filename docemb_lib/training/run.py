@@ -101,9 +101,9 @@ def run(
             dtype=dtype, monitor=monitor, callbacks=[bar, Log(checkpoints, title), saved, stop], **options,
         )  # fmt: skip
         trainer.remove_callback(PrinterCallback)
-        torch.manual_seed(seed + args.process_index)  # the Trainer seeds all processes alike: the same dropout in each
+        torch.manual_seed(seed + args.process_index)  # the Trainer gives all one seed, and so equal dropout
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
-        trainer.optimizer.state.clear()  # cycles hold the Trainer, which is freed by the next full collection only
+        trainer.optimizer.state.clear()  # reference cycles keep the Trainer until the next full collection
     rows = trainer.state.log_history
     validations = [{k.removeprefix("eval_"): value for k, value in row.items()} for row in rows if "eval_loss" in row]
     return History([row for row in rows if "learning_rate" in row], validations)

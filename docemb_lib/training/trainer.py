@@ -1,7 +1,7 @@
 """`transformers.Trainer` for packed documents: how updates are computed, ordered, validated, logged and stopped.
 
 A run resumes bit-exactly from a checkpoint that is complete, of the same configuration and of as many processes. The
-Trainer writes in place. A marker, written last, lists checksums: a folder that differs is torn or damaged.
+Trainer writes in place. A marker, written last, lists checksums: a folder that differs is incomplete or damaged.
 """
 
 import contextlib
@@ -232,7 +232,7 @@ def find_checkpoint(folder: Path, configuration: str) -> tuple[Path | None, int 
             of_another = "from a run with other settings, documents, versions or number of processes"
             raise InputError(f"{newest}: {of_another}; start it as that run, or remove {folder}")
         for path in set(found) - set(markers):
-            logger.warning("%s is torn or damaged: going on from the one before it", path)
+            logger.warning("%s is incomplete or damaged: continuing from the one before it", path)
             shutil.rmtree(path)
         return (newest, markers[newest]["batch_tokens"]) if newest else (None, None)
 

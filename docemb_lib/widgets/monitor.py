@@ -25,7 +25,7 @@ from docemb_lib.workspace import Workspace, is_locked
 
 RUNS = ["state", "notebook", "run", "mean score", "took", "at"]
 RUNNING = ".running.ipynb"  # see `Planned.working`
-EVERY = 3.0  # seconds from look to look
+EVERY = 3.0  # seconds between two readings
 LAST = 30  # runs in the table: all are counted
 NOTHING = "nothing has run yet; docemb run, or docemb sweep 05 --grid weighting-cosine"
 NOT_LOSSES = {"step", "at", "epoch", "learning_rate", "grad_norm", "norm", "spread"}
@@ -49,7 +49,7 @@ def runs_on_disk(workspace: Workspace, notebook: str | None = None) -> pd.DataFr
 
 
 def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
-    """Students in training, as a person reads them: training, state, update, tokens/s, time left, and the last loss and
+    """Students in training, in readable form: training, state, update, tokens/s, time left, and the last loss and
     each of its parts."""
     from docemb_lib.training.trainer import CHECKPOINTS, LOG  # imports torch
 

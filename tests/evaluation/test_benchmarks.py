@@ -117,7 +117,7 @@ def test_all_layouts_hold_the_same_documents_and_splits_are_drawn(tmp_path: Path
     assert sorted(found) == sorted(ARTICLES)
     counts = {split: Counter(data.labels) for split, data in task.splits.items()}
     assert counts == {s: {"sport": n, "tech": n} for s, n in (("train", 6), ("validation", 2), ("test", 2))}
-    assert "task bbcnews: 20 documents, the paper has 2225; scores do not compare" in caplog.text
+    assert "task bbcnews: 20 documents, the paper has 2225; scores are not comparable" in caplog.text
 
 
 def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(tmp_path: Path, refused) -> None:
@@ -159,7 +159,7 @@ def test_arxivs_class_is_the_first_archive_and_fake_news_without_class_or_text_a
 
 @pytest.mark.parametrize(("name", "files", "source", "message"), [
     ("aan", {}, "", r"train_cite\.csv: cannot be read \(No such file"),
-    ("aan", {}, None, "benchmark task aan: stands on no hub; name the folder or file that holds its data"),
+    ("aan", {}, None, "benchmark task aan: is on no hub; name the folder or file that holds its data"),
     ("imdb", {}, "", "holds no folder; name a data file, or put each class into a folder of its name"),
     ("immdb", {}, None, "'immdb' is not one of arxiv, imdb"),
     ("nyt", {}, "gone", "dataset '.*gone': .*; or name a folder in evaluation.benchmarks"),

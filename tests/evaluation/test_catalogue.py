@@ -70,7 +70,7 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folde
     ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine; define it in own_tasks"),
     ({"own_tasks": [TASK, {**TASK}]}, "there is a task 'mine' already; choose another name"),
     ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
-    ({"sweep_tasks": ["fakenews"]}, "benchmarks: fakenews stands on no hub; name the folder that holds its files"),
+    ({"sweep_tasks": ["fakenews"]}, "benchmarks: fakenews is on no hub; name the folder that holds its files"),
     ({"benchmarks": {"ann": "data"}}, "evaluation.benchmarks.ann"),
     ({"own_tasks": [{**TASK, "kind": "ranking"}]}, "evaluation.own_tasks.0.kind"),
     ({"own_tasks": [{**TASK, "kind": "retrieval"}]}, "relevance, a file of pairs of ids, belongs to every retrieval"),

@@ -104,7 +104,7 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog)
     flip(tmp_path / "checkpoint-6" / "model.safetensors")
     flip(tmp_path / "checkpoint-4" / MARKER)
     assert find_checkpoint(tmp_path, "c") == (tmp_path / "checkpoint-2", 64)
-    assert "checkpoint-6 is torn or damaged" in caplog.text
+    assert "checkpoint-6 is incomplete or damaged" in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]  # others would be kept instead of whole ones
 
 

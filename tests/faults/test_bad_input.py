@@ -125,7 +125,7 @@ COMMANDS = [
     ("evaluate no/model --profile small", {}, "no/model: no such folder, not downloaded before, and"),
     ("evaluate params --profile small", {}, "params: no folder or hub id with a modules.json or config.json; give one of a model"),
     ("evaluate params --profile small --task halfs", {}, "--task: evaluation: there is no task 'halfs'; known are package.*halves"),
-    ("evaluate params --profile small --task wines", {}, "wines stands on no hub; name the folder"),
+    ("evaluate params --profile small --task wines", {}, "wines is on no hub; name the folder"),
     ("embed student t -o out.csv", {"t/a.txt": b"a"}, "out.csv.*.parquet"),
     ("init -o x.yaml", {}, "-o names the profile of an INPUT"), ("bench heads --device cpu", {}, "--device: bench heads runs on the CPU"),
     ("embed m in.jsonl -o params.npy --force", {"params.npy/x": b"", "in.jsonl": DOCUMENT}, "-o params.npy: exists"),

@@ -165,7 +165,7 @@ def test_a_loss_of_ones_own_is_named_by_its_import_path(tmp_path, monkeypatch, r
     losses = structural_loss(name)(student, teacher, torch.tensor([1.0, 0.0, 1.0]))
     assert losses.tolist() == [-3.0, 0.0, -11.0]  # the base class applies the mask
     for wrong, message in (("nowhere:Dot", "cannot be imported"), ("my_losses:Dott", "cannot be imported"),
-                           ("my_losses:plain", "cannot be imported"), ("collections:Counter", "no subclass"), ("torch:nn", "cannot be imported")):  # fmt: skip
+                           ("my_losses:plain", "cannot be imported"), ("collections:Counter", "not a subclass"), ("torch:nn", "cannot be imported")):  # fmt: skip
         refused(f"structural_loss: {wrong} .*{message}", structural_loss, wrong)
     with pytest.raises(ValidationError, match=r"should match pattern .*mse.cosine.max-margin.contrastive"):
         Parameters(structural_loss="huber")
