@@ -56,10 +56,8 @@ class Workload:
     def config(self) -> LongformerConfig:
         """longformer-base-4096 but for its size, without dropout."""
         size = {**GEOMETRIES[self.device], "num_hidden_layers": self.layers, "attention_window": [512] * self.layers}
-        dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        return LongformerConfig(
-            **size, **dropout, max_position_embeddings=LONGEST + 2, type_vocab_size=1, layer_norm_eps=1e-5
-        )
+        fixed = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-5}
+        return LongformerConfig(**size, **fixed, max_position_embeddings=LONGEST + 2, type_vocab_size=1)
 
     def drawn(self, documents: int) -> list[np.ndarray]:
         return self.tokens(harness.thesis_lengths(documents, seed=0, scale=self.longest / LONGEST))
@@ -245,9 +243,7 @@ def memory(stock: Student, ours: Student, workload: Workload) -> list[Row]:
     documents = workload.tokens([workload.longest] * workload.long_documents)
     peaks = []
     for side in (stock, ours):
-        forward_backward(
-            side, batches_of(workload.tokens([64]), side), "fp32"
-        )  # libraries take memory of their own once
+        forward_backward(side, batches_of(workload.tokens([64]), side), "fp32")  # libraries take memory once
         side.zero_grad(set_to_none=True)
         batches = batches_of(documents, side, sum(map(len, documents)))
         peaks.append(harness.peak_memory(partial(forward_backward, side, batches, "fp32"), ours.device))

@@ -18,13 +18,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import protocols
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
-from docemb_lib.evaluation.scoreboard import (
-    interval_board,
-    last_round,
-    recommendation,
-    score_frame,
-    standing,
-)
+from docemb_lib.evaluation.scoreboard import interval_board, last_round, recommendation, score_frame, standing
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
@@ -88,9 +82,7 @@ class ScoreStage:
                     frames.append(scores.assign(task=name, model=model.label))
         return pd.concat(frames[1:] or frames, ignore_index=True)
 
-    def evaluate(
-        self, models: Sequence[Model], *, student: str, references: Sequence[str], final: bool = True
-    ) -> Final:
+    def evaluate(self, models: list[Model], *, student: str, references: Sequence[str], final: bool = True) -> Final:
         """Score the models on the tasks of the profile, with intervals and paired tests.
 
         final: see `by_round`; student: the label of the model that is compared with each of the `references`, labels

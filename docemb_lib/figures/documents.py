@@ -15,17 +15,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from docemb_lib.figures import (
-    BESIDE,
-    GREY,
-    PALETTE,
-    STYLES,
-    kind_of,
-    label,
-    legend_beside,
-    series_colors,
-    short,
-)
+from docemb_lib.figures import BESIDE, GREY, PALETTE, STYLES, kind_of, label, legend_beside, series_colors, short
 
 # ---- documents of a corpus
 WEIGHTS = {"structural": "structural loss", "contextual": "contextual loss"}
@@ -113,10 +103,8 @@ def plot_distances(
     shown = distances.assign(kind=distances["kind"].map(kinds), value=distances["value"].clip(lower=floor))
     few = shown.sample(frac=1, random_state=0).groupby(["model", "kind"]).head(MOST)
     look: dict[str, Any] = {"palette": [PALETTE[kind] for kind in kinds], "hue_order": list(kinds.values())}
-    look |= {"split": True, "inner": "quart", "cut": 0, "density_norm": "width", "linewidth": 0.8}
-    sns.violinplot(
-        few, x="value", y="model", order=models, hue="kind", orient="y", log_scale=logarithmic, **look, ax=ax
-    )
+    look |= {"split": True, "inner": "quart", "cut": 0, "density_norm": "width", "linewidth": 0.8, "orient": "y"}
+    sns.violinplot(few, x="value", y="model", order=models, hue="kind", log_scale=logarithmic, **look, ax=ax)
     for row, model in enumerate(models):
         own = shown[shown["model"] == model]
         if gamma is not None:

@@ -25,13 +25,7 @@ from docemb_lib import __version__
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.student.lexical import CODE, FOLDER, write_lexical_half
-from docemb_lib.student.loading import (
-    find_file,
-    read_json,
-    read_modules,
-    remove_limits,
-    transformer_subfolder,
-)
+from docemb_lib.student.loading import find_file, read_json, read_modules, remove_limits, transformer_subfolder
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student

@@ -17,14 +17,7 @@ import pandas as pd
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.evaluation.uncertainty import (
-    DECIMALS,
-    LEVEL,
-    OVERALL,
-    holm,
-    paired_p_value,
-    side_by_side,
-)
+from docemb_lib.evaluation.uncertainty import DECIMALS, LEVEL, OVERALL, holm, paired_p_value, side_by_side
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import Model, scored_model
 from docemb_lib.experiments.run import Run

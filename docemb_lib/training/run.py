@@ -20,15 +20,7 @@ from docemb_lib.student import Student, pack
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.documents import Bank, TrainingDocuments
 from docemb_lib.training.monitor import Monitor
-from docemb_lib.training.trainer import (
-    CHECKPOINTS,
-    Bar,
-    Checkpoints,
-    DistillationTrainer,
-    Log,
-    Stop,
-    find_checkpoint,
-)
+from docemb_lib.training.trainer import CHECKPOINTS, Bar, Checkpoints, DistillationTrainer, Log, Stop, find_checkpoint
 from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
