@@ -61,10 +61,8 @@ def check_widths(
     if student[-1] != other[-1]:
         field = "contextual_projection" if teacher == "contextual" else "teacher_projection"
         chains = f"student {chain(student)}; {teacher} {chain(other)}"
-        mend = (
-            f"student_projection ({student_spec!r}) end in {other[-1]} or {field} ({teacher_spec!r}) in {student[-1]}"
-        )
-        raise InputError(f"projections end in different widths: {chains}; let {mend}")
+        mend = f"let student_projection ({student_spec!r}) end in {other[-1]} or {field} ({teacher_spec!r}) in "
+        raise InputError(f"projections end in different widths: {chains}; {mend}{student[-1]}")
     return student[-1]
 
 

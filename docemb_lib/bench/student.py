@@ -56,10 +56,8 @@ class Workload:
     def config(self) -> LongformerConfig:
         """The configuration of longformer-base-4096 in another size and without dropout."""
         size = {**GEOMETRIES[self.device], "num_hidden_layers": self.layers, "attention_window": [512] * self.layers}
-        dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-        return LongformerConfig(
-            **size, **dropout, max_position_embeddings=LONGEST + 2, type_vocab_size=1, layer_norm_eps=1e-5
-        )
+        fixed = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-5}
+        return LongformerConfig(**size, **fixed, max_position_embeddings=LONGEST + 2, type_vocab_size=1)
 
     def drawn(self, documents: int) -> list[np.ndarray]:
         return self.tokens(harness.thesis_lengths(documents, seed=0, scale=self.longest / LONGEST))

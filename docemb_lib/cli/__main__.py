@@ -279,10 +279,8 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
     own = {f"{found[0].label}{form}" for form in ("", models.DENSE, models.ADAPTED)}
     table = records.table_of(workspace, found[0], "models")
     return [
-        models.scored_model(row["model"], row["fingerprint"])._replace(
-            fitted_on=row["fitted on"], ranks_only=row["ranks_only"]
-        )
-        for row in table[~table["model"].isin(own)].to_dict("records")
+        models.scored_model(r["model"], r["fingerprint"])._replace(fitted_on=r["fitted on"], ranks_only=r["ranks_only"])
+        for r in table[~table["model"].isin(own)].to_dict("records")
     ]
 
 

@@ -210,9 +210,7 @@ def report(
 
 
 @command
-def doctor(
-    verify: Annotated[bool, typer.Option("--verify", help="Only compare outputs/ with its checksums.")] = False,
-) -> None:
+def doctor(verify: Annotated[bool, typer.Option("--verify", help="Only check outputs/ by checksum.")] = False) -> None:
     """Say what is installed, reachable and slow on this machine; exit code 1 if something must be mended."""
     from docemb_lib.doctor import diagnose, verify_outputs
 
@@ -228,9 +226,7 @@ def doctor(
 @command
 def bench(
     what: Literal["student", "paragraph-vector", "heads"],
-    device: Annotated[
-        str | None, typer.Option(help="Of student: cpu or cuda; default: a GPU where there is one.")
-    ] = None,
+    device: Annotated[str | None, typer.Option(help="Of student: cpu or cuda; default: a GPU if there is one.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")] = False,
     as_json: AsJson = False,
 ) -> None:

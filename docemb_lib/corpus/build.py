@@ -195,10 +195,8 @@ def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
     return distinct.index.to_numpy()
 
 
-def _measured(
-    documents: Sequence[Document], counters: Mapping[str, CountTokens], copy_words: int | None
-) -> pa.RecordBatch:
-    ids, texts, sources, links = map(list, zip(*documents, strict=True))
+def _measured(batch: Sequence[Document], counters: Mapping[str, CountTokens], copy_words: int | None) -> pa.RecordBatch:
+    ids, texts, sources, links = map(list, zip(*batch, strict=True))
     counts = {counter: counter(texts) for counter in set(counters.values())}  # once where two columns share a tokenizer
     columns: dict[str, Any] = {
         "id": pa.array(ids, pa.string()),

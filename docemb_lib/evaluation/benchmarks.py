@@ -141,9 +141,7 @@ def missing_files(name: str, source: str) -> list[str]:
 @cache
 def published_tasks() -> pd.DataFrame:
     """The statistics of the tasks in the thesis: columns as of `task_statistics`."""
-    published = yaml.safe_load(
-        resources.files("docemb_lib.thesis").joinpath("published", "tasks.yaml").read_text("utf-8")
-    )
+    published = yaml.safe_load(resources.files("docemb_lib.thesis").joinpath("published/tasks.yaml").read_text("utf-8"))
     return pd.DataFrame(published["rows"], columns=published["columns"]).astype({"value": float})
 
 

@@ -84,10 +84,8 @@ class Ranking:
             counts = f"{len(self.queries)} queries and {len(self.relevant)} lists of relevant rows"
             raise InputError(f"{where}: {counts}; expected equally many and at least one")
         for query, rows in zip(self.queries, self.relevant, strict=True):
-            sound = 0 < len(rows) == len({*rows} - {query}) and all(
-                0 <= row < len(self.texts) for row in (query, *rows)
-            )
-            if not sound:
+            there = all(0 <= row < len(self.texts) for row in (query, *rows))
+            if not (there and 0 < len(rows) == len({*rows} - {query})):
                 expected = f"expected at least one of {len(self.texts)} rows, each once, without the query"
                 raise InputError(f"{where}: query {query} has the relevant rows {list(rows)}; {expected}")
 

@@ -363,9 +363,7 @@ def _scaled(parameters: Mapping[str, Any], profile: Profile, student: int, where
     if "vector_size" in scaled:
         scaled["vector_size"] = _times(scaled["vector_size"], by_student)
     if scaled.get("compound") is not None:
-        members = [
-            one | {"vector_size": _times(one["vector_size"], by_student)} for one in members_of(scaled["compound"])
-        ]
+        members = [m | {"vector_size": _times(m["vector_size"], by_student)} for m in members_of(scaled["compound"])]
         scaled["compound"] = "+".join(label_of_paragraph_vector(**one) for one in members)
     return scaled
 

@@ -82,9 +82,7 @@ class ScoreStage:
                     frames.append(scores.assign(task=name, model=model.label))
         return pd.concat(frames[1:] or frames, ignore_index=True)
 
-    def evaluate(
-        self, models: Sequence[Model], *, student: str, references: Sequence[str], final: bool = True
-    ) -> Final:
+    def evaluate(self, models: list[Model], *, student: str, references: Sequence[str], final: bool = True) -> Final:
         """Score the models on the tasks of the profile, with intervals and paired tests.
 
         final: see `by_round`; student: the label of the model that is compared with each of the `references`, labels

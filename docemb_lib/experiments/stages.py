@@ -92,10 +92,8 @@ class CorpusStage:
 
     def check_documents(self, **asked: int) -> None:
         """Refuse numbers, by their names, that exceed the documents of the train split, as far as these are known."""
-        corpus = self.profile.corpus
-        most = (
-            len(self.split("train")) if self.is_built else (corpus.documents or inf) - corpus.validation - corpus.tasks
-        )
+        given = self.profile.corpus
+        most = len(self.split("train")) if self.is_built else (given.documents or inf) - given.validation - given.tasks
         for name, number in asked.items():
             if number > most:
                 problem = f"{name}: {number} asked for, the corpus leaves {most} for training besides those of "

@@ -265,9 +265,7 @@ class StudentStage:
             mean_validation_loss=f"{before:.4f} before, {after:.4f} after",
         )  # fmt: skip
 
-    def _token_file(
-        self, kind: str, encode: Callable[[list[str]], Any], split: str, rows: int, **options: Any
-    ) -> TokenFile:
+    def _token_file(self, kind: str, encode: Callable[..., Any], split: str, rows: int, **options: Any) -> TokenFile:
         """The student's tokens of the first `rows` documents of a split, written once and memory-mapped."""
         from docemb_lib.training import TokenFile, write_tokens
 

@@ -116,9 +116,7 @@ def rows_axes(rows: int, *, columns: int = 1, each: float = 0.3) -> list[Axes]:
     return list(figure.subplots(1, columns, sharey=True, squeeze=False)[0])
 
 
-def each_task(
-    plot: Callable[..., Axes], scores: pd.DataFrame, *, height: float | None = None, **options: Any
-) -> Figure:
+def each_task(plot: Callable[..., Any], scores: pd.DataFrame, *, height: float | None = None, **options: Any) -> Figure:
     """Draw `plot(scores, task=…, ax=…, **options)` for each task of `scores`, in rows of `height` inches.
 
     height: None gives each model a line of text.

@@ -103,10 +103,8 @@ def plot_distances(
     shown = distances.assign(kind=distances["kind"].map(kinds), value=distances["value"].clip(lower=floor))
     few = shown.sample(frac=1, random_state=0).groupby(["model", "kind"]).head(MOST)
     look: dict[str, Any] = {"palette": [PALETTE[kind] for kind in kinds], "hue_order": list(kinds.values())}
-    look |= {"split": True, "inner": "quart", "cut": 0, "density_norm": "width", "linewidth": 0.8}
-    sns.violinplot(
-        few, x="value", y="model", order=models, hue="kind", orient="y", log_scale=logarithmic, **look, ax=ax
-    )
+    look |= {"split": True, "inner": "quart", "cut": 0, "density_norm": "width", "linewidth": 0.8, "orient": "y"}
+    sns.violinplot(few, x="value", y="model", order=models, hue="kind", log_scale=logarithmic, **look, ax=ax)
     for row, model in enumerate(models):
         own = shown[shown["model"] == model]
         if gamma is not None:

@@ -231,9 +231,8 @@ def plot_retrieval(scores: pd.DataFrame, *, metric: str, ax: Axes | None = None)
 
 def _means(groups: Any) -> pd.DataFrame:
     """The mean of `value` in each group, and of `thesis` where it has all values of the group."""
-    return pd.DataFrame(
-        {"mean": groups["value"].mean(), "thesis": groups["thesis"].agg(lambda v: v.mean(skipna=False))}
-    )
+    thesis = groups["thesis"].agg(lambda values: values.mean(skipna=False))
+    return pd.DataFrame({"mean": groups["value"].mean(), "thesis": thesis})
 
 
 def _reach(value: Any, low: Any, high: Any) -> np.ndarray:

@@ -120,9 +120,8 @@ class Profile(sections.Section):
             check_names(notebook, own)
         names = [*TAKEN_NAMES, *(further.name for further in self.further_teachers)]
         if len(set(names)) < len(names):
-            raise ValueError(
-                f"further_teachers: a name is given twice, or is one of {', '.join(TAKEN_NAMES)}; choose another"
-            )
+            taken = f"a name is given twice, or is one of {', '.join(TAKEN_NAMES)}"
+            raise ValueError(f"further_teachers: {taken}; choose another")
         student, teacher = width(self.student.model), width(self.structural_teacher.model)
         if student and teacher and student != teacher:
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student)
@@ -173,9 +172,7 @@ class Profile(sections.Section):
         """The same profile with notebook parameters replaced; `source` names them in an error."""
         given = {name: value for name, value in overrides.items() if "profile" not in (name, value)}
         parameters = validated(Parameters, {**self.parameters.model_dump(), **given}, source)
-        rest = {
-            name: {key: value for key, value in own.items() if key not in given} for name, own in self.notebooks.items()
-        }
+        rest = {name: {k: value for k, value in own.items() if k not in given} for name, own in self.notebooks.items()}
         return self.model_copy(update={"parameters": parameters, "notebooks": rest})
 
 
