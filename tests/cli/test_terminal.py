@@ -47,8 +47,7 @@ def cells_of(text):
     """The cells of a table, column by column, with their lines joined; of one printed in parts, each column once."""
     parts = [[line for line in part.splitlines()[1:] if line[0] in "│┃"] for part in text.split("┏")[1:]]
     rows = ([line.strip("│┃").replace("┃", "│").split("│") for line in part] for part in parts)
-    columns = (column for own in rows for column in zip(*own, strict=True))
-    return [*dict.fromkeys("".join(column).replace(" ", "") for column in columns)]
+    return [*dict.fromkeys("".join(column).replace(" ", "") for own in rows for column in zip(*own, strict=True))]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])

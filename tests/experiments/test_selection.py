@@ -125,8 +125,9 @@ def test_failed_runs_and_those_without_a_finite_mean_are_not_chosen_and_equal_ch
     (other,) = runs_in("mine", workspace, own)
     assert other.key.cell == structural[4].key.cell
     assert [run.chosen for run in runs_in("mine", workspace)] == ["", ""]  # the winners of the thesis
-    mine = params / "own-small.yaml"
-    mine.write_text(mine.read_text().replace("{grid: structural}", "{grid: structural, documents: 18}"))
+    (mine := params / "own-small.yaml").write_text(
+        mine.read_text().replace("structural}", "structural, documents: 18}")
+    )
     record(runs_in("structural", workspace, documents=18), [0.1] * 5 + [0.6] * 6)
     assert runs_in("mine", workspace, own)[0].key.cell == structural[5].key.cell  # of the plan's line
 
