@@ -198,15 +198,9 @@ def _linear(features: Any, labels: np.ndarray, jobs: Sequence[HeadJob]) -> Linea
 
 
 def backward(
-    heads: Heads,
-    x: Tensor,
-    y: Tensor,
-    *,
-    keep: Tensor | None,
-    weight: Tensor,
-    smoothing: Tensor,
-    out: Tensor | None = None,
-) -> Heads:
+    heads: Heads, x: Tensor, y: Tensor, *,
+    keep: Tensor | None, weight: Tensor, smoothing: Tensor, out: Tensor | None = None,
+) -> Heads:  # fmt: skip
     """The gradient of the sum over heads and rows of weight * cross-entropy with label smoothing.
 
     x: (K, B, D); y: (K, B); keep: (K, B, H), the dropout mask divided by its mean, None: no dropout; weight: (K, B, 1);

@@ -101,13 +101,9 @@ def final_scores(
 
 
 def few_shot_scores(
-    task: HeadTask,
-    embeddings: np.ndarray,
-    *,
-    per_class: Sequence[int] = (5,),
-    draws: int = 10,
-    head: HeadSettings = HEADS["few-shot"],
-) -> pd.DataFrame:
+    task: HeadTask, embeddings: np.ndarray, *,
+    per_class: Sequence[int] = (5,), draws: int = 10, head: HeadSettings = HEADS["few-shot"],
+) -> pd.DataFrame:  # fmt: skip
     """Columns per_class, draw, metric (accuracy, f1_macro) and value: one head per number and draw of examples.
 
     embeddings: (N, D), row i belongs to `task.texts("test")[i]`.

@@ -107,14 +107,9 @@ def visible_files(folder: Path) -> list[Path]:
 
 
 def read_examples(
-    rows: Iterable[tuple[str, Row]],
-    *,
-    texts: Sequence[Sequence[str]],
-    label: Sequence[str],
-    where: str,
-    skip_blank: bool = False,
-    split_field: str | None = None,
-) -> pd.DataFrame:
+    rows: Iterable[tuple[str, Row]], *, texts: Sequence[Sequence[str]], label: Sequence[str], where: str,
+    skip_blank: bool = False, split_field: str | None = None,
+) -> pd.DataFrame:  # fmt: skip
     """A row per example: split, its one or two texts (first, second), and label, a string. Raises InputError.
 
     rows: see `source_rows`; texts: for each text of an example the names that its field may have; label: those of the
@@ -221,11 +216,8 @@ def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
     held = round(settings.share * len(links))  # for validation; the rest for test, since nothing is trained
     drawn = set(np.random.default_rng(settings.seed).permutation(sorted(links))[:held].tolist())
     queries = {"validation": [id for id in links if id in drawn], "test": [id for id in links if id not in drawn]}
-    return {
-        split: make_ranking(texts, {id: links[id] for id in ids})
-        for split, ids in queries.items()
-        if ids or split == "test"
-    }
+    shown = {split: {id: links[id] for id in ids} for split, ids in queries.items() if ids or split == "test"}
+    return {split: make_ranking(texts, own) for split, own in shown.items()}
 
 
 def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
@@ -237,9 +229,8 @@ def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
         if delimiter and number == 1 and ids == [*LINK]:
             continue
         if ids[0] == ids[1] or not {*ids} <= texts.keys():
-            raise InputError(
-                f"{where}: found {ids}, expected the ids of two documents, source and target; mend the row"
-            )
+            expected = "expected the ids of two documents, source and target"
+            raise InputError(f"{where}: found {ids}, {expected}; mend the row")
         links.setdefault(ids[0], {})[ids[1]] = None
     return {source: list(targets) for source, targets in links.items()}
 

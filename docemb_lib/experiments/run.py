@@ -90,11 +90,8 @@ class Run:
     def settings(self) -> pd.DataFrame:
         """The run's settings, a row each, beside those of its paper where these differ."""
         key = self.key
-        rows = {
-            "this run": (key.label, ""),
-            "profile": (key.profile.name, ""),
-            "grid": (grid_place(key), ", ".join(names_in_grids(key))),
-        }
+        rows = {"this run": (key.label, ""), "profile": (key.profile.name, "")}
+        rows["grid"] = grid_place(key), ", ".join(names_in_grids(key))
         for name, value in key.parameters.items():
             paper = getattr(PAPER, name) if name in SOFT_CCA else value  # other parameters vary in the papers
             rows[name] = (str(value), "" if paper == value else str(paper))

@@ -102,14 +102,12 @@ class StudentStage:
         key, training = self.key, self.key.training
         corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
         self.check()
-        start = self._start.fingerprint  # refuses layers that the encoder lacks, before teachers are fitted
-        teachers = self.teachers.of_student if key.taught else {}
         packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
         inputs = {
             "corpus": corpus,
-            "start": start,
+            "start": self._start.fingerprint,  # which refuses wrong layers before the next line fits teachers
+            "teachers": {name: one.fingerprint for name, one in self.teachers.of_student.items()} if key.taught else {},
             "parameters": key.counting,
-            "teachers": {name: teacher.fingerprint for name, teacher in teachers.items()},
             "simde": self.profile.simde.model_dump(exclude={"training", "dropout"}) if key.self_supervised else None,
             "training": training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
             "precision": precision_of(training.precision),

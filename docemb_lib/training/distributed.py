@@ -1,7 +1,7 @@
 """Several processes of one command (torchrun, `accelerate launch`): what they build and compute together."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses.objective import in_order
-from docemb_lib.workspace import Artefact, Workspace
+from docemb_lib.workspace import Artefact, Build, Inputs, Workspace
 
 Result = TypeVar("Result")
 TIMEOUT = timedelta(days=7)  # processes wait for each other while one of them builds corpus and teachers
@@ -57,9 +57,7 @@ def from_first(compute: Callable[[], Result]) -> Result:
     return found[0]
 
 
-def build_together(
-    workspace: Workspace, kind: str, inputs: Mapping[str, Any], build: Callable[[Path], None]
-) -> Artefact:
+def build_together(workspace: Workspace, kind: str, inputs: Inputs, build: Build) -> Artefact:
     """The resumable artefact made from `inputs`, built by all processes in one folder and published by the first."""
     if not dist.is_initialized():
         return workspace.artefact(kind, inputs, build, resumable=True)

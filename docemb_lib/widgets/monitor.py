@@ -65,11 +65,8 @@ def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
         if running and timed and (done := step - timed[0]["step"]):
             left = tqdm.format_interval((timed[-1]["at"] - timed[0]["at"]) / done * (updates - step))
         row = {"training": head["title"], "state": "running" if running else "interrupted"}
-        row |= {
-            "update": f"{step} of {updates}",
-            "tokens/s": logged.get("tokens_per_second", np.nan),
-            "time left": left,
-        }
+        speed = logged.get("tokens_per_second", np.nan)
+        row |= {"update": f"{step} of {updates}", "tokens/s": speed, "time left": left}
         parts = {name: x for name, x in logged.items() if name not in NOT_LOSSES and not name.endswith("_per_second")}
         rows.append(row | parts)
     return pd.DataFrame(rows)

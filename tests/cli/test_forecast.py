@@ -30,7 +30,7 @@ def rates(monkeypatch):
 def published(workspace_root, tmp_path, monkeypatch):
     """The profiles of this repository, where no model was downloaded."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty"))
-    pretrained._hub_answers.cache_clear()
+    pretrained._hub_answers.cache_clear(), pretrained.hub_silence.cache_clear()
     shutil.rmtree(workspace_root / "params")
     shutil.copytree(PARAMS, workspace_root / "params")
     return Workspace(workspace_root)

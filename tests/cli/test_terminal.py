@@ -47,8 +47,7 @@ def cells_of(text):
     """The cells of a table, column by column, with their lines joined; of one printed in parts, each column once."""
     parts = [[line for line in part.splitlines()[1:] if line[0] in "│┃"] for part in text.split("┏")[1:]]
     rows = ([line.strip("│┃").replace("┃", "│").split("│") for line in part] for part in parts)
-    columns = (column for own in rows for column in zip(*own, strict=True))
-    return [*dict.fromkeys("".join(column).replace(" ", "") for column in columns)]
+    return [*dict.fromkeys("".join(column).replace(" ", "") for own in rows for column in zip(*own, strict=True))]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
@@ -81,10 +80,9 @@ def test_recorded_runs_and_forecasts_fit_the_terminal(columns):
     columns_shown = cells_of("\n".join(lines))
     assert columns_shown == [f"notebook{''.join(notebooks)}", f"label{label * 2}", "documents150150", "validation0.61",
                              "test0.87", "seconds53.253.2"]  # fmt: skip
-    line = ("10", "04_projections", 16, 0, "thesis-mini-final", label)
-    lines = pd.DataFrame([line], columns=["line", "notebook", "runs", "there", "profile", "grid, or single run"])
+    listed = {"line": "10", "notebook": notebooks, "runs": 9, "there": 0, "profile": "tiny", "grid, or single": label}
     needs = {("files", f"/home/{'somebody/' * 9}data/cda (train_cite.csv, dev_cite.csv, test_cite.csv)"): [*range(9)]}
-    print_forecast(Forecast(lines, Cost(), needs, []), shown := console(columns))
+    print_forecast(Forecast(pd.DataFrame(listed), Cost(), needs, []), shown := console(columns))
     assert max(map(len, shown.file.getvalue().splitlines()[:-1])) <= columns
 
 

@@ -125,16 +125,16 @@ def test_failed_runs_and_those_without_a_finite_mean_are_not_chosen_and_equal_ch
     (other,) = runs_in("mine", workspace, own)
     assert other.key.cell == structural[4].key.cell
     assert [run.chosen for run in runs_in("mine", workspace)] == ["", ""]  # the winners of the thesis
-    mine = params / "own-small.yaml"
-    mine.write_text(mine.read_text().replace("{grid: structural}", "{grid: structural, documents: 18}"))
+    (mine := params / "own-small.yaml").write_text(
+        mine.read_text().replace("structural}", "structural, documents: 18}")
+    )
     record(runs_in("structural", workspace, documents=18), [0.1] * 5 + [0.6] * 6)
     assert runs_in("mine", workspace, own)[0].key.cell == structural[5].key.cell  # of the plan's line
 
 
 def test_missing_or_failed_records_are_one_line_and_stop_no_other_step(workspace, own, record, executed, refused):
     record(runs_in("weighting-cosine", workspace)[:4], [0.5] * 4)
-    said = "winners: own: 4 of the 9 runs of 05_weighting to choose from are recorded, 4 with a score; execute their"
-    said = said.replace("4 with", "1 with")
+    said = "winners: own: 4 of the 9 runs of 05_weighting to choose from are recorded, 1 with a score; execute their"
     refused(f"^{said} sweep first", runs_in, "final", workspace, own)
     executed.mean = lambda run: None if run.notebook == "03_structural" else 0.5
     failures = sweeps.execute_plan(plan_of(own, workspace), workspace, Reporter())
