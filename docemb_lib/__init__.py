@@ -17,18 +17,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 # Public name → its place in docemb_lib, module:name, or module: for the module. Modules are imported at first use.
 _PUBLIC = {
-    "Profile": "settings.profile:Profile",
-    "Student": "student:Student",
-    "Workspace": "workspace:Workspace",
-    "begin": "experiments.run:begin",
-    "figures": "figures:",
-    "grid": "experiments.plan:grid",
-    "records": "experiments.records:",
-    "sweep": "experiments.sweeps:sweep",
-    "thesis": "thesis:",
-    "views": "views:",
+    "Profile": "settings.profile:Profile", "Student": "student:Student", "Workspace": "workspace:Workspace",
+    "begin": "experiments.run:begin", "figures": "figures:", "grid": "experiments.plan:grid",
+    "records": "experiments.records:", "sweep": "experiments.sweeps:sweep", "thesis": "thesis:", "views": "views:",
     "widgets": "widgets:",
-}
+}  # fmt: skip
 __all__ = list(_PUBLIC)
 
 

@@ -34,10 +34,8 @@ def parse_projection(spec: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
         kinds = [found and found.lastgroup for found in map(_LAYER.fullmatch, names)]
         if match is None or not 1 <= int(match[1]) <= WIDEST or None in kinds or len(set(kinds)) < len(kinds):
             layers = f"an activation ({', '.join(ACTIVATIONS)}), {DROPOUT}0.1 and {NORM}, each at most once"
-            block = f"write a width from 1 to {WIDEST}, or one with layers in parentheses: {layers}"
-            raise InputError(
-                f"projection {spec!r}: {text!r} is not a block; {block}; as in {_EXAMPLE!r}, or '{IDENTITY}'"
-            )
+            mend = f"write a width from 1 to {WIDEST}, or one with layers in parentheses: {layers}; as in {_EXAMPLE!r}"
+            raise InputError(f"projection {spec!r}: {text!r} is not a block; {mend}, or '{IDENTITY}'")
         blocks.append((int(match[1]), tuple(name for name in names if name != "linear")))
     return tuple(blocks)
 

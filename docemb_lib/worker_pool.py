@@ -37,9 +37,7 @@ class WorkerPool:
         self._executor: ProcessPoolExecutor | None = None
         self.size = 0  # processes; 0 before the first task and after `stop`
 
-    def map(
-        self, function: Callable[..., Result], arguments: Iterable[tuple[Any, ...]], *, jobs: int
-    ) -> Iterator[Result]:
+    def map(self, function: Callable[..., Result], arguments: Iterable[Any], *, jobs: int) -> Iterator[Result]:
         """Yield the results of a function for each tuple of arguments, in order, computed `jobs` at a time.
 
         Reads one tuple per process ahead. Any exception, and an interrupt, ends all processes.

@@ -30,9 +30,7 @@ VERDICTS = ("better", "worse", "no difference shown")
 Scores = Mapping[str, Mapping[str, Score]]  # {model: {task: score}}
 
 
-def bootstrap_over_tasks(
-    examples: Sequence[np.ndarray], *, level: float = LEVEL, resamples: int = RESAMPLES
-) -> np.ndarray:
+def bootstrap_over_tasks(examples: list[np.ndarray], *, level: float = LEVEL, resamples: int = RESAMPLES) -> np.ndarray:
     """BCa bootstrap intervals (Efron, 1987) of M unweighted means over K tasks: the means, low and high bounds, (3, M).
 
     examples: K arrays (M, N_k), the results of M models on the same N_k examples; each task is resampled separately

@@ -70,9 +70,8 @@ def plot_weights(weights: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """
     ax = plt.gca() if ax is None else ax
     look: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 2, "style": list(STYLES[:2])}  # equal ones are seen
-    weights.set_index("length")[list(WEIGHTS)].rename(columns=WEIGHTS).plot(
-        color=[PALETTE[loss] for loss in WEIGHTS], **look, ax=ax
-    )
+    look["color"] = [PALETTE[loss] for loss in WEIGHTS]
+    weights.set_index("length")[list(WEIGHTS)].rename(columns=WEIGHTS).plot(**look, ax=ax)
     ax.set(xlabel="length of the document (structural tokens)", ylabel="weight of the loss of a document")
     ax.set(xlim=(0, float(weights["length"].quantile(0.95))), ylim=(0, 1.05))  # a few are many times longer
     legend_beside(ax)

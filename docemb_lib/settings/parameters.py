@@ -98,10 +98,8 @@ def members_of(compound: str) -> list[dict[str, Any]]:
     labels = [label.strip() for label in compound.split("+")]
     found = [match for match in map(_LABEL.fullmatch, labels) if match]
     if len(labels) < 2 or len(found) < len(labels) or len(set(labels)) < len(labels):
-        raise ValueError(
-            "must be two or more different labels architecture;vector_size;preprocess;min_count, joined by +, as in "
-            "DM;1024;stem;2+DBOW;1024;None;10%"
-        )
+        form = "two or more different labels architecture;vector_size;preprocess;min_count, joined by +"
+        raise ValueError(f"must be {form}, as in DM;1024;stem;2+DBOW;1024;None;10%")
     members = [
         {"dm": dm == "DM", "vector_size": int(size), "preprocess": "none" if preprocess == "None" else preprocess,
          "min_count": least if least == "10%" else int(least)}

@@ -134,7 +134,8 @@ class ParagraphVector:
         vocabulary, weights = train(words.file, folder, key, options, label=self.label)
         of_words = (words.documents, words.long_documents, words.texts, options["min_count"])
         fitted = Fitted(*of_words, vocabulary, weights)
-        self._describe(folder, fitted)
+        content = {"parameters": self.parameters, "fitted": asdict(fitted)}
+        write_text(folder / DESCRIPTION, json.dumps(content, indent=2) + "\n")  # last: the folder is whole
         remove_states(folder)
         self._model = fitted, folder
         return self
@@ -172,11 +173,6 @@ class ParagraphVector:
             raise InputError(f"{folder}: {problem}; remove it and train again") from error
         model._model = fitted, Path(folder).resolve()
         return model
-
-    def _describe(self, folder: Path, fitted: Fitted) -> None:
-        """Write the description, after all other files: it marks the folder as complete."""
-        content = {"parameters": self.parameters, "fitted": asdict(fitted)}
-        write_text(folder / DESCRIPTION, json.dumps(content, indent=2) + "\n")
 
 
 # Training with gensim, and inference, which is run in worker processes.

@@ -66,9 +66,8 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
     run = Run(RunKey.of(FINAL, Profile.load(profile)))
     finals = recorded_finals(run)
     if finals.scores.empty and not recorded_in_figures(run, [claim["figure"] for claim in claims(*CHAPTER_4)]):
-        raise InputError(
-            f"profile {profile}: no run of chapter 4 and no final evaluation is recorded; make one with `docemb run`"
-        )
+        problem = "no run of chapter 4 and no final evaluation is recorded"
+        raise InputError(f"profile {profile}: {problem}; make one with `docemb run`")
     return pd.concat([claims_of_figures(run, CHAPTER_4), claims_of_run(run, finals)])
 
 

@@ -58,8 +58,8 @@ def test_tables_fit_the_terminal_and_lose_nothing(columns):
                           "fitted on": "task"}, index=["student before distillation", own])  # fmt: skip
     print_scoreboard(board, shown)
     _title, _, table = shown.file.getvalue().partition("\n")
-    expected = ["model", "student before distillation", own, "see-also-retrieval", "0.8120.500", "package", "0.7000.300",
-                "mean [95%]", ".756 [.70, .81]" * 2, "fitted on", "task" * 2]  # fmt: skip
+    expected = ["model", "student before distillation", own, "see-also-retrieval", "0.8120.500", "package",
+                "0.7000.300", "mean [95%]", ".756 [.70, .81]" * 2, "fitted on", "task" * 2]  # fmt: skip
     assert "".join(cells_of(table)) == "".join(expected).replace(" ", "")
     assert all(word in table for word in ("distillation", "retrieval", "[.70, .81]"))  # no word is broken
     assert max(map(len, table.splitlines())) <= columns
