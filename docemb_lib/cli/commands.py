@@ -78,6 +78,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             function(*args, **kwargs)
         except KeyboardInterrupt:
+            logging.getLogger("asyncio").disabled = True  # it would report what still waited for the ended kernel
             goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
             errors.print(f"Interrupted.{goes_on}")
             raise typer.Exit(130) from None

@@ -91,7 +91,7 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(mak
         SentenceTransformer(str(tmp_path), device="cpu")
     card = (tmp_path / "README.md").read_text()
     assert "trust_remote_code=True" in card
-    assert "a lexical one of 6 dimensions" in card
+    assert "a lexical half of 6 dimensions" in card
 
 
 def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
@@ -147,7 +147,7 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     assert "refit: fitted on 40 documents, 21 dimensions" in done.stdout
     card = Path("refit/README.md").read_text()
     assert ("# Mine" in card, "## Scores" in card, card.count("## Lexical half")) == (True, False, 1)
-    assert "one of 5 dimensions" in card
+    assert "a lexical half of 5 dimensions" in card
     assert "fitted on 40 documents of texts" in card
     refitted = Student.load("refit")
     assert docemb("adapt", "refit", "texts", "-o", "again").returncode == 0
