@@ -46,8 +46,6 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 # %%
 from textwrap import fill
 
-import pandas as pd
-
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, widgets
 
@@ -249,7 +247,8 @@ model = SentenceTransformer(str(run.workspace.root / folder), trust_remote_code=
 texts = ["A straight line is fitted to points.", "Rows are read from a text file.", "A graph has weighted edges."]
 found = model.similarity(model.encode("linear regression"), model.encode(texts))
 print(run.workspace.root / folder)
-pd.DataFrame({"text": texts, "cosine": found[0]}).sort_values("cosine", ascending=False)
+for cosine, text in sorted(zip(found[0].tolist(), texts, strict=True), reverse=True):
+    print(f"{cosine:.3f}  {text}")
 
 # %% [markdown]
 # **What to try next.** In a terminal, `docemb adapt` fits the lexical half on your own documents, `docemb init FOLDER`
