@@ -46,15 +46,14 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
     if not final:
         return None, "", paths
     last = final[-1]
-    tables = {name: records.table_of(workspace, last, name) for name in ("intervals", "comparison", "models")}
-    adapted = f"{last.label}{ADAPTED}"
-    student = adapted if adapted in set(tables["models"]["model"]) else last.label
+    evaluated, adapted = Final.of_record(workspace, last, last.label), f"{last.label}{ADAPTED}"
+    if adapted in set(evaluated.models["model"]):
+        evaluated = evaluated._replace(student=adapted)
     # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
     frames = [last_round(records.scores_of(workspace, record)) for record in final if record.setting == last.setting]
     scores = pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)
-    evaluated = Final(records.scores_of(workspace, last), **tables, student=student)
     sentence = f"{evaluated.standing()}\n{evaluated.recommendation()}"
-    if student == adapted:
+    if evaluated.student == adapted:
         sentence += f"\nTo fit the student on your documents: docemb adapt {last.student} CORPUS -o OUT"
 
     def of_models(name: str) -> pd.DataFrame:

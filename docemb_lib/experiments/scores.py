@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,9 @@ from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_input
 from docemb_lib.evaluation.scoreboard import interval_board, last_round, recommendation, score_frame, standing
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
+from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
+from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace, write_text
@@ -33,6 +35,7 @@ logger = logging.getLogger(__name__)
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}
 EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
 LENGTHS = "lengths.npy"
+KEPT = ("intervals", "comparison", "models")  # frames of `Final` that a record keeps beside the scores
 
 Rounds = dict[str, dict[str, dict[str, Score]]]  # {round: {model: {task: score}}}
 
@@ -210,6 +213,12 @@ class Final(NamedTuple):
     models: pd.DataFrame  # model, fingerprint, "fitted on", ranks_only: identify the scores' artefacts
     student: str  # the model that is compared with each reference
 
+    @classmethod
+    def of_record(cls, workspace: Workspace, record: Record, student: str) -> Self:
+        """The evaluation that a run has recorded; its frames are empty where the record lacks them."""
+        tables = {name: records.table_of(workspace, record, name) for name in KEPT}
+        return cls(records.scores_of(workspace, record), **tables, student=student)
+
     @property
     def last(self) -> pd.DataFrame:
         """The intervals of the round with most training examples."""
@@ -218,7 +227,7 @@ class Final(NamedTuple):
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
         """What a record keeps beside the scores."""
-        return {name: getattr(self, name) for name in ("intervals", "comparison", "models")}
+        return {name: getattr(self, name) for name in KEPT}
 
     @property
     def board(self) -> pd.DataFrame:

@@ -7,7 +7,7 @@ accessed. Large libraries are imported where they are used, so that access to a 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -90,7 +90,7 @@ class CorpusStage:
             mend = "connect, or name local files or folders in corpus.datasets"
             raise InputError(f"corpus.datasets: {', '.join(names)}: {silent}; {mend}")
 
-    def check_documents(self, **asked: int) -> None:
+    def check_documents(self, asked: Mapping[str, int]) -> None:
         """Refuse numbers, by their names, that exceed the documents of the train split, as far as these are known."""
         given = self.profile.corpus
         most = len(self.split("train")) if self.is_built else (given.documents or inf) - given.validation - given.tasks

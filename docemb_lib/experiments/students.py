@@ -64,7 +64,8 @@ class StudentStage:
         if max(student.layers or [0]) >= layers:
             problem = f"student.layers: got {student.layers}, {student.model} has layers 0 to {layers - 1}"
             raise InputError(f"{problem}; name some of these, or null for all")
-        self.corpus.check_documents(**asked, **({"student.lexical": student.lexical} if self.has_lexical_half else {}))
+        asked |= {"student.lexical": student.lexical} if self.has_lexical_half else {}
+        self.corpus.check_documents(asked)
 
     @cached_property
     def trained(self) -> Artefact:

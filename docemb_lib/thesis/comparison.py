@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -84,17 +84,17 @@ def conclusion(run: Run) -> str:
     The runs are those of `scores_of_runs`. Paired tests of the mean over tasks, corrected for their number, compare the
     best with each other run; where scores of single examples are gone, 95% intervals that do not overlap replace them.
     """
-    own, stage, finals = run.validation, run.stages.scores, {run.label: run.validation}
-    for one in _entries(run, own.scores)[1:]:
-        tables = {name: records.table_of(run.workspace, cast(Record, one.record), name) for name in own.tables}
-        finals |= {one.label: Final(one.scores, **tables, student=one.model)} if len(tables["intervals"]) else {}
+    own, stage = run.validation, run.stages.scores
+    others = ((one, one.record) for one in _entries(run, own.scores))
+    recorded = {one.label: Final.of_record(run.workspace, made, one.model) for one, made in others if made}
+    finals = {run.label: own} | {name: final for name, final in recorded.items() if len(final.intervals)}
     if len(finals) == 1:
         return f"{fill(own.standing(), LINE)}\n{FIRST}"
     rows = (over_tasks(f.intervals).query("model == @f.student").assign(model=name) for name, f in finals.items())
-    means, models = pd.concat(rows).set_index("model"), []
-    for name, final in finals.items():
-        models.append(scored_model(name, final.models.set_index("model")["fingerprint"][final.student]))
-    best, others = str(means["value"].idxmax()), len(finals) - 1
+    means = pd.concat(rows).set_index("model")
+    fingerprints = {name: f.models.set_index("model")["fingerprint"][f.student] for name, f in finals.items()}
+    models = [scored_model(*labelled) for labelled in fingerprints.items()]
+    best, count = str(means["value"].idxmax()), len(finals) - 1
     if all(stage.is_scored(model, final=False) for model in models):
         (scores,) = stage.by_round(models, final=False).values()
         found, how = verdicts(over_tasks(differences(scores, best))), "paired tests"
@@ -102,22 +102,19 @@ def conclusion(run: Run) -> str:
     else:
         worse, how = {*means.index[means["high"] < means["low"][best]]}, "the intervals"
     this = "" if best == run.label else ", this run included" if run.label in worse else ", but not than this run"
-    which = {0: "none of the others", others: "every other"}.get(
-        len(worse), f"{len(worse)} of the {others} others{this}"
-    )
+    some = f"{len(worse)} of the {count} others{this}"
+    which = "none of the others" if not worse else "every other" if len(worse) == count else some
     score = with_interval(*means.loc[best, ["value", "low", "high"]])
-    said = [
-        f"Of {others + 1} recorded runs {best} ({score}) has the best mean; {how} show it to be better than {which}."
-    ]
+    rank = f"Of {count + 1} recorded runs {best} ({score}) has the best mean"
+    said = [f"{rank}; {how} show it to be better than {which}."]
     if best != run.label:
         compared = over_tasks(finals[best].comparison).query("model == @finals[@best].student")
         by_verdict = compared.groupby("verdict")["reference"].agg(", ".join)
-        said.append(
-            f"The best beside its references: {'; '.join(f'{one}: {names}' for one, names in by_verdict.items())}."
-        )
+        listed = "; ".join(f"{verdict}: {names}" for verdict, names in by_verdict.items())
+        said.append(f"The best beside its references: {listed}.")
     more = f"more than {means['examples'][best]} validation examples, or other seeds, may show further differences"
     repeat = "train the best with another seed; the tests are about the choice of examples alone"
-    said.append(f"Next: {repeat if len(worse) == others else more}.")
+    said.append(f"Next: {repeat if len(worse) == count else more}.")
     return "\n".join(fill(text, LINE) for text in (own.standing(), *said))
 
 
