@@ -194,7 +194,9 @@ def adapt(
         raise InputError(f"-o {out}: exists; name a new folder")
     local_paths(source)  # raises where there is none; the documents are read after the model
     if is_short(model):  # converted, not trained
-        student = Student.from_encoder(model, pooling=encoder_pooling(model), attention_window=WINDOW)
+        pooling = encoder_pooling(model)
+        pooling = "lead" if pooling == "mean" else pooling
+        student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
         card = student_card(student, model)
     else:
         student = Student.load(model)

@@ -165,13 +165,14 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
     def fusion(texts: list[str]) -> Similarities:
         return fused(bm25(texts), by_cosine(chunks(texts)))
 
+    lead = Model(f"{SBERT_CHUNKS} and lead", f"lead/{of_sbert}", with_lead, fitted_on="")
     found = [
         _on_task(TFIDF, tfidf),
         _on_task(LSA_ON_TASK, lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts)),
         _on_task(BM25, bm25, ranks_only=True),
         centred_model(workspace, teachers[1]),
-        _on_task(f"{SBERT_CHUNKS} and lead", with_lead, f"lead/{of_sbert}")._replace(fitted_on=""),
-        beside_lsa(workspace, teachers[1], f"{SBERT_CHUNKS} ⊕ LSA"),
+        lead,
+        beside_lsa(workspace, lead, f"{lead.label} ⊕ LSA"),
         _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, f"fused/{of_sbert}", ranks_only=True),
     ]
     if paragraph_vector is not None:

@@ -192,8 +192,9 @@ class FurtherTeacher(Section):
 
 class Student(Section):
     model: str = "allenai/longformer-base-4096"
-    # first: the first token, [CLS] of a BERT; cls: the same with global attention, unpacked and slow
-    pooling: Literal["mean", "first", "cls"] = "mean"
+    # lead: a mean in which the first 256 tokens count four times; first: the first token, [CLS] of a BERT; cls: the
+    # same with global attention, unpacked and slow
+    pooling: Literal["mean", "lead", "first", "cls"] = "mean"
     layers: list[Annotated[int, Field(ge=0)]] | None = Field(None, min_length=1)  # those to keep; None: all
     max_tokens: MaxTokens = 4096  # positions, special tokens included
     # two-sided and even, as in transformers; None: as in the checkpoint

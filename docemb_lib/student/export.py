@@ -24,15 +24,16 @@ from safetensors.torch import save
 from docemb_lib import __version__
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
-from docemb_lib.student.lexical import CODE, FOLDER, write_lexical_half
-from docemb_lib.student.loading import find_file, read_json, read_modules, remove_limits, transformer_subfolder
+from docemb_lib.student.lexical import CODE, FOLDER, LEAD_FOLDER, write_modules
+from docemb_lib.student.loading import SETTINGS, find_file, read_json, read_modules, remove_limits
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student
 
-Pooling = Literal["mean", "first", "cls"]
+Pooling = Literal["mean", "lead", "first", "cls"]
+MEANS = ("mean", "lead")
 STOCK, MODULE = "sentence_transformers.models", CODE.removesuffix(".py")
-POOLING, SETTINGS, README = "1_Pooling", "sentence_bert_config.json", "README.md"
+POOLING, README = "1_Pooling", "README.md"
 GLOBAL_ATTENTION = {
     "transformer_task": "sequence-classification",  # marks a folder whose first tokens have global attention
     "modality_config": {"text": {"method": "forward", "method_output_name": ["hidden_states", -1]}},
@@ -62,10 +63,12 @@ def write_folder(student: Student, folder: Path, card: str | None) -> None:
     config.save_pretrained(folder)
     remove_limits(tokenizer)
     tokenizer.save_pretrained(folder)
-    types = {f"{STOCK}.Transformer": "", f"{STOCK}.Pooling": POOLING}
-    if student.lexical is not None:  # its first module hands the texts to its last
-        types = {f"{MODULE}.TextTransformer": "", f"{STOCK}.Pooling": POOLING, f"{MODULE}.LexicalHalf": FOLDER}
-        write_lexical_half(student.lexical, folder)
+    lead, lexical = pooling == "lead", student.lexical is not None
+    # With a lexical half, the first module hands the texts to the last.
+    types = {f"{MODULE}.TextTransformer" if lexical else f"{STOCK}.Transformer": ""}
+    types |= ({f"{MODULE}.LeadWeights": LEAD_FOLDER} if lead else {}) | {f"{STOCK}.Pooling": POOLING}
+    types |= {f"{MODULE}.LexicalHalf": FOLDER} if lexical else {}
+    write_modules(student.lexical, folder, lead=lead)
     modules = [{"idx": i, "name": str(i), "path": path, "type": of} for i, (of, path) in enumerate(types.items())]
     versions = {"sentence_transformers": version("sentence-transformers"), "transformers": transformers.__version__}
     versions["pytorch"] = torch.__version__
@@ -74,8 +77,8 @@ def write_folder(student: Student, folder: Path, card: str | None) -> None:
     _write_json(folder / "modules.json", modules)
     _write_json(folder / SETTINGS, limits | (GLOBAL_ATTENTION if pooling == "cls" else {}))
     _write_json(folder / "config_sentence_transformers.json", general | {"similarity_fn_name": "cosine"})
-    modes = {"word_embedding_dimension": D, "pooling_mode_cls_token": pooling != "mean"}
-    modes["pooling_mode_mean_tokens"] = pooling == "mean"
+    mean = pooling in MEANS
+    modes = {"word_embedding_dimension": D, "pooling_mode_cls_token": not mean, "pooling_mode_mean_tokens": mean}
     modes |= {"pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False}
     _write_json(folder / POOLING / "config.json", modes)
     if card is None:
@@ -91,7 +94,7 @@ def _write_json(path: Path, content: object) -> None:
 
 def saved_pooling(path_or_id: str) -> Pooling:
     """The pooling of a saved student; "mean" for a plain transformers model. Raises InputError for others."""
-    return _pooling(path_or_id, "a student", "(Text)?Transformer Pooling( LexicalHalf)?")
+    return _pooling(path_or_id, "a student", "(Text)?Transformer( LeadWeights)? Pooling( LexicalHalf)?")
 
 
 def encoder_pooling(name: str) -> Pooling:
@@ -106,29 +109,22 @@ def _pooling(path_or_id: str, kind: str, expected: str) -> Pooling:
     names = " ".join(name for name, _ in modules)
     if not re.fullmatch(expected, names):
         raise InputError(f"{path_or_id}: modules {names}; {kind} has {re.sub('[()?]', '', expected)}")
-    config = read_json(path_or_id, "config.json", subfolder=modules[1][1])
+    config = read_json(path_or_id, "config.json", subfolder=dict(modules)["Pooling"])
     flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
     mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "") or "mean"
     task = read_json(path_or_id, SETTINGS, subfolder=modules[0][1]).get("transformer_task")
     is_global = task == GLOBAL_ATTENTION["transformer_task"]
-    poolings: dict[Any, Pooling] = {("mean", False): "mean", ("cls", False): "first", ("cls", True): "cls"}
+    mean: Pooling = "lead" if "LeadWeights" in names else "mean"
+    poolings: dict[Any, Pooling] = {("mean", False): mean, ("cls", False): "first", ("cls", True): "cls"}
     if (mode, is_global) not in poolings:
         found = f"pooling is {mode} {'with' if is_global else 'without'} global attention"
         raise InputError(f"{path_or_id}: {found}; {kind}'s is mean without it, or cls with or without it")
     return poolings[mode, is_global]
 
 
-def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
-    """The token limit of a saved model, at most its `positions`."""
-    subfolder = transformer_subfolder(path_or_id)
-    limit = read_json(path_or_id, SETTINGS, subfolder=subfolder).get("max_seq_length")
-    if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30
-        limit = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder).get("model_max_length")
-    return min(positions, limit or positions)
-
-
 POOLINGS = {
     "mean": "mean over all tokens",
+    "lead": "mean over all tokens, of which the first 256 count four times",
     "first": "hidden state of the first token",
     "cls": "hidden state of the first token, which has global attention; needs sentence-transformers 5.4",
 }

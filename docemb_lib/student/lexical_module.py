@@ -1,4 +1,4 @@
-"""The lexical half of a docemb student, for sentence-transformers.
+"""What a docemb student has beyond the modules of sentence-transformers: a mean weighted by place, and a lexical half.
 
 docemb copies this file into the folder of a student, so it imports nothing of docemb. sentence-transformers (release 6
 or later) loads it with `trust_remote_code=True`.
@@ -18,7 +18,31 @@ from sklearn.feature_extraction.text import CountVectorizer
 from torch import Tensor, nn
 
 LEAD, MORE = 150, 2  # a word among the first 150 words of a document counts two times more
+LEAD_TOKENS, LEAD_WEIGHT = 256, 4  # a token among the first 256 counts four times in the mean; chosen on validation
 WORDS, WEIGHTS, CONFIG = "words.json", "model.safetensors", "config.json"
+
+
+def code() -> str:
+    """The checksum of this file, which docemb compares with that of its copy beside a student."""
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+
+
+class LeadWeights(nn.Module):
+    """Weighs the states of tokens before their mean: the beginning of a document tells best what it is about."""
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        mask = features["attention_mask"]
+        weights = mask * torch.where(mask.cumsum(dim=1) <= LEAD_TOKENS, LEAD_WEIGHT, 1)
+        features["token_embeddings"] = features["token_embeddings"] * weights[:, :, None]
+        features["token_weights_sum"] = weights.sum(dim=1)  # `Pooling` divides by it
+        return features
+
+    def save(self, folder: str, **kwargs: Any) -> None:
+        (Path(folder) / CONFIG).write_text(json.dumps({"code": code()}), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str) -> "LeadWeights":
+        return cls()
 
 
 class TextTransformer(Transformer):
@@ -92,8 +116,7 @@ class LexicalHalf(nn.Module):
         tensors["vectors"] = torch.from_numpy(self.vectors).half()
         path = Path(folder)
         (path / WORDS).write_text(json.dumps(self.vocabulary), encoding="utf-8")
-        code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # docemb compares it with this file's copy
-        (path / CONFIG).write_text(json.dumps({"dim": self.dim, "code": code}), encoding="utf-8")
+        (path / CONFIG).write_text(json.dumps({"dim": self.dim, "code": code()}), encoding="utf-8")
         (path / WEIGHTS).write_bytes(save(tensors))
 
     @classmethod

@@ -37,6 +37,7 @@ DROPOUTS = {
 }
 DEFAULT_WINDOW = 512  # both directions together, as in longformer-base-4096
 POSITIONS = "embeddings.position_embeddings.weight"
+SETTINGS = "sentence_bert_config.json"
 HEAD = re.compile(  # the masked-language heads of BERT, RoBERTa and Longformer, ModernBERT, without word embeddings
     r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
     r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
@@ -90,7 +91,7 @@ def convert(
     )
     source = load_weights(path_or_id, config).state_dict()
     weights = {name: tensor for name, tensor in source.items() if name.startswith("embeddings.")}
-    weights[POSITIONS] = _tile_positions(source[POSITIONS], config, max_tokens)
+    weights[POSITIONS] = _tile_positions(path_or_id, source[POSITIONS], config, max_tokens)
     for new, old in enumerate(keep):
         before, after = f"encoder.layer.{old}.", f"encoder.layer.{new}."
         weights |= {name.replace(before, after): source[name] for name in source if name.startswith(before)}
@@ -104,6 +105,15 @@ def positions(config: Any) -> int:
     """Largest number of tokens of a long encoder; a Longformer also has position rows up to the padding id's."""
     reserved = config.pad_token_id + 1 if config.model_type == "longformer" else 0
     return int(config.max_position_embeddings - reserved)
+
+
+def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
+    """The token limit of a saved model, at most its `positions`."""
+    subfolder = transformer_subfolder(path_or_id)
+    limit = read_json(path_or_id, SETTINGS, subfolder=subfolder).get("max_seq_length")
+    if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30
+        limit = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder).get("model_max_length")
+    return min(positions, limit or positions)
 
 
 def load_config(path_or_id: str) -> Any:
@@ -232,12 +242,18 @@ def _with_dropout(config: Any, dropout: float | None) -> Any:
     return config
 
 
-def _tile_positions(source: Tensor, config: Any, max_tokens: int) -> Tensor:
-    """The rows that no position uses, then the learnt rows repeated: (pad + 1 + max_tokens, D).
+def _tile_positions(path_or_id: str, source: Tensor, config: Any, max_tokens: int) -> Tensor:
+    """The rows that no position uses, then the learnt rows up to the encoder's own limit, repeated: (pad + 1 +
+    max_tokens, D).
 
-    BERT counts positions from row 0, the others from the row after the padding id's, as a Longformer does.
+    A sentence encoder was tuned on texts up to its limit alone: with its further rows (MiniLM: 512 of 256), a student
+    is worse on validation splits. BERT counts positions from row 0, the others from the row after the padding id's, as
+    a Longformer does.
     """
     unused = config.pad_token_id + 1
     if config.model_type == "bert":
         source = torch.cat([source.new_zeros(unused, source.shape[1]), source])
-    return source[torch.cat([torch.arange(unused), unused + torch.arange(max_tokens) % (len(source) - unused)])]
+    own = len(source) - unused
+    if config.model_type in SHORT:
+        own = saved_max_tokens(path_or_id, positions=own)
+    return source[torch.cat([torch.arange(unused), unused + torch.arange(max_tokens) % own])]

@@ -19,7 +19,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.progress import progress
 from docemb_lib.student import export, lexical, loading, longformer
-from docemb_lib.student.export import Pooling
+from docemb_lib.student.export import MEANS, Pooling
 from docemb_lib.student.longformer import Backend
 from docemb_lib.student.packing import PackedBatch, chunks, embed_chunks, growing_npy, one_ahead
 
@@ -32,8 +32,8 @@ logger = logging.getLogger(__name__)
 # validation splits, 300 were worse.
 ADAPTED_ON, PER_DIMENSION = 500, 4 / 3
 PIECE = 64  # tokens summed one after the other
-PACKED = (("longformer", "mean"), ("longformer", "first"))  # encoder and pooling with a packed forward
-KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
+PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"))  # those with a packed forward
+KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"), ("modernbert", "lead"))
 
 
 class Encoded(NamedTuple):
@@ -48,14 +48,15 @@ class Student(nn.Module):
 
     Without global attention, a Longformer computes what `transformers.LongformerModel` computes on each document alone,
     and nothing for padding; its unused projections for global attention are frozen. With pooling "cls", and for
-    ModernBERT, the stock forward runs on padded documents. A short encoder converted with an `attention_window` of
-    twice its `max_tokens` computes what it did before; with pooling "first" it gives the state of BERT's [CLS].
+    ModernBERT, the stock forward runs on padded documents. A short encoder converted with its own limit as `max_tokens`
+    and an `attention_window` of twice as many computes what it did before; with pooling "first" it gives the state of
+    BERT's [CLS].
 
     Args:
         model: a Longformer or a ModernBERT.
         tokenizer: a fast one, whose `model_max_length` limits a document.
-        pooling: "mean" of all tokens, special ones included, or the first token of a Longformer, without global
-            attention ("first") or with it ("cls").
+        pooling: "mean" of all tokens, special ones included; "lead", in which the first 256 count four times; or the
+            first token of a Longformer, without global attention ("first") or with it ("cls").
         lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
 
     Example:
@@ -111,7 +112,7 @@ class Student(nn.Module):
         source = resolve(str(folder_or_id))
         pooling = export.saved_pooling(source)
         model = loading.load_long(source)
-        max_tokens = export.saved_max_tokens(source, positions=loading.positions(model.config))
+        max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
         return cls(model, tokenizer, pooling=pooling, lexical=lexical.saved_lexical_half(source)).eval()
 
@@ -165,7 +166,12 @@ class Student(nn.Module):
         """Embeddings (B, D) of B packed documents, pooled over their tokens."""
         hidden = self.hidden(batch)
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
-        return _means(hidden, batch) if self.pooling == "mean" else hidden[batch.lengths.cumsum(0) - batch.lengths]
+        if self.pooling not in MEANS:
+            return hidden[batch.lengths.cumsum(0) - batch.lengths]
+        totals = batch.lengths
+        if self.pooling == "lead":
+            hidden, totals = _lead_weighted(hidden, batch)
+        return _means(hidden, totals, batch)
 
     def hidden(self, batch: PackedBatch) -> Tensor:
         """Last hidden states (T, D) of a batch of T tokens. Raises InputError for a document beyond `max_tokens`."""
@@ -239,8 +245,18 @@ class Student(nn.Module):
         return np.concatenate(in_memory) if target is None else np.load(target, mmap_mode="r")
 
 
-def _means(hidden: Tensor, batch: PackedBatch) -> Tensor:
-    """(B, D), the mean over each document's rows of (T, D).
+def _lead_weighted(hidden: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
+    """The states (T, D) times their weights, and the sum of the weights of each document (B,)."""
+    from docemb_lib.student.lexical_module import LEAD_TOKENS, LEAD_WEIGHT  # which imports sentence-transformers
+
+    starts = batch.lengths.cumsum(0) - batch.lengths
+    place = torch.arange(len(hidden), device=hidden.device) - starts[batch.document]
+    weights = torch.where(place < LEAD_TOKENS, LEAD_WEIGHT, 1)
+    return hidden * weights[:, None], batch.lengths + (LEAD_WEIGHT - 1) * batch.lengths.clamp(max=LEAD_TOKENS)
+
+
+def _means(hidden: Tensor, totals: Tensor, batch: PackedBatch) -> Tensor:
+    """(B, D), the sum over each document's rows of (T, D), divided by its total of `totals` (B,).
 
     A GPU sums a segment row by row, so sum pieces of a document in parallel first, then their sums. Scattered additions
     would also be fast, but in another order every time.
@@ -253,4 +269,4 @@ def _means(hidden: Tensor, batch: PackedBatch) -> Tensor:
     for lengths in (pieces, counts):
         on_device = torch.tensor(lengths).to(hidden.device, non_blocking=True)
         hidden = torch.segment_reduce(hidden, "sum", lengths=on_device, axis=0, unsafe=True)
-    return hidden / batch.lengths[:, None]
+    return hidden / totals[:, None]

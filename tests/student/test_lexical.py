@@ -12,7 +12,7 @@ from conftest import docemb, write_files
 from sentence_transformers import SentenceTransformer
 from sklearn.preprocessing import normalize
 
-from docemb_lib.student import Student
+from docemb_lib.student import Student, pack
 from docemb_lib.student.export import encoder_pooling
 from docemb_lib.student.lexical import balance, fit_lexical_half, tempered
 from docemb_lib.teachers import LSA
@@ -94,6 +94,36 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(mak
     assert "a lexical half of 6 dimensions" in card
 
 
+def test_in_a_lead_mean_the_first_256_tokens_count_four_times_also_in_stock_sentence_transformers(make_student, tmp_path, refused):  # fmt: skip
+    student = make_student(windows=[8], pooling="lead")
+    texts = ["word " * words + "other thing " * (words // 2) for words in (1, 100, 128, 250)]
+    states = make_student(windows=[8])
+    ours = student.embed(texts, bf16=False)
+    lengths = []
+    for found, ids in zip(ours, student.tokenize(texts).sequences, strict=True):
+        with torch.no_grad():
+            rows = states.hidden(pack([ids])).numpy()
+        weights = np.array([4] * 256 + [1] * 400)[: len(rows)]
+        np.testing.assert_allclose(found, (rows * weights[:, None]).sum(axis=0) / weights.sum(), atol=1e-5)
+        lengths.append(len(ids))
+    assert min(lengths) < 256 < lengths[2] < 260 < max(lengths)
+    student.save(tmp_path)
+    assert "first 256 count four times" in (tmp_path / "README.md").read_text()
+    stock = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(stock.encode(texts), ours, atol=1e-5)
+    stock.save(str(tmp_path / "again"))
+    loaded = Student.load(tmp_path / "again")
+    assert (loaded.pooling, loaded.lexical) == ("lead", None)
+    loaded.adapt(collection(), dim=6, bf16=False)
+    loaded.save(tmp_path / "adapted")
+    both = SentenceTransformer(str(tmp_path / "adapted"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(
+        both.encode(texts), Student.load(tmp_path / "adapted").embed(texts, bf16=False), atol=1e-5
+    )
+    (tmp_path / "lexical_module.py").write_text("print('owned')")
+    refused(r"lexical_module.py was changed \(its checksum differs\)", Student.load, tmp_path)
+
+
 def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
     adapted.save(tmp_path / "without_docemb")
     for name in [name for name in sys.modules if name.partition(".")[0] in ("docemb_lib", "transformers_modules")]:
@@ -166,7 +196,7 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_pa
     write_files(Path("texts"), {f"{number}.txt": text for number, text in enumerate(collection())})
     done = docemb("adapt", bert_folder, "texts", "-o", "made", "--weight", 0.25)
     assert done.returncode == 0, done.stderr
-    made, start = Student.load("made"), Student.from_encoder(bert_folder, attention_window=256)
+    made, start = Student.load("made"), Student.from_encoder(bert_folder, pooling="lead", attention_window=256)
     assert made.max_tokens == 4096
     assert made.lexical is not None
     assert made.width == start.dim + 16  # 40 documents fill 13 directions
