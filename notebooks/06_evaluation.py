@@ -234,8 +234,8 @@ thesis.claims_of_run(run, finals)
 # %% [markdown]
 # ## Using the student
 #
-# The student is a sentence-transformers folder. A lexical half is a small file of code in it, which you must allow. The
-# next cell does not need docemb: it embeds three texts and searches them.
+# The student is a sentence-transformers folder. Its lexical half and `pooling: lead` are a small file of code in
+# it, which you must allow. The next cell does not need docemb: it embeds three texts and searches them.
 
 # %%
 import transformers

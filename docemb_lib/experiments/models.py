@@ -159,7 +159,7 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
     truncated, chunks = (partial(embed_once, workspace, model) for model in teachers)
     of_sbert = teachers[1].fingerprint
 
-    def with_lead(texts: list[str]) -> np.ndarray:
+    def with_lead(texts: list[str]) -> np.ndarray:  # lead: the first tokens of a text
         return unit(chunks(texts)) + unit(truncated(texts))
 
     def fusion(texts: list[str]) -> Similarities:

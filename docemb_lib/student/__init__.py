@@ -1,4 +1,4 @@
-"""The student: a long encoder over packed documents, saved as a plain sentence-transformers folder."""
+"""The student: a long encoder over packed documents, saved as a sentence-transformers folder."""
 
 from docemb_lib.student.loading import count_tokens
 from docemb_lib.student.packing import PackedBatch, pack, token_batches

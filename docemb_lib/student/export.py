@@ -1,8 +1,9 @@
-"""A student as a plain sentence-transformers folder, written and read: the encoder, pooling and a model card.
+"""A student as a sentence-transformers folder, written and read: the encoder, pooling and a model card.
 
-Every release of sentence-transformers reads the folder, and so do stock `AutoModel` and `AutoTokenizer`. One student
-needs release 5.4: the Longformer with global attention on its first token. Its folder asks for the last hidden state of
-a `LongformerForSequenceClassification`, which sets that attention itself; older releases refuse the folder.
+Every release of sentence-transformers reads the folder, and so do stock `AutoModel` and `AutoTokenizer`. Two kinds need
+more. A lexical half and pooling "lead" are a file of code in the folder (`lexical_module`), which release 6 runs where
+it is allowed to. The Longformer with global attention on its first token needs release 5.4: its folder asks for the
+last hidden state of a `LongformerForSequenceClassification`, which sets that attention itself.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from safetensors.torch import save
 from docemb_lib import __version__
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
-from docemb_lib.student.lexical import CODE, FOLDER, LEAD_FOLDER, write_modules
+from docemb_lib.student.lexical import CODE, FOLDER, write_lexical_half
 from docemb_lib.student.loading import SETTINGS, find_file, read_json, read_modules, remove_limits
 
 if TYPE_CHECKING:
@@ -63,12 +64,14 @@ def write_folder(student: Student, folder: Path, card: str | None) -> None:
     config.save_pretrained(folder)
     remove_limits(tokenizer)
     tokenizer.save_pretrained(folder)
-    lead, lexical = pooling == "lead", student.lexical is not None
-    # With a lexical half, the first module hands the texts to the last.
-    types = {f"{MODULE}.TextTransformer" if lexical else f"{STOCK}.Transformer": ""}
-    types |= ({f"{MODULE}.LeadWeights": LEAD_FOLDER} if lead else {}) | {f"{STOCK}.Pooling": POOLING}
-    types |= {f"{MODULE}.LexicalHalf": FOLDER} if lexical else {}
-    write_modules(student.lexical, folder, lead=lead)
+    first = f"{STOCK}.Transformer"
+    if pooling == "lead" or student.lexical is not None:
+        first = f"{MODULE}.{'LeadTransformer' if pooling == 'lead' else 'TextTransformer'}"
+        (folder / CODE).write_bytes((Path(__file__).parent / CODE).read_bytes())
+    types = {first: "", f"{STOCK}.Pooling": POOLING}
+    if student.lexical is not None:  # reads the texts that the first module hands on
+        types[f"{MODULE}.LexicalHalf"] = FOLDER
+        write_lexical_half(student.lexical, folder)
     modules = [{"idx": i, "name": str(i), "path": path, "type": of} for i, (of, path) in enumerate(types.items())]
     versions = {"sentence_transformers": version("sentence-transformers"), "transformers": transformers.__version__}
     versions["pytorch"] = torch.__version__
@@ -94,7 +97,7 @@ def _write_json(path: Path, content: object) -> None:
 
 def saved_pooling(path_or_id: str) -> Pooling:
     """The pooling of a saved student; "mean" for a plain transformers model. Raises InputError for others."""
-    return _pooling(path_or_id, "a student", "(Text)?Transformer( LeadWeights)? Pooling( LexicalHalf)?")
+    return _pooling(path_or_id, "a student", "(Text|Lead)?Transformer Pooling( LexicalHalf)?")
 
 
 def encoder_pooling(name: str) -> Pooling:
@@ -108,13 +111,14 @@ def _pooling(path_or_id: str, kind: str, expected: str) -> Pooling:
         return "mean"
     names = " ".join(name for name, _ in modules)
     if not re.fullmatch(expected, names):
-        raise InputError(f"{path_or_id}: modules {names}; {kind} has {re.sub('[()?]', '', expected)}")
-    config = read_json(path_or_id, "config.json", subfolder=dict(modules)["Pooling"])
+        plain = re.sub(r"\(Text\|Lead\)|[()?]", "", expected)
+        raise InputError(f"{path_or_id}: modules {names}; {kind} has {plain}")
+    config = read_json(path_or_id, "config.json", subfolder=modules[1][1])
     flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
     mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "") or "mean"
     task = read_json(path_or_id, SETTINGS, subfolder=modules[0][1]).get("transformer_task")
     is_global = task == GLOBAL_ATTENTION["transformer_task"]
-    mean: Pooling = "lead" if "LeadWeights" in names else "mean"
+    mean: Pooling = "lead" if names.startswith("Lead") else "mean"
     poolings: dict[Any, Pooling] = {("mean", False): mean, ("cls", False): "first", ("cls", True): "cls"}
     if (mode, is_global) not in poolings:
         found = f"pooling is {mode} {'with' if is_global else 'without'} global attention"
@@ -124,7 +128,7 @@ def _pooling(path_or_id: str, kind: str, expected: str) -> Pooling:
 
 POOLINGS = {
     "mean": "mean over all tokens",
-    "lead": "mean over all tokens, of which the first 256 count four times",
+    "lead": "mean over all tokens, of which the first 256 count four times; needs `trust_remote_code=True`",
     "first": "hidden state of the first token",
     "cls": "hidden state of the first token, which has global attention; needs sentence-transformers 5.4",
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from docemb_lib.student.loading import find_file, one_line, read_json, read_modu
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
 
-FOLDER, LEAD_FOLDER, CODE = "3_Lexical", "2_Lead", "lexical_module.py"
+FOLDER, CODE = "3_Lexical", "lexical_module.py"
 SHRINKAGE = 0.01  # of the mean variance, added to each: directions that a few documents leave empty are not blown up
 LEAST_DIM, MOST_DIM = 16, 512
 SAMPLE = 2000  # documents whose cosines give the spread of a half
@@ -97,37 +96,26 @@ def _spread(X: Tensor) -> float:
     return float(cosines.std()) if cosines.numel() > 1 else 0.0
 
 
-def write_modules(half: LexicalHalf | None, folder: Path, *, lead: bool) -> None:
-    """Write into the folder of a student the modules that docemb adds, with their code, which sentence-transformers
-    runs. lead: tokens are weighed by their place."""
-    from docemb_lib.student.lexical_module import LeadWeights
-
-    for name, module in ((LEAD_FOLDER, LeadWeights() if lead else None), (FOLDER, half)):
-        if module is not None:
-            (folder / name).mkdir(exist_ok=True)
-            module.save(str(folder / name))
-            (folder / CODE).write_bytes((Path(__file__).parent / CODE).read_bytes())
+def write_lexical_half(half: LexicalHalf, folder: Path) -> None:
+    """Write the half into the folder of a student, beside its code."""
+    (folder / FOLDER).mkdir(exist_ok=True)
+    half.save(str(folder / FOLDER))
 
 
 def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
-    """The lexical half of a saved student, or None. Raises InputError where code or files of docemb were changed.
+    """The lexical half of a saved student, or None. Raises InputError where its code or files were changed.
 
     docemb runs its own code; that of the folder is compared with its checksum because sentence-transformers runs it.
     """
-    folders = {name: folder for name, folder in read_modules(path_or_id) if name in ("LeadWeights", "LexicalHalf")}
-    half = None
-    for name, folder in folders.items():
-        from docemb_lib.student.lexical_module import CONFIG, WEIGHTS, WORDS, LexicalHalf
+    folder = dict(read_modules(path_or_id)).get("LexicalHalf")
+    if folder is None:
+        return None
+    from docemb_lib.student.lexical_module import CONFIG, WEIGHTS, WORDS, LexicalHalf
 
-        needed = (WORDS, WEIGHTS) if name == "LexicalHalf" else ()
-        files = [find_file(path_or_id, file, subfolder=folder) for file in (CONFIG, *needed)]
-        # sentence-transformers may write the code beside the module's files.
-        code = find_file(path_or_id, CODE) or find_file(path_or_id, CODE, subfolder=folder)
-        expected = read_json(path_or_id, CONFIG, subfolder=folder).get("code")
-        if code is None or None in files or hashlib.sha256(code.read_bytes()).hexdigest() != expected:
-            problem = f"{CODE} was changed (its checksum differs), or a file of {folder} is missing"
-            raise InputError(f"{path_or_id}: {problem}; save the student again with docemb, or get an unchanged copy")
-        if needed:
-            with one_line(path_or_id, f"{folder} cannot be used"):
-                half = LexicalHalf.load(os.path.dirname(str(files[0])))
-    return half
+    files = [find_file(path_or_id, name, subfolder=folder) for name in (WORDS, WEIGHTS)]
+    code, expected = find_file(path_or_id, CODE), read_json(path_or_id, CONFIG, subfolder=folder).get("code")
+    if code is None or None in files or hashlib.sha256(code.read_bytes()).hexdigest() != expected:
+        problem = f"{CODE} was changed (its checksum differs), or a file of {folder} is missing"
+        raise InputError(f"{path_or_id}: {problem}; save the student again with docemb, or get an unchanged copy")
+    with one_line(path_or_id, f"{folder} cannot be used"):
+        return LexicalHalf.load(str(code.parent / folder))

@@ -1,4 +1,4 @@
-"""What a docemb student has beyond the modules of sentence-transformers: a mean weighted by place, and a lexical half.
+"""What a docemb student has beyond the modules of sentence-transformers: a weighted mean, and a lexical half.
 
 docemb copies this file into the folder of a student, so it imports nothing of docemb. sentence-transformers (release 6
 or later) loads it with `trust_remote_code=True`.
@@ -22,34 +22,23 @@ LEAD_TOKENS, LEAD_WEIGHT = 256, 4  # a token among the first 256 counts four tim
 WORDS, WEIGHTS, CONFIG = "words.json", "model.safetensors", "config.json"
 
 
-def code() -> str:
-    """The checksum of this file, which docemb compares with that of its copy beside a student."""
-    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-
-
-class LeadWeights(nn.Module):
-    """Weighs the states of tokens before their mean: the beginning of a document tells best what it is about."""
-
-    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
-        mask = features["attention_mask"]
-        weights = mask * torch.where(mask.cumsum(dim=1) <= LEAD_TOKENS, LEAD_WEIGHT, 1)
-        features["token_embeddings"] = features["token_embeddings"] * weights[:, :, None]
-        features["token_weights_sum"] = weights.sum(dim=1)  # `Pooling` divides by it
-        return features
-
-    def save(self, folder: str, **kwargs: Any) -> None:
-        (Path(folder) / CONFIG).write_text(json.dumps({"code": code()}), encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: str) -> "LeadWeights":
-        return cls()
-
-
 class TextTransformer(Transformer):
     """A Transformer that hands the whole texts to `LexicalHalf`; its own tokens stop at its limit."""
 
     def preprocess(self, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
         return {**super().preprocess(inputs, *args, **kwargs), "texts": list(inputs)}
+
+
+class LeadTransformer(TextTransformer):
+    """Weighs the states of tokens before their mean: the beginning of a document tells best what it is about."""
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        features = super().forward(features, **kwargs)
+        mask = features["attention_mask"]
+        weights = mask * torch.where(mask.cumsum(dim=1) <= LEAD_TOKENS, LEAD_WEIGHT, 1)
+        features["token_embeddings"] = features["token_embeddings"] * weights[:, :, None]
+        features["token_weights_sum"] = weights.sum(dim=1)  # `Pooling` divides by it
+        return features
 
 
 class LexicalHalf(nn.Module):
@@ -116,7 +105,8 @@ class LexicalHalf(nn.Module):
         tensors["vectors"] = torch.from_numpy(self.vectors).half()
         path = Path(folder)
         (path / WORDS).write_text(json.dumps(self.vocabulary), encoding="utf-8")
-        (path / CONFIG).write_text(json.dumps({"dim": self.dim, "code": code()}), encoding="utf-8")
+        code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # docemb compares it with this file's copy
+        (path / CONFIG).write_text(json.dumps({"dim": self.dim, "code": code}), encoding="utf-8")
         (path / WEIGHTS).write_bytes(save(tensors))
 
     @classmethod

@@ -1,8 +1,8 @@
 """Pretrained encoders, heads and tokenizers: read as tensors and JSON, never with code from the model, and converted.
 
-A short encoder becomes a Longformer whose positions repeat the learnt ones (Beltagy et al. 2020, section 5); a long one
-stays as it is. `path_or_id` is a folder or hub id of a transformers or sentence-transformers model. Each fault of a
-checkpoint raises InputError with one line.
+A short encoder becomes a Longformer whose positions repeat the learnt ones (Beltagy et al. 2020, section 5), up to the
+encoder's own limit; a long one stays as it is. `path_or_id` is a folder or hub id of a transformers or
+sentence-transformers model. Each fault of a checkpoint raises InputError with one line.
 """
 
 from __future__ import annotations
@@ -108,12 +108,15 @@ def positions(config: Any) -> int:
 
 
 def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
-    """The token limit of a saved model, at most its `positions`."""
+    """The token limit of a saved model, at most its `positions`. Raises InputError for one that is no number."""
     subfolder = transformer_subfolder(path_or_id)
     limit = read_json(path_or_id, SETTINGS, subfolder=subfolder).get("max_seq_length")
     if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30
         limit = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder).get("model_max_length")
-    return min(positions, limit or positions)
+    limit = limit or positions
+    if not isinstance(limit, int | float) or limit < 1:
+        raise InputError(f"{path_or_id}: {SETTINGS} or tokenizer_config.json gives a limit of {limit} tokens; mend it")
+    return int(min(positions, limit))
 
 
 def load_config(path_or_id: str) -> Any:
@@ -243,8 +246,8 @@ def _with_dropout(config: Any, dropout: float | None) -> Any:
 
 
 def _tile_positions(path_or_id: str, source: Tensor, config: Any, max_tokens: int) -> Tensor:
-    """The rows that no position uses, then the learnt rows up to the encoder's own limit, repeated: (pad + 1 +
-    max_tokens, D).
+    """The rows that no position uses, then the learnt rows, those of a short encoder up to its own limit, repeated:
+    (pad + 1 + max_tokens, D).
 
     A sentence encoder was tuned on texts up to its limit alone: with its further rows (MiniLM: 512 of 256), a student
     is worse on validation splits. BERT counts positions from row 0, the others from the row after the padding id's, as

@@ -1,4 +1,4 @@
-"""The student: a long encoder over packed documents, and the mean of its last hidden states (thesis, 4.2)."""
+"""The student: a long encoder over packed documents, and a mean of its last hidden states (thesis, 4.2)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 ADAPTED_ON, PER_DIMENSION = 500, 4 / 3
 PIECE = 64  # tokens summed one after the other
 PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"))  # those with a packed forward
-KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"), ("modernbert", "lead"))
+KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 
 
 class Encoded(NamedTuple):
@@ -48,9 +48,9 @@ class Student(nn.Module):
 
     Without global attention, a Longformer computes what `transformers.LongformerModel` computes on each document alone,
     and nothing for padding; its unused projections for global attention are frozen. With pooling "cls", and for
-    ModernBERT, the stock forward runs on padded documents. A short encoder converted with its own limit as `max_tokens`
-    and an `attention_window` of twice as many computes what it did before; with pooling "first" it gives the state of
-    BERT's [CLS].
+    ModernBERT, the stock forward runs on padded documents. A short encoder converted with at most its own limit as
+    `max_tokens`, and an `attention_window` of twice as many, computes what it did before; with pooling "first" it gives
+    the state of BERT's [CLS].
 
     Args:
         model: a Longformer or a ModernBERT.

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 
 from docemb_lib import pretrained
-from docemb_lib.experiments.models import Model, centred_model, embed_once, published_model
+from docemb_lib.experiments.models import Model, centred_model, embed_once, on_task_models, published_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
+from docemb_lib.student.lexical import tempered
 from docemb_lib.workspace import Workspace
 
 
@@ -29,6 +31,23 @@ def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace_root):
     for _ in range(2):
         np.testing.assert_allclose(centred.fit(["bb", "bbbb"]), [[-1, 0], [1, 0]])
     assert embedder.asked == [["bb", "bbbb"]]
+
+
+def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(workspace):
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice([f"word{n}" for n in range(50)], size=9)) for _ in range(60)]
+    both = rng.normal(size=(2, 60, 3)).astype("float32")
+    teachers = [
+        Model(str(n), str(n), lambda asked, X=X: X[[texts.index(t) for t in asked]]) for n, X in enumerate(both)
+    ]
+    models = {model.label: model for model in on_task_models(workspace, teachers, None)}
+    lead, beside = (models[f"SBERT over chunks and lead{end}"] for end in ("", " ⊕ LSA"))
+    expected = sum(X / np.linalg.norm(X, axis=1, keepdims=True) for X in both)
+    np.testing.assert_allclose(lead.embed(texts), expected, atol=1e-6)
+    assert (lead.fitted_on, beside.fitted_on) == ("", "task")
+    dense = beside.fit(texts)[:, :3]
+    dense /= np.linalg.norm(dense, axis=1, keepdims=True)
+    np.testing.assert_allclose(dense, tempered(torch.tensor(expected)), atol=1e-5)
 
 
 def test_a_model_of_others_reads_its_prompt_before_each_text():

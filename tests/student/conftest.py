@@ -84,12 +84,12 @@ def bert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def make_kind(make_student: Callable[..., Student], modernbert_folder: Path) -> Callable[..., Student]:
-    """A new student of each kind: packed, first (packed too), global (the first token as well), modernbert."""
+    """A new student of each kind: packed, lead and first (packed too), global (the first token as well), modernbert."""
 
     def make(kind: str, *, dropout: float = 0.0) -> Student:
         if kind == "modernbert":
             return Student.from_encoder(modernbert_folder, max_tokens=600, dropout=dropout)
-        pooling = {"packed": "mean", "first": "first", "global": "cls"}[kind]
+        pooling = {"packed": "mean", "lead": "lead", "first": "first", "global": "cls"}[kind]
         return make_student(windows=[8, 16], dropout=dropout, pooling=pooling)
 
     return make

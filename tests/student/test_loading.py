@@ -60,8 +60,8 @@ def test_a_converted_encoder_is_the_original_on_short_texts(encoder, options, do
             torch.testing.assert_close(embedding, expected, atol=1e-5, rtol=0)
 
 
-def test_a_window_over_all_positions_makes_minilm_itself_with_its_cls(minilm, texts):
-    """A short encoder is trained as it is, but packed: embeddings and gradients are equal at every length."""
+def test_a_window_over_its_own_limit_makes_minilm_itself_with_its_cls(minilm, texts):
+    """A short encoder is trained as it is, but packed: embeddings and gradients are equal at every length up to it."""
     options = {"layers": [0, 1], "max_tokens": 256, "attention_window": 512}
     student = Student.from_encoder(minilm, pooling="first", **options)
     original = hf.BertModel.from_pretrained(minilm, add_pooling_layer=False).eval()

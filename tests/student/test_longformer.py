@@ -7,7 +7,7 @@ import torch
 
 from docemb_lib.student import Student, longformer, pack
 
-KINDS = ["packed", "first", "global", "modernbert"]
+KINDS = ["packed", "lead", "first", "global", "modernbert"]
 LENGTHS = [3, 130, 17, 64, 100, 1, 131]
 WITH_PADDING = [[101, 0, 2000, 0, 0, 3000, 102], [0, 5000]]  # texts that contain "[PAD]"
 WINDOWS = [([4, 4], 8), ([6, 6], 32), ([16, 16], 64), ([64, 64], 8), ([128, 128], 32), ([64, 4, 16], 8)]
@@ -23,6 +23,9 @@ def stock_hidden(student, document):
 
 def stock_embedding(student, document):
     hidden = stock_hidden(student, document)
+    if student.pooling == "lead":
+        weights = torch.where(torch.arange(len(hidden)) < 256, 4.0, 1.0)
+        return weights @ hidden / weights.sum()
     return hidden.mean(0) if student.pooling == "mean" else hidden[0]
 
 

@@ -67,7 +67,7 @@ def test_chunks_are_read_one_ahead(make_student, small_chunks):
     assert [rows.shape for rows in found] == [(4, 16)] * 10
 
 
-@pytest.mark.parametrize("kind", ["packed", "first", "global", "modernbert"])
+@pytest.mark.parametrize("kind", ["packed", "lead", "first", "global", "modernbert"])
 def test_a_generator_of_unknown_length_becomes_a_file_whose_rows_depend_on_their_own_documents_alone(
     make_kind, documents, small_chunks, tmp_path, kind
 ):
