@@ -5,6 +5,7 @@ document has loss zero and is a negative of no other document. Max-margin and co
 and take `negatives`, (K, D): the teacher's embeddings of K documents outside the batch.
 """
 
+from abc import ABC, abstractmethod
 from importlib import import_module
 from typing import Literal
 
@@ -18,7 +19,7 @@ Distance = Literal["mse", "cosine"]
 _SMALLEST_NORM = 1e-8  # shorter vectors are divided by this instead of by their norm
 
 
-class StructuralLoss(nn.Module):
+class StructuralLoss(nn.Module, ABC):
     """Base class. `forward` checks shapes and applies the mask; a subclass implements `document_losses`."""
 
     takes_negatives = False  # whether the loss compares with other documents
@@ -39,9 +40,9 @@ class StructuralLoss(nn.Module):
         # The mask zeroes losses here and, through `keep`, excludes negatives; `Weighting` moves the weight to C.
         return keep * self.document_losses(student, teacher, keep, negatives)
 
+    @abstractmethod
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
         """The loss of each document, (B,); any finite value where `keep`, (B,), is 0."""
-        raise NotImplementedError
 
 
 class MSE(StructuralLoss):

@@ -97,7 +97,7 @@ def _spread(X: Tensor) -> float:
 
 
 def write_lexical_half(half: LexicalHalf, folder: Path) -> None:
-    """Write the half into the folder of a student, beside its code."""
+    """Write the half into the folder of a student; its code is written with the folder."""
     (folder / FOLDER).mkdir(exist_ok=True)
     half.save(str(folder / FOLDER))
 

@@ -62,8 +62,7 @@ def _positions(model: LongformerModel, batch: PackedBatch) -> Tensor:
     padding = model.config.pad_token_id
     is_text = batch.input_ids != padding
     seen = is_text.cumsum(0)
-    first = batch.lengths.cumsum(0) - batch.lengths  # (B,) first token of each document
-    before = (seen - is_text.long())[first]  # (B,) tokens of the documents before
+    before = (seen - is_text.long())[batch.first]  # (B,) tokens of the documents before
     return torch.where(is_text, padding + seen - before[batch.document], padding)
 
 

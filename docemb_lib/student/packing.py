@@ -42,6 +42,11 @@ class PackedBatch(NamedTuple):
         rows = torch.arange(len(self.sizes), device=self.lengths.device)
         return torch.repeat_interleave(rows, self.lengths, output_size=len(self.input_ids))
 
+    @property
+    def first(self) -> Tensor:
+        """(B,) int64, the index of each document's first token."""
+        return self.lengths.cumsum(0) - self.lengths
+
     def to(self, device: torch.device | str) -> PackedBatch:
         input_ids, lengths = (tensor.to(device, non_blocking=True) for tensor in self[:2])
         return PackedBatch(input_ids, lengths, self.sizes)

@@ -167,7 +167,7 @@ class Student(nn.Module):
         hidden = self.hidden(batch)
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
         if self.pooling not in MEANS:
-            return hidden[batch.lengths.cumsum(0) - batch.lengths]
+            return hidden[batch.first]
         totals = batch.lengths
         if self.pooling == "lead":
             hidden, totals = _lead_weighted(hidden, batch)
@@ -249,8 +249,7 @@ def _lead_weighted(hidden: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
     """The states (T, D) times their weights, and the sum of the weights of each document (B,)."""
     from docemb_lib.student.lexical_module import LEAD_TOKENS, LEAD_WEIGHT  # which imports sentence-transformers
 
-    starts = batch.lengths.cumsum(0) - batch.lengths
-    place = torch.arange(len(hidden), device=hidden.device) - starts[batch.document]
+    place = torch.arange(len(hidden), device=hidden.device) - batch.first[batch.document]
     weights = torch.where(place < LEAD_TOKENS, LEAD_WEIGHT, 1)
     return hidden * weights[:, None], batch.lengths + (LEAD_WEIGHT - 1) * batch.lengths.clamp(max=LEAD_TOKENS)
 

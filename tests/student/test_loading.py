@@ -178,6 +178,7 @@ def test_values_out_of_range_are_refused(encoder, arguments, message, request, r
     ({FILE: ""}, NO_MODEL), ({FILE: "not safetensors at all"}, NO_MODEL), ({FILE: slice(5000)}, NO_MODEL),
     ({"config.json": "{nope"}, NO_CONFIG), ({"config.json": "[]"}, NO_CONFIG), ({"config.json": "{}"}, NO_CONFIG),
     ({"config.json": '{"model_type": "bert", "hidden_size": "wide"}'}, NO_CONFIG), ({"config.json": '{"model_type": "x"}'}, NO_CONFIG),
+    ({"sentence_bert_config.json": '{"max_seq_length": "256"}'}, "gives a limit of 256 tokens; mend it"),
 ])  # fmt: skip
 def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit_files, damage, message, refused):
     folder = shutil.copytree(bert_folder, tmp_path / "bert")
