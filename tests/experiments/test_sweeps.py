@@ -185,7 +185,8 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_two_at_once_share_
     """The interrupted one lets its kernels write a checkpoint."""
     stop = "def stop(*_):\n    time.sleep(1.5)\n    (run.workspace.root / f'checkpoint{seed}').touch()\n    os._exit(1)"
     runs(f"{stop}\nif seed >= 4:\n    signal.signal(signal.SIGTERM, stop)\n    time.sleep(60)", seeds=6)
-    process = begin(workspace, "--workers", "2", start_new_session=True)
+    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # ignored after `&`, as in test_main
+    process = begin(workspace, "--workers", "2", start_new_session=True, **heard)
     wait_until(lambda: {4, 5} <= {*begun(workspace)}, process)
     time.sleep(0.5)
     if sys.platform == "linux":  # the third kernel of a worker is forked
