@@ -218,11 +218,15 @@ def evaluate(
     model: Annotated[str, typer.Argument(help="A sentence-transformers model or student: a folder or a hub id.")],
     profile: ProfileName = "tiny-final",
     task: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this task, or several.")] = None,
+    alone: Annotated[bool, typer.Option("--alone", help="Score no references beside it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Score a model on the tasks of a profile, beside the models that the profile's final evaluation has scored."""
+    """Score a model on the tasks of a profile, beside references.
+
+    They are all that the profile's final evaluation has scored; before there is one, those that need no training.
+    """
     from docemb_lib.cli.terminal import SCORES, print_table
-    from docemb_lib.experiments.models import SBERT_CHUNKS, UNTRAINED
+    from docemb_lib.experiments.models import SBERT_CHUNKS, on_task_models, sbert_models
     from docemb_lib.experiments.run import Stages
     from docemb_lib.experiments.runkey import RunKey
     from docemb_lib.settings.profile import Profile
@@ -232,6 +236,11 @@ def evaluate(
     stages.scores.check(("test",))
     models = models_of(model, stages.workspace)
     beside = [one for one in recorded_baselines(loaded, stages.workspace) if stages.scores.is_scored(one)]
+    if alone:
+        beside = []
+    elif not beside:
+        sbert = sbert_models(stages.teachers, together=True)
+        beside = [*sbert, *on_task_models(stages.workspace, sbert, None)]
     labels = [one.label for one in beside]
     final = stages.scores.evaluate([*models, *beside], student=models[-1].label, references=labels)
     if as_json:
@@ -240,7 +249,7 @@ def evaluate(
         sys.stdout.write(json.dumps({"model": model, **rows}, ensure_ascii=False, indent=1) + "\n")
         return
     print_table(final.board.reset_index(), console, f"{SCORES} with 95% intervals")
-    if {SBERT_CHUNKS, UNTRAINED} <= {*labels}:
+    if SBERT_CHUNKS in labels:
         console.print(final.standing())
 
 
