@@ -182,7 +182,7 @@ class ThreeDocuments(NamedTuple):
 
 
 def three_documents(run: Run) -> ThreeDocuments:
-    """The shortest, the median and the longest validation document, without further teachers and negatives."""
+    """The shortest, the median and the longest validation document, without further teachers."""
     import torch
 
     from docemb_lib.losses import SDL
@@ -190,7 +190,7 @@ def three_documents(run: Run) -> ThreeDocuments:
     stage = run.stages.students
     objective, seen = stage.objective(), {}
     own = torch.nn.ModuleList(one for one in objective.teachings if one.name == one.role)
-    objective.teachings, objective.group_size, objective.negatives = cast(Any, own), None, 0  # the three are one batch
+    objective.teachings, objective.group_size = cast(Any, own), None  # the three are one batch
     documents = stage.training_documents(objective.student, "validation", len(run.stages.corpus.split("validation")))
     rows = np.argsort(documents.n_structural_tokens, kind="stable")[[0, len(documents) // 2, -1]].tolist()
     batch, targets = documents.pack([rows])

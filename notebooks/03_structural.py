@@ -37,7 +37,6 @@ structural_loss = "cosine"  # mse, cosine, max-margin or contrastive
 distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
 temperature = None  # inside contrastive: cosines are divided by it; None: they are not
-negatives = 0  # max-margin and contrastive: further documents to push away from, drawn anew for each batch
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
@@ -110,8 +109,8 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 #
 # The loss of this run for three validation documents, the shortest, the median and the longest, from the embeddings of
 # the trained student and of the teacher: first by hand, by the equations above, then by the library. The three
-# documents are each other's negatives, and `negatives` are left out, so the loss differs from that of the whole split.
-# A loss of your own (`module:Class`) is not written out: the library's values are taken.
+# documents are each other's negatives, so the loss differs from that of the whole split. A loss of your own
+# (`module:Class`) is not written out: the library's values are taken.
 
 # %%
 import torch

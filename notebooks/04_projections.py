@@ -37,7 +37,6 @@ structural_loss = "cosine"  # mse, cosine, max-margin, contrastive; None: contex
 distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
 temperature = None  # inside contrastive: cosines are divided by it; None: they are not
-negatives = 0  # max-margin and contrastive: further documents to push away from, drawn anew for each batch
 contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: structural only
 contextual_loss = "soft-cca"  # soft-cca, mse, cca, or cca:10 for the ten largest correlations
 delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0

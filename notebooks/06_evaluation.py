@@ -30,7 +30,6 @@ structural_loss = "profile"  # mse, cosine, max-margin, contrastive; None: conte
 distance = "profile"  # inside max-margin: mse or cosine
 gamma = "profile"  # inside max-margin: weight of the negatives, from 0
 temperature = "profile"  # inside contrastive: cosines are divided by it; None: they are not
-negatives = "profile"  # max-margin and contrastive: further documents to push away from, drawn anew for each batch
 contextual_teacher = "profile"  # DM, DBOW, PV (both side by side), LSA; None: structural only
 contextual_loss = "profile"  # soft-cca, mse, cca, or cca:10 for the ten largest correlations
 delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0

@@ -19,7 +19,7 @@ from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragrap
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, NOTEBOOKS, SELF_SUPERVISED, TRAINING, Profile, width
 from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
 
-STRUCTURAL = ("structural_loss", "distance", "gamma", "temperature", "negatives")  # parameters of the structural loss
+STRUCTURAL = ("structural_loss", "distance", "gamma", "temperature")  # parameters of the structural loss
 CONTEXTUAL = ("contextual_teacher", "contextual_loss", "student_projection", "contextual_projection")
 PAIRS = ("pairs", "pair_temperature", "mlm_weight")
 PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
@@ -230,9 +230,9 @@ def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) ->
     roles = roles_of(p, further)
     names = [] if p.structural_loss is None else ["structural_loss"]
     if p.structural_loss == "max-margin":
-        names += ["distance", "gamma", "negatives"]
+        names += ["distance", "gamma"]
     if p.structural_loss == "contrastive":
-        names += ["temperature", "negatives"]
+        names.append("temperature")
     if "structural" in roles:
         names.append("max_structural_len")
     if p.contextual_teacher is not None:
@@ -251,11 +251,10 @@ def structural_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> s
     """The structural loss in a label: `cosine`, `max-margin;MSE;γ=1.0`."""
     if p.structural_loss is None:
         return _names(further, "structural") or "only-contextual"
-    bank = f";+{p.negatives} negatives" if p.negatives else ""
     if p.structural_loss == "max-margin":
-        return f"max-margin;{'MSE' if p.distance == 'mse' else 'cosine'};γ={p.gamma}{bank}"
+        return f"max-margin;{'MSE' if p.distance == 'mse' else 'cosine'};γ={p.gamma}"
     if p.structural_loss == "contrastive":
-        return f"contrastive{'' if p.temperature is None else f';τ={p.temperature}'}{bank}"
+        return f"contrastive{'' if p.temperature is None else f';τ={p.temperature}'}"
     return {"mse": "MSE"}.get(p.structural_loss, p.structural_loss)
 
 

@@ -322,7 +322,7 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
     for t in profile.further_teachers:
         add(t.name, t.role, t.loss, t, (t.student_projection, t.teacher_projection), t.weight)
     size = training.batch_size
-    return Objective(student, teachings, weighting=weighting_of(p), group_size=size, negatives=p.negatives)
+    return Objective(student, teachings, weighting=weighting_of(p), group_size=size)
 
 
 def weighting_of(p: Parameters) -> Weighting:

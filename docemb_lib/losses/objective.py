@@ -88,11 +88,6 @@ class Teaching(nn.Module):
         self.name, self.role, self.weight, self.loss = name, role, float(weight), loss
         self.student_projection, self.teacher_projection = f or nn.Identity(), g or nn.Identity()
 
-    @property
-    def takes_negatives(self) -> bool:
-        """Whether the loss compares with other documents, and so with those of a bank."""
-        return self.role == "structural" and getattr(self.loss, "takes_negatives", False)
-
     def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:  # (B, D), (B, T) to (B, P) both
         return self.student_projection(student), self.teacher_projection(teacher)
 
@@ -123,9 +118,8 @@ class Objective(nn.Module):
     teachers' t, and the projections f and g.
 
     With `group_size` the losses see the batch in groups of that many documents, in order, as if each were a batch of
-    its own, while the student runs once; a last group of one document joins the group before. With `negatives`, losses
-    that compare with other documents compare each group with that many more. The losses are computed in float32 or
-    better, also under autocast. `weighting=None` is the plain sum of both roles.
+    its own, while the student runs once; a last group of one document joins the group before. The losses are computed
+    in float32 or better, also under autocast. `weighting=None` is the plain sum of both roles.
     """
 
     student: Any
@@ -133,11 +127,11 @@ class Objective(nn.Module):
 
     def __init__(
         self, student: nn.Module, teachers: Sequence[Teaching], *, weighting: Weighting | None = None,
-        group_size: int | None = None, negatives: int = 0,
+        group_size: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.student, self.teachings = student, cast(Sequence[Teaching], nn.ModuleList(teachers))
-        self.weighting, self.group_size, self.negatives = weighting or Weighting(), group_size, negatives
+        self.weighting, self.group_size = weighting or Weighting(), group_size
 
     @property
     def parts(self) -> list[str]:
@@ -145,13 +139,12 @@ class Objective(nn.Module):
 
     def forward(
         self, batch: Any, *, teachers: Mapping[str, Tensor], n_structural_tokens: Tensor | None = None,
-        negatives: Mapping[str, Tensor] | None = None, run_groups: GroupRunner = in_order,
+        run_groups: GroupRunner = in_order,
     ) -> ObjectiveOutput:  # fmt: skip
         """The loss of a batch.
 
         batch: B documents as the student takes them; teachers: embeddings by teacher, (B, T) each; n_structural_tokens:
-        lengths, (B,), needed where the weighting depends on them; negatives: by teacher that `takes_negatives`,
-        embeddings of K documents for each of G groups, (G, K, T); run_groups: applies each contextual loss to the
+        lengths, (B,), needed where the weighting depends on them; run_groups: applies each contextual loss to the
         groups, for a trainer whose batch is part of a larger one.
         """
         embeddings = self.student(batch)  # y, (B, D)
@@ -168,9 +161,6 @@ class Objective(nn.Module):
                 run = in_order if teaching.role == "structural" else run_groups
                 if teaching.role == "structural":
                     arguments.append(keep)
-                    if self.negatives and teaching.takes_negatives:
-                        bank = (negatives or {})[teaching.name].to(embeddings)
-                        arguments.append(teaching.teacher_projection(bank).unbind())  # (K, P) each
                 else:
                     contextual_views = contextual_views or (views[0].detach(), views[1].detach())
                 each = run(teaching.loss, list(zip(*arguments, strict=True)))

@@ -1,8 +1,7 @@
 """Structural losses: a student's embedding against its sentence-encoder teacher's, in one space (thesis, section 4.4).
 
 Every loss maps student (B, D), teacher (B, D) and a mask (B,) with 1 = kept to one number per document, (B,). A masked
-document has loss zero and is a negative of no other document. Max-margin and contrastive compare with other documents
-and take `negatives`, (K, D): the teacher's embeddings of K documents outside the batch.
+document has loss zero and is a negative of no other document.
 """
 
 from abc import ABC, abstractmethod
@@ -22,26 +21,20 @@ _SMALLEST_NORM = 1e-8  # shorter vectors are divided by this instead of by their
 class StructuralLoss(nn.Module, ABC):
     """Base class. `forward` checks shapes and applies the mask; a subclass implements `document_losses`."""
 
-    takes_negatives = False  # whether the loss compares with other documents
-
-    def forward(
-        self, student: Tensor, teacher: Tensor, mask: Tensor | None = None, negatives: Tensor | None = None
-    ) -> Tensor:
-        """student, teacher: (B, D); mask: (B,), 1 = kept, None: all; negatives: (K, D). Returns (B,)."""
+    def forward(self, student: Tensor, teacher: Tensor, mask: Tensor | None = None) -> Tensor:
+        """student, teacher: (B, D); mask: (B,), 1 = kept, None: all. Returns (B,)."""
         B, D = student.shape
         if teacher.shape != student.shape:
             both = f"got {(B, D)} of the student and {tuple(teacher.shape)} of the teacher"
             raise InputError(f"embeddings must be of the same documents and width, {both}: project them")
         if mask is not None and mask.shape != (B,):
             raise InputError(f"mask must hold one number per document: expected {B}, got {tuple(mask.shape)}")
-        if negatives is not None and negatives.shape[1:] != (D,):
-            raise InputError(f"negatives must be K documents: expected (K, {D}), got {tuple(negatives.shape)}")
         keep = student.new_ones(B) if mask is None else mask.to(student)
         # The mask zeroes losses here and, through `keep`, excludes negatives; `Weighting` moves the weight to C.
-        return keep * self.document_losses(student, teacher, keep, negatives)
+        return keep * self.document_losses(student, teacher, keep)
 
     @abstractmethod
-    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
+    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
         """The loss of each document, (B,); any finite value where `keep`, (B,), is 0."""
 
 
@@ -53,7 +46,7 @@ class MSE(StructuralLoss):
         tensor([1., 1.])
     """
 
-    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
+    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
         return (student - teacher).square().mean(dim=1)
 
 
@@ -65,7 +58,7 @@ class Cosine(StructuralLoss):
         tensor([0.2929, 0.0000])
     """
 
-    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
+    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
         return 1 - (_unit(student) * _unit(teacher)).sum(dim=1)
 
 
@@ -74,17 +67,15 @@ class MaxMargin(StructuralLoss):
 
         loss_i = d(y_i, t_i) - gamma * mean of d(y_i, t_j) over the others j
 
-    The others are the batch's documents that the mask keeps, j != i, and all `negatives`. The thesis writes "sim" for d
-    but minimises it: d is a distance. A document without any others keeps its plain distance. With d = MSE and
-    gamma = 1 the loss is affine in y: unbounded below, with a gradient that does not depend on y; beyond 1 it is
-    concave. The MSE form holds (B, B, D) numbers.
+    The others are the batch's documents that the mask keeps, j != i. The thesis writes "sim" for d but minimises it: d
+    is a distance. A document without any others keeps its plain distance. With d = MSE and gamma = 1 the loss is affine
+    in y: unbounded below, with a gradient that does not depend on y; beyond 1 it is concave. The MSE form holds
+    (B, B, D) numbers.
 
     Example:
         >>> MaxMargin("cosine", gamma=0.5)(torch.eye(2), torch.eye(2))
         tensor([-0.5000, -0.5000])
     """
-
-    takes_negatives = True
 
     def __init__(self, distance: Distance = "mse", gamma: float = 1.0) -> None:
         super().__init__()
@@ -92,14 +83,11 @@ class MaxMargin(StructuralLoss):
             raise InputError(f"distance: got {distance!r}, use one of {', '.join(_PAIRWISE)}")
         self.distance, self.gamma = distance, gamma
 
-    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
+    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
         distances = _PAIRWISE[self.distance](student, teacher)  # (B, B)
         others = keep.outer(keep).fill_diagonal_(0)  # i and j kept, j != i
-        total, count = (distances * others).sum(dim=1), others.sum(dim=1)  # (B,) both
-        if negatives is not None:
-            K = len(negatives)
-            total, count = total + K * _MEAN[self.distance](student, negatives), count + K
-        return distances.diagonal() - self.gamma * (total / count.clamp(min=1))
+        mean = (distances * others).sum(dim=1) / others.sum(dim=1).clamp(min=1)  # (B,)
+        return distances.diagonal() - self.gamma * mean
 
 
 class Contrastive(StructuralLoss):
@@ -107,29 +95,24 @@ class Contrastive(StructuralLoss):
 
         loss = mean over i of -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
 
-    with i over the documents kept by the mask, and j over these and all `negatives`. Each document kept has this mean
-    as its loss. `temperature=None` is the thesis' loss, which has no temperature. Eq. 4.2 as printed sums the cosines
-    inside one exponential, which leaves no positive term; it is read as a misprint of the above.
+    with i and j over the documents kept by the mask. Each document kept has this mean as its loss. `temperature=None`
+    is the thesis' loss, which has no temperature. Eq. 4.2 as printed sums the cosines inside one exponential, which
+    leaves no positive term; it is read as a misprint of the above.
 
     Example:
         >>> Contrastive()(torch.ones(2, 3), torch.ones(2, 3))
         tensor([0.6931, 0.6931])
     """
 
-    takes_negatives = True
-
     def __init__(self, temperature: float | None = None) -> None:
         super().__init__()
         self.temperature = temperature
 
-    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor, negatives: Tensor | None) -> Tensor:
+    def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
         B = len(student)
-        targets = teacher if negatives is None else torch.cat([teacher, negatives])  # (B + K, D)
-        K = len(targets) - B
-        logits = _pairwise_cosine(student, targets) / (self.temperature or 1.0)  # (B, B + K)
+        logits = _pairwise_cosine(student, teacher) / (self.temperature or 1.0)  # (B, B)
         # A masked row keeps its diagonal: a row of -inf alone would give NaN, which the mask's zero does not remove.
-        diagonal = torch.eye(B, B + K, dtype=torch.bool, device=student.device)
-        candidates = F.pad(keep.bool(), (0, K), value=True) | diagonal
+        candidates = keep.bool() | torch.eye(B, dtype=torch.bool, device=student.device)
         losses = logits.masked_fill(~candidates, float("-inf")).logsumexp(dim=1) - logits.diagonal()
         return (keep * losses).sum().expand(B) / keep.sum().clamp(min=1)
 
@@ -172,11 +155,4 @@ def _pairwise_mse(student: Tensor, teacher: Tensor) -> Tensor:
     return (student[:, None] - teacher[None]).square().mean(dim=2)
 
 
-def _mean_mse(student: Tensor, negatives: Tensor) -> Tensor:
-    # The mean squared distance to many points is the one to their centre, plus their spread around it: no (B, K, D).
-    centre = negatives.mean(dim=0)
-    return (student - centre).square().mean(dim=1) + (negatives - centre).square().mean()
-
-
 _PAIRWISE = {"mse": _pairwise_mse, "cosine": lambda y, t: 1 - _pairwise_cosine(y, t)}  # (B, B) distances
-_MEAN = {"mse": _mean_mse, "cosine": lambda y, n: 1 - _unit(y) @ _unit(n).mean(dim=0)}  # (B,): mean over negatives

@@ -38,7 +38,6 @@ class Parameters(Section):
     distance: Literal["mse", "cosine"] = "mse"  # of max-margin
     gamma: float = Field(1.0, ge=0)  # of max-margin: weight of the negatives
     temperature: Annotated[float | None, NoNull] = Field(None, gt=0)  # of contrastive; None: none
-    negatives: int = Field(0, ge=0)  # max-margin, contrastive: further teacher embeddings drawn for each batch
     contextual_teacher: Annotated[ContextualName | None, NoNull] = "PV"
     contextual_loss: ContextualLoss = "soft-cca"  # or mse; cca; cca:10: the first ten canonical correlations
     delta: float = Field(0.03, ge=0)  # of soft-cca: weight of the decorrelation
@@ -74,10 +73,6 @@ class Parameters(Section):
     def _fits_its_losses(self) -> Self:
         if self.structural_loss is None and self.contextual_teacher is None:
             raise ValueError("structural_loss and contextual_teacher are both None; a student needs one of them")
-        if self.negatives and self.structural_loss not in {"max-margin", "contrastive"}:
-            problem = f"negatives: structural_loss {self.structural_loss} compares with no other documents"
-            mend = "set negatives to 0, or structural_loss to max-margin or contrastive"
-            raise ValueError(f"{problem}; {mend}, got {self.negatives}")
         if self.lam_by_length is not None:
             length_ramp(self.lam_by_length)
         if self.form == "half_means_sum" and self.lam_by_length is not None:

@@ -26,7 +26,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 SHIPPED = PACKAGE if (PACKAGE / "params").is_dir() else PACKAGE.parent
 Model = TypeVar("Model", bound=BaseModel)
 STUDENT_RUN = (
-    "structural_loss", "distance", "gamma", "temperature", "negatives", "contextual_teacher", "contextual_loss",
+    "structural_loss", "distance", "gamma", "temperature", "contextual_teacher", "contextual_loss",
     "delta", "beta", "student_projection", "contextual_projection", "lam", "lam_by_length", "max_structural_len",
     "form", "documents",
 )  # fmt: skip
@@ -34,7 +34,7 @@ _UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None, "
 NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook takes, besides `profile` and `seed`
     "01_corpus": (),
     "02_paragraph_vector": ("dm", "vector_size", "min_count", "preprocess", "compound"),
-    "03_structural": ("structural_loss", "distance", "gamma", "temperature", "negatives", "documents"),
+    "03_structural": ("structural_loss", "distance", "gamma", "temperature", "documents"),
     "04_projections": tuple(name for name in STUDENT_RUN if name not in _UNWEIGHTED),
     "05_weighting": STUDENT_RUN,
     "06_evaluation": STUDENT_RUN,

@@ -17,7 +17,7 @@ from docemb_lib.losses.objective import GroupRunner, in_order
 from docemb_lib.settings import Training
 from docemb_lib.student.packing import PackedBatch
 from docemb_lib.training.distributed import GroupExchange
-from docemb_lib.training.documents import Bank, Targets, TrainingDocuments
+from docemb_lib.training.documents import Targets, TrainingDocuments
 
 
 class Updates(Sampler[list[int]]):
@@ -59,7 +59,6 @@ class Collate:
     documents: TrainingDocuments
     batch_size: int
     budget: int  # tokens in one process' forward pass, exceeded only by a single batch
-    bank: Bank | None = None  # of negatives
     rank: int = 0
     processes: int = 1
 
@@ -70,7 +69,7 @@ class Collate:
         for plan, owners in rounds(tokens, budget=self.budget, processes=self.processes):
             own = [batches[i] for i, owner in zip(plan, owners, strict=True) if owner == self.rank]
             packed = own or [batches[min(plan, key=lambda i: tokens[i])]]  # the shortest, uncounted
-            batch, targets = self.documents.pack(packed, self.bank)
+            batch, targets = self.documents.pack(packed)
             run_groups = GroupExchange(owners, self.rank) if self.processes > 1 else in_order
             documents, n_tokens = sum(len(batches[i]) for i in plan), sum(tokens[i] for i in plan)
             share, flat = sum(map(len, own)) / len(rows), [row for batch in packed for row in batch]

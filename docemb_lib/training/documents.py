@@ -1,4 +1,4 @@
-"""Training documents: token ids in a memory-mapped Arrow file, teacher embeddings by row, and a bank of negatives."""
+"""Training documents: token ids in a memory-mapped Arrow file, and teacher embeddings by row."""
 
 import hashlib
 import json
@@ -12,8 +12,6 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from docemb_lib.errors import InputError
-from docemb_lib.losses import Objective
 from docemb_lib.progress import progress
 from docemb_lib.student.packing import PackedBatch, chunks, pack
 from docemb_lib.student.student import Encoded
@@ -51,7 +49,6 @@ class TokenFile:
 class Targets(NamedTuple):  # what `Objective.forward` takes beside the B documents of a pass, under the same names
     teachers: dict[str, Tensor]  # by name: (B, T)
     n_structural_tokens: Tensor  # (B,)
-    negatives: dict[str, Tensor]  # by name: (G, K, T), of further documents for each of the pass' batches
 
 
 class TrainingDocuments:
@@ -71,13 +68,12 @@ class TrainingDocuments:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def pack(self, batches: Sequence[Sequence[int]], bank: "Bank | None" = None) -> tuple[PackedBatch, Targets]:
+    def pack(self, batches: Sequence[Sequence[int]]) -> tuple[PackedBatch, Targets]:
         """The documents of several batches end to end, with the targets of each."""
         rows = [row for batch in batches for row in batch]
         targets = Targets(
             {name: _tensor(embeddings, rows) for name, embeddings in self.teachers.items()},
             torch.from_numpy(self.n_structural_tokens[rows]),
-            {} if bank is None else bank.draw(batches, of=self),
         )
         return pack([self.tokens[row] for row in rows]), targets
 
@@ -88,38 +84,6 @@ class TrainingDocuments:
             digest.update(name.encode())
             digest.update(np.asarray(rows[: min(8, len(self))], dtype=np.float32).tobytes())
         return digest.hexdigest()
-
-
-class Bank:
-    """Negatives for each batch: teacher embeddings of training documents that the mask keeps, outside the batch.
-
-    A draw depends on the seed and on the batch's rows alone, not on epoch, pass, process or earlier draws.
-    """
-
-    def __init__(self, documents: TrainingDocuments, objective: Objective, *, batch_size: int, seed: int) -> None:
-        keep = objective.weighting.keep(torch.from_numpy(documents.n_structural_tokens))
-        self.documents, self.size, self.seed = documents, objective.negatives, seed
-        self.rows = keep.numpy().nonzero()[0]
-        self.names = [teaching.name for teaching in objective.teachings if teaching.takes_negatives]
-        check_negatives(self.size, kept=len(self.rows), batch_size=batch_size)
-
-    def draw(self, batches: Sequence[Sequence[int]], *, of: TrainingDocuments) -> dict[str, Tensor]:
-        """Embeddings of `size` documents for each of G batches of the documents `of`, by teacher: (G, size, T)."""
-        drawn = np.concatenate([self._draw(batch, own=batch if of is self.documents else ()) for batch in batches])
-        tensors = {name: _tensor(self.documents.teachers[name], drawn) for name in self.names}
-        return {name: tensor.unflatten(0, (len(batches), self.size)) for name, tensor in tensors.items()}
-
-    def _draw(self, batch: Sequence[int], *, own: Sequence[int]) -> np.ndarray:
-        rng = np.random.default_rng((self.seed, *batch))
-        drawn = rng.choice(self.rows, size=self.size + len(own), replace=False)  # enough after removing the batch's own
-        return np.sort(drawn[~np.isin(drawn, own)][: self.size])  # in the order on disk
-
-
-def check_negatives(size: int, *, kept: int, batch_size: int) -> None:
-    """Raises InputError unless `size` documents can be drawn outside any batch. kept: documents that the mask keeps."""
-    if size > kept - batch_size:
-        left = f"{max(kept - batch_size, 0)} of {kept} training documents that max_structural_len keeps"
-        raise InputError(f"negatives: {size} asked for, but beside a batch of {batch_size} only {left}; lower them")
 
 
 def _tensor(embeddings: np.ndarray, rows: Sequence[int] | np.ndarray) -> Tensor:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from docemb_lib.losses import Objective, ObjectiveOutput
 from docemb_lib.training.batches import consecutive_batches, rounds
 from docemb_lib.training.distributed import all_reduced
-from docemb_lib.training.documents import Bank, TrainingDocuments
+from docemb_lib.training.documents import TrainingDocuments
 
 COMPONENTS = 10  # canonical correlations in `cca`
 RIDGE = 0.01  # of `cca`, a share of the mean variance of a view's features
@@ -137,7 +137,7 @@ def _covariances(X1: Tensor, X2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @torch.no_grad()
 def validate(
-    objective: Objective, documents: TrainingDocuments, *, batch_size: int, bank: Bank | None = None,
+    objective: Objective, documents: TrainingDocuments, *, batch_size: int,
     dtype: torch.dtype | None = None, budget: int = 8192, rank: int = 0, processes: int = 1,
 ) -> dict[str, float]:  # fmt: skip
     """Mean loss over `documents`, the part of each teacher by name, `norm`, `spread` and, of enough documents, `cca`.
@@ -145,7 +145,7 @@ def validate(
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the mean cosine distance
     between two. `cca` is the canonical correlation of the first contextual teacher's views, over all documents; fewer
     than `documents_for_correlation` have none. batch_size: documents whose losses are computed together; a single one
-    left over joins the batch before. bank: of negatives; dtype: of autocast, None without; budget: tokens in a pass.
+    left over joins the batch before. dtype: of autocast, None without; budget: tokens in a pass.
     """
     device = next(objective.parameters()).device
     was_training = objective.training
@@ -159,7 +159,7 @@ def validate(
         # Batches of the full size are the objective's groups in one pass; the last one may differ and runs alone.
         full = [batch for batch in own if len(batch) == batch_size]
         for packed in ([full] if full else []) + [[batch] for batch in own if len(batch) != batch_size]:
-            batch, targets = documents.pack(packed, bank)
+            batch, targets = documents.pack(packed)
             with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
                 output = objective(batch.to(device), **send_to_device(targets, device, non_blocking=True)._asdict())
             means.add([output.loss, *output.parts.values()], output.embeddings)

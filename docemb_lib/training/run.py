@@ -18,7 +18,7 @@ from docemb_lib.private import use_one_gpu
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
 from docemb_lib.training.distributed import all_reduced
-from docemb_lib.training.documents import Bank, TrainingDocuments
+from docemb_lib.training.documents import TrainingDocuments
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import CHECKPOINTS, Bar, Checkpoints, DistillationTrainer, Log, Stop, find_checkpoint
 from docemb_lib.workspace import fingerprint_of
@@ -54,10 +54,9 @@ def train_objective(
     Raises InputError for too few documents, and for a checkpoint of another run; FloatingPointError for a loss that is
     not finite, naming its documents.
     """
-    bank = Bank(train, objective, batch_size=settings.batch_size, seed=seed) if objective.negatives else None
     return run(
         DistillationTrainer, objective, (train, validation), settings=settings, seed=seed, folder=folder, title=title,
-        pass_documents=settings.batch_size, bank=bank,
+        pass_documents=settings.batch_size,
     )  # fmt: skip
 
 

@@ -31,7 +31,6 @@ from docemb_lib.progress import progress
 from docemb_lib.settings import Training
 from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.distributed import all_reduced, from_first
-from docemb_lib.training.documents import Bank
 from docemb_lib.training.monitor import Monitor, validate
 from docemb_lib.workspace import write_text
 
@@ -49,20 +48,18 @@ class DistillationTrainer(Trainer):
 
     control: TrainerControl
 
-    def __init__(
-        self, *, settings: Training, budget: int, dtype: Any, monitor: Monitor, bank: Bank | None = None, **kwargs: Any
-    ) -> None:
-        """budget: tokens in a pass; dtype: of autocast, None without; bank: of the objective's negatives, if any."""
+    def __init__(self, *, settings: Training, budget: int, dtype: Any, monitor: Monitor, **kwargs: Any) -> None:
+        """budget: tokens in a pass; dtype: of autocast, None without."""
         super().__init__(**kwargs)
-        self.settings, self.budget, self.monitor, self.bank = settings, budget, monitor, bank
+        self.settings, self.budget, self.monitor = settings, budget, monitor
         self.validation_options = {"batch_size": settings.batch_size, "dtype": dtype, "budget": budget}
         self.ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
-        return Collate(self.train_dataset, self.settings.batch_size, self.budget, self.bank, **self.ranks)
+        return Collate(self.train_dataset, self.settings.batch_size, self.budget, **self.ranks)
 
     def validation_means(self) -> dict[str, float]:
-        return validate(self.model, self.eval_dataset, bank=self.bank, **self.ranks, **self.validation_options)
+        return validate(self.model, self.eval_dataset, **self.ranks, **self.validation_options)
 
     def get_train_dataloader(self) -> DataLoader:
         rows: Any = range(len(self.train_dataset))  # which `collate` turns into documents

@@ -39,7 +39,6 @@ def with_further(profile, further):
     ("05_weighting", {"contextual_teacher": None, "max_structural_len": None}, "only-structural;cosine"),
     ("05_weighting", {"structural_loss": None}, "only-contextual;PV"),
     ("03_structural", {"structural_loss": "contrastive", "temperature": 0.05}, "contrastive;τ=0.05"),
-    ("03_structural", {"structural_loss": "max-margin", "negatives": 64}, "max-margin;MSE;γ=1.0;+64 negatives"),
     ("05_weighting", {"form": "half_means_sum"}, "cosine;384;λ=0.5;half_means_sum"),
     ("07_simde", {"documents": 9}, "SimDE;9 docs"),
     ("07_simde", {"documents": 9, "pairs": "dropout", "pair_temperature": 0.1, "mlm_weight": 0, "seed": 2},
@@ -83,8 +82,7 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
     variations = [{}, {"lam": 0.8}, {"lam": None}, {"max_structural_len": None}, {"documents": 7}, {"seed": 1},
                   {"student_projection": "2048"}, {"contextual_teacher": "DM", "contextual_projection": "2048"},
                   {"structural_loss": "contrastive"}, {"structural_loss": "contrastive", "temperature": 0.05},
-                  {"structural_loss": "contrastive", "negatives": 8}, {"form": "contextual_full"}, {"beta": 0.5},
-                  {"delta": 0.5}, {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"},
+                  {"form": "contextual_full"}, {"beta": 0.5}, {"delta": 0.5}, {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"},
                   {"student_projection": "768(ReLU,drop0.1)x2048"}, {"student_projection": "768(ReLU,norm)x2048"}]  # fmt: skip
     slugs = [RunKey.of("05_weighting", Profile.load("thesis"), **given).slug for given in variations]
     assert len(set(slugs)) == len(slugs)
@@ -94,10 +92,9 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
 @pytest.mark.parametrize(("notebook", "further", "one", "other", "same"), [
     ("03_structural", [], COSINE, {"gamma": 0.5}, True), ("03_structural", [], MARGIN, {"gamma": 0.5}, False),
     ("03_structural", [], COSINE, {"distance": "cosine", "temperature": 0.1}, True),
-    ("03_structural", [], MARGIN, {"temperature": 0.1}, True), ("03_structural", [], MARGIN, {"negatives": 3}, False),
+    ("03_structural", [], MARGIN, {"temperature": 0.1}, True),
     ("03_structural", [], MARGIN, {"distance": "cosine"}, False), ("03_structural", [], CONTRASTIVE, {"gamma": 0.5}, True),
     ("03_structural", [], CONTRASTIVE, {"temperature": 0.1}, False),
-    ("03_structural", [], CONTRASTIVE, {"negatives": 3}, False),
     ("04_projections", [], CONTEXTUAL, {"gamma": 0.5, "distance": "cosine"}, True),
     ("05_weighting", [], ALONE, {"lam": 0.2, "form": "contextual_full", "student_projection": "8"}, True),
     ("05_weighting", [], ALONE, {"max_structural_len": 9}, False),

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,6 @@ from docemb_lib.settings import SimDE, Training
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
 from docemb_lib.training import precision_of
-from docemb_lib.training.documents import Bank
 from docemb_lib.training.monitor import validate
 from docemb_lib.training.run import AUTOCAST
 from docemb_lib.workspace import Workspace
@@ -68,11 +66,11 @@ def test_losses_have_their_own_parameters_and_the_settings_of_training(parameter
         assert (loss.student_decorrelation.beta, loss.student_decorrelation.reduction) == (0.5, "mean")
 
 
-def test_the_objective_has_the_form_of_the_decorrelation_the_weighting_and_the_negatives_that_are_asked_for():
+def test_the_objective_has_the_form_of_the_decorrelation_and_the_weighting_that_are_asked_for():
     weighting = {"lam": 0.2, "max_structural_len": 64, "lam_by_length": "linear:9:100", "form": "contextual_full"}
-    objective = make(training={"sdl": "sum"}, structural_loss="max-margin", negatives=3, **weighting)
+    objective = make(training={"sdl": "sum"}, **weighting)
     assert objective.teachings[1].loss.teacher_decorrelation.reduction == "sum"
-    assert (objective.weighting, objective.negatives) == (Weighting(**weighting), 3)
+    assert objective.weighting == Weighting(**weighting)
 
 
 @pytest.mark.parametrize(("off", "left"), [("structural_loss", "contextual"), ("contextual_teacher", "structural")])
@@ -109,13 +107,13 @@ def small(root, further="", **parameters):
 
 
 @pytest.mark.slow
-def test_a_student_learns_from_further_teachers_and_a_bank(root, monkeypatch):
+def test_a_student_learns_from_further_teachers(root, monkeypatch):
     further = """
 further_teachers:
   - {name: topics, role: contextual, teacher: LSA, loss: soft-cca, student_projection: "8", weight: WEIGHT}
   - {name: chunks, role: structural, model: all-MiniLM-L6-v2, max_tokens: 128, long: chunks, loss: contrastive}
 """
-    options = {"structural_loss": "max-margin", "negatives": 9, "contextual_teacher": None, "max_structural_len": None}
+    options = {"structural_loss": "max-margin", "contextual_teacher": None, "max_structural_len": None}
     stages = small(root, further.replace("WEIGHT", "0.5"), **options)
     stages.check()
     student = stages.students.trained
@@ -129,19 +127,16 @@ further_teachers:
     with safe_open(student.path / "projections.safetensors", "numpy") as saved:
         assert saved.get_tensor("topics.student_projection.layers.0.weight").shape == (8, 384)
         assert saved.get_tensor("topics.loss.student_decorrelation.normaliser") > 1
-    objective, p = stages.students.objective(), stages.key.profile.parameters
-    documents = partial(stages.students.training_documents, objective.student)
-    validation = len(stages.corpus.split("validation"))
-    bank = Bank(documents("train", p.documents), objective, batch_size=objective.group_size, seed=p.seed)
-    settings = {"batch_size": objective.group_size, "bank": bank, "dtype": AUTOCAST[precision_of(None)]}
+    objective = stages.students.objective()
+    rows = len(stages.corpus.split("validation"))
+    documents = stages.students.training_documents(objective.student, "validation", rows)
+    settings = {"batch_size": objective.group_size, "dtype": AUTOCAST[precision_of(None)]}
     last = stages.students.history()[1].iloc[-1]  # all that was trained and accumulated is there again
-    for name, value in validate(objective, documents("validation", validation), **settings).items():
+    for name, value in validate(objective, documents, **settings).items():
         assert value == pytest.approx(last[name], rel=1e-3)
     assert "'name': 'topics'" in (student.path / "README.md").read_text(encoding="utf-8")
     again = small(root, further.replace("WEIGHT", "0.5"), **options).students.trained
     assert again.fingerprint == student.fingerprint  # found again
-    manifest = json.loads((student.path / "artefact.json").read_text(encoding="utf-8"))
-    assert manifest["inputs"]["parameters"]["negatives"] == 9
     monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
     heavier = small(root, further.replace("WEIGHT", "2.0"), **options).students.trained
     assert heavier.fingerprint != student.fingerprint

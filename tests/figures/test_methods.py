@@ -17,7 +17,7 @@ RATE, DESCENT = methods.DESCENT_RATE, methods.DESCENT_STEPS
 TINY, THESIS = {"student": 384, "contextual": 200}, {"student": 768, "contextual": 2048}
 DEEP = {"student_projection": "384(ReLU)x100(sigmoid)x100x100(ReLU)x384", "contextual_projection": "384"}
 LAYERED = {"student_projection": "768(ReLU,drop0.1,norm)x1024(norm)x384", "contextual_projection": "384"}
-BANK = {"structural_loss": "max-margin", "gamma": 1.5, "negatives": 256}
+MARGIN = {"structural_loss": "max-margin", "gamma": 1.5}
 RAMP = {"lam": None, "lam_by_length": "linear:384:4096"}
 
 
@@ -45,7 +45,7 @@ def assert_legible(ax):
 
 @pytest.mark.parametrize("profile", ["tiny", "thesis"])
 @pytest.mark.parametrize("parameters",
-    [{}, BANK, RAMP, DEEP, LAYERED, {"lam": None}, {"contextual_loss": "cca:10"}, {"structural_loss": None},
+    [{}, MARGIN, RAMP, DEEP, LAYERED, {"lam": None}, {"contextual_loss": "cca:10"}, {"structural_loss": None},
     {"contextual_teacher": None}, {"contextual_teacher": "LSA", "contextual_loss": "mse"},
     {"form": "contextual_full", "max_structural_len": None}])  # fmt: skip
 def test_every_objective_is_drawn_legibly(profile, parameters):

@@ -198,10 +198,7 @@ def test_embeddings_are_the_students_without_gradient_and_in_single_precision_un
     assert torch.equal(output.loss, expected.mean())
 
 
-def test_projections_that_do_not_fit_are_refused_and_negatives_are_for_those_that_compare(refused):
-    taking = {(role, type(loss)): Teaching("a", role, loss).takes_negatives
-              for role in ("structural", "contextual") for loss in (MSE(), Cosine(), MaxMargin(), Contrastive())}  # fmt: skip
-    assert {key for key, takes in taking.items() if takes} == {("structural", MaxMargin), ("structural", Contrastive)}
+def test_projections_that_do_not_fit_are_refused(refused):
     ends = {"student_projection": Projection("6", 8), "teacher_projection": Projection("7", 5)}
     refused(r"student 8 → 6; words 5 → 7; .* or teacher_projection", Teaching, "words", "contextual", MSE(), **ends)
     batch, known = torch.ones(3, W), {"words": torch.ones(3, 5)}
@@ -210,13 +207,10 @@ def test_projections_that_do_not_fit_are_refused_and_negatives_are_for_those_tha
     refused("views of width 7, got a student's of 6", unfit, batch, teachers=known)
 
 
-NEGATIVES = {"structural": normal(1, 2, D, seed=9)}
-
-
 def test_missing_lengths_and_misfitting_tensors_are_named(refused):
-    module = objective(MaxMargin, weighting=Weighting(0.5, 384), negatives=2)
+    module = objective(MaxMargin, weighting=Weighting(0.5, 384))
     batch, t, c = data(7)
-    fitting = {"teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS, "negatives": NEGATIVES}
+    fitting = {"teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS}
     module(batch, **fitting)
     refused("pass n_structural_tokens", module, batch, **fitting | {"n_structural_tokens": None})
     refused(
@@ -245,17 +239,16 @@ def embeddings_of(B: int) -> dict[str, Tensor]:
     return {name: normal(B, width, seed=width) for name, width in WIDTHS.items()}
 
 
-def slow_loss(module: Objective, batch: Tensor, known: dict[str, Tensor], lengths: Tensor, bank: Tensor) -> Tensor:
+def slow_loss(module: Objective, batch: Tensor, known: dict[str, Tensor], lengths: Tensor) -> Tensor:
     """The formula, group after group and document after document; SoftCCA's statistics advance with the groups."""
     losses = []
-    for number, start in enumerate(range(0, len(batch), 6)):
+    for start in range(0, len(batch), 6):
         g = slice(start, start + 6)
         kept = (lengths[g] <= 384).tolist()
         y = module.student(batch[g])
         by_role = {"structural": [0.0] * 6, "contextual": [0.0] * 6}
         for teaching in module.teachings:
             z1, z2 = teaching.student_projection(y), teaching.teacher_projection(known[teaching.name][g])
-            further = teaching.teacher_projection(bank[number]) if teaching.name == "far" else []
             correlating = teaching.loss(z1, z2) if teaching.role == "contextual" else None
             for i in range(6):
                 if correlating is not None:
@@ -263,7 +256,7 @@ def slow_loss(module: Objective, batch: Tensor, known: dict[str, Tensor], length
                 elif teaching.name == "near":
                     value = kept[i] * ((z1[i] - z2[i]) ** 2).sum() / D
                 else:
-                    others = [z2[j] for j in range(6) if j != i and kept[j]] + list(further)
+                    others = [z2[j] for j in range(6) if j != i and kept[j]]
                     apart = [1 - torch.cosine_similarity(z1[i], n, dim=0) for n in others]
                     value = kept[i] * (1 - torch.cosine_similarity(z1[i], z2[i], dim=0) - 0.7 * sum(apart) / len(apart))
                 by_role[teaching.role][i] = by_role[teaching.role][i] + WEIGHTS[teaching.name] * value
@@ -274,13 +267,12 @@ def slow_loss(module: Objective, batch: Tensor, known: dict[str, Tensor], length
 
 
 def test_four_teachers_give_the_loss_gradient_and_statistics_of_the_formula():
-    grouped, looped = (four_teachers(weighting=Weighting(0.3, 384), group_size=6, negatives=2) for _ in range(2))
+    grouped, looped = (four_teachers(weighting=Weighting(0.3, 384), group_size=6) for _ in range(2))
     batch, known, lengths = normal(24, W, seed=1), embeddings_of(24), LENGTHS.repeat(4)[:24]
-    further = normal(4, 2, WIDTHS["far"], seed=5)
     for _ in range(2):
-        output = grouped(batch, teachers=known, n_structural_tokens=lengths, negatives={"far": further})
+        output = grouped(batch, teachers=known, n_structural_tokens=lengths)
         output.loss.backward()
-        expected = slow_loss(looped, batch, known, lengths, further)
+        expected = slow_loss(looped, batch, known, lengths)
         expected.backward()
         assert output.loss.item() == pytest.approx(expected.item(), rel=1e-12)
     assert list(output.parts) == ["words", "near", "topics", "far"]

@@ -146,7 +146,7 @@ def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_
     ("02_paragraph_vector", [{"dm": True}, {"dm": False}], ["DBOW", "DM"]),
     ("02_paragraph_vector", [{"compound": "DM;8;lowercase;2+DBOW;8;None;2"}], ["DM+DBOW"]),
     ("03_structural", [{"structural_loss": "mse"}, {"structural_loss": "max-margin", "gamma": 0.5},
-                       {"structural_loss": "max-margin", "distance": "cosine", "negatives": 3},
+                       {"structural_loss": "max-margin", "distance": "cosine"},
                        {"structural_loss": "contrastive", "temperature": 0.1}],
      ["MSE", "contrastive", "max-margin MSE", "max-margin cosine"]),
     ("04_projections", [{"contextual_teacher": None}, {"contextual_teacher": "PV"}, {"contextual_teacher": "DM"}],

@@ -100,7 +100,6 @@ def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
     ("02_paragraph_vector", {"compound": "DM;768;stem;2+DBOW;768;None;2"}, None),
     ("03_structural", {"structural_loss": "max-margin", "gamma": 0.7}, None),
     ("03_structural", {"structural_loss": "contrastive", "temperature": 0.1}, None),
-    ("03_structural", {"structural_loss": "max-margin", "gamma": 1.0, "negatives": 20}, None),
     ("05_weighting", COSINE_WEIGHTING | {"lam": 0.6}, None),
     ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": 512}, None),
     ("05_weighting", COSINE_WEIGHTING | {"contextual_loss": "cca"}, None),
@@ -134,7 +133,7 @@ def test_further_teachers_and_losses_with_options_that_others_refuse_make_no_run
     further = {"name": "words", "role": "contextual", "teacher": "LSA", "loss": "soft-cca"}
     more = Profile.model_validate(thesis.model_dump() | {"further_teachers": [further]})
     assert value_of("03_structural", more, {"structural_loss": "mse"}) is None
-    parameters = {"structural_loss": "max-margin", "negatives": 3}
+    parameters = {"structural_loss": "max-margin", "gamma": 0.7}
     for notebook in ("04_projections", "05_weighting", "06_evaluation"):
         assert value_of(notebook, small, parameters, **parameters) is None
     assert final_name(RunKey.of("06_evaluation", small, **parameters)) is None

@@ -32,7 +32,7 @@ def make_student(dropout: float) -> Student:
 def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:
     """Two layers with dropout, both losses, projections and running statistics: all that a checkpoint must hold.
 
-    more: four teachers, two of each role, and a bank of negatives.
+    more: four teachers, two of each role.
     """
     torch.manual_seed(3)
     student = make_student(dropout)
@@ -44,7 +44,7 @@ def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:
         f, g = Projection(student_spec, DIM), Projection(teacher_spec, WIDTHS[name])
         teachers.append(Teaching(name, role, loss, weight=weight, student_projection=f, teacher_projection=g))
     weighting = Weighting(lam=0.5, max_structural_len=30)
-    return Objective(student, teachers, weighting=weighting, group_size=4, negatives=5 if more else 0)
+    return Objective(student, teachers, weighting=weighting, group_size=4)
 
 
 def make_documents(n: int, seed: int, *, more: bool = False) -> TrainingDocuments:

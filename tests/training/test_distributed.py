@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from docemb_lib.training.batches import Collate
-from docemb_lib.training.documents import Bank
 
 
 @pytest.mark.parametrize("budget", [1, 90, 100_000])
@@ -16,12 +15,11 @@ def test_passes_and_processes_give_the_gradients_of_the_plain_loop(distil, budge
     """Six batches of four with accumulation, in double precision; the processes one after the other."""
     documents, rows = distil.make_documents(24, 1, more=more), list(range(24))
     plain = distil.make_objective(dropout=0.0, more=more).double().train()
-    bank = Bank(documents, plain, batch_size=4, seed=5) if more else None
     for start in range(0, 24, 4):
-        batch, targets = documents.pack([rows[start : start + 4]], bank)
+        batch, targets = documents.pack([rows[start : start + 4]])
         (plain(batch, **targets._asdict()).loss / 6).backward()
     objectives = [distil.make_objective(dropout=0.0, more=more).double().train() for _ in range(processes)]
-    updates = [Collate(documents, 4, budget, bank, rank=rank, processes=processes)(rows) for rank in range(processes)]
+    updates = [Collate(documents, 4, budget, rank=rank, processes=processes)(rows) for rank in range(processes)]
     assert len({len(parts) for parts in updates}) == 1
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: processes)
     for parts in zip(*updates, strict=True):

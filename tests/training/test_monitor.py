@@ -9,7 +9,6 @@ import torch
 from scipy.linalg import block_diag, eigh
 from sklearn import cross_decomposition
 
-from docemb_lib.training.documents import Bank
 from docemb_lib.training.monitor import canonical_correlation, documents_for_correlation, spread, validate
 
 
@@ -81,8 +80,7 @@ def test_validation_has_the_correlation_of_all_views_where_there_are_two_documen
     n, measured, budget, distil
 ):
     objective, documents = distil.make_objective(more=True), distil.make_documents(n, 2, more=True)
-    bank = Bank(distil.make_documents(50, 1, more=True), objective, batch_size=4, seed=5)
-    means = validate(objective, documents, batch_size=4, bank=bank, budget=budget)
+    means = validate(objective, documents, batch_size=4, budget=budget)
     assert (documents_for_correlation(12), documents_for_correlation(3), "cca" in means) == (24, 20, measured)
     batch, targets = documents.pack([list(range(n))])
     teaching = objective.teachings[1]  # the first contextual one, whose views are 12 wide
@@ -99,12 +97,11 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
     objective = distil.make_objective(more=more).train()
     before = copy.deepcopy(objective.state_dict())
     documents = distil.make_documents(n, 2, more=more)
-    bank = Bank(distil.make_documents(50, 1, more=True), objective, batch_size=4, seed=5) if more else None
-    means = validate(objective, documents, batch_size=4, bank=bank, budget=budget)
+    means = validate(objective, documents, batch_size=4, budget=budget)
     objective.eval()
     rows, embeddings = [], []
     for start, size in zip(np.cumsum([0, *parts]).tolist(), parts, strict=False):  # a last lone one joins a batch
-        batch, targets = documents.pack([list(range(start, start + size))], bank)
+        batch, targets = documents.pack([list(range(start, start + size))])
         with torch.no_grad():
             output = objective(batch, **targets._asdict())
         rows.append({"loss": output.loss.item() * size} | {name: p.item() * size for name, p in output.parts.items()})

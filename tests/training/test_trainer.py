@@ -8,17 +8,14 @@ import pytest
 import torch
 from transformers import Trainer
 
-from docemb_lib.training.documents import Bank
-
 
 @pytest.mark.parametrize("more", [False, True])
 def test_the_trainer_does_what_a_plain_loop_does(tmp_path, distil, plain_loop, more):
     trained, _ = distil.train(tmp_path, dropout=0.0, more=more)
     by_hand, documents = distil.make_objective(dropout=0.0, more=more), distil.make_documents(50, 1, more=more)
-    bank = Bank(documents, by_hand, batch_size=4, seed=5) if more else None
 
     def loss_of(rows, _):
-        batch, targets = documents.pack([rows], bank)
+        batch, targets = documents.pack([rows])
         return by_hand(batch, **targets._asdict()).loss
 
     plain_loop(by_hand, len(documents), distil.SETTINGS, loss_of)

@@ -98,11 +98,11 @@ def test_weights_by_length_are_those_of_lambda_and_mask(make_run, further, param
 
 CELLS = {
     "03_structural": [{"structural_loss": loss} for loss in ("mse", "cosine", "max-margin", "contrastive")] + [
-        {"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.5, "negatives": 4},
-        {"structural_loss": "contrastive", "temperature": 0.1, "negatives": 4}],
+        {"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.5},
+        {"structural_loss": "contrastive", "temperature": 0.1}],
     "05_weighting": [{}, {"lam": 0.2, "max_structural_len": None}, {"lam": None}, {"lam_by_length": "linear:5:30"}, {"structural_loss": None},
         {"contextual_teacher": None}, {"form": "half_means_sum"}, {"form": "contextual_full", "structural_loss": "mse", "lam": 0.8},
-        {"structural_loss": "max-margin", "negatives": 3}, {"structural_loss": "contrastive"}, {"contextual_loss": "mse"},
+        {"structural_loss": "max-margin"}, {"structural_loss": "contrastive"}, {"contextual_loss": "mse"},
         {"contextual_loss": "cca"}, {"delta": 0.9, "beta": 0.2}, {"sdl": "sum"}, {"student_projection": "1", "contextual_projection": "1"}],
 }  # fmt: skip
 OF_05 = {"student_projection": "8(ReLU)x4", "contextual_projection": "4", "max_structural_len": 20}
@@ -120,10 +120,8 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request
     torch.manual_seed(0)
     objective = make_objective(distil.make_student(0.0), run.profile, distil.WIDTHS).train()
     train, validation = distil.make_documents(30, 1, more=True), distil.make_documents(9, 2, more=True)
-    taking, count = [one.name for one in objective.teachings if one.takes_negatives], run.profile.parameters.negatives
     batch, targets = train.pack([range(12)])
-    negatives = {name: torch.randn(2, count, 16) for name in taking}
-    objective(batch, **targets._replace(negatives=negatives)._asdict())  # statistics of a training
+    objective(batch, **targets._asdict())  # statistics of a training
     run.stages.students = SimpleNamespace(objective=objective.eval,
         training_documents=lambda student, split, rows: {"train": train, "validation": validation}[split])  # fmt: skip
     run.stages.corpus.split = {"validation": range(9)}.__getitem__
