@@ -109,13 +109,11 @@ def stock_hidden_states(model: Any, batch: PackedBatch, global_first_token: bool
         if isinstance(module, GradientCheckpointingLayer):
             module.gradient_checkpointing = checkpointing
             set_checkpointing(module, partial(checkpoint, use_reentrant=False))
-    windows = getattr(model.config, "attention_window", None)
-    step = PADDED_STEP if windows is None else max(windows)  # a stock Longformer would pad to the same, with a warning
     documents = batch.input_ids.split(batch.sizes)
     hidden: dict[int, Tensor] = {}
     same_length: dict[int, list[int]] = {}  # padded
     for row, size in enumerate(batch.sizes):
-        same_length.setdefault(_rounded(size, step), []).append(row)
+        same_length.setdefault(padded_length(model.config, size), []).append(row)
     for length, rows in same_length.items():
         input_ids = batch.input_ids.new_full((len(rows), length), model.config.pad_token_id)
         for line, row in zip(input_ids, rows, strict=True):
@@ -126,6 +124,13 @@ def stock_hidden_states(model: Any, batch: PackedBatch, global_first_token: bool
         output = model(input_ids, attention_mask=is_text.long(), **options).last_hidden_state  # (rows, length, D)
         hidden |= {row: document[: batch.sizes[row]] for row, document in zip(rows, output, strict=True)}
     return torch.cat([hidden[row] for row in range(len(documents))])
+
+
+def padded_length(config: Any, length: int) -> int:
+    """Tokens of a document of `length` tokens in the stock forward."""
+    windows = getattr(config, "attention_window", None)
+    # A stock Longformer would pad to the same, with a warning.
+    return _rounded(length, PADDED_STEP if windows is None else max(windows))
 
 
 def _rounded(length: int, step: int) -> int:

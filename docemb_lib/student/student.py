@@ -158,6 +158,10 @@ class Student(nn.Module):
         """Of a document, special tokens included."""
         return int(self.tokenizer.model_max_length)
 
+    def padded(self, length: int) -> int:
+        """Tokens that the forward pass computes for a document of `length` tokens."""
+        return length if self.packed else longformer.padded_length(self.config, length)
+
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device

@@ -134,7 +134,7 @@ def set_up(
 ) -> None:
     """Choose attention, checkpointing and compilation; results are the same but for rounding and `varlen`'s dropout."""
     student.attention, student.compiled, student.checkpointing = settings.attention, False, False
-    longest = pass_documents * student.max_tokens * activation_bytes(student, dtype=dtype)
+    longest = pass_documents * student.padded(student.max_tokens) * activation_bytes(student, dtype=dtype)
     fits = longest <= _room(student.device, processes)
     student.checkpointing = not fits if settings.checkpointing is None else settings.checkpointing
     detect = settings.compile is None and student.device.type == "cuda"
@@ -160,14 +160,17 @@ def precision_of(asked: Precision | None, device: torch.device | None = None) ->
 
 
 def batch_tokens_for(student: Student, *, dtype: torch.dtype | None, processes: int) -> int:
-    """Tokens of a training pass that half of the free memory holds: a power of two, at least one longest document."""
+    """Tokens of a pass, with padding, that half of the free memory holds: a power of two, at least the longest text."""
     fitting = int(_room(student.device, processes) / activation_bytes(student, dtype=dtype))
     rounded = 1 << max(fitting.bit_length() - 1, 0)
-    return max(min(rounded, LARGEST[student.device.type]), student.max_tokens)
+    return max(min(rounded, LARGEST[student.device.type]), student.padded(student.max_tokens))
 
 
 def activation_bytes(student: Student, *, dtype: torch.dtype | None) -> float:
-    """Bytes per token that a forward pass saves for the backward pass: the difference of two passes' lengths."""
+    """Bytes per token, or padding, that a forward pass saves for the backward pass: the difference of two passes."""
+    if not student.packed:  # documents of different lengths may be padded to the same one
+        n = min(student.padded(PROBE[1]), student.max_tokens)
+        return (_saved(student, [n, n], dtype) - _saved(student, [n], dtype)) / student.padded(n)
     few, many = (min(size, student.max_tokens) for size in PROBE)
     return max(_saved(student, [many, few], dtype) - _saved(student, [few, few], dtype), 1) / max(many - few, 1)
 

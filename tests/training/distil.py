@@ -20,13 +20,14 @@ SMALL = {"batch_size": 4, "accumulation": 2, "epochs": 2, "save_every": 2, "lear
 SETTINGS = Training(precision="fp32", **SMALL)
 
 
-def make_student(dropout: float) -> Student:
+def make_student(dropout: float, *, window: int = 8, pooling: Any = "mean") -> Student:
     config = LongformerConfig(
         vocab_size=WORDS, hidden_size=DIM, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=TOKENS + 2, attention_window=[8, 8], pad_token_id=1, hidden_dropout_prob=dropout,
+        max_position_embeddings=TOKENS + 2, attention_window=[window, window], pad_token_id=1, hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )  # fmt: skip
-    return Student(LongformerModel(config, add_pooling_layer=False), SimpleNamespace(model_max_length=TOKENS))
+    tokenizer = SimpleNamespace(model_max_length=TOKENS)
+    return Student(LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=pooling)
 
 
 def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:

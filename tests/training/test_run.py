@@ -62,6 +62,13 @@ def test_a_tokens_activations_are_those_counted_by_hand_and_counting_leaves_no_t
     assert all(parameter.grad is None for parameter in student.parameters())
 
 
+def test_a_padded_students_activations_are_those_of_padded_tokens(distil):
+    student = distil.make_student(0.0, window=64, pooling="cls")
+    assert (student.padded(7), student.padded(65), distil.make_student(0.0).padded(7)) == (64, 128, 7)
+    two_more = run._saved(student, [7, 40, 33], None) - run._saved(student, [40], None)
+    assert run.activation_bytes(student, dtype=None) == pytest.approx(two_more / 128, rel=0.1)
+
+
 def test_budget_and_checkpointing_fit_half_of_the_free_memory(distil, monkeypatch):
     student = distil.make_objective().student
     cost = run.activation_bytes(student, dtype=None)
