@@ -77,8 +77,7 @@ def both_sides(model: LongformerModel, longest: int) -> tuple[Student, Student]:
 
 def batches_of(documents: Sequence[np.ndarray], side: Student, budget: int | None = None) -> list[PackedBatch]:
     """The documents in batches, longest first; for stock each counts as whole windows, as it is padded."""
-    window = 1 if side.packed else max(side.config.attention_window)
-    rows = token_batches([-(-len(one) // window) * window for one in documents], budget or token_budget(side))
+    rows = token_batches([side.padded(len(one)) for one in documents], budget or token_budget(side))
     return [pack([documents[k] for k in some]).to(side.device) for some in rows]
 
 

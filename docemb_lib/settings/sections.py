@@ -225,7 +225,7 @@ class Training(Section):
     # Recompute the activations of a layer in the backward pass: less memory, a third more time. None: where a batch of
     # the longest documents would not fit otherwise (the thesis: on, for 12 GB).
     checkpointing: bool | None = None
-    batch_tokens: int | None = Field(None, ge=1)  # tokens in one forward pass; None: as many as fit into memory
+    batch_tokens: int | None = Field(None, ge=1)  # of one forward pass, with padding; None: as many as fit into memory
     compile: bool | None = None  # torch.compile the layers, takes a minute; None: on GPUs where it works
     save_every: int = Field(500, ge=1)  # updates between checkpoints, the most that a kill costs
     log_every: int = Field(10, ge=1)  # updates between two rows of the history

@@ -137,7 +137,7 @@ def embed_chunks(
         try:
             pending: deque[tuple[list[list[int]], Iterable[np.ndarray]]] = deque()
             for documents in tokenised:
-                plan = token_batches([len(ids) for ids in documents], batch_tokens)
+                plan = token_batches([student.padded(len(ids)) for ids in documents], batch_tokens)
                 # Packed in this thread, so that a device finds its next batch ready.
                 packed = [pack([documents[row] for row in rows]) for rows in plan]
                 pending.append((plan, map(embed, packed) if inline else threads.map(embed, packed)))

@@ -58,20 +58,22 @@ class Collate:
 
     documents: TrainingDocuments
     batch_size: int
-    budget: int  # tokens in one process' forward pass, exceeded only by a single batch
+    budget: int  # tokens in one process' forward pass, with padding, exceeded only by a single batch
+    padded: Callable[[int], int] = int  # see `Student.padded`; the default is without padding
     rank: int = 0
     processes: int = 1
 
     def __call__(self, rows: Sequence[int]) -> list[MicroBatch]:
         batches = [list(rows[start : start + self.batch_size]) for start in range(0, len(rows), self.batch_size)]
-        tokens = [sum(len(self.documents.tokens[row]) for row in batch) for batch in batches]
+        lengths = [[len(self.documents.tokens[row]) for row in batch] for batch in batches]
+        tokens = [sum(map(self.padded, own)) for own in lengths]
         micro_batches = []
         for plan, owners in rounds(tokens, budget=self.budget, processes=self.processes):
             own = [batches[i] for i, owner in zip(plan, owners, strict=True) if owner == self.rank]
             packed = own or [batches[min(plan, key=lambda i: tokens[i])]]  # the shortest, uncounted
             batch, targets = self.documents.pack(packed)
             run_groups = GroupExchange(owners, self.rank) if self.processes > 1 else in_order
-            documents, n_tokens = sum(len(batches[i]) for i in plan), sum(tokens[i] for i in plan)
+            documents, n_tokens = sum(len(batches[i]) for i in plan), sum(sum(lengths[i]) for i in plan)
             share, flat = sum(map(len, own)) / len(rows), [row for batch in packed for row in batch]
             micro_batches.append(MicroBatch(batch, targets, flat, share, run_groups, documents, n_tokens))
         return micro_batches

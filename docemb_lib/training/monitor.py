@@ -145,13 +145,14 @@ def validate(
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the mean cosine distance
     between two. `cca` is the canonical correlation of the first contextual teacher's views, over all documents; fewer
     than `documents_for_correlation` have none. batch_size: documents whose losses are computed together; a single one
-    left over joins the batch before. dtype: of autocast, None without; budget: tokens in a pass.
+    left over joins the batch before. dtype: of autocast, None without; budget: tokens in a pass, with padding.
     """
     device = next(objective.parameters()).device
     was_training = objective.training
     objective.eval()
     batches = [list(rows) for rows in consecutive_batches(len(documents), batch_size)]
-    tokens = [sum(len(documents.tokens[row]) for row in batch) for batch in batches]
+    padded = objective.student.padded
+    tokens = [sum(padded(len(documents.tokens[row])) for row in batch) for batch in batches]
     means = Means(["loss", *objective.parts], dim=objective.student.dim, device=device)
     views: list[Tensor] = []  # (N, P) each, rows of other processes are zero
     for plan, owners in rounds(tokens, budget=budget, processes=processes):

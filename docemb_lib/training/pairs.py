@@ -141,12 +141,13 @@ class PairedDocuments:
         names = json.dumps([self.pairs, self.seed, self.ids]).encode()
         return hashlib.sha256(names + self.lengths.astype(np.int64).tobytes()).hexdigest()
 
-    def pack(self, rows: Sequence[int], *, epoch: int, budget: int) -> PairBatch:
-        """The pairs of a batch in this epoch. budget: tokens in a pass; a longer text has a pass of its own."""
+    def pack(self, rows: Sequence[int], *, epoch: int, budget: int, padded: Callable[[int], int] = int) -> PairBatch:
+        """The pairs of a batch in this epoch. budget: tokens in a pass, with padding; a longer text has a pass of
+        its own; padded: see `Student.padded`, by default without padding."""
         first, second = zip(*(self._draw(row, epoch) for row in rows), strict=True)
         texts = [*first, *second]
         parts = []
-        for places in token_batches([text.shape[1] for text in texts], budget):
+        for places in token_batches([padded(text.shape[1]) for text in texts], budget):
             ids, masked, labels = zip(*(texts[place] for place in places), strict=True)
             parts.append(Part(places, pack(ids), pack(masked), torch.from_numpy(np.concatenate(labels))))
         return PairBatch(list(rows), parts, n_labels=sum(int((part.labels != NO_LABEL).sum()) for part in parts))
@@ -256,12 +257,12 @@ class PairTrainer(DistillationTrainer):
         self.taught = taught
 
     def collate(self, updates: Updates) -> Callable[[list[int]], tuple[list[PairBatch], list[MicroBatch]]]:
-        size, documents = self.settings.batch_size, self.train_dataset
-        teach = Collate(self.taught[0], size, self.budget) if self.taught else None
+        size, documents, padded = self.settings.batch_size, self.train_dataset, self.model.student.padded
+        teach = Collate(self.taught[0], size, self.budget, padded) if self.taught else None
 
         def update(rows: list[int]) -> tuple[list[PairBatch], list[MicroBatch]]:
             batches = [rows[start : start + size] for start in range(0, len(rows), size)]
-            pairs = [documents.pack(batch, epoch=updates.epoch, budget=self.budget) for batch in batches]
+            pairs = [documents.pack(batch, epoch=updates.epoch, budget=self.budget, padded=padded) for batch in batches]
             return pairs, [] if teach is None else teach(documents.rows[rows].tolist())
 
         return update
@@ -315,7 +316,7 @@ def validate_pairs(
     autocast = partial(torch.autocast, device.type, dtype=dtype, enabled=dtype is not None)
     learn = partial(learn_from_pairs, objective, device=device, autocast=autocast, share=1, backward=lambda loss: None)
     for rows in consecutive_batches(len(documents), batch_size):
-        output = learn(documents.pack(rows, epoch=0, budget=budget))
+        output = learn(documents.pack(rows, epoch=0, budget=budget, padded=objective.student.padded))
         means.add([output.parts[name] for name in names], output.embeddings)
     objective.train(was_training)
     values = means.values()

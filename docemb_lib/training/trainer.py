@@ -49,14 +49,15 @@ class DistillationTrainer(Trainer):
     control: TrainerControl
 
     def __init__(self, *, settings: Training, budget: int, dtype: Any, monitor: Monitor, **kwargs: Any) -> None:
-        """budget: tokens in a pass; dtype: of autocast, None without."""
+        """budget: tokens in a pass, with padding; dtype: of autocast, None without."""
         super().__init__(**kwargs)
         self.settings, self.budget, self.monitor = settings, budget, monitor
         self.validation_options = {"batch_size": settings.batch_size, "dtype": dtype, "budget": budget}
         self.ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
-        return Collate(self.train_dataset, self.settings.batch_size, self.budget, **self.ranks)
+        padded = self.model.student.padded
+        return Collate(self.train_dataset, self.settings.batch_size, self.budget, padded, **self.ranks)
 
     def validation_means(self) -> dict[str, float]:
         return validate(self.model, self.eval_dataset, **self.ranks, **self.validation_options)

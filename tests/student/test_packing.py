@@ -23,6 +23,15 @@ def test_packing_lays_documents_end_to_end_and_batches_hold_the_longest_first_wi
     assert token_batches([2, 30, 1], 10) == [[1], [0, 2]]  # longer than the budget: alone
 
 
+def test_passes_hold_the_budget_with_padding(make_student, monkeypatch):
+    monkeypatch.setattr(packing, "CPU_BATCH_TOKENS", 64)
+    reported = []
+    for pooling in ("mean", "cls"):  # packed; padded to whole windows
+        student = make_student(windows=[16], pooling=pooling)
+        next(embed_chunks(student, [[[101, 102]] * 12], devices=None, bf16=False, report=reported.append))
+    assert reported == [12, 4, 4, 4]
+
+
 @pytest.fixture
 def small_chunks(monkeypatch):
     monkeypatch.setattr(packing, "CHUNK", 4)

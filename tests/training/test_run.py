@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from docemb_lib.settings import Training
+from docemb_lib.student import Student
 from docemb_lib.training import run
 
 
@@ -67,6 +68,16 @@ def test_a_padded_students_activations_are_those_of_padded_tokens(distil):
     assert (student.padded(7), student.padded(65), distil.make_student(0.0).padded(7)) == (64, 128, 7)
     two_more = run._saved(student, [7, 40, 33], None) - run._saved(student, [40], None)
     assert run.activation_bytes(student, dtype=None) == pytest.approx(two_more / 128, rel=0.1)
+
+
+@pytest.mark.parametrize("small", ["distil", "on_pairs"])
+def test_passes_of_a_padded_student_fit_the_budget_with_their_padding(small, request, tmp_path, monkeypatch):
+    passes, forward = [], Student.forward
+    monkeypatch.setattr(Student, "padded", lambda self, length: -(-length // 40) * 40)
+    monkeypatch.setattr(Student, "forward", lambda self, batch: passes.append(batch.sizes) or forward(self, batch))
+    _, history = request.getfixturevalue(small).train(tmp_path, batch_tokens=200, n=16, epochs=1)
+    assert max(map(len, passes)) == 5  # of at most 40 tokens; more would fit without padding
+    assert min(row["tokens_per_second"] for row in history.train) > 0
 
 
 def test_budget_and_checkpointing_fit_half_of_the_free_memory(distil, monkeypatch):
