@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -59,8 +60,11 @@ def write_folder(student: Student, folder: Path, card: str | None) -> None:
         unused = {"classifier.dense": D, "classifier.out_proj": 1}
     for layer, rows in unused.items():
         weights |= {f"{layer}.weight": torch.zeros(rows, D), f"{layer}.bias": torch.zeros(rows)}
-    # `save_file` would create a file that only its owner can read.
-    (folder / "model.safetensors").write_bytes(save(weights, metadata={"format": "pt"}))
+    # `save_file` would create a file that only its owner can read. A loaded student maps the old file into its memory:
+    # it must be replaced, not written to.
+    temporary = folder / f".model.{os.getpid()}"
+    temporary.write_bytes(save(weights, metadata={"format": "pt"}))
+    temporary.replace(folder / "model.safetensors")
     config.save_pretrained(folder)
     remove_limits(tokenizer)
     tokenizer.save_pretrained(folder)

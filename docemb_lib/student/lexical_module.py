@@ -6,6 +6,7 @@ or later) loads it with `trust_remote_code=True`.
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,9 @@ class LexicalHalf(nn.Module):
         (path / WORDS).write_text(json.dumps(self.vocabulary), encoding="utf-8")
         code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # docemb compares it with this file's copy
         (path / CONFIG).write_text(json.dumps({"dim": self.dim, "code": code}), encoding="utf-8")
-        (path / WEIGHTS).write_bytes(save(tensors))
+        temporary = path / f".{WEIGHTS}.{os.getpid()}"
+        temporary.write_bytes(save(tensors))
+        temporary.replace(path / WEIGHTS)  # a loaded half maps the old file into its memory
 
     @classmethod
     def load(cls, folder: str) -> "LexicalHalf":

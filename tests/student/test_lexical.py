@@ -96,6 +96,19 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(mak
     assert "a lexical half of 6 dimensions" in card
 
 
+def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(make_student, adapted, tmp_path):
+    other, texts = make_student(windows=[8], seed=1), collection(1)
+    other.adapt(texts, dim=6, bf16=False)
+    adapted.save(tmp_path)
+    first, second = Student.load(tmp_path), Student.load(tmp_path)  # which map its files into memory
+    expected = adapted.embed(texts, bf16=False)
+    first.save(tmp_path)
+    np.testing.assert_array_equal(first.embed(texts, bf16=False), expected)
+    other.save(tmp_path)
+    np.testing.assert_array_equal(second.embed(texts, bf16=False), expected)
+    assert not list(tmp_path.rglob(".model*"))
+
+
 def test_in_a_lead_mean_the_first_256_tokens_count_four_times_also_in_stock_sentence_transformers(make_student, tmp_path):  # fmt: skip
     student = make_student(windows=[8], pooling="lead")
     texts = ["word " * words + "other thing " * (words // 2) for words in (1, 100, 128, 250)]
