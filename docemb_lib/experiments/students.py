@@ -150,9 +150,9 @@ class StudentStage:
 
         p, settings, ids = self.profile.parameters, self.profile.simde, self.corpus.split(split)["id"][:rows]
         most = min(student.max_tokens, settings.max_tokens or student.max_tokens)  # of one text of a pair
-        encode = partial(encode_sentences, student.tokenizer, max_tokens=most, language=settings.language)
+        encode = partial(encode_sentences, student.tokenizer, language=settings.language)
         inputs = {"language": settings.language, "sentencex": version("sentencex")}
-        sentences = self._token_file("sentences", encode, split, rows, max_tokens=2 * most, **inputs)
+        sentences = self._token_file("sentences", encode, split, rows, **inputs)
         options: Any = {"ids": ids, "tokenizer": student.tokenizer, "max_tokens": most}
         return PairedDocuments(sentences, pairs=p.pairs, seed=p.seed, **options)
 

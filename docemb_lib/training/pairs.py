@@ -38,13 +38,9 @@ SHARE = 0.15  # of tokens to predict (Devlin et al., 2019, Section 3.1); the Sim
 MASKED, REPLACED = 0.8, 0.1  # of these: shown as the mask token, shown as a random token; the rest is unchanged
 
 
-def encode_sentences(tokenizer: Any, texts: Sequence[str], *, max_tokens: int, language: str = "en") -> Encoded:
-    """Tokenise whole texts, without special tokens, and close every sentence that has tokens by `END`.
-
-    max_tokens: of one half, special tokens included; longer than two halves counts as `truncated`; `pack` cuts it.
-    """
+def encode_sentences(tokenizer: Any, texts: Sequence[str], *, language: str = "en") -> Encoded:
+    """Tokenise whole texts, without special tokens, and close every sentence that has tokens by `END`."""
     encodings = tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False).encodings
-    room = 2 * (max_tokens - len(tokenizer("")["input_ids"]))
     sequences = []
     for text, encoding in zip(texts, encodings, strict=True):
         # A token belongs to the sentence of its last character: its first may be the space before.
@@ -52,7 +48,7 @@ def encode_sentences(tokenizer: Any, texts: Sequence[str], *, max_tokens: int, l
         ends = np.cumsum([len(sentence) for sentence in split_sentences(text, language=language)])  # in characters
         after = np.unique(np.searchsorted(token_ends, ends, side="right"))  # tokens up to each end
         sequences.append(np.insert(np.asarray(encoding.ids, dtype=np.int32), after[after > 0], END))
-    return Encoded(sequences, sum(len(encoding) > room for encoding in encodings))
+    return Encoded(sequences, 0)
 
 
 def sentences_of(sequence: Sequence[int] | np.ndarray) -> list[np.ndarray]:
@@ -108,7 +104,7 @@ class PairBatch(NamedTuple):
 
 
 class PairedDocuments:
-    """Pairs of the documents of two sentences and more; logs how many documents are left out.
+    """Pairs of the documents of two sentences and more; logs how many documents are left out, and how many are cut.
 
     sentences: by row, from `encode_sentences`; ids: by row, unique; max_tokens: of a text, special tokens included;
     pairs: "halves" or "dropout", which leave out the same documents, so that a comparison is of the pairs alone.
@@ -132,6 +128,9 @@ class PairedDocuments:
         special = tokenizer("")["input_ids"]
         self._before, self._after = (np.array([ids, ids, [NO_LABEL] * len(ids)]) for ids in (special[:1], special[1:]))
         self._room = max_tokens - len(special)
+        n_cut = np.count_nonzero(self.lengths > self._room * (2 if pairs == "halves" else 1))
+        if n_cut:
+            logger.warning("%d of %d documents are longer than the texts of a pair, and are cut", n_cut, kept)
         self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
 
     def __len__(self) -> int:

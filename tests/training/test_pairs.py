@@ -54,7 +54,7 @@ def test_each_sentence_goes_either_way_by_a_coin_of_seed_document_and_epoch():
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_sentences_hold_every_token_of_the_text_in_its_order(tokenizer, text):
-    (sequence,), _ = encode_sentences(tokenizer, [text], max_tokens=64)
+    (sequence,), _ = encode_sentences(tokenizer, [text])
     expected = tokenizer(text, add_special_tokens=False)["input_ids"]
     assert sequence[sequence != END].tolist() == expected
     sentences = sentences_of(sequence)
@@ -63,13 +63,12 @@ def test_sentences_hold_every_token_of_the_text_in_its_order(tokenizer, text):
 
 
 def test_sentences_are_those_of_the_splitter(tokenizer):
-    sequences, truncated = encode_sentences(tokenizer, [*TEXTS, "It rains. " * 40], max_tokens=60)
+    sequences, _ = encode_sentences(tokenizer, [*TEXTS, "It rains. " * 40])
     assert [len(sentences_of(sequence)) for sequence in sequences] == [3, 1, 0, 0, 3, 4, 3, 40]
     assert [tokenizer.decode(s) for s in sentences_of(sequences[0])] == ["it rained.", "nobody came!", "why?"]
-    assert truncated == 1  # 120 tokens, for which two halves have room for 58 each
-    (sequence,), truncated = encode_sentences(tokenizer, ["It rains here. " * 100_000], max_tokens=512)
+    (sequence,), _ = encode_sentences(tokenizer, ["It rains here. " * 100_000])
     sentences = sentences_of(sequence)
-    assert (len(sentences), truncated) == (100_000, 1)
+    assert len(sentences) == 100_000
     assert draw_halves(len(sentences), generator_of("long", seed=0, epoch=0)).mean() == pytest.approx(0.5, abs=0.01)
 
 
@@ -79,7 +78,7 @@ def test_tokens_are_those_of_the_whole_text_where_they_know_the_space_before_the
     trained.train_from_iterator(["It rained. Nobody came. It rained."] * 20, vocab_size=300)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer)
     text = "It rained. It rained. Nobody came 😀!"
-    (sequence,), _ = encode_sentences(tokenizer, [text], max_tokens=64)
+    (sequence,), _ = encode_sentences(tokenizer, [text])
     first, second, third = sentences_of(sequence)
     assert tokenizer.decode(second) == " It rained."
     assert tokenizer.decode([*first, *third]) == "It rained. Nobody came 😀!"
@@ -108,7 +107,7 @@ def test_fifteen_of_a_hundred_are_guessed_of_which_eighty_are_masked_and_ten_rep
 
 
 def make(tokenizer, texts=DOCUMENTS, *, max_tokens=512, pairs="halves", seed=0):
-    sequences, _ = encode_sentences(tokenizer, texts, max_tokens=max_tokens)
+    sequences, _ = encode_sentences(tokenizer, texts)
     ids = [f"document {row}" for row in range(len(texts))]
     return PairedDocuments(sequences, ids=ids, tokenizer=tokenizer, max_tokens=max_tokens, pairs=pairs, seed=seed)
 
@@ -129,6 +128,12 @@ def test_documents_of_fewer_than_two_sentences_are_left_out_and_counted(tokenize
     assert caplog.messages == ["2 of 6 documents left out: of fewer than two sentences"]
     with pytest.raises(InputError, match="3 of 4 have fewer than two sentences, so fewer than two documents are left"):
         make(tokenizer, ["no end at all " * 50, "", "one more", "Two. Sentences."])
+
+
+@pytest.mark.parametrize(("pairs", "max_tokens", "cut"), [("halves", 60, 1), ("halves", 62, 0), ("dropout", 62, 2), ("dropout", 122, 0)])  # fmt: skip
+def test_documents_that_lose_tokens_are_counted(tokenizer, caplog, pairs, max_tokens, cut):
+    make(tokenizer, ["It rains. " * 40, "It rains. " * 30, "It rains. " * 2], pairs=pairs, max_tokens=max_tokens)
+    assert caplog.messages == [f"{cut} of 3 documents are longer than the texts of a pair, and are cut"] * (cut > 0)
 
 
 @pytest.mark.parametrize("seed", range(5))
