@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
-from docemb_lib.losses.structural import MSE
+from docemb_lib.losses.structural import MSE, Described
 from docemb_lib.projections import ACTIVATIONS, DROPOUT, NORM, parse_projection, projection_widths
 
 Reduction = Literal["mean", "sum"]
@@ -57,7 +57,7 @@ def full_precision(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-class SDL(nn.Module):
+class SDL(Described):
     """Stochastic decorrelation loss of one view's P features (Chang et al., 2018), with a running covariance::
 
         Zb = batch-normalised Z, Sigma = Zb^T Zb / (B - 1); in training step t
@@ -96,7 +96,7 @@ class SDL(nn.Module):
             return total / max(P * P - P, 1) if self.reduction == "mean" else total
 
 
-class SoftCCA(nn.Module):
+class SoftCCA(Described):
     """Bring two views together while decorrelating the features of each (Chang et al., 2018)::
 
         loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
@@ -128,7 +128,7 @@ class SoftCCA(nn.Module):
         return distance + self.delta * decorrelation
 
 
-class CCA(nn.Module):
+class CCA(Described):
     """Minus the sum of the `components` largest canonical correlations of a batch (all of them if None).
 
     With centred views X1, X2, S_ab = Xa^T Xb / (B - 1) and `ridge` added to the diagonals of S11 and S22, these are

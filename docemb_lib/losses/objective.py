@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from docemb_lib.errors import InputError
 from docemb_lib.losses.contextual import Projection, full_precision
+from docemb_lib.losses.structural import Described
 from docemb_lib.projections import check_widths
 
 Role = Literal["structural", "contextual"]
@@ -66,7 +67,7 @@ class Weighting:
         return structural, ones if self.form == "contextual_full" else 1 - structural
 
 
-class Teaching(nn.Module):
+class Teaching(Described):
     """One teacher of an objective: a loss from embeddings or views, (B, P) both, to (B,).
 
     Args:
@@ -106,7 +107,7 @@ def in_order(loss: nn.Module, groups: Sequence[tuple[Tensor, ...]]) -> Tensor:
     return torch.cat([loss(*group) for group in groups])
 
 
-class Objective(nn.Module):
+class Objective(Described):
     """A student with all that is trained or accumulated beside it, so that a checkpoint of this module is complete::
 
         L = 1/B * sum_i ( v_i * sum_s w_s S_s,i + u_i * sum_c w_c C_c,i )

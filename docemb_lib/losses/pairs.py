@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from docemb_lib.errors import InputError
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.objective import Objective
+from docemb_lib.losses.structural import Described
 
 NO_LABEL = -100  # label of tokens that are not predicted, as in transformers
 
 
-class InfoNCE(nn.Module):
+class InfoNCE(Described):
     """Cross-entropy of finding the second text of a pair by its first, among the second texts of the batch::
 
         loss_i = -log( exp(cos(h_i, h+_i) / temperature) / sum_j exp(cos(h_i, h+_j) / temperature) )
@@ -58,7 +59,7 @@ class MaskedLanguageHead(nn.Module):
         return F.cross_entropy(scores, labels[labelled], reduction="sum")
 
 
-class PairObjective(nn.Module):
+class PairObjective(Described):
     """`L = mean over i of InfoNCE_i + mlm_weight * MLM`; with `distillation`, `L_distillation + weight * L`.
 
     MLM is the mean cross-entropy over the masked tokens of all texts of the batch; without a head there is none. The

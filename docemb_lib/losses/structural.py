@@ -18,6 +18,14 @@ Distance = Literal["mse", "cosine"]
 _SMALLEST_NORM = 1e-8  # shorter vectors are divided by this instead of by their norm
 
 
+class Described(nn.Module):
+    """A module whose representation has its settings, so that a checkpoint of other settings is recognised."""
+
+    def extra_repr(self) -> str:
+        own = {name: value for name, value in vars(self).items() if name[0] != "_" and not callable(value)}
+        return ", ".join(f"{name}={value!r}" for name, value in own.items() if name != "training")
+
+
 class StructuralLoss(nn.Module, ABC):
     """Base class. `forward` checks shapes and applies the mask; a subclass implements `document_losses`."""
 
@@ -62,7 +70,7 @@ class Cosine(StructuralLoss):
         return 1 - (_unit(student) * _unit(teacher)).sum(dim=1)
 
 
-class MaxMargin(StructuralLoss):
+class MaxMargin(Described, StructuralLoss):
     """Pull a student's embedding to its teacher's and push it from those of other documents (thesis, Eq. 4.1)::
 
         loss_i = d(y_i, t_i) - gamma * mean of d(y_i, t_j) over the others j
@@ -90,7 +98,7 @@ class MaxMargin(StructuralLoss):
         return distances.diagonal() - self.gamma * mean
 
 
-class Contrastive(StructuralLoss):
+class Contrastive(Described, StructuralLoss):
     """Cross-entropy of finding a document's own teacher embedding among those of the batch (thesis, Eq. 4.2)::
 
         loss = mean over i of -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )

@@ -10,7 +10,19 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from docemb_lib import losses
-from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaxMargin, Objective, Projection, SoftCCA, Teaching
+from docemb_lib.losses import (
+    CCA,
+    MSE,
+    Contrastive,
+    Cosine,
+    InfoNCE,
+    MaxMargin,
+    Objective,
+    PairObjective,
+    Projection,
+    SoftCCA,
+    Teaching,
+)
 from docemb_lib.losses.objective import Weighting
 from docemb_lib.settings import Parameters
 
@@ -205,6 +217,18 @@ def test_projections_that_do_not_fit_are_refused(refused):
     ends = {"student_projection": Projection("6", 8), "teacher_projection": Projection("6", 5)}
     unfit = Objective(nn.Linear(W, D), [Teaching("words", "contextual", SoftCCA(7), **ends)])
     refused("views of width 7, got a student's of 6", unfit, batch, teachers=known)
+
+
+def test_objectives_of_different_settings_have_different_representations():
+    losses = [MaxMargin("mse", 0.5), MaxMargin("cosine", 0.5), MaxMargin("mse", 1.0), Contrastive(), Contrastive(0.1)]
+    losses += [SoftCCA(P, delta) for delta in (0.03, 0.1)] + [SoftCCA(P, 0.1, 0.5), SoftCCA(P, 0.1, 0.5, "sum")]
+    losses += [CCA(), CCA(3), CCA(3, ridge=0.1)]
+    modules = [objective(lambda loss=loss: loss) for loss in losses]
+    modules += [objective(weighting=Weighting(lam, mask)) for lam in (0.2, 0.5) for mask in (384, 512)]
+    modules += [objective(group_size=6), *(Teaching("a", role, MSE()) for role in ("structural", "contextual"))]
+    modules += [Teaching("b", "structural", MSE()), Teaching("b", "structural", MSE(), weight=2.0)]
+    contrasts = [PairObjective(nn.Linear(W, D), contrast=InfoNCE(tau), weight=w) for tau in (0.1, 0.2) for w in (1, 2)]
+    assert len({repr(module) for module in modules + contrasts}) == len(modules + contrasts)
 
 
 def test_missing_lengths_and_misfitting_tensors_are_named(refused):

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from docemb_lib.integrity import MARKER
+from docemb_lib.losses import Weighting
 from docemb_lib.training import remove_checkpoints
 
 UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs; of 45 with two sentences, 11 batches
@@ -48,6 +49,9 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, t
         refused(of_another, distil.train, tmp_path, **change)
     with monkeypatch.context() as patched:
         patched.setattr("transformers.TrainingArguments.world_size", 3)
+        refused(of_another, distil.train, tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(distil, "Weighting", lambda **given: Weighting(**given | {"lam": 0.2}))
         refused(of_another, distil.train, tmp_path)
     last = tmp_path / "checkpoints" / "checkpoint-12"
     (last / "optimizer.pt").write_bytes(b"torn")
