@@ -1,6 +1,7 @@
 """Speed in bfloat16 follows the processor's flags; free memory is the least that machine and control groups leave."""
 
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,6 +19,20 @@ GiB = 2**30
 def test_fast_bfloat16_follows_the_processors_flags(monkeypatch, name, flags, fast):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": name, **dict.fromkeys(flags, True)})
     assert fast_bf16("cpu") is fast_bf16(torch.device("cpu")) is fast
+
+
+@pytest.mark.parametrize(("largest", "calls"), [
+    (2**31, [(-3, 2**29), (-1, 2**29)]), (2**25, [(-3, 2**29), (-3, 2**25), (-1, 2**29)]),
+    (0, [(-3, 2**29), (-3, 2**25)])])  # fmt: skip
+def test_freed_memory_is_kept_as_far_as_the_c_library_lets(monkeypatch, largest, calls):
+    seen = []
+    mallopt = lambda parameter, size: seen.append((parameter, size)) or int(size <= largest)  # noqa: E731
+    monkeypatch.setattr(hardware.ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
+    monkeypatch.setattr(hardware.gc, "set_threshold", lambda *_: None)
+    for name in hardware.ENVIRONMENT:
+        monkeypatch.setenv(name, "1")
+    hardware.tune_environment()
+    assert seen == calls
 
 
 def test_the_peak_is_what_plain_products_reach_measured_once(monkeypatch):
