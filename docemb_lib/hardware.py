@@ -83,7 +83,7 @@ def matmul_peak(device: str, dtype: torch.dtype) -> float:
 
 
 def free_memory(device: torch.device | str) -> int:
-    """Free bytes of a GPU, or of the machine within the limits of this process' control groups (Linux)."""
+    """Free bytes of a GPU, or of the machine within the limits of this process' control groups (Linux, version 2)."""
     import psutil
     import torch
 
