@@ -47,6 +47,12 @@ def file_format(file: Path) -> str | None:
     return suffix if suffix in FORMATS else None
 
 
+def visible_files(folder: Path) -> list[Path]:
+    """Every file below a folder, sorted, without hidden files and files in hidden folders."""
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+
+
 def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
     format = file_format(file)

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from docemb_lib.corpus.rows import Row, file_format, read_rows, read_text, text_of, without_surrogates
+from docemb_lib.corpus.rows import Row, file_format, read_rows, read_text, text_of, visible_files, without_surrogates
 from docemb_lib.errors import InputError, as_line
 from docemb_lib.progress import progress
 from docemb_lib.settings import HubDataset, TextSource
@@ -115,7 +115,7 @@ def _version(package: str) -> str:
 def local_documents(
     path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id"
 ) -> Iterator[Document]:
-    """The documents of folders (every .txt and .md file below them) and of data files (see `corpus.rows`).
+    """The documents of folders (every visible .txt and .md file below them) and of data files (see `corpus.rows`).
 
     In a folder the id is the path below it, and the source is the name of the folder that holds the file. In a data
     file the id is `id_field`, or where that is missing the number of the row (after the name of the file, if there are
@@ -158,7 +158,7 @@ def _matches(path: Path | str) -> list[Path]:
 
 
 def _text_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.rglob("*") if file.suffix in {".txt", ".md"} and file.is_file())
+    return [file for file in visible_files(folder) if file.suffix.lower() in {".txt", ".md"}]
 
 
 def _folder(folder: Path) -> Iterator[tuple[str, Document]]:
@@ -240,7 +240,7 @@ def _dataset_files(source: HubDataset) -> list[Path]:
         if file_format(place) and not files:
             raise InputError(f"corpus.datasets: {place} does not exist; name files, a folder or a hub's data set")
         return files
-    files = [file for file in sorted(place.rglob("*")) if file.is_file() and file_format(file)]
+    files = [file for file in visible_files(place) if file_format(file)]
     if not (own := [file for file in files if source.split in str(file.relative_to(place))]):
         raise InputError(f"{place}: no data file has the split {source.split!r} in its name; name files by a pattern")
     return own

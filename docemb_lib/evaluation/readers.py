@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from docemb_lib.corpus.rows import Row, file_format, read_csv, read_rows, text_of
+from docemb_lib.corpus.rows import Row, file_format, read_csv, read_rows, text_of, visible_files
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
 from docemb_lib.settings import OwnTask
@@ -98,12 +98,6 @@ def split_in(name: str) -> str:
 
 def _subfolders(folder: Path) -> list[Path]:
     return sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
-
-
-def visible_files(folder: Path) -> list[Path]:
-    """Every file below a folder, sorted, without hidden files and files in hidden folders."""
-    files = (file for file in folder.rglob("*") if file.is_file())
-    return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
 
 
 def read_examples(

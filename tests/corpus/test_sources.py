@@ -27,9 +27,10 @@ def local(path, **fields):
 
 # Local files
 def test_a_folder_gives_its_text_files_in_the_order_of_their_paths(tmp_path):
-    files = {"b.md": "Zweiter Brief, größer.", "a.txt": "\ufeffHello", "old/c.txt": "third", "notes.pdf": b"\xff"}
+    files = {"b.md": "Zweiter Brief, größer.", "a.TXT": "\ufeffHello", "old/c.txt": "third", "notes.pdf": b"\xff"}
+    files |= {"._a.md": b"\xff", ".ipynb_checkpoints/a.md": "stale"}
     folder = write_files(tmp_path / "letters", files)
-    expected = [Document("a.txt", "Hello", "letters"), Document("b.md", "Zweiter Brief, größer.", "letters")]
+    expected = [Document("a.TXT", "Hello", "letters"), Document("b.md", "Zweiter Brief, größer.", "letters")]
     assert local(folder) == [*expected, Document("old/c.txt", "third", "old")]
 
 
