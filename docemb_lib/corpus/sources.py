@@ -164,7 +164,7 @@ def _text_files(folder: Path) -> list[Path]:
 def _folder(folder: Path) -> Iterator[tuple[str, Document]]:
     for file in _text_files(folder):
         name = without_surrogates(file.relative_to(folder).as_posix())
-        yield str(file), Document(name, read_text(file), file.resolve().parent.name)
+        yield str(file), Document(name, read_text(file), without_surrogates(file.resolve().parent.name))
 
 
 def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> Iterator[tuple[str, Document]]:
@@ -178,7 +178,7 @@ def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> It
 
 def _stem(path: Path) -> str:
     """`wikimedia/wikipedia` → wikipedia, `/data/realnews.jsonl.gz` → realnews."""
-    return path.name.removesuffix(".gz").removesuffix(file_format(path) or "")
+    return without_surrogates(path.name.removesuffix(".gz").removesuffix(file_format(path) or ""))
 
 
 def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tokens: CountTokens) -> Iterator[Document]:

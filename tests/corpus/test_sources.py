@@ -88,11 +88,12 @@ def test_what_is_no_document_is_refused_with_its_place_and_the_mend(tmp_path, na
 
 
 def test_undecodable_names_are_replaced_and_a_null_id_is_none(tmp_path):
-    (folder := tmp_path / "texts").mkdir()
+    (folder := tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
     (folder / os.fsdecode(b"caf\xe9.txt")).write_text("a text")
-    (folder / "a.jsonl").write_text('{"id": "x\\ud83d\\ude00y\\udc00", "text": "z"}\n{"id": null, "text": "z"}\n')
-    assert local(folder) == [Document("caf\ufffd.txt", "a text", "texts")]
-    assert local(folder / "*.jsonl") == [Document("x\U0001f600y\ufffd", "z", "a"), Document("2", "z", "a")]
+    lines = '{"id": "x\\ud83d\\ude00y\\udc00", "text": "z"}\n{"id": null, "text": "z"}\n'
+    (folder / os.fsdecode(b"\xe9.jsonl")).write_text(lines)
+    assert local(folder) == [Document("caf\ufffd.txt", "a text", "caf\ufffd")]
+    assert local(folder / "*.jsonl") == [Document("x\U0001f600y\ufffd", "z", "\ufffd"), Document("2", "z", "\ufffd")]
     settings = partial(Corpus, source="local")
     assert source_fingerprint(settings(path=folder)) != source_fingerprint(settings(path=folder / "*.jsonl"))
 
