@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from heapq import nsmallest
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,11 +120,18 @@ def local_documents(
 
     In a folder the id is the path below it, and the source is the name of the folder that holds the file. In a data
     file the id is `id_field`, or where that is missing the number of the row (after the name of the file, if there are
-    several files), and the source is the name of the file without its endings. Raises InputError.
+    several files), and the source is the name of the file without its endings. Where such
+    names of two folders or files are the same, the name of the folder precedes them. Raises InputError.
     """
     paths, ids = local_paths(path), set[str]()
-    for one in paths:
-        found = _folder(one) if one.is_dir() else _data_file(one, text_field, id_field, alone=len(paths) == 1)
+    names = [_names(one) for one in paths]
+    count = Counter(chain.from_iterable(names))
+    for one, own in zip(paths, names, strict=True):
+        above = (one if one.is_dir() else one.parent).resolve().name  # makes names differ that repeat
+        prefix = without_surrogates(f"{above}/") if any(count[name] > 1 for name in own) else ""
+        if len(paths) > 1 and not one.is_dir():
+            prefix += f"{own[0]}:"
+        found = _folder(one, prefix) if one.is_dir() else _data_file(one, text_field, id_field, prefix)
         before = len(ids)
         for where, document in found:
             if not document.text.strip():
@@ -161,18 +169,25 @@ def _text_files(folder: Path) -> list[Path]:
     return [file for file in visible_files(folder) if file.suffix.lower() in {".txt", ".md"}]
 
 
-def _folder(folder: Path) -> Iterator[tuple[str, Document]]:
+def _names(path: Path) -> list[str]:
+    """What ids that are not given in a field begin with."""
+    if not path.is_dir():
+        return [_stem(path)]
+    return [without_surrogates(file.relative_to(path).as_posix()) for file in _text_files(path)]
+
+
+def _folder(folder: Path, prefix: str) -> Iterator[tuple[str, Document]]:
     for file in _text_files(folder):
         name = without_surrogates(file.relative_to(folder).as_posix())
-        yield str(file), Document(name, read_text(file), without_surrogates(file.resolve().parent.name))
+        yield str(file), Document(f"{prefix}{name}", read_text(file), without_surrogates(file.resolve().parent.name))
 
 
-def _data_file(file: Path, text_field: str, id_field: str, *, alone: bool) -> Iterator[tuple[str, Document]]:
+def _data_file(file: Path, text_field: str, id_field: str, prefix: str) -> Iterator[tuple[str, Document]]:
     source = _stem(file)
     for where, number, fields in read_rows(file):
         id = fields.get(id_field)
         if id is None:
-            id = number if alone else f"{source}:{number}"
+            id = f"{prefix}{number}"
         yield where, Document(without_surrogates(str(id)), text_of(fields, text_field, where=where), source)
 
 

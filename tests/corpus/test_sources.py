@@ -53,6 +53,10 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
     assert local(tmp_path / "*.jsonl") == expected
     both = local([tmp_path / "*.jsonl", tmp_path / "folder"])
     assert both == [*expected, Document("x.txt", "four", "folder")]
+    for year in ("2021", "2022"):
+        write_files(tmp_path / year, {"b.jsonl": [{"text": "two"}], "1.txt": "one"})
+    found = local([tmp_path / "*" / "b.jsonl", tmp_path / "2021", tmp_path / "2022", tmp_path / "a.jsonl"])
+    assert [one.id for one in found] == ["2021/b:1", "2022/b:1", "2021/1.txt", "2022/1.txt", "a:1"]
     write_rows(tmp_path / "folder" / "c.jsonl", [{"id": "own", "text": "five"}])
     message = r"c\.jsonl, line 1: an earlier document has the id 'own', too; rename one"
     refused(message, local, tmp_path / "**" / "*.jsonl")
