@@ -29,7 +29,8 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
     """The rows of `limit` examples with the class shares kept, grouped by class; all rows where there are no more.
 
     Of each class the first floor(share * limit). Then the smallest cut class that has examples left gets one more,
-    until there are `limit`. Classes of equal size, and groups, follow the order of the class names.
+    until there are `limit`. A class without any takes one from the largest, so that heads know all classes of the other
+    splits. Classes of equal size, and groups, follow the order of the class names.
     """
     if len(labels) <= limit:
         return np.arange(len(labels))
@@ -38,6 +39,9 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
     wanted = {label: available[label] * limit // len(labels) for label in classes}
     while sum(wanted.values()) < limit:
         wanted[min((c for c in classes if wanted[c] < available[c]), key=wanted.__getitem__)] += 1
+    while limit >= len(classes) and (lost := [label for label in classes if not wanted[label]]):
+        wanted[max(classes, key=wanted.__getitem__)] -= 1
+        wanted[lost[0]] = 1
     rows: dict[Hashable, list[int]] = {label: [] for label in classes}
     for row, label in enumerate(labels):
         if len(rows[label]) < wanted[label]:

@@ -26,6 +26,9 @@ def slowly(labels: list[str], limit: int) -> list[int]:
     while sum(wanted) < limit:
         open_ = [i for i, c in enumerate(classes) if wanted[i] < labels.count(c)]
         wanted[min(open_, key=lambda i: (wanted[i], i))] += 1
+    while 0 in wanted and limit >= len(classes):
+        wanted[wanted.index(max(wanted))] -= 1
+        wanted[wanted.index(0)] = 1
     return [i for c, n in zip(classes, wanted, strict=True) for i in [j for j, x in enumerate(labels) if x == c][:n]]
 
 
@@ -34,6 +37,7 @@ def test_a_cut_keeps_the_shares_and_the_first_of_each_class() -> None:
     assert protocols.downsample(labels, 7).tolist() == [0, 1, 3, 2, 4, 6, 9]
     assert protocols.downsample(labels, 10).tolist() == protocols.downsample(labels, 11).tolist() == list(range(10))
     assert protocols.downsample([1, 1, 0, 0], 2).tolist() == [2, 0]
+    assert protocols.downsample([*"aaaaaabcd"], 4).tolist() == [0, 6, 7, 8]
 
 
 @pytest.mark.parametrize("seed", range(20))
