@@ -142,10 +142,13 @@ def read_examples(
 def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) -> pd.DataFrame:
     """Draw `share` of each class for test, as many for validation, the rest for train; the order of examples is kept.
 
-    Examples with equal texts go to the same split, with the class of the first. examples: see `read_examples`.
+    Examples with equal texts, in either order, go to the same split, with the class of the first. examples: see
+    `read_examples`.
     """
-    rng, texts = np.random.default_rng(seed), [column for column in TEXTS if column in examples]
-    distinct = examples.drop_duplicates(texts).assign(split="train")
+    rng, texts = np.random.default_rng(seed), [examples[column] for column in TEXTS if column in examples]
+    key: Any = [frozenset(pair) for pair in zip(*texts, strict=True)]
+    examples = examples.assign(key=key)
+    distinct = examples.drop_duplicates("key").assign(split="train")
     for name, members in distinct.groupby("label"):
         held = max(1, round(share * len(members)))
         if len(members) <= 2 * held:
@@ -153,7 +156,8 @@ def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) 
             raise InputError(f"{where}: class {name!r}: {few}; add some, or name the splits in the file")
         drawn = members.index[rng.permutation(len(members))]
         distinct.loc[drawn[: 2 * held], "split"] = ["test"] * held + ["validation"] * held
-    return examples.drop(columns="split").merge(distinct[[*texts, "split"]], on=texts, how="left")
+    split = dict(zip(distinct["key"], distinct["split"], strict=True))
+    return examples.assign(split=examples["key"].map(split)).drop(columns="key")
 
 
 def head_task(name: str, examples: pd.DataFrame) -> Classification | Pairs:

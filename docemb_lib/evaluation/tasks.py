@@ -311,8 +311,8 @@ def warn_of_problems(task: Task) -> None:
         examples = list(zip(*data.documents, strict=True))
         found = {"without text": [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]}
         if isinstance(task, HeadTask) and split != "train":
-            train = set(zip(*task.splits["train"].documents, strict=True))
-            found["also in train (leakage)"] = [i for i, texts in enumerate(examples) if texts in train]
+            train = set(map(frozenset, zip(*task.splits["train"].documents, strict=True)))  # a swapped pair leaks, too
+            found["also in train (leakage)"] = [i for i, texts in enumerate(examples) if frozenset(texts) in train]
         for problem, rows in found.items():
             if rows:
                 message = "task %s, split %s: %d of %d %s, the first is %s"

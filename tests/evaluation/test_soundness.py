@@ -26,7 +26,7 @@ def test_leaks_and_empty_texts_are_warned_of_in_every_kind_of_task(caplog):
         "task t, split test: 1 of 5 without text, the first is 3",
         "task t, split test: 3 of 5 also in train (leakage), the first is 1",
         "task p, split test: 1 of 4 without text, the first is 3",
-        "task p, split test: 1 of 4 also in train (leakage), the first is 2",
+        "task p, split test: 2 of 4 also in train (leakage), the first is 1",
         "task r, split test: 1 of 3 without text, the first is 1",
     ]
     caplog.clear()
