@@ -186,12 +186,13 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
 def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
     """The rows of the documents, ordered by a hash of seed and id; of each group of copies the row of the first id."""
     frame = pd.DataFrame({name: documents.data.column(name).to_pylist() for name in ("id", "digest")})
+    frame = frame.drop_duplicates(["id", "digest"])  # a text of two splits of a hub's data set has the id of its hash
     if (repeated := frame["id"].duplicated()).any():
         raise InputError(f"corpus: two documents have the id {frame['id'][repeated].min()!r}; rename one of them")
-    frame["place"] = [hashlib.sha256(f"{seed}:{id}".encode()).digest() for id in frame["id"]]
-    distinct = frame.sort_values("id").drop_duplicates("digest").sort_values("place")
-    if dropped := len(frame) - len(distinct):
-        logger.warning("%d of %d documents repeat an earlier one and are left out", dropped, len(frame))
+    place = [hashlib.sha256(f"{seed}:{id}".encode()).digest() for id in frame["id"]]
+    distinct = frame.assign(place=place).sort_values("id").drop_duplicates("digest").sort_values("place")
+    if dropped := len(documents) - len(distinct):
+        logger.warning("%d of %d documents repeat an earlier one and are left out", dropped, len(documents))
     return distinct.index.to_numpy()
 
 

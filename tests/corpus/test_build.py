@@ -112,6 +112,7 @@ def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(kept, 
         assert kept(rows, copy_words=60) == ["a", "c", "d", "e"]
     assert "1 of 5 documents" in caplog.text
     assert kept([*rows, Document("f", rows[1].text.upper() + "\n", "x")]) == ["a", "b", "c", "d", "e"]  # all words
+    assert kept([*rows, rows[1]]) == ["a", "b", "c", "d", "e"]  # of two splits of a hub's data set
 
 
 def test_the_first_id_of_every_digest_stays_in_the_order_of_a_hash_of_seed_and_id():
