@@ -60,8 +60,9 @@ class SBERT:
 
     @cached_property
     def max_tokens(self) -> int:
-        limit = context_of(self._encoder[0].auto_model.config.to_dict())
-        tokens = self._wanted_tokens or min(self._encoder.max_seq_length or limit, limit)
+        own = self._encoder.max_seq_length
+        limit = context_of(self._encoder[0].auto_model.config.to_dict()) or own or 512  # T5 has relative positions
+        tokens = self._wanted_tokens or min(own or limit, limit)
         least = sum(map(len, self._affixes)) + 1
         if not least <= tokens <= limit:
             raise InputError(f"max_tokens: got {tokens}, {self.model} takes {least} to {limit}")
