@@ -210,7 +210,7 @@ class HeadTask:
         factor = None
         if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse ones have unit length
             seen = lookup(self.splits["train"].texts)
-            factor = 1 / max(float(np.sqrt(np.square(seen).sum(axis=1).mean())), 1e-12)
+            factor = 1 / max(float(np.sqrt(np.square(seen, dtype=np.float32).sum(axis=1).mean())), 1e-12)
         number = {label: i for i, label in enumerate(sorted(set(self.splits["train"].labels), key=str))}
         inputs = []
         for split in splits:

@@ -176,7 +176,7 @@ def test_logistic_regressions_read_embeddings_of_one_scale_and_mlps_read_them_as
     splits = [Labelled(c[0], [0, 1]) if kind is Classification else LabelledPairs(*c, [0, 1]) for c in columns]
     task = kind("t", dict(zip(("train", "test"), splits, strict=True)))
     embeddings = np.random.default_rng(0).normal(size=(len(task.texts("test")), 5)).astype(np.float32)
-    for given in (1e-3 * embeddings, 7 * embeddings):
+    for given in (1e-3 * embeddings, 7 * embeddings, (50 * embeddings).astype(np.int8)):
         raw, scaled = (task.head_inputs(given, ("train", "test"), HeadSettings(hidden=width)) for width in (50, 0))
         np.testing.assert_array_equal(raw[0].features.ravel()[:5], given[0])
         train = task.splits["train"].texts
