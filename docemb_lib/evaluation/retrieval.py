@@ -112,8 +112,8 @@ def fused(*parts: Similarities) -> Similarities:
         total: Any = 0.0
         for part in parts:
             values = part(rows).astype(np.float64)
-            values[np.arange(len(rows)), rows] = -np.inf  # a query does not retrieve itself
-            total = total + 1 / (FUSION + rankdata(-values, axis=1))
+            values[np.arange(len(rows)), rows] = np.inf  # rank 0, which counts for documents with the text of the query
+            total = total + 1 / (FUSION + rankdata(-values, axis=1) - 1)
         return total
 
     return summed
