@@ -63,8 +63,8 @@ def validation_texts(task: HeadTask) -> list[str]:
 def validation_score(task: HeadTask, embeddings: np.ndarray, *, head: HeadSettings, seeds: int, folds: int) -> Score:
     """The score on the validation split, or by stratified, unshuffled cross-validation on train where there is none.
 
-    task: cut by `for_validation`; embeddings: (N, D), row i belongs to `validation_texts(task)[i]`. A value of a
-    cross-validation is the mean over folds for one seed.
+    task: cut by `for_validation`; embeddings: (N, D), row i belongs to `validation_texts(task)[i]`. A cross-validation
+    is scored once over the predictions of all folds, so that examples count equally, as in `per_example`.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -74,13 +74,10 @@ def validation_score(task: HeadTask, embeddings: np.ndarray, *, head: HeadSettin
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
     jobs = [HeadJob(seen, seed) for seen, _ in split for seed in range(seeds)]
     by_fold = _predict(train, train, jobs, head).reshape(folds, seeds, len(train.labels))
-    scores, correct = [], np.empty((seeds, len(train.labels)), dtype=np.float32)
-    for predictions, (_, unseen) in zip(by_fold, split, strict=True):
-        scores.append(tasks.score_predictions(task.metric, predictions[:, unseen], train.labels[unseen]))
-        correct[:, unseen] = scores[-1].per_example[task.metric]
-    values = tuple(np.mean([score.values for score in scores], axis=0).tolist())
-    extra = {name: float(np.mean([score.extra[name] for score in scores])) for name in scores[0].extra}
-    return Score(task.metric, values, extra, {task.metric: correct})
+    predictions = np.empty_like(by_fold[0])
+    for own, (_, unseen) in zip(by_fold, split, strict=True):
+        predictions[:, unseen] = own[:, unseen]
+    return tasks.score_predictions(task.metric, predictions, train.labels)
 
 
 def _predict(train: HeadInputs, scored: HeadInputs, jobs: Sequence[HeadJob], head: HeadSettings) -> np.ndarray:
