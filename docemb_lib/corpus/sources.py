@@ -255,8 +255,7 @@ def _dataset_files(source: HubDataset) -> list[Path]:
         if file_format(place) and not files:
             raise InputError(f"corpus.datasets: {place} does not exist; name files, a folder or a hub's data set")
         return files
-    files = [file for file in visible_files(place) if file_format(file)]
-    if not (own := [file for file in files if source.split in str(file.relative_to(place))]):
+    if not (own := [file for file in visible_files(place, word=source.split) if file_format(file)]):
         raise InputError(f"{place}: no data file has the split {source.split!r} in its name; name files by a pattern")
     return own
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from docemb_lib.corpus.rows import Row, file_format, read_csv, read_rows, text_of, visible_files
+from docemb_lib.corpus.rows import Row, any_word, file_format, read_csv, read_rows, text_of, visible_files
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
 from docemb_lib.settings import OwnTask
@@ -23,7 +23,7 @@ from docemb_lib.settings import OwnTask
 logger = logging.getLogger(__name__)
 
 VALIDATION = ("dev", "val", "valid")  # other names of the validation split
-SPLIT = re.compile(rf"(?<![a-z])(train|validation|test|{'|'.join(VALIDATION)})(?![a-z])")
+SPLIT = any_word(*SPLITS, *VALIDATION)
 NO_SPLIT = ""  # the split of rows for which no split is named
 CONVERTED = "refs/convert/parquet"  # branch on a hub with the files of data sets whose main branch is a script
 WORD = re.compile(r"\b[^\W\d_]\w*")  # begins with a letter

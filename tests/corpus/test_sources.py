@@ -111,7 +111,9 @@ def hub_documents(dataset, *, limit, seed=0, count_tokens=words, **fields):
 @pytest.fixture
 def dataset(tmp_path):
     rows = [{"text": f"story {number} " + "word " * number} for number in range(40)]
-    return write_files(tmp_path / "stories", {"train.jsonl": [*rows, rows[0], {"text": " "}]})
+    other = [{"text": "other"}]  # the word train is in neither name
+    files = {"train.jsonl": [*rows, rows[0], {"text": " "}], "training.jsonl": other, "strained.jsonl": other}
+    return write_files(tmp_path / "stories", files)
 
 
 def test_a_dataset_is_drawn_by_a_seed_without_short_blank_and_repeated_texts(dataset, caplog):
