@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from glob import glob
+from os.path import expanduser
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
 
@@ -347,7 +348,7 @@ def _absolute(value: Any, place: Place, folder: Path) -> Any:
         return [_absolute(one, place, folder) for one in value]
     if not isinstance(value, str):
         return value
-    field, path = ".".join(map(str, place)), folder / value
-    perhaps = _PATHS.fullmatch(field) and (value.startswith(".") or glob(str(path)))
+    field, path = ".".join(map(str, place)), folder / expanduser(value)
+    perhaps = _PATHS.fullmatch(field) and (value.startswith((".", "~")) or glob(str(path)))
     is_path = perhaps or _ALWAYS_PATHS.fullmatch(field)
     return str(path.resolve()) if is_path else value

@@ -231,12 +231,12 @@ def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
     write(("elsewhere/far/off", ""))  # a file, but not where the first one says it
     write(("elsewhere/t.csv", ""), ("elsewhere/a", ""), ("elsewhere/g.yaml", ""), ("elsewhere/r.tsv", ""))
     path = write(
-        ("elsewhere/p.yaml", "corpus: {base: ../corpora/mine.yaml}\ncontextual_teachers: {corpus: {path: [a, /b]}}\n"
+        ("elsewhere/p.yaml", "corpus: {base: ../corpora/mine.yaml}\ncontextual_teachers: {corpus: {path: [a, /b, ~/c]}}\n"
          "evaluation: {own_tasks: [{path: {train: t.csv}, relevance: r.tsv, text_field: ../x}], benchmarks: {aan: ../cda, "
          "oc: an/id}}\nplan: [{grid: g.yaml, profile: ../p.yaml}, {grid: final, profile: thesis}]"))  # fmt: skip
     content, here = read_profile_file(path)[0], tmp_path / "elsewhere"
     assert [one["dataset"] for one in content["corpus"]["datasets"]] == [str(tmp_path / "data/news.jsonl"), "far/off"]
-    assert content["contextual_teachers"]["corpus"]["path"] == [str(here / "a"), "/b"]
+    assert content["contextual_teachers"]["corpus"]["path"] == [str(here / "a"), "/b", str(Path.home() / "c")]
     task = {"path": {"train": str(here / "t.csv")}, "relevance": str(here / "r.tsv"), "text_field": "../x"}
     assert content["evaluation"] == {"own_tasks": [task], "benchmarks": {"aan": str(tmp_path / "cda"), "oc": "an/id"}}
     assert content["plan"] == [{"grid": str(here / "g.yaml"), "profile": str(tmp_path / "p.yaml")},
