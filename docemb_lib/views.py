@@ -236,6 +236,8 @@ def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
             first = _draw(run, name, len(sentences))
             firsts.append("".join(sentences[first]))
             seconds.append("".join(sentences[~first]))
+    if len(firsts) < 2:
+        raise InputError(f"corpus.validation: {len(firsts)} documents have two sentences; distances need two or more")
     frames = []
     for model in models:
         halves = np.split(embed_once(run.workspace, model, firsts + seconds), 2)

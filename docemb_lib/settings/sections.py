@@ -322,8 +322,8 @@ class Evaluation(Section):
     few_shot: list[Annotated[int, Field(ge=1)]] = [2, 5, 10]  # 07_simde: heads learn from so many of each class
     # 07_simde: so many of each class of a task in the table beside the paper; `other`: of the tasks without a number
     few_shot_table: dict[str, Annotated[int, Field(ge=1)]] = {"other": 5, "fakenews": 10, "arxiv-abstracts": 10}
-    # Final: heads learn from so many examples; None: from all
-    rounds: list[Annotated[int, Field(ge=1)] | None] = Field([None], min_length=1)
+    # Final: heads learn from so many examples, of two classes; None: from all
+    rounds: list[Annotated[int, Field(ge=2)] | None] = Field([None], min_length=1)
 
     @model_validator(mode="after")
     def _known_tasks(self) -> Self:
