@@ -24,6 +24,7 @@ from docemb_lib.workspace import VERSIONS, fingerprint_of
 logger = logging.getLogger(__name__)
 
 BATCH = 256  # texts given to a counter at once
+CONVERTED = "refs/convert/parquet"  # branch on a hub with the files of data sets whose main branch is a script
 
 CountTokens = Callable[[list[str]], list[int]]  # texts -> tokens of each
 
@@ -263,20 +264,33 @@ def _dataset_files(source: HubDataset) -> list[Path]:
 def _rows(source: HubDataset) -> Iterator[Row]:
     """The rows of a data set: of local files in their order, or streamed from a hub."""
     if files := _dataset_files(source):
-        for file in files:
-            yield from read_rows(file)
-        return
+        return chain.from_iterable(map(read_rows, files))
+    return (row for _, row in hub_rows(source.dataset, source.config, [source.split], streaming=True))
 
+
+def hub_rows(dataset: str, config: str | None, splits: Sequence[str], *, streaming: bool) -> Iterator[tuple[str, Row]]:
+    """The split and the fields of every row of a data set of a hub, in those of `splits` that it has.
+
+    Raises InputError for an unknown or unreachable data set, ConnectionError for a hub that fails on the way.
+    """
     from datasets import load_dataset  # takes seconds to import
+    from datasets.exceptions import DatasetsError
 
-    where, number = f"dataset {source.dataset!r}, split {source.split!r}", 0
+    load: Callable[..., Any] = partial(load_dataset, dataset, config, streaming=streaming)
     try:
-        stream = load_dataset(source.dataset, source.config, split=source.split, streaming=True)
-    except (ValueError, OSError) as error:  # unknown split or config; unknown or unreachable data set
-        raise InputError(f"{where}, config {source.config!r}: {error}") from error
-    try:
-        for number, fields in enumerate(stream, start=1):
-            yield Row(f"{where}, row {number}", number, fields)
-    except Exception as error:  # libraries raise many kinds of errors for formats and the network
-        reason = f"{type(error).__name__}: {error}; the same command streams it again"
-        raise ConnectionError(as_line(f"{where}, after row {number}: {reason}")) from error
+        try:
+            found = load()
+        except RuntimeError:  # the main branch is a script, which `datasets` no longer runs
+            found = load(revision=CONVERTED)
+        if not (named := [name for name in splits if name in found]):
+            raise ValueError(f"has no split {' or '.join(splits)}, only {', '.join(found)}")
+    except (ValueError, OSError, DatasetsError) as error:  # also an unknown config
+        raise InputError(f"dataset {dataset!r}: {error}; or name a folder of its files") from error
+    for name in named:
+        where, number = f"dataset {dataset!r}, split {name!r}", 0
+        try:
+            for number, fields in enumerate(found[name], start=1):
+                yield name, Row(f"{where}, row {number}", number, fields)
+        except Exception as error:  # libraries raise many kinds of errors for formats and the network
+            reason = f"{type(error).__name__}: {error}; the same command streams it again"
+            raise ConnectionError(as_line(f"{where}, after row {number}: {reason}")) from error

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.corpus.rows import Row, any_word, file_format, read_csv, read_rows, text_of, visible_files
+from docemb_lib.corpus.sources import hub_rows
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
 from docemb_lib.settings import OwnTask
@@ -25,7 +26,6 @@ logger = logging.getLogger(__name__)
 VALIDATION = ("dev", "val", "valid")  # other names of the validation split
 SPLIT = any_word(*SPLITS, *VALIDATION)
 NO_SPLIT = ""  # the split of rows for which no split is named
-CONVERTED = "refs/convert/parquet"  # branch on a hub with the files of data sets whose main branch is a script
 WORD = re.compile(r"\b[^\W\d_]\w*")  # begins with a letter
 TEXTS = ("first", "second")  # columns of the texts of examples
 LINK = ("source", "target")  # columns of a relevance file
@@ -50,23 +50,7 @@ def source_rows(source: str, *, config: str | None = None) -> Iterator[tuple[str
         if not splits:
             yield from class_folder_rows(folder)
     else:
-        yield from _hub_rows(source, config)
-
-
-def _hub_rows(dataset: str, config: str | None) -> Iterator[tuple[str, Row]]:
-    from datasets import load_dataset
-    from datasets.exceptions import DatasetsError
-
-    try:
-        try:
-            splits = load_dataset(dataset, config)
-        except RuntimeError:  # the main branch is a script, which `datasets` no longer runs
-            splits = load_dataset(dataset, config, revision=CONVERTED)
-    except (ValueError, OSError, DatasetsError) as error:
-        raise InputError(f"dataset {dataset!r}: {error}; or name a folder in evaluation.benchmarks") from error
-    for split in (name for name in SPLITS if name in splits):
-        for number, fields in enumerate(splits[split], start=1):
-            yield split, Row(f"{dataset} [{split}], row {number}", number, fields)
+        yield from hub_rows(source, config, SPLITS, streaming=False)
 
 
 def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:

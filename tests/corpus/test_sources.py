@@ -5,6 +5,7 @@ import os
 import re
 from collections import Counter
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -197,18 +198,20 @@ def test_a_published_corpus_is_read_from_a_copy_of_its_folder_or_from_its_files(
     assert sorted(document.text for document in drawn) == sorted(long_text(kind, n) for n in range(number))
 
 
-def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_row(monkeypatch):
-    def rows(*_, **__):
+def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_row(monkeypatch, refused):
+    def rows():
         for n in range(7):
             yield {"text": long_text("wiki", n)}
         raise TimeoutError("the read operation\ntimed out")
 
-    monkeypatch.setattr("datasets.load_dataset", rows)
+    load = Mock(side_effect=[RuntimeError("Dataset scripts are no longer supported"), *[{"train": rows()}] * 2])
+    monkeypatch.setattr("datasets.load_dataset", load)
     drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=None, seed=0, count_tokens=words)
     assert len([next(drawn) for _ in range(7)]) == 7
     message = r"^dataset 'wikimedia/wikipedia', split 'train', after row 7: TimeoutError: the read operation timed out; the same"
     with pytest.raises(ConnectionError, match=message):
         next(drawn)
+    refused("dataset 'a/b': has no split test, only train; or name", hub_documents, "a/b", limit=1, split="test")
 
 
 # The corpus section of a profile
