@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from docemb_lib.bench.harness import Report, interleaved, ratio_row
-from docemb_lib.evaluation.heads import initial_head, one_thread, train_heads
+from docemb_lib.evaluation.heads import HeadJob, initial_head, one_thread, train_jobs
 from docemb_lib.settings import HeadSettings
 
 HEADS = 20  # four folds of five seeds
@@ -32,9 +32,10 @@ def bench_heads(*, quick: bool = False) -> Report:
     rng = np.random.default_rng(0)
     features = (rng.normal(size=(EXAMPLES, WIDTH)) / math.sqrt(WIDTH)).astype(np.float32)  # of length about 1
     labels = rng.integers(CLASSES, size=EXAMPLES)
+    jobs = [HeadJob(np.arange(EXAMPLES), seed) for seed in seeds]
     loop = partial(train_loop, features, labels, settings, seeds)
     runs: dict[str, Any] = {
-        "ours": partial(train_heads, features, labels, classes=CLASSES, settings=settings, seeds=seeds),
+        "ours": partial(train_jobs, features, labels, jobs, settings, classes=CLASSES),
         "loop": loop,
         "tuned loop": one_thread()(partial(loop, fused=True)),  # its steps are too short for several threads
     }
@@ -51,7 +52,7 @@ def bench_heads(*, quick: bool = False) -> Report:
 def train_loop(
     features: np.ndarray, labels: np.ndarray, settings: HeadSettings, seeds: Sequence[int], *, fused: bool | None = None
 ) -> list[nn.Sequential]:
-    """One head after the other, in the usual way; initial weights and batches are those of `train_heads`."""
+    """One head after the other, in the usual way; initial weights and batches are those of `train_jobs`."""
     X, y = torch.tensor(features), torch.tensor(labels)
     steps = settings.epochs * math.ceil(len(X) / settings.batch_size)
     loss = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)

@@ -96,19 +96,6 @@ class HeadJob(NamedTuple):
     seed: int  # of the initial weights, the order of the rows and the dropout masks
 
 
-def train_heads(
-    features: np.ndarray,
-    labels: np.ndarray,
-    *,
-    classes: int,
-    settings: HeadSettings | None = None,
-    seeds: Sequence[int],
-) -> Heads | LinearHeads:
-    """K heads on all rows, one per seed; see `train_jobs`. settings: None is the thesis' settings."""
-    jobs = [HeadJob(np.arange(features.shape[0]), seed) for seed in seeds]
-    return train_jobs(features, labels, jobs, settings or HeadSettings(), classes=classes)
-
-
 def train_jobs(
     features: Any, labels: np.ndarray, jobs: Sequence[HeadJob], settings: HeadSettings, *, classes: int
 ) -> Heads | LinearHeads:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.heads import pair_features, train_heads
+from docemb_lib.evaluation.heads import HeadJob, pair_features, train_jobs
 from docemb_lib.evaluation.retrieval import by_cosine, precision_and_reciprocal_rank, rank_documents
 from docemb_lib.settings import HeadSettings
 
@@ -198,7 +198,8 @@ class HeadTask:
         """The accuracy of a head per seed from 0. embeddings: (N, D), row i belongs to `texts(split)[i]`."""
         head = head or HeadSettings()
         train, scored = self.head_inputs(embeddings, ("train", split), head)
-        heads = train_heads(train.features, train.labels, classes=train.classes, settings=head, seeds=range(seeds))
+        jobs = [HeadJob(np.arange(len(train.labels)), seed) for seed in range(seeds)]
+        heads = train_jobs(train.features, train.labels, jobs, head, classes=train.classes)
         return score_predictions(self.metric, heads.predict(scored.features), scored.labels)
 
     def head_inputs(self, embeddings: np.ndarray, splits: tuple[str, ...], head: HeadSettings) -> list[HeadInputs]:

@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold
 
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, protocols
-from docemb_lib.evaluation.heads import train_heads
+from docemb_lib.evaluation.heads import HeadJob, train_jobs
 from docemb_lib.settings import HeadSettings
 
 QUICK = HeadSettings(learning_rate=1e-2, epochs=3)
@@ -90,7 +90,7 @@ def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_n
     labels = np.array(cut.splits["train"].labels)
     answers = np.empty((2, 78))
     for seen, unseen in StratifiedKFold(4).split(vectors, labels):
-        heads = train_heads(vectors[seen], labels[seen], classes=3, settings=QUICK, seeds=range(2))
+        heads = train_jobs(vectors, labels, [HeadJob(seen, seed) for seed in range(2)], QUICK, classes=3)
         answers[:, unseen] = heads.predict(vectors[unseen])
     np.testing.assert_array_equal(score.per_example["accuracy"], answers == labels)
     assert score.values == pytest.approx([accuracy_score(labels, own) for own in answers], abs=1e-12)
@@ -124,7 +124,7 @@ def test_few_shot_scores_are_those_of_heads_trained_one_by_one_and_more_examples
     y, y_test = (np.array(task.splits[s].labels) for s in ("train", "test"))
     for (number, draw), own in scores.groupby(["per_class", "draw"]):
         rows = protocols.draw_per_class(y, number, draw=draw)
-        (answers,) = train_heads(X[rows], y[rows], classes=3, settings=head, seeds=[draw]).predict(X_test)
+        (answers,) = train_jobs(X, y, [HeadJob(rows, draw)], head, classes=3).predict(X_test)
         expected = {"accuracy": accuracy_score(y_test, answers), "f1_macro": f1_score(y_test, answers, average="macro")}
         assert own.set_index("metric")["value"].to_dict() == pytest.approx(expected)
     assert scores["value"].nunique() > 4  # draws differ
