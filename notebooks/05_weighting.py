@@ -42,7 +42,6 @@ contextual_projection = "profile"  # the same for the teacher's side; - is the i
 lam = 0.5  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
 lam_by_length = None  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
 max_structural_len = "profile"  # mask documents beyond so many structural tokens; None: no mask
-form = "weighted"  # or half_means_sum (with λ 0.5 the plain sum), contextual_full (the contextual loss always counts 1)
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
@@ -80,9 +79,8 @@ print(f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training
 
 # %% [markdown]
 # **How to read it.** The step, if there is one, is the mask: of longer documents it removes the structural loss, and
-# with λ the contextual loss gets its weight. With λ the two weights add up to 1, unless `form` changes this. Without λ
-# both weights are 1, so a document with both losses counts twice. With `lam_by_length` the structural weight falls
-# gradually.
+# with λ the contextual loss gets its weight. With λ the two weights add up to 1. Without λ both weights are 1, so a
+# document with both losses counts twice. With `lam_by_length` the structural weight falls gradually.
 
 # %% [markdown]
 # ## Distil
@@ -121,7 +119,7 @@ for z, running in zip((f, c), three.decorrelations, strict=False):
     Phi, b = p.beta * running.covariance + Z.T @ Z / (3 - 1), p.beta * running.normaliser + 1
     sdl += Phi[off_diagonal].abs().sum() / b / max(off_diagonal.sum(), 1)
 L_C = {"mse": distance, "soft-cca": distance + p.delta * sdl}.get(p.contextual_loss, three.contextual)
-v, u = three.weights  # by length, as drawn above: λᵢ and 1 - λᵢ, unless `form` and λ say otherwise
+v, u = three.weights  # by length, as drawn above: λᵢ and 1 - λᵢ, without λ 1 and 1
 print(f"by hand {(v * L_S + u * L_C).mean():.6f}, by the library {three.loss:.6f}")
 print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[round(x, 3) for x in v.tolist()]}")
 

@@ -39,7 +39,6 @@ contextual_projection = "profile"  # the same for the teacher's side; - is the i
 lam = "profile"  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
 lam_by_length = "profile"  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
 max_structural_len = "profile"  # mask documents beyond so many structural tokens; None: no mask
-form = "profile"  # or half_means_sum (with λ 0.5 the plain sum), contextual_full (the contextual loss always counts 1)
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%

@@ -240,7 +240,7 @@ def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) ->
     if "soft-cca" in contextual_losses(p, further):
         names += SOFT_CCA
     if len(roles) == 2:
-        names += ["lam", "lam_by_length", "form"]
+        names += ["lam", "lam_by_length"]
     settings = {name: getattr(p, name) for name in names}
     if further:
         settings["further_teachers"] = [teacher.model_dump(exclude_defaults=True) for teacher in further]
@@ -274,11 +274,10 @@ def _weighting_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
         return f"only-structural;{structural}{masked}"
     if "structural" not in roles:
         return f"only-contextual;{p.contextual_teacher}"
-    form = "" if p.form == "weighted" else f";{p.form}"
     if p.lam is None and p.lam_by_length is None and p.max_structural_len is None:
-        return f"{structural};no-weighting{form}"
+        return f"{structural};no-weighting"
     by_length = "" if p.lam_by_length is None else f";{p.lam_by_length}"
-    return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}{form}"
+    return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}"
 
 
 def _student_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:

@@ -328,7 +328,7 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
 def weighting_of(p: Parameters) -> Weighting:
     from docemb_lib.losses import Weighting
 
-    return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length, form=p.form)
+    return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length)
 
 
 def _widths(documents: TrainingDocuments) -> dict[str, int]:

@@ -114,9 +114,9 @@ def _weighted_sum(profile: Profile) -> str:
     p, roles = profile.parameters, roles_of(profile.parameters, profile.further_teachers)
     if len(roles) < 2:
         return f"${SYMBOLS[roles.pop()]}$"
-    if p.lam_by_length is None and (p.lam is None or (p.form == "half_means_sum" and p.lam == 0.5)):
+    if p.lam is None and p.lam_by_length is None:
         return "$L_S + L_C$"
-    return "$\\lambda_i\\,L_S$\n" + ("$+ L_C$" if p.form == "contextual_full" else r"$+ (1-\lambda_i)\,L_C$")
+    return "$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$"
 
 
 def _layers(spec: str) -> list[str]:

@@ -22,21 +22,19 @@ GroupRunner = Callable[[nn.Module, list[tuple[Tensor, ...]]], Tensor]
 class Weighting:
     """Weights of the structural loss S and the contextual loss C of each document, and the mask of long documents.
 
-    keep_i = 1 if len_i <= max_structural_len else 0, lam_i = lam * keep_i, and by `form`
+    keep_i = 1 if len_i <= max_structural_len else 0, lam_i = lam * keep_i, and a document adds (thesis, Listing 4.1)
 
-    - `weighted`, the thesis' Listing 4.1:                           lam_i * S_i + (1 - lam_i) * C_i
-    - `half_means_sum`, the author's code: the same, but at lam 0.5  keep_i * S_i + C_i
-    - `contextual_full`, earlier drafts:                             lam_i * S_i + C_i
+        lam_i * S_i + (1 - lam_i) * C_i
 
-    Without lam it is the plain sum keep_i * S_i + C_i. `lam_by_length="linear:384:4096"` multiplies lam (1 where lam
-    is None) by a factor that is 1 up to the first length and falls linearly to 0 at the second. Lengths are counted
-    in the structural teacher's tokens without special tokens. `settings.Parameters` validates the values.
+    Without lam, and in the author's code at lam 0.5, it is the plain sum keep_i * S_i + C_i. `lam_by_length`, as in
+    "linear:384:4096", multiplies lam (1 where lam is None) by a factor that is 1 up to the first length and falls
+    linearly to 0 at the second. Lengths are counted in the structural teacher's tokens without special tokens.
+    `settings.Parameters` validates the values.
     """
 
     lam: float | None = None  # weight of the structural loss, in [0, 1]; None: no weighting
     max_structural_len: int | None = None  # tokens; longer documents have no structural loss; None: no mask
     lam_by_length: str | None = None  # "linear:FIRST:LAST" or None
-    form: Literal["weighted", "half_means_sum", "contextual_full"] = "weighted"
 
     def keep(self, lengths: Tensor) -> Tensor:
         """The mask: True for documents with a structural loss. lengths: (B,), tokens. Returns (B,), bool."""
@@ -55,8 +53,7 @@ class Weighting:
         ones, zeros = torch.ones_like(structural), torch.zeros_like(structural)
         if len(roles) == 1:
             return (structural, zeros) if "structural" in roles else (zeros, ones)
-        unweighted = self.lam is None or (self.form == "half_means_sum" and self.lam == 0.5)
-        if unweighted and self.lam_by_length is None:
+        if self.lam is None and self.lam_by_length is None:
             return structural, ones
         if self.lam is not None:
             structural = structural * self.lam
@@ -64,7 +61,7 @@ class Weighting:
             first, last = map(int, self.lam_by_length.split(":")[1:])
             structural = structural * ((last - lengths.to(dtype)) / (last - first)).clamp(0, 1)
         # 1 - lam_i with lam_i after the mask: a masked document has the whole contextual loss.
-        return structural, ones if self.form == "contextual_full" else 1 - structural
+        return structural, 1 - structural
 
 
 class Teaching(Described):

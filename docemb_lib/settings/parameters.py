@@ -47,7 +47,6 @@ class Parameters(Section):
     lam: Annotated[float | None, NoNull] = Field(0.5, ge=0, le=1)  # λ; None: plain sum of both losses
     lam_by_length: Annotated[str | None, NoNull] = None  # "linear:384:4096", see `length_ramp`
     max_structural_len: Annotated[int | None, NoNull] = Field(384, ge=1)  # structural tokens
-    form: Literal["weighted", "half_means_sum", "contextual_full"] = "weighted"  # see losses.Weighting
     documents: int = Field(15_000, ge=2)  # first documents of the train split
     # 07: pairs of texts made of one document, without a teacher
     pairs: Literal["halves", "dropout"] = "halves"  # SimDE; or the document twice, under dropout (SimCSE)
@@ -75,8 +74,6 @@ class Parameters(Section):
             raise ValueError("structural_loss and contextual_teacher are both None; a student needs one of them")
         if self.lam_by_length is not None:
             length_ramp(self.lam_by_length)
-        if self.form == "half_means_sum" and self.lam_by_length is not None:
-            raise ValueError("form: half_means_sum drops the weights at lam 0.5; set lam_by_length to None with it")
         return self
 
 

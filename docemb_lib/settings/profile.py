@@ -29,9 +29,9 @@ Model = TypeVar("Model", bound=BaseModel)
 STUDENT_RUN = (
     "structural_loss", "distance", "gamma", "temperature", "contextual_teacher", "contextual_loss",
     "delta", "beta", "student_projection", "contextual_projection", "lam", "lam_by_length", "max_structural_len",
-    "form", "documents",
+    "documents",
 )  # fmt: skip
-_UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None, "form": "weighted"}
+_UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None}
 NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook takes, besides `profile` and `seed`
     "01_corpus": (),
     "02_paragraph_vector": ("dm", "vector_size", "min_count", "preprocess", "compound"),

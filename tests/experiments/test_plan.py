@@ -290,7 +290,7 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
     ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
     ("{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}", "run 3: the same as run 1 (cosine;64;λ=0.5); leave one out"),
     ("{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}", "run 2: the same as run 1"),
-    ("{notebook: '05', base: {form: half_means_sum}, runs: [{lam: 1}, {lam: 1.0}]}", "run 2: the same as run 1"),
+    ("{notebook: '05', base: {documents: 9}, runs: [{lam: 1}, {lam: 1.0}]}", "run 2: the same as run 1"),
     ("{notebook: 05, runs: [{lam: 0.5, lam: 0.2}]}", "not readable as YAML (the key 'lam' is there twice; keep one"),
     ("{notebook: 05, scale: thsis, runs: [{lam: 1}]}", "scale: input should be 'thesis', got 'thsis'"),
     ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DM, student_projection: 768x99}]}",

@@ -13,7 +13,7 @@ FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss":
 TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
 COSINE, MARGIN, CONTRASTIVE = ({"structural_loss": loss} for loss in ("cosine", "max-margin", "contrastive"))
 BY_LENGTH = "linear:9:100"
-WEIGHED = {"lam": 0.2, "lam_by_length": BY_LENGTH, "form": "contextual_full", "max_structural_len": 9}
+WEIGHED = {"lam": 0.2, "lam_by_length": BY_LENGTH, "max_structural_len": 9}
 CONTEXT = {
     "contextual_teacher": "DM",
     "contextual_loss": "mse",
@@ -39,12 +39,10 @@ def with_further(profile, further):
     ("05_weighting", {"contextual_teacher": None, "max_structural_len": None}, "only-structural;cosine"),
     ("05_weighting", {"structural_loss": None}, "only-contextual;PV"),
     ("03_structural", {"structural_loss": "contrastive", "temperature": 0.05}, "contrastive;τ=0.05"),
-    ("05_weighting", {"form": "half_means_sum"}, "cosine;384;λ=0.5;half_means_sum"),
     ("07_simde", {"documents": 9}, "SimDE;9 docs"),
     ("07_simde", {"documents": 9, "pairs": "dropout", "pair_temperature": 0.1, "mlm_weight": 0, "seed": 2},
      "SimCSE;τ=0.1;mlm=0.0;9 docs;seed 2"),
     ("07_simde", {"documents": 9, "beside_teachers": 0.5}, "SimDE;×0.5 beside;cosine;384;λ=0.5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;9 docs"),
-    ("05_weighting", {"form": "contextual_full", "lam": None, "max_structural_len": None}, "cosine;no-weighting;contextual_full"),
     ("04_projections", {"delta": 0.03, "beta": 0.5}, "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;β=0.5"),
     ("04_projections", {"delta": 0, "beta": 0}, "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;δ=0.0;β=0.0"),
     ("04_projections", {"contextual_loss": "cca:5", "beta": 0.5}, "cosine;cca:5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-"),
@@ -82,7 +80,8 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
     variations = [{}, {"lam": 0.8}, {"lam": None}, {"max_structural_len": None}, {"documents": 7}, {"seed": 1},
                   {"student_projection": "2048"}, {"contextual_teacher": "DM", "contextual_projection": "2048"},
                   {"structural_loss": "contrastive"}, {"structural_loss": "contrastive", "temperature": 0.05},
-                  {"form": "contextual_full"}, {"beta": 0.5}, {"delta": 0.5}, {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"},
+                  {"beta": 0.5},
+                  {"delta": 0.5}, {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"},
                   {"student_projection": "768(ReLU,drop0.1)x2048"}, {"student_projection": "768(ReLU,norm)x2048"}]  # fmt: skip
     slugs = [RunKey.of("05_weighting", Profile.load("thesis"), **given).slug for given in variations]
     assert len(set(slugs)) == len(slugs)
@@ -96,7 +95,7 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
     ("03_structural", [], MARGIN, {"distance": "cosine"}, False), ("03_structural", [], CONTRASTIVE, {"gamma": 0.5}, True),
     ("03_structural", [], CONTRASTIVE, {"temperature": 0.1}, False),
     ("04_projections", [], CONTEXTUAL, {"gamma": 0.5, "distance": "cosine"}, True),
-    ("05_weighting", [], ALONE, {"lam": 0.2, "form": "contextual_full", "student_projection": "8"}, True),
+    ("05_weighting", [], ALONE, {"lam": 0.2, "student_projection": "8"}, True),
     ("05_weighting", [], ALONE, {"max_structural_len": 9}, False),
     *(("05_weighting", [], COSINE, {name: value}, False) for name, value in WEIGHED.items()),
     *(("05_weighting", [], COSINE, {name: value}, False) for name, value in CONTEXT.items()),

@@ -67,7 +67,7 @@ def test_losses_have_their_own_parameters_and_the_settings_of_training(parameter
 
 
 def test_the_objective_has_the_form_of_the_decorrelation_and_the_weighting_that_are_asked_for():
-    weighting = {"lam": 0.2, "max_structural_len": 64, "lam_by_length": "linear:9:100", "form": "contextual_full"}
+    weighting = {"lam": 0.2, "max_structural_len": 64, "lam_by_length": "linear:9:100"}
     objective = make(training={"sdl": "sum"}, **weighting)
     assert objective.teachings[1].loss.teacher_decorrelation.reduction == "sum"
     assert objective.weighting == Weighting(**weighting)

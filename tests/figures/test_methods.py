@@ -46,8 +46,7 @@ def assert_legible(ax):
 @pytest.mark.parametrize("profile", ["tiny", "thesis"])
 @pytest.mark.parametrize("parameters",
     [{}, MARGIN, RAMP, DEEP, LAYERED, {"lam": None}, {"contextual_loss": "cca:10"}, {"structural_loss": None},
-    {"contextual_teacher": None}, {"contextual_teacher": "LSA", "contextual_loss": "mse"},
-    {"form": "contextual_full", "max_structural_len": None}])  # fmt: skip
+    {"contextual_teacher": None}, {"contextual_teacher": "LSA", "contextual_loss": "mse"}, {"max_structural_len": None}])  # fmt: skip
 def test_every_objective_is_drawn_legibly(profile, parameters):
     profile = Profile.load(profile, **parameters)
     assert_legible(ax := plot_training(profile, THESIS))
@@ -75,8 +74,6 @@ def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
 
 
 @pytest.mark.parametrize(("parameters", "lam", "short"), [({"lam": 0.8}, 0.8, (0.8, 0.2)), ({"lam": None}, 1, (1, 1)),
-    ({"lam": 0.5, "form": "half_means_sum"}, 1, (1, 1)), ({"lam": 0.2, "form": "half_means_sum"}, 0.2, (0.2, 0.8)),
-    ({"lam": 0.8, "form": "contextual_full"}, 0.8, (0.8, 1)),
     ({"lam": 0.8, "lam_by_length": "linear:384:4096", "max_structural_len": None}, 0.8, (0.8, 0.2))])  # fmt: skip
 def test_the_sum_is_what_the_objective_computes(parameters, lam, short):
     """The formula is read back at λ."""

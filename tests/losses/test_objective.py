@@ -84,11 +84,6 @@ FORMULAS = {  # what a document adds, written out; k = 1 where it is at most 384
     "no weighting": (Weighting(), lambda S, C, k: S + C),
     "no weighting, masked": (Weighting(None, 384), lambda S, C, k: S + C if k else C),
     "half of no weighting": (Weighting(0.5), lambda S, C, k: (S + C) / 2),
-    "author's code at a half": (Weighting(0.5, form="half_means_sum"), lambda S, C, k: S + C),
-    "author's code at a half, masked": (Weighting(0.5, 384, form="half_means_sum"), lambda S, C, k: k * S + C),
-    "author's code elsewhere": (Weighting(0.8, 384, form="half_means_sum"), lambda S, C, k: 0.8 * k * S + (1 - 0.8 * k) * C),
-    "drafts": (Weighting(0.3, form="contextual_full"), lambda S, C, k: 0.3 * S + C),
-    "drafts, masked": (Weighting(0.3, 384, form="contextual_full"), lambda S, C, k: 0.3 * k * S + C),
 }  # fmt: skip
 
 
@@ -311,7 +306,7 @@ def test_teachers_of_one_role_are_summed_by_their_weights_alone(role):
     torch.manual_seed(0)
     student = nn.Linear(W, D)
     teachers = [Teaching("a", role, MSE(), weight=2.0), Teaching("b", role, MSE(), weight=0.5)]
-    module = Objective(student, teachers, weighting=Weighting(0.3, 384, form="contextual_full")).double()
+    module = Objective(student, teachers, weighting=Weighting(0.3, 384)).double()
     batch, (a, b) = normal(7, W, seed=1), (normal(7, D, seed=seed) for seed in (2, 3))
     output = module(batch, teachers={"a": a, "b": b}, n_structural_tokens=LENGTHS)
     kept = LENGTHS <= 384 if role == "structural" else torch.ones(7)
@@ -340,9 +335,8 @@ def test_weights_by_length_fall_linearly_between_the_two_lengths():
         structural, contextual = Weighting(lam, lam_by_length="linear:384:4384").weights(lengths)
         torch.testing.assert_close(structural, factor * falling)
         torch.testing.assert_close(contextual, 1 - factor * falling)
-    structural, contextual = Weighting(0.8, 2000, "linear:384:4384", form="contextual_full").weights(lengths)
+    structural, _ = Weighting(0.8, 2000, "linear:384:4384").weights(lengths)
     torch.testing.assert_close(structural, 0.8 * falling * (lengths <= 2000))
-    assert contextual.tolist() == [1] * 7
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [
@@ -350,7 +344,7 @@ def test_weights_by_length_fall_linearly_between_the_two_lengths():
     ("max_structural_len", "None", "write None"), ("max_structural_len", 0, "greater than or equal to 1"),
     ("lam_by_length", "null", "write None"), ("lam_by_length", "linear:4096:384", "FIRST < LAST"),
     ("lam_by_length", "cosine:1:2", "as in linear:384:4096"), ("lam_by_length", 384, "valid string"),
-    ("form", "half", "'weighted', 'half_means_sum' or 'contextual_full'"), ("lam", 1.2, "less than or equal to 1"),
+    ("lam", 1.2, "less than or equal to 1"),
 ])  # fmt: skip
 def test_a_weighting_without_meaning_is_refused_by_the_settings(name, value, message):
     with pytest.raises(ValidationError, match=message):

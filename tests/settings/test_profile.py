@@ -141,7 +141,6 @@ def further(fields: str) -> str:
     ("contextual_teachers: {corpus: {tasks: 9}}", {}, "unknown key 'contextual_teachers.corpus.tasks'"),
     ("contextual_teachers: {corpus: {source: hub}}", {}, "contextual_teachers.corpus: datasets is missing"),
     ("corpus: {tasks: 90, source: local, path: x}\nevaluation: {tasks: [package]}", {}, "package needs corpus.source"),
-    ("corpus: {tasks: 90}", {"form": "half_means_sum", "lam_by_length": "linear:1:9"}, "form: half_means_sum drops"),
     ("evaluation: {rounds: [1]}", {}, "evaluation.rounds.0: input should be greater than or equal to 2"),
     *((further(f"role: {role}, loss: mse{more}"), {}, f"a contextual one a teacher, got role {role}")
       for role, more in (("structural", ""), ("contextual", ""), ("structural", ", model: x, teacher: PV"))),

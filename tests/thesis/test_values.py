@@ -104,7 +104,6 @@ def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
     ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": 512}, None),
     ("05_weighting", COSINE_WEIGHTING | {"contextual_loss": "cca"}, None),
     ("05_weighting", COSINE_WEIGHTING | {"beta": 0.5}, None), ("05_weighting", COSINE_WEIGHTING | {"delta": 0.0}, None),
-    ("05_weighting", COSINE_WEIGHTING | {"form": "contextual_full"}, None),
     ("05_weighting", COSINE_WEIGHTING | {"lam_by_length": "linear:384:4096"}, None),
     ("05_weighting", COSINE_WEIGHTING | {"student_projection": "768(ReLU)x2048"}, None),
     ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": 384}, None)])  # fmt: skip

@@ -88,7 +88,7 @@ def test_widths_are_those_of_student_and_contextual_teacher(make_run, workspace_
     ([], {"lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]), ([], {"lam": None}, [1, 1, 0, 0], [1, 1, 1, 1]),
     ([], {"structural_loss": None, "lam": 0.3}, [0] * 4, [1] * 4), ([], {"contextual_teacher": None, "lam": 0.3}, [1, 1, 0, 0], [0] * 4),
     ([FAR], {"structural_loss": None, "lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]),
-    ([TOPICS], {"contextual_teacher": None, "lam": 0.8, "form": "contextual_full"}, [0.8, 0.8, 0, 0], [1] * 4)])  # fmt: skip
+    ([TOPICS], {"contextual_teacher": None, "lam": 0.8}, [0.8, 0.8, 0, 0], [0.2, 0.2, 1, 1])])  # fmt: skip
 def test_weights_by_length_are_those_of_lambda_and_mask(make_run, further, parameters, structural, contextual):
     run = make_run("05_weighting", further, documents=4, **parameters)
     run.stages.corpus.split = lambda name: {"n_structural_tokens": [64, 99, 9, 65, 7]}  # four of five are trained on
@@ -101,7 +101,7 @@ CELLS = {
         {"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.5},
         {"structural_loss": "contrastive", "temperature": 0.1}],
     "05_weighting": [{}, {"lam": 0.2, "max_structural_len": None}, {"lam": None}, {"lam_by_length": "linear:5:30"}, {"structural_loss": None},
-        {"contextual_teacher": None}, {"form": "half_means_sum"}, {"form": "contextual_full", "structural_loss": "mse", "lam": 0.8},
+        {"contextual_teacher": None}, {"structural_loss": "mse", "lam": 0.8},
         {"structural_loss": "max-margin"}, {"structural_loss": "contrastive"}, {"contextual_loss": "mse"},
         {"contextual_loss": "cca"}, {"delta": 0.9, "beta": 0.2}, {"sdl": "sum"}, {"student_projection": "1", "contextual_projection": "1"}],
 }  # fmt: skip
