@@ -288,7 +288,8 @@ class _Trained(NamedTuple):
 def student_at(folder: Path) -> Artefact | None:
     """The student in this folder, or behind this link, if it was trained here. Raises InputError for a damaged one."""
     folder = folder.resolve()
-    return Artefact("student", folder.name, folder) if is_published(folder) else None
+    here = is_published(folder) and folder.parent.parent.name == "artefacts"  # a copy may have any name
+    return Artefact("student", folder.name, folder) if here else None
 
 
 def recorded_student(workspace: Workspace, record: Record) -> Artefact | None:

@@ -78,7 +78,7 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(roo
 
 
 def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(root, refused):
-    folder = root / "student"
+    folder = root / "artefacts" / "student" / "it"
     student = Student.from_encoder(str(root / "encoder"), max_tokens=16, attention_window=8)
     publish(folder, student.save, inputs={})
     assert {"model.safetensors", "modules.json"} <= {file.name for file in published_in(folder)}
