@@ -218,12 +218,13 @@ def evaluate(
     model: Annotated[str, typer.Argument(help="A sentence-transformers model or student: a folder or a hub id.")],
     profile: ProfileName = "tiny-final",
     task: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this task, or several.")] = None,
-    alone: Annotated[bool, typer.Option("--alone", help="Score no references beside it.")] = False,
+    alone: Annotated[bool, typer.Option("--alone", help="Score the model without references.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Score a model on the tasks of a profile, beside references.
 
-    They are all that the profile's final evaluation has scored; before there is one, those that need no training.
+    References are the models that the profile's final evaluation has scored; before there is one, SBERT and what is
+    fitted on the texts of each task, without training.
     """
     from docemb_lib.cli.terminal import SCORES, print_table
     from docemb_lib.experiments.models import SBERT_CHUNKS, on_task_models, sbert_models
@@ -235,12 +236,13 @@ def evaluate(
     stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(task, source="--task") if task else loaded))
     stages.scores.check(("test",))
     models = models_of(model, stages.workspace)
-    beside = [one for one in recorded_baselines(loaded, stages.workspace) if stages.scores.is_scored(one)]
-    if alone:
-        beside = []
-    elif not beside:
+    recorded = [] if alone else recorded_baselines(loaded, stages.workspace)
+    beside = [one for one in recorded if stages.scores.is_scored(one)]
+    if not (alone or beside):
         sbert = sbert_models(stages.teachers, together=True)
         beside = [*sbert, *on_task_models(stages.workspace, sbert, None)]
+    own = {one.label for one in models}  # a model may be a reference, too: it is scored once
+    beside = [one for one in beside if one.label not in own]
     labels = [one.label for one in beside]
     final = stages.scores.evaluate([*models, *beside], student=models[-1].label, references=labels)
     if as_json:

@@ -6,12 +6,12 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import docemb
+from conftest import docemb, write_files
 from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
 from docemb_lib.cli.__main__ import models_of, recorded_baselines
-from docemb_lib.experiments.models import ADAPTED, DENSE, UNTRAINED, untrained_model
+from docemb_lib.experiments.models import ADAPTED, DENSE, SBERT_LABELS, TFIDF, UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
@@ -64,3 +64,22 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
         path.write_text(path.read_text().replace("hidden: 0,", "hidden: 4,"))
     found = [(model.label, model.fingerprint) for model in recorded_baselines(Profile.load("small"), workspace)]
     assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])
+
+
+def test_a_model_is_scored_alone_beside_references_without_training_and_beside_those_that_are_recorded(workspace_root):
+    rows = [{"text": f"about {label}, {n}", "label": label} for n in range(20) for label in "xy"]
+    evaluation = "{tasks: [own], sweep_tasks: [own], own_tasks: [{name: own, kind: classification, path: rows.jsonl}]}"
+    profile = f"base: small.yaml\nevaluation: {evaluation}"
+    write_files(workspace_root / "params", {"rows.jsonl": rows, "mine.yaml": profile})
+
+    def scored(*options):
+        done = docemb("evaluate", name, "--profile", "mine", "--json", *options)
+        return pd.DataFrame(json.loads(done.stdout)["models"])
+
+    name = "all-MiniLM-L6-v2"
+    assert [*scored("--alone")["model"]] == [name]
+    found = scored()
+    assert {name, *SBERT_LABELS, TFIDF} <= {*found["model"]}
+    run = Run(RunKey.of("06_evaluation", Profile.load("mine")), Workspace(workspace_root))
+    run.finish({}, tables={"models": found[found["model"].isin([name, TFIDF])]})  # of its settings' `beside`, say
+    assert [*scored()["model"]] == [name, TFIDF]
