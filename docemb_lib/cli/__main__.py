@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections import Counter
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -99,9 +100,10 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
     tasks, validation = min(300, N // 3), min(100, N // 10)
     train = N - tasks - validation
     few = min(150, train, max(LEAST, train // 3))  # of the runs that only compare losses
+    quoted = partial(json.dumps, ensure_ascii=False)  # YAML does not join the surrogate pairs of JSON's escapes
     filled_in = {
-        "name: own": f"name: {json.dumps(out.stem)}", "path: CHANGE-ME": f"path: {json.dumps(str(source.resolve()))}",
-        "text_field: text ": f"text_field: {json.dumps(text_field)} ", "validation: 100 ": f"validation: {validation} ",
+        "name: own": f"name: {quoted(out.stem)}", "path: CHANGE-ME": f"path: {quoted(str(source.resolve()))}",
+        "text_field: text ": f"text_field: {quoted(text_field)} ", "validation: 100 ": f"validation: {validation} ",
         "tasks: 300 ": f"tasks: {tasks} ", "max_tokens: 2048 ": f"max_tokens: {longest} ",
         "lexical: 256 ": f"lexical: {min(256, train // 3)} ", "documents: 1000 ": f"documents: {min(1000, train)} ",
         "documents: 150": f"documents: {few}", "docemb run --profile params/own.yaml": f"docemb run --profile {out}",

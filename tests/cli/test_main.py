@@ -101,15 +101,12 @@ def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it
     assert {path.suffix for path in (tmp_path / "texts").iterdir()} == {".txt"}
 
 
-SIZED = {"folder": (".txt", None), "rows": (".jsonl", "body")}
-
-
-@pytest.mark.parametrize("kind", SIZED)
+@pytest.mark.parametrize("kind", ["folder", "rows", "文書 📚"])
 def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, kind):
     """Of 90 documents of 5 words and 30 of 3,000."""
     source, texts = workspace_root / kind, ["the cat of a king"] * 90 + ["word " * 3000] * 30
     texts = [f"{text} {number}" for number, text in enumerate(texts)] + ["The cat of a king 0"] * 9
-    if kind == "folder":
+    if kind != "rows":
         write_files(source, {f"{number}.txt": text for number, text in enumerate(texts)})
     else:
         rows = [{"id": str(number), "title": "a", "body": text} for number, text in enumerate(texts)]
