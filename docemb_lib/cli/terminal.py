@@ -76,6 +76,8 @@ class Terminal(Reporter):
         ended = "done" if status == "built" else status
         how = "already there" if status == "reused" else f"{ended} in {duration(seconds)}"
         self.console.print(f"[{self.runs - len(self.missing)}/{self.runs}] {how}  {self._name(run)}{about}")
+        if error:  # now, because a later interruption leaves no summary
+            self.console.print(f"        {error}")
 
     def close(self) -> None:
         self.bars.stop()

@@ -177,10 +177,8 @@ def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, s
                 raise UnwantedError(_one_line(run, "was stopped")) from None
             raise
         reason, trace = _explained(error)
-        message = _fail(run, workspace, reason, trace)
-        if getattr(error, "ename", "") == InputError.__name__:
-            raise InputError(reason) from None
-        raise RunError(message) from None
+        kind = InputError if getattr(error, "ename", "") == InputError.__name__ else RunError
+        raise kind(_fail(run, workspace, reason, trace)) from None
     if not records.finished([run], workspace):
         reason = "ended without its record: were the profile or the corpus changed meanwhile, or does the kernel "
         raise RunError(_fail(run, workspace, f"{reason}{NAME} belong to another environment?", ""))

@@ -130,6 +130,7 @@ def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock
         "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 15 s left in all",
         "begins  05_weighting  c",
         "[3/3] failed in 0 s  05_weighting  c",
+        "        no luck",
         "2 runs, 0 of them already there",
         "begins  05_weighting  3",  # the name of a file tells runs of one label apart
     ]

@@ -106,8 +106,7 @@ def test_an_edited_notebook_or_a_lost_copy_is_executed_again_and_a_process_kille
      "lam: too much of it", "too much of it")])  # fmt: skip
 def test_a_failure_is_recorded_with_its_error_and_its_notebook(a_run, workspace, text, error, said, kept):
     run = a_run(text)
-    message = rf"^{NAME}: {said}.* \(see .*failed\.ipynb\)$" if error is RunError else f"^{said}$"
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=rf"^{NAME}: {said}.* \(see .*failed\.ipynb\)$"):
         execute_run(run, workspace)
     (row,) = records.frame(workspace=workspace, failed=True).to_dict("records")
     assert row["status"] == "failed"
