@@ -136,7 +136,7 @@ def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = Fal
             made = {"inputs": inputs, "versions": installed_versions(), "seconds": seconds}
             write_text(partial / MANIFEST, sealed(partial, made))
         except BaseException as error:
-            full = isinstance(error, OSError) and shutil.disk_usage(partial).free < FULL
+            full = isinstance(error, Exception) and shutil.disk_usage(partial).free < FULL
             if not resumable or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
             if full:
