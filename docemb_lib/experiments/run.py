@@ -71,9 +71,10 @@ class Stages:
 
     @property
     def models(self) -> list[str]:
-        """The pretrained models that must be at hand: those of a corpus to be built, and those evaluated beside."""
-        beside = self.key.profile.evaluation.beside if self.key.notebook in FINAL else ()
-        return [*(() if self.corpus.is_built else self.key.profile.models), *beside]
+        """The pretrained models that must be at hand: of a corpus to be built, of further teachers, those beside."""
+        profile, final = self.key.profile, self.key.notebook in FINAL
+        further = [str(teacher.model) for teacher in profile.further_teachers if teacher.model]
+        return [*(further if self.corpus.is_built else profile.models), *(profile.evaluation.beside if final else ())]
 
 
 class Run:

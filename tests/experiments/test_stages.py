@@ -241,6 +241,8 @@ def test_a_model_or_documents_that_are_not_there_are_refused(make, workspace_roo
     assert len(make().corpus.split("train")) == 16
     run = Stages(RunKey.of("03_structural", Profile.load("mine"), documents=999))
     refused("documents: 999 asked for, the corpus leaves 16 for training", run.check)
+    file.write_text(MINE + "further_teachers: [{name: third, role: structural, loss: mse, model: no/where}]")
+    refused("no/where: no such folder", Stages(RunKey.of("03_structural", Profile.load("mine"), documents=9)).check)
     for given, said in {"lexical: 17": "student.lexical: 17 asked for", "layers: [6]": "layers 0 to 5; name"}.items():
         file.write_text(MINE.replace("L6-v2}\nparam", f"L6-v2, {given}}}\nparam"))
         refused(said, Stages(RunKey.of("06_evaluation", Profile.load("mine"), documents=9)).check)
