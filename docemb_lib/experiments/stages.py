@@ -191,7 +191,9 @@ class TeacherStage:
             ParagraphVector(**settings.model_dump(), seed=seed).fit_words(self.words(settings.preprocess), folder)
 
         folder = self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path
-        return self._loaded.setdefault(folder, ParagraphVector.load(folder))
+        if folder not in self._loaded:
+            self._loaded[folder] = ParagraphVector.load(folder)
+        return self._loaded[folder]
 
     def words(self, preprocess: Preprocessing) -> Words:
         """The words of the teachers' corpus, shared by all Paragraph Vectors with this preprocessing."""
