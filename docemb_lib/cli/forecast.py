@@ -27,6 +27,7 @@ from docemb_lib.experiments.execution import Planned, is_done
 from docemb_lib.experiments.plan import Step, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.stages import TEACHER_SEED
 from docemb_lib.settings import ParagraphVectorSettings, TextSource
 from docemb_lib.settings.profile import FINAL, width
 from docemb_lib.settings.sections import EMBEDDED_TASKS
@@ -72,6 +73,7 @@ def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | N
         first, missing = step.runs[0], [run for run in step.runs if run not in done]
         for stages in (Stages(run.key, workspace) for run in missing):
             costs.append(Cost(RUN, LIBRARIES))
+            built |= _built(stages)
             costs += [cost for piece, cost in _pieces(stages.key).items() if piece not in built]
             built |= _pieces(stages.key).keys()
             for need in _needs(stages):
@@ -135,6 +137,18 @@ def _pieces(key: RunKey) -> dict[Hashable, Cost]:
         trained = Cost(tokens * 2 * layers / encoder_flops(), LIBRARIES + 32 * weights, 4 * weights)
         pieces[f"{key.same_but()} {key.self_supervised} {student} {profile.corpus}"] = trained
     return pieces
+
+
+def _built(stages: Stages) -> set[Hashable]:
+    """The pieces of a run that are artefacts already: its corpus, and the Paragraph Vectors that are fitted on it."""
+    key, corpus = stages.key, str(stages.key.profile.corpus)
+    if not stages.corpus.is_built:
+        return set()
+    if key.profile.contextual_teachers.corpus is not None:
+        return {corpus}
+    seed = TEACHER_SEED if key.trains else key.profile.parameters.seed
+    fitted = (one for one in key.paragraph_vectors if stages.teachers.is_fitted(one, seed=seed))
+    return {corpus, *((str(vectors), corpus) for vectors in fitted)}
 
 
 def _documents(source: TextSource) -> float:

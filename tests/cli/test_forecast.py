@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 import transformers as hf
+from conftest import write_files
 from huggingface_hub import constants
 
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli import forecast as forecasts
 from docemb_lib.cli.forecast import forecast
 from docemb_lib.experiments.plan import resolve_plan
+from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings import ParagraphVectorSettings
 
@@ -83,14 +85,21 @@ def test_the_plan_of_simde_has_its_longformers_and_says_what_a_hub_must_provide(
 def test_what_is_at_hand_lacks_nothing_and_what_one_line_builds_the_next_does_not_count(workspace_root):
     workspace, lines = Workspace(workspace_root), ["{notebook: 04_projections}"]
     lines.append("{notebook: 05_weighting, lam: null, max_structural_len: null}")  # the same student, on the same tasks
+    own = "corpus: {source: local, path: ../texts, tasks: 20}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}"
+    texts = {f"texts/{n}.txt": f"Text {n}. {' '.join(f'word{n * k % 23}' for k in range(80))}" for n in range(80)}
+    write_files(workspace_root, texts)
     for name, plan in (("once", lines[:1]), ("twice", lines)):
-        (workspace_root / "params" / f"{name}.yaml").write_text(f"base: small.yaml\nplan: [{', '.join(plan)}]")
+        (workspace_root / "params" / f"{name}.yaml").write_text(f"base: small.yaml\n{own}\nplan: [{', '.join(plan)}]")
     once, twice = (found_in(workspace, name) for name in ("once", "twice"))
     assert once.missing == twice.missing == []
     assert twice.total == once.total._replace(seconds=pytest.approx(once.total.seconds + forecasts.RUN))
     assert once.total.seconds > forecasts.RUN + 0.5
     assert str(once.total).startswith(f"about {round(once.total.seconds)} s on this machine, ")
     assert once.total.disk > 50e6
+    stages = Stages(RunKey.of("04_projections", Profile.load("once")), workspace)
+    stages.teachers.paragraph_vector(stages.key.paragraph_vectors[0], seed=0)
+    assert len(forecasts._built(stages)) == 2  # with the corpus
+    assert found_in(workspace, "once").total.disk < once.total.disk
 
 
 def test_a_training_takes_about_the_arithmetic_of_the_student(published):
