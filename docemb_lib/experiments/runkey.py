@@ -175,8 +175,9 @@ class RunKey:
         if self.notebook in {"03_structural", "04_projections", "05_weighting"}:
             parts.append(f"{p.documents}docs")
         parts.append(f"seed{p.seed}")
-        slug = re.sub(r"[^A-Za-z0-9.=+]+", "-", "-".join(parts).translate(IN_ASCII)).strip("-")
-        return slug if len(slug) <= 200 else f"{slug[:180]}-{self.fingerprint}"  # names of files have a limit
+        slug = re.sub(r"([^\w.=+]|_)+", "-", "-".join(parts).translate(IN_ASCII)).strip("-")
+        cut = slug.encode()[:180].decode(errors="ignore")  # names of files have a limit in bytes
+        return slug if len(slug.encode()) <= 200 else f"{cut}-{self.fingerprint}"
 
     def check(self) -> None:
         """Check the combination of parameters and settings; `Stages.check` also asks the corpus. Raises InputError."""

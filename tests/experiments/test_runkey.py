@@ -84,8 +84,9 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
                   {"delta": 0.5}, {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"},
                   {"student_projection": "768(ReLU,drop0.1)x2048"}, {"student_projection": "768(ReLU,norm)x2048"}]  # fmt: skip
     slugs = [RunKey.of("05_weighting", Profile.load("thesis"), **given).slug for given in variations]
+    slugs += [RunKey("05_weighting", Profile(name=name)).slug for name in ("文書", "記事", "記事" * 99, "文書" * 99)]
     assert len(set(slugs)) == len(slugs)
-    assert all(re.fullmatch(r"[A-Za-z0-9.=+-]+", slug) for slug in slugs)
+    assert all(re.fullmatch(r"[\w.=+-]+", slug) and "_" not in slug and len(slug.encode()) <= 200 for slug in slugs)
 
 
 @pytest.mark.parametrize(("notebook", "further", "one", "other", "same"), [
