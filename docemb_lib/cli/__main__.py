@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from docemb_lib.settings.profile import Profile
     from docemb_lib.workspace import Workspace
 
-TextField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the text.")]
-IdField = Annotated[str, typer.Option(help="The field of a .jsonl that holds the id.")]
+TextField = Annotated[str, typer.Option(help="The field of a data file that holds the text.")]
+IdField = Annotated[str, typer.Option(help="The field of a data file that holds the id.")]
+DOCUMENTS = "A folder of .txt/.md files, or a data file: .jsonl, .json, .csv, .tsv (each also .gz) or .parquet."
 NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
 WINDOW = 256  # of the attention of a student that `adapt` makes from an encoder; 512 was no better on validation
 LEAST = 60  # documents from which a student is trained, and measured on others
@@ -35,7 +36,7 @@ LEAST_ENGLISH = 0.02  # share of the word `the`
 
 @command
 def init(
-    source: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help="Folder of texts, or a data file.")] = None,
+    source: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help=DOCUMENTS)] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")] = None,
 ) -> None:
     """Make this folder a working folder, with notebooks and params; with INPUT, also write a profile sized to it."""
@@ -144,7 +145,7 @@ def train(profile: ProfileName = "tiny-final", parameter: Parameter = None) -> N
 @command
 def embed(
     model: Annotated[str, typer.Argument(help="A student's folder, e.g. outputs/students/<label>, or a hub id.")],
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help="A folder of .txt/.md files, or a .jsonl file.")],
+    source: Annotated[Path, typer.Argument(metavar="INPUT", help=DOCUMENTS)],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to write: .parquet (id and embedding) or .npy.")],
     text_field: TextField = "text",
     id_field: IdField = "id",
@@ -179,7 +180,7 @@ def embed(
 @command
 def adapt(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A student, or a short encoder: a folder or a hub id.")],
-    source: Annotated[Path, typer.Argument(metavar="CORPUS", help="Folder of .txt/.md files, or a data file.")],
+    source: Annotated[Path, typer.Argument(metavar="CORPUS", help=DOCUMENTS)],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
     dim: Annotated[int | None, typer.Option(help="Width of the lexical half; default: as it is, or up to 512.")] = None,
     weight: Annotated[float | None, typer.Option(help="Of the lexical half, 0 to 1; default: from the texts.")] = None,

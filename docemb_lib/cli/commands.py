@@ -189,6 +189,8 @@ def results(
 
     if as_json and as_csv:
         raise InputError("--json and --csv exclude each other")
+    if notebook is not None and claims is not None:
+        raise InputError(f"--claims is about the runs of all notebooks; leave out {notebook}")
     notebook = None if notebook is None else notebook_named(notebook)
     frame = records.frame(notebook, failed=True) if claims is None else recorded_claims(claims).reset_index()
     if as_json:

@@ -134,7 +134,7 @@ COMMANDS = [
     ("embed student nothing -o out.npy", {}, "nothing does not exist"),
     ("embed no/student t -o out.npy", {"t/a.txt": b"a"}, "no/student"), ("adapt m in.jsonl -o params", {}, "-o params: exists"), ("adapt m none.jsonl -o out", {}, "does not exist"),
     ("init a.pdf", {"a.pdf": b"x"}, "a.pdf: not a data file; give .*, or a folder"),
-    ("sweep 99 --grid structural --profile small", {}, "'99' is"),
+    ("sweep 99 --grid structural --profile small", {}, "'99' is"), ("results 05 --claims small", {}, "leave out 05"),
 ]  # fmt: skip
 BAD = ["run", "--profile", "bad"]
 NAMED = r"(bad.*|^Error: (\w+ \(.*\): )?)"  # the file, or the run before the field
