@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TICK = 0.5  # seconds between two polls of the number of workers
+ARRIVAL = 60.0  # seconds that a network file system may take to show a record
 UNREACHABLE = "the scheduler is out of reach; the same command goes on from here"
 
 
@@ -245,10 +246,17 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, s
     if future.status not in ("finished", "error"):  # only a lost connection cancels a future
         raise ClusterError(UNREACHABLE)
     try:
-        return future.result()
+        status, error = future.result()
+        end = time.monotonic() + ARRIVAL
+        while status != "failed" and not records.finished([run], workspace):
+            if time.monotonic() > end:
+                problem = f"a worker has executed {run.notebook} ({run.label}), but its record is not there"
+                raise InputError(f"{workspace.outputs}: {problem}; the workers must share this folder with the sweep")
+            time.sleep(TICK)
+        return status, error
     except KilledWorker as error:
         reason = f"its worker died in each of {error.allowed_failures + 1} attempts; out of memory?"
-    except InputError:  # of a worker that is unfit for any run
+    except InputError:  # of a worker that is unfit for any run, or has its own outputs
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"

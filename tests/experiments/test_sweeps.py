@@ -10,13 +10,15 @@ import sys
 import time
 from contextlib import contextmanager
 from textwrap import indent
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from conftest import docemb
 
-from docemb_lib.experiments import records
+from docemb_lib.experiments import records, sweeps
 from docemb_lib.experiments.kernels import kernels_below
+from docemb_lib.experiments.plan import resolve_sweep
 from docemb_lib.experiments.sweeps import sweep
 
 ARGUMENTS = ["sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
@@ -121,6 +123,14 @@ def test_a_scheduler_that_is_not_there_is_refused_in_one_line(workspace):
     (line,) = done.stderr.splitlines()
     assert "scheduler nowhere.json: FileNotFoundError" in line
     assert not workspace.outputs.exists()
+
+
+def test_a_worker_whose_record_does_not_arrive_here_ends_the_sweep(workspace, runs, refused, monkeypatch):
+    monkeypatch.setattr(sweeps, "ARRIVAL", 0)
+    runs("pass")
+    (step,) = resolve_sweep("01", "params/seeds.yaml", workspace, profile="small", parameters={})
+    ended = SimpleNamespace(status="finished", result=lambda: ("built", ""))
+    refused("outputs: .* its record is not there; the workers must", sweeps._outcome, ended, step.runs[0], workspace)
 
 
 @pytest.mark.slow
