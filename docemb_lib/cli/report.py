@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.scoreboard import last_round, scoreboard, with_interval
-from docemb_lib.evaluation.uncertainty import OVERALL
+from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_tasks, with_interval
 from docemb_lib.experiments import records
 from docemb_lib.experiments.execution import Runs, is_done
 from docemb_lib.experiments.models import ADAPTED
@@ -49,23 +48,23 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
     evaluated, adapted = Final.of_record(workspace, last, last.label), f"{last.label}{ADAPTED}"
     if adapted in set(evaluated.models["model"]):
         evaluated = evaluated._replace(student=adapted)
-    # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
-    frames = [last_round(records.scores_of(workspace, record)) for record in final if record.setting == last.setting]
-    scores = pd.concat(frames).drop_duplicates(["model", "task", "metric", "seed"]).reset_index(drop=True)
     sentence = f"{evaluated.standing()}\n{evaluated.recommendation()}"
     if evaluated.student == adapted:
         sentence += f"\nTo fit the student on your documents: docemb adapt {last.student} CORPUS -o OUT"
 
-    def of_models(name: str) -> pd.DataFrame:
-        found = (records.table_of(workspace, one, name) for one in final if one.setting == last.setting)
-        frames = [rows[rows["task"] == OVERALL] if name == "intervals" else rows for rows in map(last_round, found)]
-        return pd.concat(frames).drop_duplicates("model").set_index("model")
+    def of_models(name: str, *by: str) -> pd.DataFrame:
+        # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
+        found = [last_round(records.table_of(workspace, one, name)) for one in final if one.setting == last.setting]
+        return pd.concat(found).drop_duplicates(["model", *by]).set_index("model")
 
-    board, means = scoreboard(scores), of_models("intervals")[["value", "low", "high"]]
-    texts = pd.Series({str(model): with_interval(*row) for model, row in means.iterrows()}, dtype=object)
-    fitted = of_models("models")["fitted on"]
-    board["mean"] = texts.reindex(board.index).fillna("")
-    return board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths
+    intervals, fitted = of_models("intervals", "task", "metric"), of_models("models")["fitted on"]
+    main = intervals[intervals["metric"].isin(MAIN_METRICS)]
+    board = main.pivot_table(index="model", columns="task", values="value", sort=False).rename_axis(columns=None)
+    means = over_tasks(intervals)[["value", "low", "high"]].sort_values("value", ascending=False, kind="stable")
+    board = board.loc[[*means.index, *board.index.difference(means.index, sort=False)]]  # without some task: last
+    texts = {model: with_interval(*row) for model, *row in means.itertuples()}
+    added = {"mean": [texts.get(model, "") for model in board.index], "fitted on": fitted.reindex(board.index)}
+    return board.assign(**added), sentence, paths
 
 
 def write_pages(profile: str, out: Path | None = None) -> Path:

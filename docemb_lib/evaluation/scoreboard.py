@@ -52,17 +52,6 @@ def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
     return per_seed.reset_index().melt(id_vars="model", var_name="seed", value_name="value")
 
 
-def scoreboard(scores: pd.DataFrame) -> pd.DataFrame:
-    """Models x tasks, best mean first, models without some task last. scores: tidy.
-
-    Task columns are means over seeds; `mean` is that over tasks.
-    """
-    main = scores[scores["metric"].isin(MAIN_METRICS)]
-    table = main.pivot_table(index="model", columns="task", values="value", sort=False)
-    table["mean"] = mean_over_tasks(scores).groupby("model")["value"].mean()  # NaN for a model without a mean
-    return table.rename_axis(columns=None).sort_values("mean", ascending=False, kind="stable")
-
-
 def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFrame:
     """`scores` with a column `normalised`: value / best mean of any model shown on that task and metric.
 
