@@ -147,8 +147,8 @@ def _built(stages: Stages) -> set[Hashable]:
     if key.profile.contextual_teachers.corpus is not None:
         return {corpus}
     seed = TEACHER_SEED if key.trains else key.profile.parameters.seed
-    fitted = (one for one in key.paragraph_vectors if stages.teachers.is_fitted(one, seed=seed))
-    return {corpus, *((str(vectors), corpus) for vectors in fitted)}
+    inputs = {str(one): stages.teachers.vector_inputs(one, seed=seed) for one in key.paragraph_vectors}
+    return {corpus, *((name, corpus) for name in inputs if stages.workspace.is_built("paragraph-vector", inputs[name]))}
 
 
 def _documents(source: TextSource) -> float:

@@ -63,8 +63,8 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
     means = over_tasks(intervals)[["value", "low", "high"]].sort_values("value", ascending=False, kind="stable")
     board = board.loc[[*means.index, *board.index.difference(means.index, sort=False)]]  # without some task: last
     texts = {model: with_interval(*row) for model, *row in means.itertuples()}
-    added = {"mean": [texts.get(model, "") for model in board.index], "fitted on": fitted.reindex(board.index)}
-    return board.assign(**added), sentence, paths
+    board["mean"] = [texts.get(model, "") for model in board.index]
+    return board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths
 
 
 def write_pages(profile: str, out: Path | None = None) -> Path:

@@ -176,12 +176,8 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
         _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, f"fused/{of_sbert}", ranks_only=True),
     ]
     if paragraph_vector is not None:
-        context = partial(embed_once, workspace, paragraph_vector)
-
-        def beside_pv(texts: list[str]) -> np.ndarray:
-            return _side_by_side(chunks(texts), context(texts))
-
-        found.append(_on_task(f"{SBERT_CHUNKS} ⊕ PV", beside_pv, f"{of_sbert}/{paragraph_vector.fingerprint}"))
+        context, key = partial(embed_once, workspace, paragraph_vector), f"{of_sbert}/{paragraph_vector.fingerprint}"
+        found.append(_on_task(f"{SBERT_CHUNKS} ⊕ PV", lambda texts: _side_by_side(chunks(texts), context(texts)), key))
     return found
 
 

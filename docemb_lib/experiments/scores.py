@@ -37,7 +37,7 @@ EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
 LENGTHS = "lengths.npy"
 KEPT = ("intervals", "comparison", "models")  # frames of `Final` that a record keeps beside the scores
 
-Rounds = dict[str, dict[str, dict[str, Score]]]  # {round: {model: {task: score}}}
+Rounds = dict[str, dict[str, dict[str, Score]]]  # {round: {model: {task: score}}}; most training examples last
 
 
 class ScoreStage:
@@ -96,7 +96,7 @@ class ScoreStage:
         return Final(
             _stacked(rounds, score_frame),
             _stacked(rounds, score_intervals),
-            _comparison(_last(rounds), student, references),
+            _comparison([*rounds.values()][-1], student, references),
             pd.DataFrame(described, columns=["model", "fingerprint", "fitted on", "ranks_only"]),
             student,
         )
@@ -110,7 +110,7 @@ class ScoreStage:
         lengths = {task: self.lengths(task) for task in self._names(final=True)}
         frames = [
             by_length(s.per_example[s.metric], lengths[task]).assign(model=model, task=task, metric=s.metric)
-            for model, by_task in _last(self.by_round(models, final=True)).items()
+            for model, by_task in [*self.by_round(models, final=True).values()][-1].items()
             for task, s in by_task.items()
         ]
         return pd.concat(frames, ignore_index=True)
@@ -274,11 +274,6 @@ def _stacked(rounds: Rounds, rows_of: Callable[[dict[str, dict[str, Score]]], pd
     frames = [rows_of(scores).assign(round=name) for name, scores in rounds.items()]
     rows = pd.concat(frames, ignore_index=True)
     return rows if len(rounds) > 1 else rows.drop(columns="round")
-
-
-def _last(rounds: Rounds) -> dict[str, dict[str, Score]]:
-    """{model: {task: score}} of the round with most training examples."""
-    return list(rounds.values())[-1]
 
 
 def _comparison(scores: Mapping[str, Mapping[str, Score]], student: str, references: Sequence[str]) -> pd.DataFrame:

@@ -188,15 +188,16 @@ class TeacherStage:
         def build(folder: Path) -> None:
             ParagraphVector(**settings.model_dump(), seed=seed).fit_words(self.words(settings.preprocess), folder)
 
-        inputs = self._vector_inputs(settings, seed)
+        inputs = self.vector_inputs(settings, seed=seed)
         folder = self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path
         if folder not in self._loaded:
             self._loaded[folder] = ParagraphVector.load(folder)
         return self._loaded[folder]
 
-    def is_fitted(self, settings: ParagraphVectorSettings, *, seed: int) -> bool:
-        """Whether `paragraph_vector` has nothing to fit; the teachers' corpus is built for it."""
-        return self.workspace.is_built("paragraph-vector", self._vector_inputs(settings, seed))
+    def vector_inputs(self, settings: ParagraphVectorSettings, *, seed: int) -> dict[str, Any]:
+        """What identifies the artefact of `paragraph_vector`; builds the teachers' corpus."""
+        words, versions = self._words_inputs(settings.preprocess), {"gensim": version("gensim")}
+        return {"words": words, "settings": settings.model_dump(), "seed": seed, "versions": versions}
 
     def words(self, preprocess: Preprocessing) -> Words:
         """The words of the teachers' corpus, shared by all Paragraph Vectors with this preprocessing."""
@@ -229,10 +230,6 @@ class TeacherStage:
             return self.contextual(further.teacher)
         bf16 = self.profile.structural_teacher.bf16
         return SBERT(str(further.model), max_tokens=further.max_tokens, long=further.long, bf16=bf16)
-
-    def _vector_inputs(self, settings: ParagraphVectorSettings, seed: int) -> dict[str, Any]:
-        words, versions = self._words_inputs(settings.preprocess), {"gensim": version("gensim")}
-        return {"words": words, "settings": settings.model_dump(), "seed": seed, "versions": versions}
 
     def _words_inputs(self, preprocess: Preprocessing) -> dict[str, Any]:
         return {**self._fitted_on("nltk"), "preprocess": preprocess}

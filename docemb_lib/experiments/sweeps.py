@@ -111,7 +111,10 @@ def execute_plan(
         reporter.begin(known, [run for run in known if run in missing], where)
         for step in steps:
             if step.grid is None:
-                _execute_single(step.runs[0], workspace, reporter)
+                (run,), start = step.runs, time.perf_counter()
+                reporter.start(run)
+                built = execution.execute_run(run, workspace, report=partial(reporter.step, run))
+                reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
                 if step is steps[0]:  # the corpus is built: check its size for all runs
                     missing_runs(runs_of(steps), workspace)
                 continue
@@ -147,13 +150,6 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
         if figure.stem == "runs":
             paths += [("comparison figure", str(figure)), ("comparison table", str(figure.with_suffix(".csv")))]
     return paths
-
-
-def _execute_single(run: Planned, workspace: Workspace, reporter: Reporter) -> None:
-    start = time.perf_counter()
-    reporter.start(run)
-    built = execution.execute_run(run, workspace, report=partial(reporter.step, run))
-    reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
 
 
 def _comparison_page(planned: Runs) -> Path:

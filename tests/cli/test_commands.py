@@ -69,14 +69,13 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
 def test_a_model_is_scored_alone_beside_references_without_training_and_beside_those_that_are_recorded(workspace_root):
     rows = [{"text": f"about {label}, {n}", "label": label} for n in range(20) for label in "xy"]
     evaluation = "{tasks: [own], sweep_tasks: [own], own_tasks: [{name: own, kind: classification, path: rows.jsonl}]}"
-    profile = f"base: small.yaml\nevaluation: {evaluation}"
-    write_files(workspace_root / "params", {"rows.jsonl": rows, "mine.yaml": profile})
+    files = {"rows.jsonl": rows, "mine.yaml": f"base: small.yaml\nevaluation: {evaluation}"}
+    write_files(workspace_root / "params", files)
 
     def scored(*options):
-        done = docemb("evaluate", name, "--profile", "mine", "--json", *options)
-        return pd.DataFrame(json.loads(done.stdout)["models"])
+        return pd.DataFrame(json.loads(docemb(*command, "--json", *options).stdout)["models"])
 
-    name = "all-MiniLM-L6-v2"
+    _, name, *_ = command = ("evaluate", "all-MiniLM-L6-v2", "--profile", "mine")
     assert [*scored("--alone")["model"]] == [name]
     found = scored()
     assert {name, *SBERT_LABELS, TFIDF} <= {*found["model"]}

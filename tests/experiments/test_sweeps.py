@@ -125,9 +125,8 @@ def test_a_scheduler_that_is_not_there_is_refused_in_one_line(workspace):
     assert not workspace.outputs.exists()
 
 
-def test_a_worker_whose_record_does_not_arrive_here_ends_the_sweep(workspace, runs, refused, monkeypatch):
+def test_a_worker_whose_record_does_not_arrive_here_ends_the_sweep(workspace, refused, monkeypatch):
     monkeypatch.setattr(sweeps, "ARRIVAL", 0)
-    runs("pass")
     (step,) = resolve_sweep("01", "params/seeds.yaml", workspace, profile="small", parameters={})
     ended = SimpleNamespace(status="finished", result=lambda: ("built", ""))
     refused("outputs: .* its record is not there; the workers must", sweeps._outcome, ended, step.runs[0], workspace)
