@@ -206,15 +206,16 @@ class Run:
         figure: Any = drawn if hasattr(drawn, "savefig") else drawn.figure
         folder = self.workspace.outputs / "figures" / self.notebook / self.key.slug
         folder.mkdir(parents=True, exist_ok=True)
+        shown_at, figure.dpi = figure.dpi, 150  # that of the files: text is wider there than at the figure's own
         figure.draw_without_rendering()
         figure.set_layout_engine(None)  # the layout is found; with an engine each further drawing is done twice
         box = figure.get_tightbbox().padded(0.1)  # inches; computed once for both files
         for suffix in ("png", "svg"):
-            figure.savefig(folder / f"{name}.{suffix}", dpi=150, bbox_inches=box)
+            figure.savefig(folder / f"{name}.{suffix}", dpi=figure.dpi, bbox_inches=box)
         if "inline" in matplotlib.get_backend():  # show the file: the backend would draw the figure again
             from IPython.display import Image, display
 
-            display(Image(filename=folder / f"{name}.png", width=round(box.width * figure.dpi)))
+            display(Image(filename=folder / f"{name}.png", width=round(box.width * shown_at)))
             pyplot.close(figure)
         if data is not None:
             data.to_csv(folder / f"{name}.csv", index=False)
