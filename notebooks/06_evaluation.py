@@ -17,11 +17,11 @@
 # %% [markdown]
 # # 06 · The final student, measured
 #
-# The final student is trained with the recipe of the profile, on more documents than those of notebooks 03 to 05. It is
-# then scored on the test splits, once. The references are what a user has without training: the student
-# before distillation, the structural teacher on *truncated* text (as in the thesis) and over *chunks* of the whole
-# document (common practice), Paragraph Vectors, search engines that use words alone (TF-IDF, LSA, BM25), and both side
-# by side.
+# The final student is trained with the recipe of the profile: its layers, teachers, losses and number of documents may
+# differ from those of notebooks 03 to 05. It is then scored on the test splits, once. The references are what a user
+# has without training: the student before distillation, the structural teacher on *truncated* text (as in the thesis)
+# and over *chunks* of the whole document (common practice), Paragraph Vectors, search engines that use words alone
+# (TF-IDF, LSA, BM25), and both side by side.
 
 # %% tags=["parameters"]
 profile = "tiny-final"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
