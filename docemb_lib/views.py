@@ -111,6 +111,14 @@ def widths_of(run: Run) -> dict[str, int]:
     return widths if teacher is None else {**widths, "contextual": run.profile.contextual_teachers.width(teacher)}
 
 
+def taught(run: Run) -> str:
+    """A sentence: whether training lowered the validation loss, which it need not where the student starts near it."""
+    before, after = run.history()[1]["loss"].iloc[[0, -1]]
+    did, teacher = "brought" if after < before else "did not bring", "teachers" if len(run.key.roles) > 1 else "teacher"
+    nearer = f"by this loss training {did} the student nearer to its {teacher} on validation documents"
+    return f"The validation loss is {before:.4f} before training and {after:.4f} after it: {nearer}."
+
+
 def students_of_runs(run: Run) -> list[Model]:
     """The untrained student, that of this run, and recorded comparable ones of equal size and seed, by label."""
     size = {name: run.key.counting[name] for name in ("documents", "seed")}

@@ -45,7 +45,7 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 from textwrap import fill
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib import begin, figures, thesis, widgets
+from docemb_lib import begin, figures, thesis, views, widgets
 
 figures.use_style()
 run = begin("06_evaluation", globals())
@@ -60,6 +60,7 @@ run.settings()
 train_history, validation_history = run.history()  # trains the student, unless it is there already
 ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
+print(fill(views.taught(run), 110))
 
 # %% [markdown]
 # ## Every model on every task
