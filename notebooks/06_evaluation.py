@@ -123,7 +123,7 @@ figure = figures.each_task(figures.plot_by_length, compared, height=3.4)
 run.save_figure(figure, "by-length", by_length)
 
 # %% [markdown]
-# **How to read it.** Bands are 95% intervals. The truncated teacher reads only the first tokens of a document. If it is
+# **How to read it.** Bars are 95% intervals. The truncated teacher reads only the first tokens of a document. If it is
 # worse than the student on long documents but not on short ones, the longer context of the student makes the
 # difference. Documents of different lengths also differ in content: if the lines of all models fall, long documents are
 # harder.

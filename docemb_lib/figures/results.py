@@ -109,7 +109,7 @@ def _draw_points(
 def plot_weighting(
     points: pd.DataFrame, *, task: str | None = None, lam: float | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Score on a task against λ, a line per mask with 95% intervals; dotted: no weighting.
+    """Score on a task against λ, a line per mask with 95% intervals, side by side; dotted: no weighting.
 
     points: see `widgets.weighting_points`. task: None is the last one, the mean if there are several. lam: to be
     marked.
@@ -118,10 +118,11 @@ def plot_weighting(
     task = points["task"].iloc[-1] if task is None else task
     rows = points[points["task"] == task]
     masks = rows["max_structural_len"].map(lambda longest: "no mask" if pd.isna(longest) else f"mask {longest:.0f}")
-    for (mask, group), color in zip(rows.groupby(masks), cycle(SERIES), strict=False):
+    shifts = _dodged(masks.nunique(), 0.012)
+    for (mask, group), color, shift in zip(rows.groupby(masks), cycle(SERIES), shifts, strict=False):
         line = group.dropna(subset="lam").sort_values("lam")
         look: dict[str, Any] = {"fmt": "o-", "color": color, "elinewidth": 1, "capsize": 2, "label": mask}
-        ax.errorbar(line["lam"], line["value"], yerr=_reach(line["value"], line["low"], line["high"]), **look)
+        ax.errorbar(line["lam"] + shift, line["value"], yerr=_reach(line), **look)
         for value in group.loc[group["lam"].isna(), "value"]:
             ax.axhline(value, color=color, linestyle=":", linewidth=1.2, label=f"no λ, {mask}")
     if lam is not None:
@@ -140,7 +141,7 @@ def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> 
     rows = intervals[intervals["task"] == task]
     rows = rows[rows["metric"] == rows["metric"].iloc[0]]
     colors = [PALETTE[kind_of(str(model))] for model in rows["model"]]
-    reach = _reach(rows["value"], rows["low"], rows["high"])
+    reach = _reach(rows)
     # transparent, so that the interval is visible on its bar
     ax.barh(range(len(rows)), rows["value"], xerr=reach, color=colors, ecolor=GREY, alpha=0.6, height=0.7, capsize=2)
     for place, (value, high) in enumerate(zip(rows["value"], rows["high"], strict=True)):
@@ -177,14 +178,21 @@ def _metric(rows: pd.DataFrame) -> str:
 
 
 def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
-    """One task: score by document length, a line per model with its 95% interval as a band.
+    """One task: score by document length, a line per model with 95% intervals, side by side.
 
     by_length: columns model, task, metric, bucket (in order), examples, value, low, high.
     """
     ax = plt.gca() if ax is None else ax
     rows = by_length[(by_length["task"] == task) & (by_length["examples"] >= LEAST)]
     examples = rows.drop_duplicates("bucket").set_index("bucket")["examples"]
-    _draw_bands(rows.assign(x=rows["bucket"].map(list(examples.index).index)), ax)
+    looks = looks_of(rows["model"])
+    for (model, (color, style)), shift in zip(looks.items(), _dodged(len(looks), 0.1), strict=True):
+        own = rows[rows["model"] == model]
+        look: dict[str, Any] = {"fmt": f"o{style}", "color": color, "elinewidth": 1, "capsize": 2, "markersize": 4}
+        places = own["bucket"].map(list(examples.index).index) + shift
+        ax.errorbar(places, own["value"], yerr=_reach(own), label=model, **look)
+    if len(rows):
+        legend_beside(ax, handlelength=3)
     names = [f"{bucket}\n({count})" for bucket, count in examples.items()]
     ax.set_xticks(range(len(examples)), names, fontsize="small")  # seven buckets side by side
     ax.set_xlabel(f"length in tokens of the structural teacher (examples, at least {LEAST})")
@@ -203,16 +211,6 @@ def plot_few_shot(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     ax.set_xticks(sorted(shown["per_class"].unique()))
     ax.set(xlabel="training examples of each class", ylabel=_metric(shown))
     return ax
-
-
-def _draw_bands(rows: pd.DataFrame, ax: Axes) -> None:
-    """A line per model with `low` to `high` as a band. rows: columns model, x, value, low, high."""
-    for model, (color, style) in looks_of(rows["model"]).items():
-        own = rows[rows["model"] == model]
-        ax.plot(own["x"], own["value"], style, marker="o", markersize=4, color=color, label=model)
-        ax.fill_between(own["x"], own["low"], own["high"], color=color, alpha=0.12, linewidth=0)
-    if len(rows):
-        legend_beside(ax, handlelength=3)
 
 
 def plot_retrieval(scores: pd.DataFrame, *, metric: str, ax: Axes | None = None) -> Axes:
@@ -235,8 +233,13 @@ def _means(groups: Any) -> pd.DataFrame:
     return pd.DataFrame({"mean": groups["value"].mean(), "thesis": thesis})
 
 
-def _reach(value: Any, low: Any, high: Any) -> np.ndarray:
-    return np.stack([value - low, high - value]).clip(min=0)
+def _dodged(count: int, gap: float) -> np.ndarray:
+    """Shifts that put `count` marks of one place side by side, so that each interval is visible."""
+    return gap * (np.arange(count) - (count - 1) / 2)
+
+
+def _reach(rows: pd.DataFrame) -> np.ndarray:
+    return np.stack([rows["value"] - rows["low"], rows["high"] - rows["value"]]).clip(min=0)
 
 
 def _thesis(values: pd.Series, label: str = "thesis") -> dict[str, dict[str, Any]]:

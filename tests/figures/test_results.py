@@ -93,7 +93,8 @@ def test_lambda_has_a_line_with_intervals_per_mask_and_dots_without_weighting(ax
         assert figures.plot_weighting(points, task=task, ax=ax) is ax
         assert names_of(ax.get_legend()) == ["no λ, no mask", "mask 256", "no mask"]
         lines = [line.get_xydata().tolist() for line in ax.lines if line.get_marker() == "o"]
-        assert lines == [[[0.5, 0.3 * factor]], [[0.2, 0.1 * factor], [0.8, 0.2 * factor]]]
+        shifted = [[[0.494, 0.3 * factor]], [[0.206, 0.1 * factor], [0.806, 0.2 * factor]]]  # side by side
+        assert lines == [pytest.approx(np.array(line)) for line in shifted]
         assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == [0.4 * factor]
         np.testing.assert_allclose([span[:, 1] for span in spans(ax)], [[0.05, 0.95]] * 3)
     assert (ax.get_title(), ax.get_ylabel()) == ("mean over tasks", "accuracy")
@@ -132,17 +133,18 @@ def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
     assert ax.yaxis_inverted()
 
 
-def test_length_has_a_line_and_a_band_per_model_and_leaves_out_buckets_of_few_examples(ax, names_of):
+def test_length_has_a_line_with_intervals_per_model_side_by_side_and_leaves_out_buckets_of_few_examples(ax, names_of):
     rows = [(model, bucket, n, level + n / 100, level, level + 0.5)
             for model, level in (("SBERT truncated", 0.1), ("SBERT over chunks", 0.2))
             for bucket, n in (("≤ 256", 40), ("257-384", 10), ("385-512", 9), ("> 512", 0))]  # fmt: skip
     by_length = pd.DataFrame(rows, columns=["model", "bucket", "examples", "value", "low", "high"])
     figures.plot_by_length(by_length.assign(task="sort", metric="accuracy"), task="sort", ax=ax)
-    assert [line.get_ydata().tolist() for line in ax.lines] == [[0.5, 0.2], pytest.approx([0.6, 0.3])]
-    assert len({line.get_linestyle() for line in ax.lines}) == 2  # two models of one kind, so of one colour
-    assert len({line.get_color() for line in ax.lines}) == 1
-    bands = [band.get_paths()[0].get_extents() for band in ax.collections]
-    assert [(band.y0, band.y1) for band in bands] == [(0.1, 0.6), (0.2, 0.7)]
+    lines = [container[0] for container in ax.containers]
+    assert [line.get_ydata().tolist() for line in lines] == [[0.5, 0.2], pytest.approx([0.6, 0.3])]
+    assert len({line.get_linestyle() for line in lines}) == 2  # two models of one kind, so of one colour
+    assert len({line.get_color() for line in lines}) == 1
+    places = [(-0.05, 0.1), (0.95, 0.1), (0.05, 0.2), (1.05, 0.2)]
+    np.testing.assert_allclose(spans(ax), [[(x, low), (x, low + 0.5)] for x, low in places])
     assert names_of(ax.get_xticklabels()) == ["≤ 256\n(40)", "257-384\n(10)"]
     assert ax.get_xlabel().endswith("(examples, at least 10)")
 
