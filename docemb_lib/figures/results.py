@@ -223,7 +223,7 @@ def plot_retrieval(scores: pd.DataFrame, *, metric: str, ax: Axes | None = None)
     colors = series_colors(points["task"].sort_values())
     ax = _draw_points(points, rows, y="model", hue="task", colors=colors, ax=ax)
     _legend(ax, colors, {"mean over tasks": MEAN} | _thesis(rows["thesis"]))
-    ax.set(xlabel=METRICS[metric], xlim=(0, None))
+    ax.set_xlabel(METRICS[metric])
     return ax
 
 
