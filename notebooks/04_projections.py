@@ -81,7 +81,11 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
 figures.plot_history(train_history, validation_history, ax=axes[0])
 if "cca" in validation_history:
     axes[1].plot("step", "cca", "o-", data=validation_history)
-axes[1].set(xlabel="updates", ylabel="canonical correlation of the views")
+    axes[1].set(xlabel="updates", ylabel="canonical correlation of the views")
+else:
+    axes[1].set_axis_off()
+    reason = "The canonical correlation is not measured:\nno views, or too few validation documents for their width"
+    axes[1].text(0.5, 0.5, reason, ha="center")
 run.save_figure(figure, "training", validation_history)
 
 # %% [markdown]
@@ -90,7 +94,7 @@ run.save_figure(figure, "training", validation_history)
 # over ten pairs of variates. It depends neither on the scale of the views nor on SoftCCA's δ and β, so it compares runs
 # that differ in them; the thesis found β critical (section 4.5.2). The variates are fitted on one half of the documents
 # and correlated on the other, so views without anything in common are at 0. This needs two documents for each feature
-# of a view; where there are fewer, the panel is empty. `docemb sweep 04 --grid soft-cca-beta` varies δ and β. Scores
+# of a view; where there are fewer, the panel says so. `docemb sweep 04 --grid soft-cca-beta` varies δ and β. Scores
 # and the next figure show what the student itself learns.
 #
 # ## What the student has learnt from its teachers
