@@ -195,7 +195,8 @@ run.save_figure(ax, "runs", runs)
 
 # %%
 plain = thesis.scores_of_runs(run, scores, "figure 4.2")
-ax = figures.plot_runs(plain, by="loss", ax=figures.rows_axes(plain["model"].nunique())[0])
+(ax,) = figures.rows_axes(plain["model"].nunique())
+figures.plot_runs(figures.named(plain, run.label), by="loss", ax=ax)
 run.save_figure(ax, "plain-losses", plain)
 
 # %% [markdown]
