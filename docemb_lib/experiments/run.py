@@ -7,7 +7,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,11 @@ import pandas as pd
 from docemb_lib import pretrained
 from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.doctor import warn_of_other_versions
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.experiments import models as made
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model
-from docemb_lib.experiments.plan import THESIS, grid_place, names_in_grids
+from docemb_lib.experiments.plan import grid_place, names_in_grids
 from docemb_lib.experiments.runkey import PAPER, PV_NAMES, SOFT_CCA, RunKey
 from docemb_lib.experiments.scores import Final, ScoreStage
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage
@@ -30,7 +28,7 @@ from docemb_lib.hardware import tune_environment
 from docemb_lib.private import INJECTED_CELL
 from docemb_lib.progress import log_to_notebook
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
-from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
+from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, SHIPPED, Profile, check_names
 from docemb_lib.workspace import Artefact, Workspace, revision
 
 if TYPE_CHECKING:
@@ -93,10 +91,11 @@ class Run:
         key = self.key
         rows = {"this run": (key.label, ""), "profile": (key.profile.name, "")}
         rows["grid"] = grid_place(key), ", ".join(names_in_grids(key))
-        for name, value in key.parameters.items():
+        named = {name: None for name in ("structural_loss", "contextual_teacher") if name in key.parameters}
+        for name, value in (named | key.counting).items():  # a teacher that the run lacks is shown as None
             paper = getattr(PAPER, name) if name in SOFT_CCA else value  # other parameters vary in the papers
             rows[name] = (str(value), "" if paper == value else str(paper))
-        published = _shown(_published(key))
+        published = _published(key)
         for name, value in _shown(key).items():
             rows[name] = (value, "" if published.get(name) in (value, None) else published[name])
         return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "in the paper"])
@@ -200,7 +199,6 @@ class Run:
 
         In a notebook the figure is shown, too.
         """
-        import matplotlib
         from matplotlib import pyplot
 
         figure: Any = drawn if hasattr(drawn, "savefig") else drawn.figure
@@ -212,7 +210,7 @@ class Run:
         box = figure.get_tightbbox().padded(0.1)  # inches; computed once for both files
         for suffix in ("png", "svg"):
             figure.savefig(folder / f"{name}.{suffix}", dpi=figure.dpi, bbox_inches=box)
-        if "inline" in matplotlib.get_backend():  # show the file: the backend would draw the figure again
+        if "inline" in pyplot.get_backend():  # show the file: the backend would draw the figure again
             from IPython.display import Image, display
 
             display(Image(filename=folder / f"{name}.png", width=round(box.width * shown_at)))
@@ -228,11 +226,9 @@ class Run:
             from docemb_lib.student.export import add_scores
 
             own = last_round(scores).query("model == @self.label")
-            rows: list[Any] = []
-            for (task, metric), values in own.groupby(["task", "metric"], sort=False)["value"]:
-                spread = float(values.std()) if values.nunique() > 1 else None  # retrieval trains no heads
-                rows.append((task, metric, float(values.mean()), spread))
-            add_scores(student.path, rows)
+            rows: Any = own.groupby(["task", "metric"], sort=False)["value"]  # one value where no heads are trained
+            spread = ((*names, float(v.mean()), float(v.std()) if v.nunique() > 1 else None) for names, v in rows)
+            add_scores(student.path, list(spread))
         return self.workspace.shown(self.workspace.link("students", self.key.slug, student.path))
 
     def finish(
@@ -278,15 +274,14 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     warn_of_other_versions()
     check_names(notebook, _injected_by_papermill(namespace))
     given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
-    profile = Profile.load(namespace.get("profile", "tiny"))
-    run = Run(RunKey.of(notebook, profile, **given))
+    run = Run(RunKey.of(notebook, Profile.load(namespace.get("profile", "tiny")), **given))
     run.stages.check()
     return run
 
 
 # The settings of a profile that decide a result and stand in Tables 4.3, 4.4, 5.2 or 5.6, by section.
 SHOWN = {
-    "corpus": ("source", "documents", "validation"),
+    "corpus": ("source", "documents", "validation", "tasks"),
     "structural_teacher": ("model", "max_tokens", "long"),
     "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout", "lexical"),
     "training": ("batch_size", "accumulation", "learning_rate", "warmup", "weight_decay", "epochs", "precision",
@@ -294,6 +289,8 @@ SHOWN = {
     "head": ("hidden", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing", "pair_features"),
 }  # fmt: skip
 MLP = {f"head.{name}" for name in SHOWN["head"][1:-1]}
+UNSET = {"corpus.documents": "all", "student.layers": "all", "student.dropout": "the model's own"}  # instead of None
+OURS = ("corpus.tasks", "student.lexical", "training.attention")  # settings that no paper has
 
 
 def _shown(key: RunKey) -> dict[str, str]:
@@ -301,21 +298,22 @@ def _shown(key: RunKey) -> dict[str, str]:
     profile, teachers = key.profile, key.profile.contextual_teachers
     sections = {"corpus": profile.corpus, "structural_teacher": profile.structural_teacher, "student": profile.student}
     sections |= {"training": key.training, "head": profile.evaluation.head}
-    found = {f"{section}.{name}": str(getattr(sections[section], name)) for section in SHOWN for name in SHOWN[section]}
-    if not profile.evaluation.head.hidden:  # a logistic regression reads none of the others
-        found = {name: value for name, value in found.items() if name not in MLP}
+    every = {f"{section}.{name}": getattr(sections[section], name) for section in SHOWN for name in SHOWN[section]}
+    unread = set() if profile.evaluation.head.hidden else MLP  # by a logistic regression
+    found = {name: str(UNSET.get(name) if v is None else v) for name, v in every.items() if name not in unread}
     for name in PV_NAMES:
         members = [member.model_dump(include={*SINGLE}) for member in teachers.members(name)]
         found[f"contextual_teachers.{name}"] = " + ".join(label_of_paragraph_vector(**member) for member in members)
     return found
 
 
-def _published(key: RunKey) -> RunKey:
-    """A run of the same notebook with the settings of its paper; the defaults are those of chapter 4 of the thesis."""
+def _published(key: RunKey) -> dict[str, str]:
+    """The same settings of the run's paper, as they come with docemb."""
     name = "simde" if key.self_supervised else "thesis-final" if key.notebook in FINAL else "thesis"
-    with suppress(InputError):  # a root without these profiles
-        return RunKey(key.notebook, Profile.load(name))
-    return RunKey(key.notebook, THESIS)
+    paper = Profile.load(SHIPPED / "params" / f"{name}.yaml")
+    documents = (paper.corpus.documents or 0) - paper.corpus.tasks  # the papers hold out none for tasks
+    shown = _shown(RunKey(key.notebook, paper)) | {"corpus.documents": str(documents)}
+    return {name: value for name, value in shown.items() if name not in OURS}
 
 
 def _injected_by_papermill(namespace: Mapping[str, Any]) -> list[str]:
