@@ -224,7 +224,7 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 # so. The runs of the grid `structural` are needed: equally many documents, one seed.
 
 # %%
-thesis.claims_of_figures(run)
+figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
 
 # %% [markdown]
 # **What to try next.** Provoke a collapse, in a terminal, in `notebooks/`, and look at `norm` and `spread`:

@@ -156,7 +156,7 @@ run.save_figure(ax, "runs", runs)
 # thesis of the same place in the grid, relative to the models of *that* figure: compare the order of runs within one
 # structural loss. In the thesis a small contextual projection or none is best without a structural loss, while strong
 # ones perform very well beside max-margin (section 4.5.2). The thesis also concludes that larger student projections
-# are better and bottlenecks harmful; the claims below check this on its own figures.
+# are better and bottlenecks harmful; `docemb results --claims` checks this on its own figures.
 
 # %% [markdown]
 # ## The answer so far
@@ -181,7 +181,7 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 # and says so. A claim needs the runs of its grid, with equally many documents and one seed.
 
 # %%
-thesis.claims_of_figures(run)
+figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
 
 # %% [markdown]
 # **What to try next.** Distil from the contextual teacher alone, in a terminal, in `notebooks/`:

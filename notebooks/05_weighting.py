@@ -201,7 +201,7 @@ widgets.run_monitor("05_weighting")
 # no tests and says so. A claim needs the runs of its grid, with equally many documents and one seed.
 
 # %%
-thesis.claims_of_figures(run)
+figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
 
 # %% [markdown]
 # **What to try next.** Use a weight that falls with the length instead of a mask, in a terminal, in `notebooks/`:

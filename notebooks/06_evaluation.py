@@ -228,7 +228,7 @@ else:
 # `final`: `docemb sweep 06 --grid final --profile …`.
 
 # %%
-thesis.claims_of_run(run, finals)
+figures.table(thesis.tested(thesis.claims_of_run(run, finals), profile), empty="No claim is tested here.")
 
 # %% [markdown]
 # ## Using the student

@@ -6,7 +6,7 @@ beside each other and builds Table 5.7 and Figure 4.12 from records, `claims` ch
 
 from __future__ import annotations
 
-from docemb_lib.thesis.claims import claims_of_figures, claims_of_run
+from docemb_lib.thesis.claims import claims_of_figures, claims_of_run, tested
 from docemb_lib.thesis.comparison import (
     beside_paper,
     best_of_chapter_4,
@@ -21,5 +21,5 @@ from docemb_lib.thesis.values import published
 
 __all__ = [
     "beside_paper", "best_of_chapter_4", "claims_of_figures", "claims_of_run", "conclusion", "corpus_tables",
-    "deviations", "published", "recorded_finals", "scores_of_runs", "table_5_7",
+    "deviations", "published", "recorded_finals", "scores_of_runs", "table_5_7", "tested",
 ]  # fmt: skip

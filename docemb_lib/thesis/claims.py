@@ -94,6 +94,15 @@ def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
     return _verdicts(claims(FINAL), in_thesis, _recorded_scores(run, finals), thesis_tasks())
 
 
+def tested(table: pd.DataFrame, profile: str) -> pd.DataFrame:
+    """The claims that recorded scores of `profile` test, of such a table; a line is printed about the others."""
+    known = table["on thesis tasks"].ne(UNTESTED) | table["on other tasks"].ne(UNTESTED)
+    if not known.all():
+        print(f"{(~known).sum()} of {len(table)} claims are not tested, because runs or tasks of theirs are missing.")
+        print(f"`docemb results --claims {profile}` lists these; the profile thesis has all, in miniature thesis-mini.")
+    return table[known]
+
+
 def _verdicts(asked: Claims, in_thesis: pd.DataFrame, rounds: Rounds, tasks: Mapping[str, list[str]]) -> pd.DataFrame:
     present = {(metric, task) for models in rounds.values() for scores in models.values()
                for task, score in scores.items() for metric in (score.metric, *score.extra)}  # fmt: skip

@@ -186,7 +186,7 @@ def test_every_claim_of_chapter_4_is_true_of_the_thesis_own_figures(make_run, ch
     assert set(table["because"]) == {f"no run of {claim['figure']}" for claim in asked}
 
 
-def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_ones_named(make_run, validated):
+def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_ones_named(make_run, validated, capsys):
     for loss, level in (("mse", 0.55), ("cosine", 0.9)):
         validated("03_structural", level, structural_loss=loss)
     validated("03_structural", 0.95, structural_loss="mse", documents=12)  # of another size
@@ -200,6 +200,8 @@ def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_one
     assert table.loc["s1", "because"].startswith(said + "3 of 3 differences as claimed; least: cosine minus SBERT")
     names = "max-margin;MSE;γ=0.1, max-margin;MSE;γ=0.5, max-margin;MSE;γ=1.0, max-margin;MSE;γ=1.5"
     assert table.loc["s2", "because"] == f"{said}no run of {names}"
+    assert list(module.tested(table, "small").index) == ["s1"]
+    assert capsys.readouterr().out.startswith("3 of 4 claims are not tested, because")
     for gamma, level in ((0.1, 0.56), (0.5, 0.57), (1.0, 0.8), (1.5, 0.5)):
         validated("03_structural", level, task="arxiv", **MARGIN, gamma=gamma)
     table = module.claims_of_figures(make_run("03_structural"))
