@@ -155,7 +155,7 @@ def redundancy(texts: Sequence[str]) -> pd.DataFrame:
     """Columns words (split at white space) and redundancy, a row per text.
 
     redundancy is nouns and verbs / distinct lemmas of these: 1 where none is repeated, NaN without any. English. Tags
-    are textblob's and lemmas LemmInflect's; the paper (A.2) has both from spaCy, whose models no package registry has.
+    are textblob's, lemmas LemmInflect's; the paper's (A.2) are of models that spaCy has on no registry that pip reads.
     """
     from lemminflect import getLemma
 
