@@ -102,8 +102,8 @@ figure = figures.each_task(figures.plot_differences, comparison, reference="chun
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
-print(fill(final.standing(), 110))
-print(fill(final.recommendation(), 110))
+print(fill(final.standing().replace(run.label, "this student"), 110))  # the settings above show the whole label
+print(fill(final.recommendation().replace(run.label, "this student"), 110))
 
 # %%
 columns = ["reference", "task", "difference", "low", "high", "p", "p_holm", "verdict"]
