@@ -126,13 +126,12 @@ def local_documents(
     """
     paths, ids = local_paths(path), set[str]()
     names = [_names(one) for one in paths]
-    count = Counter(chain.from_iterable(names))
+    count = Counter(name for own in names for name in own.values())
     for one, own in zip(paths, names, strict=True):
         above = (one if one.is_dir() else one.parent).resolve().name  # makes names differ that repeat
-        prefix = without_surrogates(f"{above}/") if any(count[name] > 1 for name in own) else ""
-        if len(paths) > 1 and not one.is_dir():
-            prefix += f"{own[0]}:"
-        found = _folder(one, prefix) if one.is_dir() else _data_file(one, text_field, id_field, prefix)
+        prefix = without_surrogates(f"{above}/") if any(count[name] > 1 for name in own.values()) else ""
+        prefix += f"{own[one]}:" if len(paths) > 1 and not one.is_dir() else ""
+        found = _folder(own, prefix) if one.is_dir() else _data_file(one, text_field, id_field, prefix)
         before = len(ids)
         for where, document in found:
             if not document.text.strip():
@@ -158,7 +157,7 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
 
 def local_files(path: Path | Sequence[Path]) -> list[Path]:
     """The files that `local_documents` reads."""
-    return [file for one in local_paths(path) for file in (_text_files(one) if one.is_dir() else [one])]
+    return [file for one in local_paths(path) for file in _names(one)]
 
 
 def _matches(path: Path | str) -> list[Path]:
@@ -166,20 +165,16 @@ def _matches(path: Path | str) -> list[Path]:
     return [Path(path)] if Path(path).exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
 
 
-def _text_files(folder: Path) -> list[Path]:
-    return [file for file in visible_files(folder) if file.suffix.lower() in {".txt", ".md"}]
-
-
-def _names(path: Path) -> list[str]:
-    """What ids that are not given in a field begin with."""
+def _names(path: Path) -> dict[Path, str]:
+    """The data file, or the text files of a folder, and what their ids begin with where no field gives them."""
     if not path.is_dir():
-        return [_stem(path)]
-    return [without_surrogates(file.relative_to(path).as_posix()) for file in _text_files(path)]
+        return {path: _stem(path)}
+    files = (file for file in visible_files(path) if file.suffix.lower() in {".txt", ".md"})
+    return {file: without_surrogates(file.relative_to(path).as_posix()) for file in files}
 
 
-def _folder(folder: Path, prefix: str) -> Iterator[tuple[str, Document]]:
-    for file in _text_files(folder):
-        name = without_surrogates(file.relative_to(folder).as_posix())
+def _folder(names: dict[Path, str], prefix: str) -> Iterator[tuple[str, Document]]:
+    for file, name in names.items():
         yield str(file), Document(f"{prefix}{name}", read_text(file), without_surrogates(file.resolve().parent.name))
 
 

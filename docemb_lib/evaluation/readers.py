@@ -126,8 +126,7 @@ def read_examples(
 def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) -> pd.DataFrame:
     """Draw `share` of each class for test, as many for validation, the rest for train; the order of examples is kept.
 
-    Examples with equal texts, in either order, go to the same split, with the class of the first. examples: see
-    `read_examples`.
+    Equal texts, in either order, go to the same split, with the class of the first. examples: see `read_examples`.
     """
     rng, texts = np.random.default_rng(seed), [examples[column] for column in TEXTS if column in examples]
     key: Any = [frozenset(pair) for pair in zip(*texts, strict=True)]
@@ -140,8 +139,7 @@ def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) 
             raise InputError(f"{where}: class {name!r}: {few}; add some, or name the splits in the file")
         drawn = members.index[rng.permutation(len(members))]
         distinct.loc[drawn[: 2 * held], "split"] = ["test"] * held + ["validation"] * held
-    split = dict(zip(distinct["key"], distinct["split"], strict=True))
-    return examples.assign(split=examples["key"].map(split)).drop(columns="key")
+    return examples.assign(split=examples["key"].map(distinct.set_index("key")["split"])).drop(columns="key")
 
 
 def head_task(name: str, examples: pd.DataFrame) -> Classification | Pairs:

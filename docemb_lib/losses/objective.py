@@ -22,14 +22,11 @@ GroupRunner = Callable[[nn.Module, list[tuple[Tensor, ...]]], Tensor]
 class Weighting:
     """Weights of the structural loss S and the contextual loss C of each document, and the mask of long documents.
 
-    keep_i = 1 if len_i <= max_structural_len else 0, lam_i = lam * keep_i, and a document adds (thesis, Listing 4.1)
-
-        lam_i * S_i + (1 - lam_i) * C_i
-
-    Without lam, and in the author's code at lam 0.5, it is the plain sum keep_i * S_i + C_i. `lam_by_length`, as in
-    "linear:384:4096", multiplies lam (1 where lam is None) by a factor that is 1 up to the first length and falls
-    linearly to 0 at the second. Lengths are counted in the structural teacher's tokens without special tokens.
-    `settings.Parameters` validates the values.
+    A document adds lam_i * S_i + (1 - lam_i) * C_i (thesis, Listing 4.1), where lam_i = lam * keep_i and
+    keep_i = 1 if len_i <= max_structural_len else 0. Without lam, and in the author's code at lam 0.5, it is the plain
+    sum keep_i * S_i + C_i. `lam_by_length`, as in "linear:384:4096", multiplies lam (1 where lam is None) by a factor
+    that is 1 up to the first length and falls linearly to 0 at the second. Lengths are counted in the structural
+    teacher's tokens without special tokens. `settings.Parameters` validates the values.
     """
 
     lam: float | None = None  # weight of the structural loss, in [0, 1]; None: no weighting

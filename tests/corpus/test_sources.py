@@ -29,8 +29,7 @@ def local(path, **fields):
 # Local files
 def test_a_folder_gives_its_text_files_in_the_order_of_their_paths(tmp_path):
     files = {"b.md": "Zweiter Brief, größer.", "a.TXT": "\ufeffHello", "old/c.txt": "third", "notes.pdf": b"\xff"}
-    files |= {"._a.md": b"\xff", ".ipynb_checkpoints/a.md": "stale"}
-    folder = write_files(tmp_path / "letters", files)
+    folder = write_files(tmp_path / "letters", {**files, "._a.md": b"\xff", ".ipynb_checkpoints/a.md": "stale"})
     expected = [Document("a.TXT", "Hello", "letters"), Document("b.md", "Zweiter Brief, größer.", "letters")]
     assert local(folder) == [*expected, Document("old/c.txt", "third", "old")]
 
@@ -112,8 +111,7 @@ def hub_documents(dataset, *, limit, seed=0, count_tokens=words, **fields):
 @pytest.fixture
 def dataset(tmp_path):
     rows = [{"text": f"story {number} " + "word " * number} for number in range(40)]
-    other = [{"text": "other"}]  # the word train is in neither name
-    files = {"train.jsonl": [*rows, rows[0], {"text": " "}], "training.jsonl": other, "strained.jsonl": other}
+    files = {"train.jsonl": [*rows, rows[0], {"text": " "}], "strained.jsonl": [{"text": "no word train in the name"}]}
     return write_files(tmp_path / "stories", files)
 
 
@@ -204,8 +202,7 @@ def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_r
             yield {"text": long_text("wiki", n)}
         raise TimeoutError("the read operation\ntimed out")
 
-    load = Mock(side_effect=[RuntimeError("Dataset scripts are no longer supported"), *[{"train": rows()}] * 2])
-    monkeypatch.setattr("datasets.load_dataset", load)
+    monkeypatch.setattr("datasets.load_dataset", Mock(side_effect=[RuntimeError("script"), *[{"train": rows()}] * 2]))
     drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=None, seed=0, count_tokens=words)
     assert len([next(drawn) for _ in range(7)]) == 7
     message = r"^dataset 'wikimedia/wikipedia', split 'train', after row 7: TimeoutError: the read operation timed out; the same"

@@ -9,7 +9,6 @@ import json
 import os
 import pickle
 from collections import Counter
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
@@ -83,8 +82,8 @@ def test_hubs_are_asked_for_the_published_configuration_then_for_converted_files
     load = Mock(side_effect=[RuntimeError("Dataset scripts are no longer supported, but found arxiv.py"), rows])
     monkeypatch.setattr(datasets, "load_dataset", load)
     task = benchmark_task("arxiv")
-    asked = partial(call, "ccdv/arxiv-classification", "no_ref", streaming=False)
-    assert load.call_args_list == [asked(), asked(revision="refs/convert/parquet")]
+    asked = {"streaming": False}, {"streaming": False, "revision": "refs/convert/parquet"}
+    assert load.call_args_list == [call("ccdv/arxiv-classification", "no_ref", **named) for named in asked]
     assert {split: len(data.labels) for split, data in task.splits.items()} == dict.fromkeys(SPLITS, 11)
     monkeypatch.setattr(datasets, "load_dataset", Mock(side_effect=ConnectionError("Couldn't reach\nthe hub")))
     refused("imdb': Couldn't reach the hub; or name a folder of its files", benchmark_task, "imdb")

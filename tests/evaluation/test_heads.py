@@ -21,7 +21,7 @@ def blobs(n: int, classes: int, dim: int, seed: int, spread: float = 1.0) -> tup
     return (centres[labels] + spread * rng.normal(size=(n, dim))).astype(np.float32), labels
 
 
-def train_heads(features, labels, *, classes, settings, seeds):
+def train(features, labels, *, classes, settings, seeds):
     jobs = [heads.HeadJob(np.arange(len(labels)), seed) for seed in seeds]
     return heads.train_jobs(features, labels, jobs, settings, classes=classes)
 
@@ -42,7 +42,7 @@ def test_heads_of_any_rows_trained_together_are_those_trained_alone(monkeypatch)
         together = heads.train_jobs(features, labels, jobs, settings, classes=3)
         assert together.W1.shape == (len(jobs), 10, 50)
         for k, job in enumerate(jobs):
-            alone = train_heads(features[job.rows], labels[job.rows], classes=3, settings=settings, seeds=[job.seed])  # fmt: skip
+            alone = train(features[job.rows], labels[job.rows], classes=3, settings=settings, seeds=[job.seed])  # fmt: skip
             for stacked, single in zip(together, alone, strict=True):
                 torch.testing.assert_close(stacked[k : k + 1], single, atol=2e-6, rtol=0)
         assert len({round(float(weights.abs().sum()), 4) for weights in together.W1}) == len(jobs)
@@ -101,7 +101,7 @@ def test_dropout_keeps_its_share_and_the_expectation_and_not_the_draw_of_the_fir
     for rate, decay in ((1e-9, 0.0), (1e-2, 0.1)):
         usual = HeadSettings(epochs=1, learning_rate=rate, weight_decay=decay)
         with_dropout, without = (
-            train_heads(features, labels, classes=2, settings=settings, seeds=[3]).W1
+            train(features, labels, classes=2, settings=settings, seeds=[3]).W1
             for settings in (usual, usual.model_copy(update={"dropout": 0.0}))
         )
         assert ((with_dropout - without).abs().max() < 1e-7) == (rate < 1e-3)
@@ -110,15 +110,15 @@ def test_dropout_keeps_its_share_and_the_expectation_and_not_the_draw_of_the_fir
 
 def test_predictions_do_not_depend_on_blocks_and_features_may_be_read_only_and_of_any_float_type(monkeypatch):
     features, labels = blobs(60, 3, 8, seed=0)
-    trained = train_heads(features, labels, classes=3, settings=HeadSettings(epochs=2), seeds=[0, 1])
+    trained = train(features, labels, classes=3, settings=HeadSettings(epochs=2), seeds=[0, 1])
     whole = trained.predict(features)
     monkeypatch.setattr(heads, "BLOCK", 7)
     np.testing.assert_array_equal(trained.predict(features), whole)
     features, labels = blobs(40, 2, 6, seed=0)
     wide = features.astype(np.float64)
     wide.flags.writeable = False
-    a = train_heads(features, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
-    b = train_heads(wide, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
+    a = train(features, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
+    b = train(wide, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
     torch.testing.assert_close(a.W1, b.W1, atol=0, rtol=0)
 
 
@@ -126,7 +126,7 @@ def test_predictions_do_not_depend_on_blocks_and_features_may_be_read_only_and_o
 def test_a_head_is_what_torch_modules_and_optimisers_make_of_it(max_grad_norm: float, monkeypatch) -> None:
     features, labels = blobs(75, 3, 12, seed=1)
     settings = HeadSettings(dropout=0.0, epochs=5, learning_rate=3e-3, max_grad_norm=max_grad_norm)
-    stacked = train_heads(features, labels, classes=3, settings=settings, seeds=[7])
+    stacked = train(features, labels, classes=3, settings=settings, seeds=[7])
     norms, clip = [], nn.utils.clip_grad_norm_
     monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda *given: norms.append(clip(*given)))
     (net,) = train_loop(features, labels, settings, [7])  # 75 examples: two batches of 32 and one of 11
@@ -182,9 +182,7 @@ def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_
     (a, b, labels), (c, d, truth) = pairs(400), pairs(1000)
     scores = {}
     for how in ("concat", "interaction"):
-        trained = train_heads(
-            heads.pair_features(a, b, how), labels, classes=2, settings=HeadSettings(), seeds=range(3)
-        )
+        trained = train(heads.pair_features(a, b, how), labels, classes=2, settings=HeadSettings(), seeds=range(3))
         scores[how] = (trained.predict(heads.pair_features(c, d, how)) == truth).mean()
     assert scores["interaction"] > 0.7
     assert scores["concat"] < 0.56
@@ -208,7 +206,7 @@ def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(monkeypatc
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        train_heads(features, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
+        train(features, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
         assert (seen, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(before)

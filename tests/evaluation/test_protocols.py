@@ -27,8 +27,7 @@ def slowly(labels: list[str], limit: int) -> list[int]:
         open_ = [i for i, c in enumerate(classes) if wanted[i] < labels.count(c)]
         wanted[min(open_, key=lambda i: (wanted[i], i))] += 1
     while 0 in wanted and limit >= len(classes):
-        wanted[wanted.index(max(wanted))] -= 1
-        wanted[wanted.index(0)] = 1
+        wanted[wanted.index(0)], wanted[wanted.index(max(wanted))] = 1, max(wanted) - 1
     return [i for c, n in zip(classes, wanted, strict=True) for i in [j for j, x in enumerate(labels) if x == c][:n]]
 
 

@@ -56,8 +56,7 @@ def test_labels_of_all_formats_agree_and_pairs_have_two_texts_in_their_order(tmp
         for first, second, label in zip(data.first, data.second, data.labels, strict=True):
             number = int(first.removeprefix("one "))
             assert (second, label) == (f"two {number}", str(number % 2 == 0))
-    swapped = [{"text": one["b"], "second": one["a"], "label": 0} for one in records]
-    rows = [{"text": one["a"], "second": one["b"], "label": 1} for one in records] + swapped
+    rows = [{"text": one[x], "second": one[y], "label": x} for x, y in ("ab", "ba") for one in records]
     made = task("pairs", write_rows(tmp_path / "a.jsonl", rows))
     assert all({*data.first} == {*data.second} for data in made.splits.values())
 

@@ -80,8 +80,7 @@ def test_retrieval_scores_similarities_and_sparse_rows_as_embeddings(monkeypatch
     asked = []
     assert task.score(lambda rows: asked.append(rows) or by_cosine(X)(rows)) == by_embeddings
     assert asked == [[4, 3], [0]]
-    copy = Retrieval("r", {"test": Ranking(texts, [3], [[9]])})
-    assert copy.score(fused(by_cosine(X), by_cosine(X[::-1]))).mean == 1
+    assert Retrieval("r", {"test": Ranking(texts, [3], [[9]])}).score(fused(by_cosine(X), by_cosine(X[::-1]))).mean == 1
     counted = tfidf(["aa bb cc", "aa bb", "cc bb", "bb bb aa", "cc aa", "aa", "bb cc cc", "cc", "bb"])
     sparse, dense = task.score(counted), task.score(counted.toarray())
     assert sparse.mean == pytest.approx(dense.mean)

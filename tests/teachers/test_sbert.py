@@ -99,8 +99,7 @@ def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_
     limits = [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]
     for options, message in limits:
         refused(message, lambda given=options: SBERT(**given).embed(["text"]))
-    relative = SBERT(device="cpu")  # as T5, whose config names no positions
-    del relative._encoder[0].auto_model.config.max_position_embeddings
+    del (relative := SBERT())._encoder[0].auto_model.config.max_position_embeddings  # T5 has none
     assert relative.max_tokens == 256
 
 

@@ -259,14 +259,13 @@ def test_the_first_document_of_two_sentences_is_shown_in_the_halves_that_trainin
         views.example_halves(of_sizes(1, 1, 1))
 
 
-def test_halves_are_near_for_a_model_that_finds_the_subject_and_a_lone_sentence_is_left_out(of_sizes):
+def test_halves_are_near_for_a_model_that_finds_the_subject_and_a_lone_sentence_is_left_out(of_sizes, refused):
     subject = embedder("subject", lambda text: [text.count(name) for name in NAMES])
     found = views.distances_of_halves(of_sizes(9, 1, 7), [subject])
     assert found.groupby("kind")["value"].agg(["size", "mean"]).to_dict("index") == {
         "positive": {"size": 2, "mean": pytest.approx(0, abs=1e-6)}, "negative": {"size": 2, "mean": pytest.approx(1)}}  # fmt: skip
     assert (set(found["auc"]), set(found["model"])) == ({1.0}, {"subject"})
-    with pytest.raises(InputError, match="1 documents have two sentences; distances need two"):
-        views.distances_of_halves(of_sizes(9, 1, 1), [subject])
+    refused("1 documents have two sentences; distances need", views.distances_of_halves, of_sizes(9, 1, 1), [subject])
 
 
 def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(make_run, of_sizes, workspace_root):
