@@ -61,6 +61,7 @@ Security <SECURITY>
 Gallery <docs/gallery>
 outputs/published/README
 Wikipedia and more <outputs/published/wikipedia/README>
+Manual pages <outputs/published/manuals/README>
 ```
 
 ```{toctree}
