@@ -92,6 +92,7 @@ read = {split: corpus.split(split).select_columns(["source", "n_student_tokens"]
 documents = pd.concat({split: rows.to_pandas() for split, rows in read.items()}, names=["split"]).reset_index("split")
 documents = documents.rename(columns={"n_student_tokens": "tokens"})
 documents["source"] = documents["source"].where(documents["source"].isin(sources), "other")
+sources = list(dict.fromkeys([*sources, *documents["source"]]))  # "other" may be in the validation split alone
 longest = int(documents["tokens"].quantile(0.98))
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharex=True, sharey=True, layout="constrained")
 for ax, split in zip(axes, ("train", "validation"), strict=True):
