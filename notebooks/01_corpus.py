@@ -72,10 +72,8 @@ thesis.corpus_tables(statistics, run.profile.name).round(1)
 # %%
 corpus = run.stages.corpus
 train = corpus.split("train").select_columns(["source", "n_structural_tokens"]).to_pandas()
-sources = [*train["source"].value_counts().index[:6], "other"][: train["source"].nunique()]  # more colours look alike
-train["source"] = train["source"].where(train["source"].isin(sources), "other")
 lengths = train.rename(columns={"n_structural_tokens": "tokens"})
-ax = figures.plot_lengths(lengths, limit=views.structural_limit(run), sources=sources)
+ax = figures.plot_lengths(lengths, limit=views.structural_limit(run))
 run.save_figure(ax, "lengths", lengths)
 
 # %% [markdown]
@@ -91,9 +89,7 @@ run.save_figure(ax, "lengths", lengths)
 read = {split: corpus.split(split).select_columns(["source", "n_student_tokens"]) for split in ("train", "validation")}
 documents = pd.concat({split: rows.to_pandas() for split, rows in read.items()}, names=["split"]).reset_index("split")
 documents = documents.rename(columns={"n_student_tokens": "tokens"})
-documents["source"] = documents["source"].where(documents["source"].isin(sources), "other")
-sources = list(dict.fromkeys([*sources, *documents["source"]]))  # "other" may be in the validation split alone
-longest = int(documents["tokens"].quantile(0.98))
+sources, longest = list(documents["source"].value_counts().index), int(documents["tokens"].quantile(0.98))
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharex=True, sharey=True, layout="constrained")
 for ax, split in zip(axes, ("train", "validation"), strict=True):
     panel = documents[documents["split"] == split]

@@ -18,6 +18,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from docemb_lib.figures import BESIDE, GREY, PALETTE, STYLES, kind_of, label, legend_beside, series_colors, short
 
 # ---- documents of a corpus
+SOURCES = 7  # sources in a figure: more colours look alike
 WEIGHTS = {"structural": "structural loss", "contextual": "contextual loss"}
 
 
@@ -29,12 +30,16 @@ def plot_lengths(
 
     documents: one row each; columns source, tokens. limit: tokens that the structural teacher reads, drawn as a line.
     longest: end of the axis (None: the 98th percentile); the last bin holds all longer documents. sources: those of all
-    panels that share colours (None: those of `documents`, the most frequent first).
+    panels that share colours (None: those of `documents`, most frequent first); beyond SOURCES the last are "other".
     """
     ax = plt.gca() if ax is None else ax
     longest = longest or int(documents["tokens"].quantile(0.98))
-    colors = series_colors(documents["source"].value_counts().index if sources is None else sources)
-    shown = documents.assign(tokens=documents["tokens"].clip(upper=longest))
+    names = list(documents["source"].value_counts().index if sources is None else sources)
+    kept = names if len(names) <= SOURCES else [*names[: SOURCES - 1], "other"]
+    colors, source = series_colors(kept), documents["source"]
+    shown = documents.assign(
+        tokens=documents["tokens"].clip(upper=longest), source=source.where(source.isin(kept), "other")
+    )
     bars: dict[str, Any] = {"multiple": "stack", "stat": "percent", "bins": 40, "binrange": (0, longest), "alpha": 1}
     bars |= {"edgecolor": "white", "linewidth": 0.3}
     sns.histplot(shown, x="tokens", hue="source", palette=colors, hue_order=list(colors), **bars, ax=ax)

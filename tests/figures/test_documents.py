@@ -18,6 +18,8 @@ def test_lengths_stack_to_a_hundred_percent_and_the_share_beyond_is_named(ax, na
     assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(100)
     assert "60% are longer" in ax.texts[0].get_text()
     assert names_of(ax.get_legend()) == ["a", "b"]
+    many = figures.plot_lengths(documents.assign(source=[*"abcdefghij"]), ax=plt.figure().gca())
+    assert names_of(many.get_legend()) == [*"abcdef", "other"]
 
 
 def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of):
