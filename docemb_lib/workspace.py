@@ -149,12 +149,17 @@ def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = Fal
             partial.rename(folder)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a whole file or nothing, through a temporary sibling and one rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
+    temporary.write_bytes(content)
     os.replace(temporary, path)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole text file or nothing, in UTF-8."""
+    write_bytes(path, text.encode())
 
 
 @contextmanager

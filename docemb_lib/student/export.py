@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.student.lexical import CODE, FOLDER, write_lexical_half
 from docemb_lib.student.loading import SETTINGS, find_file, read_json, read_modules, remove_limits
+from docemb_lib.workspace import write_bytes
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student
@@ -62,9 +62,7 @@ def write_folder(student: Student, folder: Path, card: str | None) -> None:
         weights |= {f"{layer}.weight": torch.zeros(rows, D), f"{layer}.bias": torch.zeros(rows)}
     # `save_file` would create a file that only its owner can read. A loaded student maps the old file into its memory:
     # it must be replaced, not written to.
-    temporary = folder / f".model.{os.getpid()}"
-    temporary.write_bytes(save(weights, metadata={"format": "pt"}))
-    temporary.replace(folder / "model.safetensors")
+    write_bytes(folder / "model.safetensors", save(weights, metadata={"format": "pt"}))
     config.save_pretrained(folder)
     remove_limits(tokenizer)
     tokenizer.save_pretrained(folder)
