@@ -26,7 +26,7 @@ class Described(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in own.items() if name != "training")
 
 
-class StructuralLoss(nn.Module, ABC):
+class StructuralLoss(Described, ABC):
     """Base class. `forward` checks shapes and applies the mask; a subclass implements `document_losses`."""
 
     def forward(self, student: Tensor, teacher: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -70,7 +70,7 @@ class Cosine(StructuralLoss):
         return 1 - (_unit(student) * _unit(teacher)).sum(dim=1)
 
 
-class MaxMargin(Described, StructuralLoss):
+class MaxMargin(StructuralLoss):
     """Pull a student's embedding to its teacher's and push it from those of other documents (thesis, Eq. 4.1)::
 
         loss_i = d(y_i, t_i) - gamma * mean of d(y_i, t_j) over the others j
@@ -98,7 +98,7 @@ class MaxMargin(Described, StructuralLoss):
         return distances.diagonal() - self.gamma * mean
 
 
-class Contrastive(Described, StructuralLoss):
+class Contrastive(StructuralLoss):
     """Cross-entropy of finding a document's own teacher embedding among those of the batch (thesis, Eq. 4.2)::
 
         loss = mean over i of -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
