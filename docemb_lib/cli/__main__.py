@@ -21,6 +21,7 @@ from docemb_lib.progress import progress
 
 if TYPE_CHECKING:
     from docemb_lib.experiments.models import Model
+    from docemb_lib.experiments.run import Stages
     from docemb_lib.settings.profile import Profile
     from docemb_lib.workspace import Workspace
 
@@ -230,7 +231,7 @@ def evaluate(
     fitted on the texts of each task, without training.
     """
     from docemb_lib.cli.terminal import SCORES, print_table
-    from docemb_lib.experiments.models import SBERT_CHUNKS, on_task_models, sbert_models
+    from docemb_lib.experiments.models import SBERT_CHUNKS
     from docemb_lib.experiments.run import Stages
     from docemb_lib.experiments.runkey import RunKey
     from docemb_lib.settings.profile import Profile
@@ -239,13 +240,8 @@ def evaluate(
     stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(task, source="--task") if task else loaded))
     stages.scores.check(("test",))
     models = models_of(model, stages.workspace)
-    recorded = [] if alone else recorded_baselines(loaded, stages.workspace)
-    beside = [one for one in recorded if stages.scores.is_scored(one)]
-    if not (alone or beside):
-        sbert = sbert_models(stages.teachers, together=True)
-        beside = [*sbert, *on_task_models(stages.workspace, sbert, None)]
     own = {one.label for one in models}  # a model may be a reference, too: it is scored once
-    beside = [one for one in beside if one.label not in own]
+    beside = [] if alone else [one for one in references_of(stages, loaded) if one.label not in own]
     labels = [one.label for one in beside]
     final = stages.scores.evaluate([*models, *beside], student=models[-1].label, references=labels)
     if as_json:
@@ -283,6 +279,17 @@ def models_of(name: str, workspace: Workspace) -> list[Model]:
     # What the notebooks have scored of a student trained here is found again by its artefact.
     here = student_at(Path(source)) or Artefact("student", pretrained.fingerprint(source), Path(source))
     return lexical_models(label, here, workspace)
+
+
+def references_of(stages: Stages, profile: Profile) -> list[Model]:
+    """The recorded baselines that are scored on the tasks of `stages`; without any, the references without training."""
+    from docemb_lib.experiments.models import on_task_models, sbert_models
+
+    recorded = recorded_baselines(profile, stages.workspace)
+    if scored := [one for one in recorded if stages.scores.is_scored(one)]:
+        return scored
+    sbert = sbert_models(stages.teachers, together=True)
+    return [*sbert, *on_task_models(stages.workspace, sbert, None)]
 
 
 def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
