@@ -52,11 +52,10 @@ def any_word(*words: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![a-z])({'|'.join(map(re.escape, words))})(?![a-z])")
 
 
-def visible_files(folder: Path, *, word: str | None = None) -> list[Path]:
-    """Every file below a folder, sorted, without hidden ones and hidden folders; `word`: that their paths have."""
-    below = {file: file.relative_to(folder) for file in folder.rglob("*") if file.is_file()}
-    files = sorted(file for file, path in below.items() if not any(part.startswith(".") for part in path.parts))
-    return [file for file in files if word is None or any_word(word.lower()).search(below[file].as_posix().lower())]
+def visible_files(folder: Path) -> list[Path]:
+    """Every file below a folder, sorted, without hidden files and files in hidden folders."""
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
 
 
 def read_rows(file: Path) -> Iterator[Row]:

@@ -15,7 +15,16 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from docemb_lib.corpus.rows import Row, file_format, read_rows, read_text, text_of, visible_files, without_surrogates
+from docemb_lib.corpus.rows import (
+    Row,
+    any_word,
+    file_format,
+    read_rows,
+    read_text,
+    text_of,
+    visible_files,
+    without_surrogates,
+)  # fmt: skip
 from docemb_lib.errors import InputError, as_line
 from docemb_lib.progress import progress
 from docemb_lib.settings import HubDataset, TextSource
@@ -251,7 +260,9 @@ def _dataset_files(source: HubDataset) -> list[Path]:
         if file_format(place) and not files:
             raise InputError(f"corpus.datasets: {place} does not exist; name files, a folder or a hub's data set")
         return files
-    if not (own := [file for file in visible_files(place, word=source.split) if file_format(file)]):
+    split, files = any_word(source.split.lower()), [file for file in visible_files(place) if file_format(file)]
+    own = [file for file in files if split.search(file.relative_to(place).as_posix().lower())]
+    if not own:
         raise InputError(f"{place}: no data file has the split {source.split!r} in its name; name files by a pattern")
     return own
 
