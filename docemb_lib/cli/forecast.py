@@ -72,10 +72,10 @@ def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | N
     for number, step in enumerate(steps, 1):
         first, missing = step.runs[0], [run for run in step.runs if run not in done]
         for stages in (Stages(run.key, workspace) for run in missing):
-            costs.append(Cost(RUN, LIBRARIES))
+            pieces = _pieces(stages.key)
             built |= _built(stages)
-            costs += [cost for piece, cost in _pieces(stages.key).items() if piece not in built]
-            built |= _pieces(stages.key).keys()
+            costs += [Cost(RUN, LIBRARIES), *(cost for piece, cost in pieces.items() if piece not in built)]
+            built |= pieces.keys()
             for need in _needs(stages):
                 if number not in needs.setdefault(need, []):
                     needs[need].append(number)

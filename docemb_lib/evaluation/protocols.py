@@ -39,9 +39,10 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
     wanted = {label: available[label] * limit // len(labels) for label in classes}
     while sum(wanted.values()) < limit:
         wanted[min((c for c in classes if wanted[c] < available[c]), key=wanted.__getitem__)] += 1
-    while limit >= len(classes) and (lost := [label for label in classes if not wanted[label]]):
-        wanted[max(classes, key=wanted.__getitem__)] -= 1
-        wanted[lost[0]] = 1
+    for label in classes if limit >= len(classes) else ():
+        if not wanted[label]:
+            wanted[max(classes, key=wanted.__getitem__)] -= 1
+            wanted[label] = 1
     rows: dict[Hashable, list[int]] = {label: [] for label in classes}
     for row, label in enumerate(labels):
         if len(rows[label]) < wanted[label]:

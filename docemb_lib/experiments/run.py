@@ -226,9 +226,11 @@ class Run:
             from docemb_lib.student.export import add_scores
 
             own = last_round(scores).query("model == @self.label")
-            rows: Any = own.groupby(["task", "metric"], sort=False)["value"]  # one value where no heads are trained
-            spread = ((*names, float(v.mean()), float(v.std()) if v.nunique() > 1 else None) for names, v in rows)
-            add_scores(student.path, list(spread))
+            rows: list[Any] = []
+            for (task, metric), values in own.groupby(["task", "metric"], sort=False)["value"]:
+                spread = float(values.std()) if values.nunique() > 1 else None  # retrieval trains no heads
+                rows.append((task, metric, float(values.mean()), spread))
+            add_scores(student.path, rows)
         return self.workspace.shown(self.workspace.link("students", self.key.slug, student.path))
 
     def finish(
