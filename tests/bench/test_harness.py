@@ -33,7 +33,7 @@ def test_runs_take_turns_and_the_device_is_synchronised_on_both_sides(monkeypatc
     assert seconds == {"A": [3.0, 3.0], "B": [3.0, 3.0]}
 
 
-@pytest.mark.skipif(math.isnan(peak_memory(lambda: None, CPU)), reason="this system does not report a process' peak")
+@pytest.mark.skipif(math.isnan(peak_memory(lambda: None, CPU)), reason="needs Linux with glibc, to read the peak")
 def test_the_peak_is_that_of_this_run_alone():
     def take(*mebibytes):
         for number in mebibytes:

@@ -82,7 +82,7 @@ def test_embedding_takes_the_same_tokens_in_one_pass_and_in_chunks(sides, monkey
     assert row.ratio == pytest.approx(row.ours / row.peer)
 
 
-@pytest.mark.skipif(math.isnan(peak_memory(lambda: None, CPU)), reason="this system does not report a process' peak")
+@pytest.mark.skipif(math.isnan(peak_memory(lambda: None, CPU)), reason="needs Linux with glibc, to read the peak")
 def test_memory_is_that_of_both_sides(sides):
     (row,) = student.memory(sides.stock, sides.ours, Workload(longest=1024, long_documents=4))
     assert 0 < row.ours < row.peer / 2
