@@ -26,7 +26,6 @@ BATCH = 256  # rows of a parquet file held in memory
 WINDOW = 10_000  # characters split at a time: in scripts without spaces, sentencex' time grows with their square
 
 Part = Literal["noun", "verb", "adjective", "other"]
-PARTS: tuple[Part, ...] = ("noun", "verb", "adjective", "other")
 # Penn Treebank tags begin with these. Verbs include be, have and do; can, will and the like (MD) are "other".
 TAGS: dict[str, Part] = {"NN": "noun", "VB": "verb", "JJ": "adjective"}
 # Tokens as in the lexicon: do n't, they 're, cat 's, state-of-the-art, U.S.; and every sign by itself.
