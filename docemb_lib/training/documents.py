@@ -72,7 +72,7 @@ class TrainingDocuments:
         """The documents of several batches end to end, with the targets of each."""
         rows = [row for batch in batches for row in batch]
         targets = Targets(
-            {name: _tensor(embeddings, rows) for name, embeddings in self.teachers.items()},
+            {name: torch.from_numpy(np.asarray(X[rows], dtype=np.float32)) for name, X in self.teachers.items()},
             torch.from_numpy(self.n_structural_tokens[rows]),
         )
         return pack([self.tokens[row] for row in rows]), targets
@@ -84,7 +84,3 @@ class TrainingDocuments:
             digest.update(name.encode())
             digest.update(np.asarray(rows[: min(8, len(self))], dtype=np.float32).tobytes())
         return digest.hexdigest()
-
-
-def _tensor(embeddings: np.ndarray, rows: Sequence[int] | np.ndarray) -> Tensor:
-    return torch.from_numpy(np.asarray(embeddings[rows], dtype=np.float32))
