@@ -274,7 +274,9 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     tune_environment()
     log_to_notebook()
     warn_of_other_versions()
-    check_names(notebook, _injected_by_papermill(namespace))
+    # The cell in which papermill sets the parameters that it was given; outside papermill there is none.
+    injected = next((cell for cell in namespace.get("In", []) if cell.startswith(INJECTED_CELL)), "")
+    check_names(notebook, re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE))
     given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
     run = Run(RunKey.of(notebook, Profile.load(namespace.get("profile", "tiny")), **given))
     run.stages.check()
@@ -316,9 +318,3 @@ def _published(key: RunKey) -> dict[str, str]:
     documents = (paper.corpus.documents or 0) - paper.corpus.tasks  # the papers hold out none for tasks
     shown = _shown(RunKey(key.notebook, paper)) | {"corpus.documents": str(documents)}
     return {name: value for name, value in shown.items() if name not in OURS}
-
-
-def _injected_by_papermill(namespace: Mapping[str, Any]) -> list[str]:
-    """The names that the cell of papermill's parameters sets; none outside papermill. namespace: see `begin`."""
-    injected = next((cell for cell in namespace.get("In", []) if cell.startswith(INJECTED_CELL)), "")
-    return re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE)
