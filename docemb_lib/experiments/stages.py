@@ -75,9 +75,12 @@ class CorpusStage:
     @cached_property
     def for_teachers(self) -> Artefact:
         """The corpus that contextual teachers are fitted on: this one, or their own without any held-out document."""
-        if self.profile.contextual_teachers.corpus is None:
+        if (own := self.profile.contextual_teachers.corpus) is None:
             return self.artefact
-        return self.workspace.artefact("teacher-corpus", self._teacher_inputs, self._write_for_teachers, resumable=True)
+        # Of the students' corpus only the held-out documents matter, not the token counts.
+        inputs = {"source": source_fingerprint(own), "held out by": source_fingerprint(self.profile.corpus)}
+        inputs["student"] = pretrained.fingerprint(self.profile.student.model)
+        return self.workspace.artefact("teacher-corpus", inputs, self._write_for_teachers, resumable=True)
 
     @cached_property
     def teacher_texts(self) -> Sequence[str]:
@@ -104,15 +107,6 @@ class CorpusStage:
         student, structural = self.profile.student.model, self.profile.structural_teacher.model
         models = {"student": pretrained.fingerprint(student), "structural": pretrained.fingerprint(structural)}
         return {"source": source_fingerprint(self.profile.corpus), **models}
-
-    @cached_property
-    def _teacher_inputs(self) -> dict[str, Any]:
-        # Of the students' corpus only the held-out documents matter, not the token counts.
-        return {
-            "source": source_fingerprint(self.profile.contextual_teachers.corpus or self.profile.corpus),
-            "student": pretrained.fingerprint(self.profile.student.model),
-            "held out by": source_fingerprint(self.profile.corpus),
-        }
 
     def _write(self, folder: Path) -> None:
         profile, settings = self.profile, self.profile.corpus
