@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -16,12 +17,14 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import benchmarks, probes
 from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.retrieval import neighbours
+from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.experiments import models as known_models
 from docemb_lib.experiments.models import Model, embed_once, student_model, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.experiments.students import recorded_student, weighting_of
 from docemb_lib.settings.profile import FINAL
+from docemb_lib.thesis.comparison import HERE, THESIS
 from docemb_lib.thesis.values import published
 
 if TYPE_CHECKING:
@@ -38,8 +41,6 @@ COMPARED = 1000  # sentences, which give half a million pairs
 TAGGED = "en"  # the language of the part-of-speech tagger
 
 # ---- corpus and tasks (notebooks 01 and 02)
-
-tasks_beside_thesis = benchmarks.beside_thesis
 
 
 def corpus_statistics(run: Run) -> pd.DataFrame:
@@ -100,6 +101,19 @@ def _described(stages: Stages, name: str) -> Path:
         benchmarks.task_statistics(task, lengths, limit=limit).to_parquet(folder / STATISTICS, index=False)
 
     return stages.workspace.artefact("task-statistics", inputs, build).path
+
+
+def tasks_beside_thesis(statistics: pd.DataFrame, protocol: str, columns: Sequence[str]) -> pd.DataFrame:
+    """A table of the thesis beside the present tasks, these first: a row per task, split and `of` (here or thesis).
+
+    statistics: those of `described_tasks`; protocol: "final" or "validation"; columns: the statistics of the table.
+    """
+    both = pd.concat([statistics.assign(of=HERE), published("tasks").assign(of=THESIS)])
+    rows = both.query("protocol == @protocol and statistic in @columns")
+    table = rows.pivot(index=["task", "split", "of"], columns="statistic", values="value").reindex(columns=[*columns])
+    order = {name: place for place, name in enumerate([*rows["task"].unique(), *SPLITS, HERE, THESIS])}
+    table = table.sort_index(key=lambda level: level.map(order))
+    return table.rename_axis(columns=None).convert_dtypes()  # counts as integers
 
 
 # ---- students and teachers of a run (notebooks 02 to 06)

@@ -14,14 +14,11 @@ import logging
 import pickle
 import pickletools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from docemb_lib.corpus.rows import Row, read_csv, read_text, without_surrogates
 from docemb_lib.errors import InputError
@@ -36,7 +33,6 @@ PAIR_COLUMNS = ("label", "text_0", "text_1")  # of the pair files, which have no
 SEPARATOR = "\x01"  # stands between the sentences of the pair files
 LISTS = "gt"  # the lists of similar articles, a pickle, or `gt.json`
 LENGTHS = (384, 512)  # tokens: what SBERT reads in the thesis, and the limit of its tokenizer
-HERE, THESIS = "here", "thesis"
 
 
 class Benchmark(NamedTuple):
@@ -136,13 +132,6 @@ def missing_files(name: str, source: str) -> list[str]:
     if not wanted:
         return ["its published file or folder"] if folder.is_absolute() and not folder.exists() else []
     return [file for file in wanted if not _plain_or_packed(folder / file).is_file()]
-
-
-@cache
-def published_tasks() -> pd.DataFrame:
-    """The statistics of the tasks in the thesis: columns as of `task_statistics`."""
-    published = yaml.safe_load(resources.files("docemb_lib.thesis").joinpath("published/tasks.yaml").read_text("utf-8"))
-    return pd.DataFrame(published["rows"], columns=published["columns"]).astype({"value": float})
 
 
 def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
@@ -269,17 +258,3 @@ def _sizes(data: Labelled | LabelledPairs | Ranking) -> dict[str, float]:
     percent = 100 * np.array(list(collections.Counter(data.labels).values())) / len(data.labels)
     sizes = {"examples": len(data.labels), "classes": len(percent)}
     return sizes | {"class_mean": float(percent.mean()), "class_std": float(percent.std())}
-
-
-def beside_thesis(statistics: pd.DataFrame, protocol: str, columns: Sequence[str]) -> pd.DataFrame:
-    """A table of the thesis beside the present tasks, these first: a row per task, split and `of` (here or thesis).
-
-    statistics: rows of `task_statistics`; protocol: "final" or "validation"; columns: the statistics of the table.
-    """
-    here = statistics.query("protocol == @protocol").assign(of=HERE)
-    thesis = published_tasks().query("protocol == @protocol").assign(of=THESIS)
-    rows = pd.concat([here, thesis]).query("statistic in @columns")
-    table = rows.pivot(index=["task", "split", "of"], columns="statistic", values="value").reindex(columns=[*columns])
-    order = {name: place for place, name in enumerate([*rows["task"].unique(), *SPLITS, HERE, THESIS])}
-    table = table.sort_index(key=lambda level: level.map(order))
-    return table.rename_axis(columns=None).convert_dtypes()  # counts as integers

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from docemb_lib.evaluation.benchmarks import HERE, THESIS
 from docemb_lib.evaluation.protocols import round_name
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, normalised, over_tasks, with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, differences, verdicts
@@ -37,6 +36,7 @@ from docemb_lib.thesis.values import (
 )
 
 STRUCTURAL = "03_structural"
+HERE, THESIS = "here", "thesis"  # where the rows of a table are from
 NEITHER = "–"  # the group of runs without the property that defines groups
 MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7

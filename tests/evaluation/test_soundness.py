@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, evaluate
-from docemb_lib.evaluation.benchmarks import beside_thesis, published_tasks, task_lengths, task_statistics
+from docemb_lib.evaluation.benchmarks import task_lengths, task_statistics
 from docemb_lib.evaluation.tasks import warn_of_problems
 from docemb_lib.settings import HeadSettings
+from docemb_lib.thesis.values import published
+from docemb_lib.views import tasks_beside_thesis
 
 
 def test_leaks_and_empty_texts_are_warned_of_in_every_kind_of_task(caplog):
@@ -83,7 +85,7 @@ def test_lengths_have_a_row_for_both_documents_of_a_pair_and_each_text_is_counte
 
 
 def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together() -> None:
-    table = beside_thesis(found(), "final", ["examples", "over_512"])
+    table = tasks_beside_thesis(found(), "final", ["examples", "over_512"])
     assert list(table.index[:6]) == [
         ("arxiv", "train", "here"), ("arxiv", "train", "thesis"), ("arxiv", "validation", "thesis"),
         ("arxiv", "test", "here"), ("arxiv", "test", "thesis"), ("mine", "train", "here"),
@@ -91,16 +93,16 @@ def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together()
     assert table.loc[("arxiv", "train", "here")].tolist() == [4, 25]
     assert table.loc[("arxiv", "train", "thesis")].tolist() == [28_388, 100]
     assert (table.loc[("wines", "test", "thesis"), "over_512"], table["examples"].dtype) == (90.43, "Int64")
-    cut = beside_thesis(found(), "validation", ["examples", "classes"])
+    cut = tasks_beside_thesis(found(), "validation", ["examples", "classes"])
     assert cut.loc[("arxiv", "train", "thesis")].tolist() == [10_000, 11]
     assert "wines" not in cut.index.get_level_values("task")
 
 
 def test_the_published_tables_are_whole_and_their_shares_add_up() -> None:
-    final, cut = (published_tasks().query(f"protocol == '{name}'") for name in ("final", "validation"))
+    final, cut = (published("tasks").query(f"protocol == '{name}'") for name in ("final", "validation"))
     assert set(final["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc", "wines", "games"}
     assert set(cut["task"]) == {"arxiv", "imdb", "aan", "oc", "pan", "s2orc"}
-    assert not published_tasks().duplicated(["protocol", "task", "split", "statistic"]).any()
+    assert not published("tasks").duplicated(["protocol", "task", "split", "statistic"]).any()
     size = final.set_index(["task", "split", "statistic"])["value"]
     known = [("s2orc", "train", "examples"), ("arxiv", "test", "examples"), ("games", "test", "documents")]
     assert size[known].tolist() == [152_000, 2_500, 21_228]
