@@ -6,7 +6,7 @@ document has loss zero and is a negative of no other document.
 
 from abc import ABC, abstractmethod
 from importlib import import_module
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -87,12 +87,15 @@ class MaxMargin(StructuralLoss):
 
     def __init__(self, distance: Distance = "mse", gamma: float = 1.0) -> None:
         super().__init__()
-        if distance not in _PAIRWISE:
-            raise InputError(f"distance: got {distance!r}, use one of {', '.join(_PAIRWISE)}")
+        if distance not in get_args(Distance):
+            raise InputError(f"distance: got {distance!r}, use one of {', '.join(get_args(Distance))}")
         self.distance, self.gamma = distance, gamma
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
-        distances = _PAIRWISE[self.distance](student, teacher)  # (B, B)
+        if self.distance == "cosine":
+            distances = 1 - _pairwise_cosine(student, teacher)  # (B, B)
+        else:  # Differences first: |y|^2 - 2yt + |t|^2 would need no (B, B, D) but loses small distances to rounding.
+            distances = (student[:, None] - teacher[None]).square().mean(dim=2)
         others = keep.outer(keep).fill_diagonal_(0)  # i and j kept, j != i
         mean = (distances * others).sum(dim=1) / others.sum(dim=1).clamp(min=1)  # (B,)
         return distances.diagonal() - self.gamma * mean
@@ -156,11 +159,3 @@ def _unit(vectors: Tensor) -> Tensor:
 
 def _pairwise_cosine(student: Tensor, teacher: Tensor) -> Tensor:
     return _unit(student) @ _unit(teacher).T
-
-
-def _pairwise_mse(student: Tensor, teacher: Tensor) -> Tensor:
-    # Differences first: |y|^2 - 2yt + |t|^2 would need no (B, B, D) but loses the small distances to rounding.
-    return (student[:, None] - teacher[None]).square().mean(dim=2)
-
-
-_PAIRWISE = {"mse": _pairwise_mse, "cosine": lambda y, t: 1 - _pairwise_cosine(y, t)}  # (B, B) distances
