@@ -7,6 +7,7 @@ a finished run by its record, its student and its executed copy. Other files of 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import threading
@@ -209,7 +210,7 @@ def _explained(error: Exception) -> tuple[str, str]:
     return f"{error.ename}: {error.evalue}", re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
 
 
-class _LastLine:
+class _LastLine(io.TextIOBase):
     """A file for a notebook's stream. Of each write, the last line is reported."""
 
     def __init__(self, report: Report) -> None:
@@ -219,5 +220,3 @@ class _LastLine:
         if lines := [part.strip() for part in re.split(r"[\r\n]+", text) if part.strip()]:
             self.report(lines[-1])
         return len(text)
-
-    def flush(self) -> None: ...
