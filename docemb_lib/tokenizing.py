@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+Item = TypeVar("Item")
 SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 PIECE = 2**16  # characters of a text that is tokenised whole, some 10,000 words
 # The place before white space and a word. No tokenizer joins what stands before it with what follows.
 BETWEEN_WORDS = re.compile(r"(?<=\S)(?=\s+\w)")
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of `size` items, the last one shorter, as of `itertools.batched` from Python 3.12 on."""
+    remaining = iter(items)
+    while batch := list(islice(remaining, size)):
+        yield batch
 
 
 def pieces(text: str, size: int | None = None) -> Iterator[str]:
@@ -38,7 +46,7 @@ def count_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
     counts = [0] * len(texts)
     words = (chain.from_iterable(map(BETWEEN_WORDS.split, pieces(one))) if len(one) > PIECE else [one] for one in texts)
     parts = ((row, *item) for row, own in enumerate(words) for item in Counter(own).items())
-    while batch := list(islice(parts, SLICE)):
+    for batch in batched(parts, SLICE):
         encodings = tokenizer.encode_batch_fast([part for _, part, _ in batch], add_special_tokens=False)
         for (row, _, times), encoding in zip(batch, encodings, strict=True):
             counts[row] += times * len(encoding)

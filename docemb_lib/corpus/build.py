@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from docemb_lib.corpus.sources import CountTokens, Document
 from docemb_lib.errors import InputError
+from docemb_lib.tokenizing import batched
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -110,14 +111,9 @@ def write_parts(
     folder.mkdir(parents=True, exist_ok=True)
     done = len(list(folder.glob("*.arrow")))
     rest = islice(documents, done * PART, None)
-    while part := [_measured(batch, counters, copy_words) for batch in _batches(islice(rest, PART))]:
+    while part := [_measured(batch, counters, copy_words) for batch in batched(islice(rest, PART), BATCH)]:
         _write(folder / f"{done:05}.arrow", part)
         done += 1
-
-
-def _batches(documents: Iterator[Document]) -> Iterator[list[Document]]:
-    while batch := list(islice(documents, BATCH)):
-        yield batch
 
 
 def open_parts(folder: Path) -> Dataset:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import cache, partial
 from heapq import nsmallest
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from docemb_lib.corpus.rows import (
 from docemb_lib.errors import InputError, as_line
 from docemb_lib.progress import progress
 from docemb_lib.settings import HubDataset, TextSource
+from docemb_lib.tokenizing import batched
 from docemb_lib.workspace import VERSIONS, fingerprint_of
 
 logger = logging.getLogger(__name__)
@@ -247,7 +248,7 @@ def _long(documents: Iterator[Document], min_tokens: int | None, count_tokens: C
     if min_tokens is None:
         yield from documents
         return
-    while batch := list(islice(documents, BATCH)):
+    for batch in batched(documents, BATCH):
         counts = count_tokens([document.text for document in batch])
         yield from (document for document, n in zip(batch, counts, strict=True) if n >= min_tokens)
 

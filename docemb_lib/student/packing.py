@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -75,13 +74,6 @@ def token_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
         batches[-1].append(index)
         room -= lengths[index]
     return batches
-
-
-def chunks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of `CHUNK` texts, the last one shorter."""
-    remaining = iter(texts)
-    while chunk := list(islice(remaining, CHUNK)):
-        yield chunk
 
 
 def one_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:

@@ -21,7 +21,7 @@ from docemb_lib.progress import progress
 from docemb_lib.student import export, lexical, loading, longformer
 from docemb_lib.student.export import MEANS, Pooling
 from docemb_lib.student.longformer import Backend
-from docemb_lib.student.packing import PackedBatch, chunks, embed_chunks, growing_npy, one_ahead
+from docemb_lib.student.packing import CHUNK, PackedBatch, embed_chunks, growing_npy, one_ahead
 
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
@@ -236,7 +236,7 @@ class Student(nn.Module):
                     lexical_rows.append(self.lexical.lexical(chunk))
                 return encoded.sequences
 
-            tokenised = stack.enter_context(closing(one_ahead(tokenize, chunks(texts))))
+            tokenised = stack.enter_context(closing(one_ahead(tokenize, tokenizing.batched(texts, CHUNK))))
             embeddings = embed_chunks(self, tokenised, devices, bf16, bar.update)
             for rows in stack.enter_context(closing(embeddings)):
                 if self.lexical is not None:

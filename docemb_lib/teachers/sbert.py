@@ -121,8 +121,7 @@ class SBERT:
             yield batch, out["sentence_embedding"].float().cpu().numpy()
 
     def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        for start in range(0, len(texts), tokenizing.SLICE):
-            part = list(texts[start : start + tokenizing.SLICE])
+        for part in tokenizing.batched(texts, tokenizing.SLICE):
             if self.long == "truncate":
                 part = tokenizing.heads(self._tokenizer, part, self.max_text_tokens)
             for encoding in self._tokenizer.encode_batch_fast(part, add_special_tokens=False):

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from docemb_lib.progress import progress
-from docemb_lib.student.packing import PackedBatch, chunks, pack
+from docemb_lib.student.packing import CHUNK, PackedBatch, pack
 from docemb_lib.student.student import Encoded
+from docemb_lib.tokenizing import batched
 
 logger = logging.getLogger(__name__)
 SCHEMA = pa.schema([("input_ids", pa.large_list(pa.int32()))])
@@ -25,7 +26,7 @@ def write_tokens(path: Path, texts: Iterable[str], encode: Callable[[list[str]],
     """Tokenise `texts` into an Arrow file; logs how many were cut."""
     truncated = 0
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
-        for chunk in chunks(progress(texts, desc="tokenising", total=total, unit="documents")):
+        for chunk in batched(progress(texts, desc="tokenising", total=total, unit="documents"), CHUNK):
             encoded = encode(chunk)
             truncated += encoded.truncated
             writer.write_batch(pa.record_batch([pa.array(encoded.sequences, SCHEMA.field(0).type)], schema=SCHEMA))

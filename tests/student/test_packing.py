@@ -34,7 +34,7 @@ def test_passes_hold_the_budget_with_padding(make_student, monkeypatch):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(packing, "CHUNK", 4)
+    monkeypatch.setattr("docemb_lib.student.student.CHUNK", 4)
 
 
 @pytest.fixture
