@@ -72,10 +72,8 @@ class TrainingDocuments:
     def pack(self, batches: Sequence[Sequence[int]]) -> tuple[PackedBatch, Targets]:
         """The documents of several batches end to end, with the targets of each."""
         rows = [row for batch in batches for row in batch]
-        targets = Targets(
-            {name: torch.from_numpy(np.asarray(X[rows], dtype=np.float32)) for name, X in self.teachers.items()},
-            torch.from_numpy(self.n_structural_tokens[rows]),
-        )
+        teachers = {name: torch.from_numpy(np.asarray(X[rows], dtype=np.float32)) for name, X in self.teachers.items()}
+        targets = Targets(teachers, torch.from_numpy(self.n_structural_tokens[rows]))
         return pack([self.tokens[row] for row in rows]), targets
 
     def digest(self) -> str:
