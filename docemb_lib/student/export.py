@@ -25,7 +25,7 @@ from safetensors.torch import save
 from docemb_lib import __version__
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
-from docemb_lib.student.lexical import CODE, FOLDER, write_lexical_half
+from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import SETTINGS, find_file, read_json, read_modules, remove_limits
 from docemb_lib.workspace import write_bytes
 
@@ -73,7 +73,8 @@ def write_folder(student: Student, folder: Path, card: str | None) -> None:
     types = {first: "", f"{STOCK}.Pooling": POOLING}
     if student.lexical is not None:  # reads the texts that the first module hands on
         types[f"{MODULE}.LexicalHalf"] = FOLDER
-        write_lexical_half(student.lexical, folder)
+        (folder / FOLDER).mkdir(exist_ok=True)
+        student.lexical.save(str(folder / FOLDER))
     modules = [{"idx": i, "name": str(i), "path": path, "type": of} for i, (of, path) in enumerate(types.items())]
     versions = {"sentence_transformers": version("sentence-transformers"), "transformers": transformers.__version__}
     versions["pytorch"] = torch.__version__

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,12 +93,6 @@ def _spread(X: Tensor) -> float:
     X = X[:: max(1, -(-len(X) // SAMPLE))]
     cosines = (X @ X.T)[~torch.eye(len(X), dtype=torch.bool)]
     return float(cosines.std()) if cosines.numel() > 1 else 0.0
-
-
-def write_lexical_half(half: LexicalHalf, folder: Path) -> None:
-    """Write the half into the folder of a student; its code is written with the folder."""
-    (folder / FOLDER).mkdir(exist_ok=True)
-    half.save(str(folder / FOLDER))
 
 
 def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
