@@ -211,8 +211,12 @@ def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tok
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on the way.
     """
     name = _stem(Path(source.dataset))
-    rows = progress(_rows(source), desc=f"streaming {name}", unit="rows")
-    texts = (text_of(row.fields, source.text_field, where=row.where) for row in rows)
+    if files := _dataset_files(source):
+        rows: Iterator[Row] = chain.from_iterable(map(read_rows, files))
+    else:
+        rows = (row for _, row in hub_rows(source.dataset, source.config, [source.split], streaming=True))
+    shown = progress(rows, desc=f"streaming {name}", unit="rows")
+    texts = (text_of(row.fields, source.text_field, where=row.where) for row in shown)
     ids = ((f"{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text) for text in texts if text.strip())
     documents = (Document(id, text, name) for id, text in ids)
     long = partial(_long, min_tokens=source.min_student_tokens, count_tokens=count_tokens)
@@ -266,13 +270,6 @@ def _dataset_files(source: HubDataset) -> list[Path]:
     if not own:
         raise InputError(f"{place}: no data file has the split {source.split!r} in its name; name files by a pattern")
     return own
-
-
-def _rows(source: HubDataset) -> Iterator[Row]:
-    """The rows of a data set: of local files in their order, or streamed from a hub."""
-    if files := _dataset_files(source):
-        return chain.from_iterable(map(read_rows, files))
-    return (row for _, row in hub_rows(source.dataset, source.config, [source.split], streaming=True))
 
 
 def hub_rows(dataset: str, config: str | None, splits: Sequence[str], *, streaming: bool) -> Iterator[tuple[str, Row]]:
