@@ -190,14 +190,15 @@ def adapt(
 ) -> None:
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a student first."""
     from docemb_lib.corpus.sources import local_documents, local_paths
+    from docemb_lib.pretrained import resolve
     from docemb_lib.student import Student
     from docemb_lib.student.export import encoder_pooling, saved_card, student_card, with_lexical_half
-    from docemb_lib.student.loading import is_short
+    from docemb_lib.student.loading import SHORT, load_config
 
     if out.exists():
         raise InputError(f"-o {out}: exists; name a new folder")
     local_paths(source)  # raises where there is none; the documents are read after the model
-    if is_short(model):  # converted, not trained
+    if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
         pooling = encoder_pooling(model)
         pooling = "lead" if pooling == "mean" else pooling
         student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)

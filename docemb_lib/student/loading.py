@@ -22,7 +22,7 @@ from transformers.utils import logging as hf_logging
 
 from docemb_lib import integrity, tokenizing
 from docemb_lib.errors import InputError
-from docemb_lib.pretrained import one_line, require, resolve
+from docemb_lib.pretrained import one_line, require
 
 logger = logging.getLogger(__name__)
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longformer: the module names are the same
@@ -42,11 +42,6 @@ HEAD = re.compile(  # the masked-language heads of BERT, RoBERTa and Longformer,
     r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
     r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
 )
-
-
-def is_short(name: str) -> bool:
-    """Whether a model is a short encoder, which becomes a student by conversion."""
-    return load_config(resolve(name)).model_type in SHORT
 
 
 def load_long(path_or_id: str) -> Any:
