@@ -307,14 +307,14 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
 
     def add(name: str, role: Any, loss: str, options: Any, specs: tuple[str, str], weight: float = 1.0) -> None:
         """options: of a structural loss; specs: the projections of student and teacher."""
-        sides = (Projection(specs[0], student.dim), Projection(specs[1], widths[name]))
+        f, g = Projection(specs[0], student.dim), Projection(specs[1], widths[name])
         if role == "structural":
-            settings: Any = {name: getattr(options, name) for name in ("distance", "gamma", "temperature")}
-            made = structural_loss(loss, **settings)
+            made = structural_loss(
+                loss, distance=options.distance, gamma=options.gamma, temperature=options.temperature
+            )
         else:
-            made = contextual_loss(loss, sides[0].out_features, **of_contextual)
-        projections = {"student_projection": sides[0], "teacher_projection": sides[1]}
-        teachings.append(Teaching(name, role, made, **projections, weight=weight))
+            made = contextual_loss(loss, f.out_features, **of_contextual)
+        teachings.append(Teaching(name, role, made, student_projection=f, teacher_projection=g, weight=weight))
 
     if p.structural_loss is not None:
         add("structural", "structural", p.structural_loss, p, ("-", "-"))
@@ -322,8 +322,7 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
         add("contextual", "contextual", p.contextual_loss, p, (p.student_projection, p.contextual_projection))
     for t in profile.further_teachers:
         add(t.name, t.role, t.loss, t, (t.student_projection, t.teacher_projection), t.weight)
-    size = training.batch_size
-    return Objective(student, teachings, weighting=weighting_of(p), group_size=size)
+    return Objective(student, teachings, weighting=weighting_of(p), group_size=training.batch_size)
 
 
 def weighting_of(p: Parameters) -> Weighting:
