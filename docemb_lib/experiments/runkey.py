@@ -228,21 +228,18 @@ def contextual_losses(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> 
 
 
 def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> dict[str, Any]:
+    """The parameters of the losses that the student has: a group of parameters counts where its condition holds."""
     roles = roles_of(p, further)
-    names = [] if p.structural_loss is None else ["structural_loss"]
-    if p.structural_loss == "max-margin":
-        names += ["distance", "gamma"]
-    if p.structural_loss == "contrastive":
-        names.append("temperature")
-    if "structural" in roles:
-        names.append("max_structural_len")
-    if p.contextual_teacher is not None:
-        names += CONTEXTUAL
-    if "soft-cca" in contextual_losses(p, further):
-        names += SOFT_CCA
-    if len(roles) == 2:
-        names += ["lam", "lam_by_length"]
-    settings = {name: getattr(p, name) for name in names}
+    groups: list[tuple[Sequence[str], bool]] = [
+        (["structural_loss"], p.structural_loss is not None),
+        (["distance", "gamma"], p.structural_loss == "max-margin"),
+        (["temperature"], p.structural_loss == "contrastive"),
+        (["max_structural_len"], "structural" in roles),
+        (CONTEXTUAL, p.contextual_teacher is not None),
+        (SOFT_CCA, "soft-cca" in contextual_losses(p, further)),
+        (["lam", "lam_by_length"], len(roles) == 2),
+    ]
+    settings = {name: getattr(p, name) for names, counts in groups if counts for name in names}
     if further:
         settings["further_teachers"] = [teacher.model_dump(exclude_defaults=True) for teacher in further]
     return settings
