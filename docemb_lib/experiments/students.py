@@ -305,13 +305,11 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
     teachings = []
     of_contextual: Any = {"delta": p.delta, "beta": p.beta, "reduction": training.sdl, "ridge": training.ridge}
 
-    def add(name: str, role: Any, loss: str, options: Any, specs: tuple[str, str], weight: float = 1.0) -> None:
-        """options: of a structural loss; specs: the projections of student and teacher."""
+    def add(name: str, role: Any, loss: str, given: Any, specs: tuple[str, str], weight: float = 1.0) -> None:
+        """given: the options of a structural loss; specs: the projections of student and teacher."""
         f, g = Projection(specs[0], student.dim), Projection(specs[1], widths[name])
         if role == "structural":
-            made = structural_loss(
-                loss, distance=options.distance, gamma=options.gamma, temperature=options.temperature
-            )
+            made = structural_loss(loss, distance=given.distance, gamma=given.gamma, temperature=given.temperature)
         else:
             made = contextual_loss(loss, f.out_features, **of_contextual)
         teachings.append(Teaching(name, role, made, student_projection=f, teacher_projection=g, weight=weight))
