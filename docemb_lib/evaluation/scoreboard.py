@@ -60,10 +60,9 @@ def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFra
     """
     rounds = ["round"] if "round" in scores else []
     of_task = ["task", "metric", *([] if over_rounds else rounds)]
-    mean = scores.groupby(["task", "metric", *rounds, "model"], dropna=False)["value"].mean()
-    best = mean.groupby(of_task, dropna=False).max().rename("best").reset_index()
-    divisor = scores[of_task].merge(best, how="left", on=of_task)["best"]
-    return scores.assign(normalised=scores["value"].to_numpy() / divisor.to_numpy())
+    means = scores.groupby(["task", "metric", *rounds, "model"], dropna=False)["value"].transform("mean")
+    best = means.groupby([scores[name] for name in of_task], dropna=False).transform("max")
+    return scores.assign(normalised=scores["value"] / best)
 
 
 def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
