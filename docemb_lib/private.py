@@ -5,12 +5,11 @@ A release of any of these packages may change such a name. `tests/test_private.p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
 
 TRIED = {

@@ -17,7 +17,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -40,10 +40,8 @@ from docemb_lib.evaluation.tasks import (
     warn_of_problems,
 )
 from docemb_lib.settings import Evaluation, OwnTask
+from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import VERSIONS, Workspace, write_text
-
-if TYPE_CHECKING:
-    from docemb_lib.settings.profile import Profile
 
 TRAIN_SHARE = 0.6  # of the pages of an embedded task in train, the rest in the split that is scored
 LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike

@@ -26,12 +26,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from functools import cached_property
 from queue import Empty
-from typing import IO, TYPE_CHECKING, Any, NoReturn, cast
+from typing import IO, Any, NoReturn, cast
 
 import numpy
 import psutil
 from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.channels import AsyncZMQSocketChannel
+from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
@@ -39,9 +40,6 @@ import docemb_lib
 from docemb_lib import worker_pool
 from docemb_lib.hardware import tune_environment
 from docemb_lib.private import KERNEL_PROCESS
-
-if TYPE_CHECKING:
-    from jupyter_client.connect import KernelConnectionInfo
 
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint

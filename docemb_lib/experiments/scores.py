@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from docemb_lib.evaluation import protocols
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
 from docemb_lib.evaluation.scoreboard import interval_board, last_round, recommendation, score_frame, standing
-from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
+from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, Task, example_lengths
 from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
@@ -27,9 +27,6 @@ from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace, write_text
-
-if TYPE_CHECKING:
-    from docemb_lib.evaluation.tasks import Task
 
 logger = logging.getLogger(__name__)
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}

@@ -22,7 +22,9 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from docemb_lib.errors import InputError
 from docemb_lib.experiments import cluster, execution, kernels, records
@@ -31,9 +33,6 @@ from docemb_lib.experiments.plan import Step, chosen_runs, resolve_sweep, runs_o
 from docemb_lib.experiments.run import Stages
 from docemb_lib.progress import progress
 from docemb_lib.workspace import Workspace, is_locked
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TICK = 0.5  # seconds between two polls of the number of workers
 ARRIVAL = 60.0  # seconds that a network file system may take to show a record
