@@ -1,6 +1,6 @@
 """Training a student: an objective and packed documents inside a `transformers.Trainer`."""
 
-from docemb_lib.training.documents import TokenFile, TrainingDocuments, write_tokens
+from docemb_lib.training.batches import TokenFile, TrainingDocuments, write_tokens
 from docemb_lib.training.monitor import validate
 from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
 from docemb_lib.training.run import History, precision_of, train_objective

@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from docemb_lib.losses import Objective, ObjectiveOutput
-from docemb_lib.training.batches import consecutive_batches, rounds
+from docemb_lib.training.batches import TrainingDocuments, consecutive_batches, rounds
 from docemb_lib.training.distributed import all_reduced
-from docemb_lib.training.documents import TrainingDocuments
 
 COMPONENTS = 10  # canonical correlations in `cca`
 RIDGE = 0.01  # of `cca`, a share of the mean variance of a view's features

@@ -26,8 +26,7 @@ from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.settings import Training
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
 from docemb_lib.student.student import Encoded
-from docemb_lib.training.batches import Collate, MicroBatch, Updates, consecutive_batches
-from docemb_lib.training.documents import Tokens, TrainingDocuments
+from docemb_lib.training.batches import Collate, MicroBatch, Tokens, TrainingDocuments, Updates, consecutive_batches
 from docemb_lib.training.monitor import Means, validate
 from docemb_lib.training.run import History, run
 from docemb_lib.training.trainer import DistillationTrainer

@@ -17,8 +17,8 @@ from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.private import use_one_gpu
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
+from docemb_lib.training.batches import TrainingDocuments
 from docemb_lib.training.distributed import all_reduced
-from docemb_lib.training.documents import TrainingDocuments
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import CHECKPOINTS, Bar, Checkpoints, DistillationTrainer, Log, Stop, find_checkpoint
 from docemb_lib.workspace import fingerprint_of
