@@ -29,7 +29,7 @@ from docemb_lib.private import INJECTED_CELL
 from docemb_lib.progress import log_to_notebook
 from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, SHIPPED, Profile, check_names
-from docemb_lib.workspace import Artefact, Workspace, revision
+from docemb_lib.workspace import Workspace, revision
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,9 +99,6 @@ class Run:
         for name, value in _shown(key).items():
             rows[name] = (value, "" if published.get(name) in (value, None) else published[name])
         return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "in the paper"])
-
-    def student(self) -> Artefact:
-        return self.stages.students.trained
 
     def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The student's training history: a row per update, and a row per validation."""
@@ -221,7 +218,7 @@ class Run:
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:
         """Link `outputs/students/<slug>` to the student, whose card gets its tidy scores. Returns the link."""
-        student = self.student()
+        student = self.stages.students.trained
         if scores is not None:
             from docemb_lib.student.export import add_scores
 

@@ -206,7 +206,7 @@ def test_a_student_is_trained_by_two_processes_and_found_again_by_one(workspace_
 @pytest.mark.slow
 def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_notebook):
     """SIGTERM to `docemb run`, as a cluster sends it, while the notebook's kernel trains."""
-    training = "from docemb_lib.experiments.run import begin\nbegin('03_structural', globals()).student()"
+    training = "from docemb_lib.experiments.run import begin\nbegin('03_structural', globals()).stages.students.trained"
     write_notebook("03_structural", "profile = 'tiny'\nseed = 0", training)
     profile = workspace_root / "params" / "small.yaml"
     profile.write_text(profile.read_text().replace("documents: 24\n", "documents: 160\n"))
