@@ -42,6 +42,7 @@ TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
 # Endings of labels: of a student with its lexical half fitted on the texts of a task, and without its lexical half.
 ADAPTED, DENSE = ", adapted", ", dense half"
 CENTRED = ", centred"  # ends the label of a model whose mean embedding is subtracted
+LSA_BY_THE_WAY = 20_000  # documents at most for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
 
@@ -259,9 +260,10 @@ def contextual_labels(profile: Profile) -> dict[str, str]:
 
 
 def contextual_models(teachers: TeacherStage) -> list[Model]:
-    """DM, DBOW, PV, and LSA if fitting it takes seconds."""
-    labels = contextual_labels(teachers.profile).items()
-    wanted = [one for one in labels if one[1] != "LSA" or teachers.lsa_takes_seconds]
+    """DM, DBOW, PV, and LSA if there are enough documents to fit it, and few enough that this takes seconds."""
+    labels, documents = contextual_labels(teachers.profile), len(teachers.corpus.teacher_texts)
+    with_lsa = teachers.profile.contextual_teachers.lsa_dim <= documents <= LSA_BY_THE_WAY
+    wanted = [one for one in labels.items() if one[1] != "LSA" or with_lsa]
     return [_teacher(label, teachers.contextual(name), teachers.workspace) for label, name in wanted]
 
 

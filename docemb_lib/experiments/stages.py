@@ -37,7 +37,6 @@ PARTS = "parts"  # folder of a corpus that is being built; an interrupted build 
 DOCS_COPY_WORDS = 60  # installed documentation repeats one object under several paths: compare so many first words
 HELD_OUT = ("validation", "tasks")  # splits that nothing is trained on
 TEACHER_SEED = 0  # runs of every seed share their teachers
-LSA_BY_THE_WAY = 20_000  # documents at most for which fitting LSA takes seconds
 
 
 class CorpusStage:
@@ -213,11 +212,6 @@ class TeacherStage:
         inputs = {"corpus": corpus, "teacher": maker, "rows": rows}
         artefact = self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True)
         return open_embeddings(artefact.path, corpus=corpus, teacher=maker)
-
-    @property
-    def lsa_takes_seconds(self) -> bool:
-        """Whether there are enough documents to fit LSA, and few enough that it takes seconds."""
-        return self.profile.contextual_teachers.lsa_dim <= len(self.corpus.teacher_texts) <= LSA_BY_THE_WAY
 
     def _further(self, further: FurtherTeacher) -> Teacher:
         if further.teacher is not None:

@@ -124,7 +124,7 @@ def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
     stages = make()
     lsa, texts = stages.teachers.contextual("LSA"), stages.corpus.split("train")["text"][:9]
     np.testing.assert_allclose(stages.teachers.embeddings(lsa, "train", 9), lsa.embed(texts))
-    monkeypatch.setattr("docemb_lib.experiments.stages.LSA_BY_THE_WAY", 15)
+    monkeypatch.setattr("docemb_lib.experiments.models.LSA_BY_THE_WAY", 15)
     assert [model.label for model in contextual_models(make().teachers)][-1].startswith("PV")
 
 
