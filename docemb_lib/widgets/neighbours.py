@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,20 +25,14 @@ class Pool:
     """N documents, their lengths (N,) in structural tokens, and embeddings (N, ·) by model, the student's first."""
 
     def __init__(self, texts: Sequence[str], lengths: np.ndarray, spaces: Mapping[str, np.ndarray]) -> None:
-        self.texts, self.lengths, self.spaces = list(texts), lengths, spaces
+        self.texts, self.lengths = list(texts), lengths
+        # Computed once, because a slider asks many times: texts in lower case, and embeddings of unit length.
+        self.lowered = [text.lower() for text in texts]
+        self.directions = {model: unit(X).astype(np.float32) for model, X in spaces.items()}
 
     def find(self, words: str) -> list[int]:
         """The rows whose text contains `words`, in any case; all rows for an empty text."""
-        return [row for row, text in enumerate(self._lowered) if words.lower() in text]
-
-    @cached_property
-    def _lowered(self) -> list[str]:
-        return [text.lower() for text in self.texts]
-
-    @cached_property
-    def directions(self) -> dict[str, np.ndarray]:
-        """Embeddings of unit length by model, computed once: a slider asks many times."""
-        return {model: unit(X).astype(np.float32) for model, X in self.spaces.items()}
+        return [row for row, text in enumerate(self.lowered) if words.lower() in text]
 
     def neighbours(self, query: int | Mapping[str, np.ndarray], k: int) -> dict[str, pd.Series]:
         """By model the cosines of the k nearest documents, by row, nearest first; ties in row order.
