@@ -24,16 +24,7 @@ from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
 from docemb_lib.settings import members_of
 from docemb_lib.settings.profile import FIXED
-from docemb_lib.thesis.values import (
-    BASELINE,
-    FIGURES,
-    ThesisValues,
-    baseline_name,
-    cells_of,
-    final_name,
-    loss_of,
-    published,
-)
+from docemb_lib.thesis.values import BASELINE, FIGURES, ThesisValues, baseline_name, cells_of, final_name, published
 
 STRUCTURAL = "03_structural"
 HERE, THESIS = "here", "thesis"  # where the rows of a table are from
@@ -153,7 +144,7 @@ def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
         return []  # with a further contextual teacher no run is structural-only
     wanted = {entry.key.only(*LOSS) for entry in entries}
     if any("structural" not in entry.key.roles for entry in entries):  # as in Figure 4.7
-        wanted.add(loss_of(structural_loss="cosine"))
+        wanted.add(RunKey.bare(STRUCTURAL, run.profile, structural_loss="cosine").only(*LOSS))
     size = {name: run.parameters[name] for name in ("documents", "seed")}
     found = []
     for record in run.comparable(STRUCTURAL):

@@ -140,12 +140,7 @@ def baseline_name(label: str, profile: Profile) -> str | None:
 def _has_loss(figure: Figure, profile: Profile) -> bool:
     """Whether the runs of a figure have the structural loss of the profile's parameters."""
     own = RunKey(figure.notebook, profile).only(*STRUCTURAL)
-    return figure.structural is None or loss_of(**figure.structural) == own
-
-
-def loss_of(**parameters: Any) -> str:
-    """A structural loss, comparable with `RunKey.only(*STRUCTURAL)`."""
-    return RunKey.of(FINAL, THESIS, **parameters).only(*STRUCTURAL)
+    return figure.structural is None or RunKey.of(FINAL, THESIS, **figure.structural).only(*STRUCTURAL) == own
 
 
 def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:
