@@ -50,6 +50,7 @@ from docemb_lib.settings.profile import (
     read_yaml,
     validated,
     width,
+    yaml_file,
 )  # fmt: skip
 from docemb_lib.settings.sections import Section
 from docemb_lib.workspace import Workspace
@@ -313,14 +314,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
     """A grid in `params/grids/` by name, of a .yaml file, or of the runs' own parameters."""
     name = str(given) if isinstance(given, str | Path) else "given"
     if isinstance(given, str | Path):
-        path = Path(given)
-        if path.suffix not in {".yaml", ".yml"}:
-            if name not in (files := _grid_files()):
-                known = ", ".join(sorted(files))
-                raise InputError(f"grid {name!r} is unknown; known are {known}, or give the path of a .yaml file")
-            path = files[name]
-        elif not path.is_file():
-            raise InputError(f"grid {name}: no such file")
+        path = yaml_file("grid", given, _grid_files())
         source, raw = str(path), read_yaml(path)
     else:
         source, raw = "grid", {"runs": given}

@@ -7,7 +7,7 @@ file, keys of a mapping replace those of the file named by its key `base`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from glob import glob
 from os.path import expanduser
 from pathlib import Path
@@ -186,16 +186,20 @@ def validated(model: type[Model], raw: dict[str, Any], source: str) -> Model:
 
 def profile_path(name: str | Path) -> Path:
     """The file of a profile: `params/NAME.yaml` of this workspace, or the given .yaml file. Raises InputError."""
+    return yaml_file("profile", name, {path.stem: path for path in (find_root() / "params").glob("*.yaml")})
+
+
+def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
+    """The `known` file of this name, or the given .yaml file. kind: in errors, what the file holds."""
     if Path(name).suffix in {".yaml", ".yml"}:
         for candidate in (Path(name), find_root() / name):
             if candidate.is_file():
                 return candidate.resolve()
-        raise InputError(f"profile {name}: no such file")
-    files = {path.stem: path for path in sorted((find_root() / "params").glob("*.yaml"))}
-    if str(name) not in files:
-        known = ", ".join(files)
-        raise InputError(f"profile {str(name)!r} is unknown; known are {known}, or give the path of a .yaml file")
-    return files[str(name)]
+        raise InputError(f"{kind} {name}: no such file")
+    if str(name) not in known:
+        names = ", ".join(sorted(known))
+        raise InputError(f"{kind} {str(name)!r} is unknown; known are {names}, or give the path of a .yaml file")
+    return known[str(name)]
 
 
 def find_root() -> Path:
