@@ -27,7 +27,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import SETTINGS, find_file, read_json, read_modules, remove_limits
-from docemb_lib.workspace import write_bytes
+from docemb_lib.workspace import write_bytes, write_text
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student
@@ -190,8 +190,6 @@ def add_scores(folder: str | Path, rows: Sequence[Score]) -> None:
 
     rows: (task, metric, value, spread); a spread of None is not shown.
     """
-    from docemb_lib.workspace import write_text  # here: a student alone needs no pydantic
-
     lines = ["| task | metric | score |", "|---|---|---|"]
     for task, metric, value, spread in rows:
         lines.append(f"| {task} | {metric} | {value:.4f}{'' if spread is None else f' ± {spread:.4f}'} |")
