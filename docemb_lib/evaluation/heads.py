@@ -15,14 +15,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Generator, Tensor
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
 
 from docemb_lib.settings import HeadSettings, PairFeatures
-
-if TYPE_CHECKING:
-    from torch import Generator, Tensor
 
 BLOCK = 4096  # rows whose hidden layers of all heads are held at a time
 CHUNK = 16  # batches whose dropout masks are drawn together
@@ -39,8 +40,6 @@ class Heads(NamedTuple):
 
     def predict(self, features: np.ndarray) -> np.ndarray:
         """The class number that each head predicts for each row. features: (N, D). Returns (K, N)."""
-        import torch
-
         K, D, H = self.W1.shape
         side_by_side = self.W1.permute(1, 0, 2).reshape(D, K * H)  # one product, since all heads read the same rows
         predictions = np.empty((K, len(features)), dtype=np.int64)
@@ -81,7 +80,6 @@ def pair_features(first: Any, second: Any, how: PairFeatures = "concat") -> Any:
 
 def initial_head(features: int, classes: int, *, hidden: int, generator: Generator) -> Heads:
     """One head (K = 1), initialised like torch's Linear layers: uniform in +-1 / sqrt(inputs)."""
-    import torch
 
     def uniform(inputs: int, *shape: int) -> Tensor:
         bound = 1 / math.sqrt(inputs)
@@ -104,8 +102,6 @@ def train_jobs(
     features: (N, D), dense or a sparse matrix. For sparse ones, and with `hidden` 0, heads are logistic regressions
     (C = 10) without a seed. labels: (N,) class numbers below `classes`.
     """
-    import torch
-
     if settings.hidden == 0 or not isinstance(features, np.ndarray):
         return _linear(features, labels, jobs)
     X = torch.tensor(np.asarray(features, dtype=np.float32))
@@ -134,8 +130,6 @@ def train_jobs(
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Run every operation of torch on the calling thread: a step is too short for several threads."""
-    import torch
-
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -146,10 +140,6 @@ def one_thread() -> Iterator[None]:
 
 def train_stack(X: Tensor, y: Tensor, jobs: Sequence[HeadJob], settings: HeadSettings, *, classes: int) -> Heads:
     """Heads with equally many steps. X: (N, D); y: (N,)."""
-    import torch
-    from torch.optim import AdamW
-    from torch.optim.lr_scheduler import LambdaLR
-
     D = X.shape[1]
     generators = [torch.Generator().manual_seed(job.seed) for job in jobs]
     initial = [initial_head(D, classes, hidden=settings.hidden, generator=generator) for generator in generators]
@@ -193,8 +183,6 @@ def backward(
     x: (K, B, D); y: (K, B); keep: (K, B, H), the dropout mask divided by its mean, None: no dropout; weight: (K, B, 1);
     smoothing: a scalar; out: memory for the gradient of W1. Gradients have the shapes of the weights.
     """
-    import torch
-
     hidden = torch.baddbmm(heads.b1, x, heads.W1).relu_()  # (K, B, H)
     if keep is not None:
         hidden.mul_(keep)
@@ -216,8 +204,6 @@ def batches(
 
     The last batch of an epoch is short. Heads for which it is shorter than for others repeat row 0 with weight 0.
     """
-    import torch
-
     K, B, H = len(jobs), settings.batch_size, settings.hidden
     rows_of = [torch.tensor(job.rows) for job in jobs]
     dropout_rngs = [np.random.default_rng(job.seed) for job in jobs]  # several times as fast as torch's
@@ -248,8 +234,6 @@ def batches(
 
 def clip_each_head(gradients: Sequence[Tensor], *, max_norm: Tensor) -> None:
     """Scale, in place, the gradients (K, ., .) of heads whose norm over all weights exceeds max_norm."""
-    import torch
-
     parts = torch.stack([torch.linalg.vector_norm(gradient, dim=(1, 2)) for gradient in gradients])  # (weights, K)
     scale = (max_norm / (torch.linalg.vector_norm(parts, dim=0) + 1e-6)).clamp(max=1.0)
     if (scale < 1).any():

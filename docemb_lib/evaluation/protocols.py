@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation import tasks
-from docemb_lib.evaluation.heads import HeadJob, train_jobs
-from docemb_lib.evaluation.tasks import HeadInputs, HeadTask, Score
+from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.settings import HEADS, HeadSettings
 
 
@@ -73,17 +72,12 @@ def validation_score(task: HeadTask, embeddings: np.ndarray, *, head: HeadSettin
         return task.score(embeddings, "validation", head=head, seeds=seeds)
     (train,) = task.head_inputs(embeddings, ("train",), head)
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
-    jobs = [HeadJob(seen, seed) for seen, _ in split for seed in range(seeds)]
-    by_fold = _predict(train, train, jobs, head).reshape(folds, seeds, len(train.labels))
+    jobs = [(seen, seed) for seen, _ in split for seed in range(seeds)]
+    by_fold = tasks.predict(train, train, jobs, head).reshape(folds, seeds, len(train.labels))
     predictions = np.empty_like(by_fold[0])
     for own, (_, unseen) in zip(by_fold, split, strict=True):
         predictions[:, unseen] = own[:, unseen]
     return tasks.score_predictions(task.metric, predictions, train.labels)
-
-
-def _predict(train: HeadInputs, scored: HeadInputs, jobs: Sequence[HeadJob], head: HeadSettings) -> np.ndarray:
-    """The class numbers that one head per job predicts: (K, N)."""
-    return train_jobs(train.features, train.labels, jobs, head, classes=train.classes).predict(scored.features)
 
 
 def final_scores(
@@ -96,8 +90,8 @@ def final_scores(
     train, test = task.head_inputs(embeddings, ("train", "test"), head)
     labels = task.splits["train"].labels
     limits = [len(labels) if limit is None else limit for limit in rounds.values()]
-    jobs = [HeadJob(downsample(labels, limit), seed) for limit in limits for seed in range(seeds)]
-    predictions = _predict(train, test, jobs, head).reshape(len(rounds), seeds, len(test.labels))
+    jobs = [(downsample(labels, limit), seed) for limit in limits for seed in range(seeds)]
+    predictions = tasks.predict(train, test, jobs, head).reshape(len(rounds), seeds, len(test.labels))
     by_round = zip(rounds, predictions, strict=True)
     return {name: tasks.score_predictions(task.metric, own, test.labels) for name, own in by_round}
 
@@ -112,8 +106,8 @@ def few_shot_scores(
     """
     train, test = task.head_inputs(embeddings, ("train", "test"), head)
     runs = [(number, draw) for number in per_class for draw in range(draws)]
-    jobs = [HeadJob(draw_per_class(train.labels, number, draw=draw), draw) for number, draw in runs]
-    predictions = _predict(train, test, jobs, head)
+    jobs = [(draw_per_class(train.labels, number, draw=draw), draw) for number, draw in runs]
+    predictions = tasks.predict(train, test, jobs, head)
     frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(
         accuracy=(predictions == test.labels).mean(axis=1), f1_macro=tasks.f1_macro(predictions, test.labels)
     )

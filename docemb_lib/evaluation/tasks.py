@@ -15,7 +15,6 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.heads import HeadJob, pair_features, train_jobs
 from docemb_lib.evaluation.retrieval import by_cosine, precision_and_reciprocal_rank, rank_documents
 from docemb_lib.settings import HeadSettings
 
@@ -198,15 +197,16 @@ class HeadTask:
         """The accuracy of a head per seed from 0. embeddings: (N, D), row i belongs to `texts(split)[i]`."""
         head = head or HeadSettings()
         train, scored = self.head_inputs(embeddings, ("train", split), head)
-        jobs = [HeadJob(np.arange(len(train.labels)), seed) for seed in range(seeds)]
-        heads = train_jobs(train.features, train.labels, jobs, head, classes=train.classes)
-        return score_predictions(self.metric, heads.predict(scored.features), scored.labels)
+        jobs = [(np.arange(len(train.labels)), seed) for seed in range(seeds)]
+        return score_predictions(self.metric, predict(train, scored, jobs, head), scored.labels)
 
     def head_inputs(self, embeddings: np.ndarray, splits: tuple[str, ...], head: HeadSettings) -> list[HeadInputs]:
         """The inputs of heads for each of the splits: train, and the split that is scored.
 
         embeddings: (N, D), row i belongs to `texts(splits[-1])[i]`. Class numbers follow the order of the names.
         """
+        from docemb_lib.evaluation.heads import pair_features
+
         lookup = rows_by_text(self.name, embeddings, self.texts(splits[-1]))
         factor = None
         if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse ones have unit length
@@ -334,6 +334,16 @@ def evaluate(
     """
     warn_of_problems(task)
     return task.score(np.asarray(model.embed(task.texts(split))), split, head=head, seeds=seeds)
+
+
+def predict(
+    train: HeadInputs, scored: HeadInputs, jobs: Sequence[tuple[np.ndarray, int]], head: HeadSettings
+) -> np.ndarray:
+    """The class numbers that one head per job predicts: (K, N). jobs: rows of train and a seed, see `HeadJob`."""
+    from docemb_lib.evaluation.heads import HeadJob, train_jobs  # with torch
+
+    trained = train_jobs(train.features, train.labels, [HeadJob(*job) for job in jobs], head, classes=train.classes)
+    return trained.predict(scored.features)
 
 
 def score_predictions(metric: str, predictions: np.ndarray, labels: np.ndarray) -> Score:
