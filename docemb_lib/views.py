@@ -19,10 +19,9 @@ from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.experiments import models as known_models
-from docemb_lib.experiments.models import Model, embed_once, student_model, untrained_model
+from docemb_lib.experiments.models import Model, embed_once, recorded_student, student_model, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.stages import CorpusStage
-from docemb_lib.experiments.students import recorded_student, weighting_of
 from docemb_lib.settings.profile import FINAL
 from docemb_lib.thesis.comparison import HERE, THESIS
 from docemb_lib.thesis.values import published
@@ -181,6 +180,8 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
 def weights_by_length(run: Run) -> pd.DataFrame:
     """The weights of both losses for each training document, by length: length, structural, contextual."""
     import torch
+
+    from docemb_lib.experiments.students import weighting_of
 
     p = run.profile.parameters
     lengths = np.sort(run.stages.corpus.split("train")["n_structural_tokens"][: p.documents])

@@ -261,8 +261,7 @@ def models_of(name: str, workspace: Workspace) -> list[Model]:
     Raises InputError for no model.
     """
     from docemb_lib import pretrained
-    from docemb_lib.experiments.models import lexical_models, published_model
-    from docemb_lib.experiments.students import student_at
+    from docemb_lib.experiments.models import lexical_models, published_model, student_at
     from docemb_lib.student import export, loading
     from docemb_lib.workspace import Artefact
 

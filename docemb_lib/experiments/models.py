@@ -19,11 +19,11 @@ import numpy as np
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.retrieval import Similarities, bm25, by_cosine, fused, tfidf, unit
+from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.runkey import PV_NAMES
 from docemb_lib.experiments.stages import TeacherStage
-from docemb_lib.experiments.students import StudentStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
-from docemb_lib.integrity import MANIFEST, is_whole
+from docemb_lib.integrity import MANIFEST, is_published, is_whole
 from docemb_lib.progress import progress
 from docemb_lib.settings import Long, ParagraphVectorSettings
 from docemb_lib.settings.profile import Profile
@@ -32,6 +32,7 @@ from docemb_lib.teachers.lsa import directions
 from docemb_lib.workspace import VERSIONS, Artefact, Workspace
 
 if TYPE_CHECKING:
+    from docemb_lib.experiments.students import StudentStage
     from docemb_lib.student import Student
 
 logger = logging.getLogger(__name__)
@@ -116,6 +117,18 @@ def _loaded(folder: Path, dense: bool) -> Student:
     if dense:
         student.lexical = None
     return student
+
+
+def student_at(folder: Path) -> Artefact | None:
+    """The student in this folder, or behind this link, if it was trained here. Raises InputError for a damaged one."""
+    folder = folder.resolve()
+    here = is_published(folder) and folder.parent.parent.name == "artefacts"  # a copy may have any name
+    return Artefact("student", folder.name, folder) if here else None
+
+
+def recorded_student(workspace: Workspace, record: Record) -> Artefact | None:
+    """The student of a recorded run; None where there was none or it is gone."""
+    return None if record.student is None else student_at(workspace.root / record.student)
 
 
 def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[Model]:

@@ -22,8 +22,7 @@ from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAIN
 from docemb_lib.experiments.plan import grid_place, names_in_grids
 from docemb_lib.experiments.runkey import PAPER, PV_NAMES, SOFT_CCA, RunKey
 from docemb_lib.experiments.scores import Final, ScoreStage
-from docemb_lib.experiments.stages import CorpusStage, TeacherStage
-from docemb_lib.experiments.students import StudentStage
+from docemb_lib.experiments.stages import CorpusStage, TeacherStage, check_student
 from docemb_lib.hardware import tune_environment
 from docemb_lib.private import INJECTED_CELL
 from docemb_lib.progress import log_to_notebook
@@ -34,6 +33,8 @@ from docemb_lib.workspace import Workspace, revision
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from docemb_lib.experiments.students import StudentStage
 
 
 class Stages:
@@ -48,8 +49,13 @@ class Stages:
         self.key, self.workspace = key, workspace or Workspace()
         self.corpus = CorpusStage(key.profile, self.workspace)
         self.teachers = TeacherStage(key.profile, self.workspace, self.corpus)
-        self.students = StudentStage(key, self.workspace, self.corpus, self.teachers)
         self.scores = ScoreStage(key.profile, self.workspace, self.corpus)
+
+    @cached_property
+    def students(self) -> StudentStage:
+        from docemb_lib.experiments.students import StudentStage  # with torch
+
+        return StudentStage(self.key, self.workspace, self.corpus, self.teachers)
 
     def check(self) -> None:
         """Check everything about the run that is cheap to check, before any long work. Raises InputError."""
@@ -61,7 +67,7 @@ class Stages:
         yield self.key.check
         yield from (partial(source_fingerprint, source) for source in self.key.profile.text_sources)
         if self.key.trains:
-            yield self.students.check
+            yield partial(check_student, self.key, self.corpus)
         yield self.scores.check
         yield self.corpus.check_hub
         for model in self.models:
@@ -118,7 +124,7 @@ class Run:
         stages, final, trains = self.stages, self.notebook in FINAL, self.key.trains
         sbert = made.sbert_models(stages.teachers, together=final)
         before = [made.untrained_model(stages.students)] if trains else []
-        if trains and stages.students.has_lexical_half:
+        if self.key.has_lexical_half:
             label, width = f"{UNTRAINED} ⊕ LSA", self.profile.student.lexical
             before.append(made.beside_lsa(self.workspace, before[0], label, width))
         contextual = made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []
@@ -179,7 +185,7 @@ class Run:
         if self.notebook in FINAL:
             means = mean_over_tasks(scores).groupby("model")["value"].mean()
             others = {"before": UNTRAINED, "sbert_truncated": SBERT_TRUNCATED, "sbert_chunks": SBERT_CHUNKS}
-            others |= {"adapted": f"{self.label}{made.ADAPTED}"} if self.stages.students.has_lexical_half else {}
+            others |= {"adapted": f"{self.label}{made.ADAPTED}"} if self.key.has_lexical_half else {}
             metrics |= {f"mean_{name}": float(means[model]) for name, model in others.items()}
         return metrics
 

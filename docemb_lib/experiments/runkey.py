@@ -73,6 +73,11 @@ class RunKey:
         return self.trains and (not self.self_supervised or self.profile.parameters.beside_teachers is not None)
 
     @property
+    def has_lexical_half(self) -> bool:
+        """Whether the student gets a lexical half: that of 06_evaluation, in profiles that ask for one."""
+        return self.profile.student.lexical > 0 and self.notebook == "06_evaluation"
+
+    @property
     def training(self) -> Training:
         return self.profile.simde.training if self.self_supervised else self.profile.training
 

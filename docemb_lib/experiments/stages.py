@@ -21,8 +21,9 @@ from docemb_lib import pretrained
 from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import read_documents, source_fingerprint, streamed
 from docemb_lib.errors import InputError
+from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
-from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.profile import Profile, local_config
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Preprocessing, write_words
@@ -140,6 +141,16 @@ class CorpusStage:
         from docemb_lib.student import count_tokens
 
         return partial(count_tokens, pretrained.resolve(self.profile.student.model))
+
+
+def check_student(key: RunKey, corpus: CorpusStage) -> None:
+    """Refuse layers that the encoder lacks, and more documents, or a wider lexical half, than the corpus allows."""
+    student, asked = key.profile.student, {"documents": key.profile.parameters.documents}
+    layers = local_config(pretrained.resolve(student.model)).get("num_hidden_layers", inf)
+    if max(student.layers or [0]) >= layers:
+        problem = f"student.layers: got {student.layers}, {student.model} has layers 0 to {layers - 1}"
+        raise InputError(f"{problem}; name some of these, or null for all")
+    corpus.check_documents(asked | ({"student.lexical": student.lexical} if key.has_lexical_half else {}))
 
 
 class TeacherStage:

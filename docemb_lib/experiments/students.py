@@ -1,4 +1,7 @@
-"""The student stage: from a run's key to its trained student, distilled from teachers or learning from pairs."""
+"""The student stage: from a run's key to its trained student, distilled from teachers or learning from pairs.
+
+This module imports torch and is imported where a student is asked for, see `Stages.students`.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,32 @@ import shutil
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from importlib.metadata import version
-from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from docemb_lib import pretrained
-from docemb_lib.errors import InputError
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.stages import CorpusStage, TeacherStage
-from docemb_lib.integrity import is_published
+from docemb_lib.experiments.stages import CorpusStage, TeacherStage, check_student
+from docemb_lib.losses import InfoNCE, MaskedLanguageHead, Objective, PairObjective, Projection, Teaching, Weighting
+from docemb_lib.losses.contextual import contextual_loss
+from docemb_lib.losses.structural import structural_loss
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Parameters
 from docemb_lib.settings import Student as StudentSettings
-from docemb_lib.settings.profile import Profile, local_config
+from docemb_lib.settings.profile import Profile
+from docemb_lib.student import Student
+from docemb_lib.student.export import saved_card, student_card, with_lexical_half
+from docemb_lib.student.loading import load_masked_head
+from docemb_lib.training.batches import TokenFile, TrainingDocuments, write_tokens
+from docemb_lib.training.distributed import build_together, is_first
+from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
+from docemb_lib.training.run import History, precision_of, train_objective
+from docemb_lib.training.trainer import remove_checkpoints
 from docemb_lib.workspace import VERSIONS, Artefact, Workspace, write_text
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from docemb_lib.experiments.records import Record
-    from docemb_lib.losses import MaskedLanguageHead, Objective, Weighting
-    from docemb_lib.student import Student
-    from docemb_lib.training import History, PairedDocuments, TokenFile, TrainingDocuments
 
 HISTORY, PROJECTIONS, HEAD = "history.json", "projections.safetensors", "head.safetensors"
 TOKENS = "tokens.arrow"
@@ -52,37 +58,17 @@ class StudentStage:
         """D, from the student's configuration."""
         return int(json.loads((self.untrained.path / "config.json").read_text(encoding="utf-8"))["hidden_size"])
 
-    @property
-    def has_lexical_half(self) -> bool:
-        """Whether the run's student gets a lexical half: that of 06_evaluation, in profiles that ask for one."""
-        return self.profile.student.lexical > 0 and self.key.notebook == "06_evaluation"
-
-    def check(self) -> None:
-        """Refuse layers that the encoder lacks, and more documents, or a wider lexical half, than the corpus allows."""
-        student, asked = self.profile.student, {"documents": self.profile.parameters.documents}
-        layers = local_config(pretrained.resolve(student.model)).get("num_hidden_layers", inf)
-        if max(student.layers or [0]) >= layers:
-            problem = f"student.layers: got {student.layers}, {student.model} has layers 0 to {layers - 1}"
-            raise InputError(f"{problem}; name some of these, or null for all")
-        asked |= {"student.lexical": student.lexical} if self.has_lexical_half else {}
-        self.corpus.check_documents(asked)
-
     @cached_property
     def trained(self) -> Artefact:
         """The trained student, with a lexical half where there is one, and the files that its training left."""
-        if not self.has_lexical_half:
+        if not self.key.has_lexical_half:
             return self.dense
-        from docemb_lib.training import precision_of
-
         settings = self.profile.student
         options: dict[str, Any] = {"dim": settings.lexical, "words": settings.lexical_words}
         fitted_by = {"lsa": VERSIONS["lsa"], "precision": precision_of(None)}
         inputs = {"dense": self.dense.fingerprint, "corpus": self.corpus.fingerprint, **options, **fitted_by}
 
         def build(folder: Path) -> None:
-            from docemb_lib.student import Student
-            from docemb_lib.student.export import saved_card, with_lexical_half
-
             student = Student.load(self.dense.path)
             student.adapt(self.corpus.texts("train"), **options)
             documents = f"{len(self.corpus.split('train'))} documents of {self.profile.corpus.source}"
@@ -97,12 +83,9 @@ class StudentStage:
     def dense(self) -> Artefact:
         """The trained student without a lexical half: a sentence-transformers folder with `history.json` and the
         modules trained beside it: projections, or the head that predicts masked words."""
-        from docemb_lib.training import precision_of
-        from docemb_lib.training.distributed import build_together
-
         key, training = self.key, self.key.training
         corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
-        self.check()
+        check_student(key, self.corpus)
         packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
         inputs = {
             "corpus": corpus,
@@ -123,10 +106,6 @@ class StudentStage:
 
     def objective(self) -> Objective:
         """The objective as its training left it: the trained student, projections and running statistics; for eval."""
-        from safetensors.torch import load_file
-
-        from docemb_lib.student import Student
-
         student, weights = Student.load(self.dense.path), load_file(self.dense.path / PROJECTIONS)
         widths = {name: teacher.dim for name, teacher in self.teachers.of_student.items()}
         objective = make_objective(student, self.profile, widths)
@@ -137,8 +116,6 @@ class StudentStage:
 
     def training_documents(self, student: Student, split: str, rows: int) -> TrainingDocuments:
         """The first `rows` documents of a split with the embeddings of the student's teachers."""
-        from docemb_lib.training import TrainingDocuments
-
         data, teachers = self.corpus.split(split).select(range(rows)), self.teachers.of_student
         embeddings = {name: self.teachers.embeddings(teacher, split, rows) for name, teacher in teachers.items()}
         tokens = self._token_file("tokens", student.tokenize, split, rows, max_tokens=student.max_tokens)
@@ -146,8 +123,6 @@ class StudentStage:
 
     def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:
         """The pairs of the first `rows` documents of a split, of those with two sentences or more."""
-        from docemb_lib.training import PairedDocuments, encode_sentences
-
         p, settings, ids = self.profile.parameters, self.profile.simde, self.corpus.split(split)["id"][:rows]
         most = min(student.max_tokens, settings.max_tokens or student.max_tokens)  # of one text of a pair
         encode = partial(encode_sentences, student.tokenizer, language=settings.language)
@@ -164,8 +139,6 @@ class StudentStage:
         return self._untrained(self.profile.student.model_copy(update=changed))
 
     def _untrained(self, settings: StudentSettings) -> Artefact:
-        from docemb_lib.student import Student
-
         options = settings.model_dump(exclude={"model", "lexical", "lexical_words"})
         inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
@@ -175,13 +148,6 @@ class StudentStage:
         return self.workspace.artefact("student-untrained", inputs, build)
 
     def _train(self, folder: Path) -> None:
-        import torch
-        from safetensors.torch import save_file
-
-        from docemb_lib.student import Student
-        from docemb_lib.training import remove_checkpoints
-        from docemb_lib.training.distributed import is_first
-
         if (folder / HISTORY).is_file():  # written last: an earlier build was killed while it removed checkpoints
             remove_checkpoints(folder)
             return
@@ -198,10 +164,6 @@ class StudentStage:
         remove_checkpoints(folder)
 
     def _distil(self, student: Student, folder: Path) -> _Trained:
-        import torch
-
-        from docemb_lib.training import train_objective
-
         p, title = self.profile.parameters, RunKey("06_evaluation", self.profile).label  # the same for all notebooks
         train, validation = (self.training_documents(student, split, rows) for split, rows in self._sizes)
         torch.manual_seed(p.seed)  # before projections draw their weights
@@ -214,11 +176,6 @@ class StudentStage:
 
     def _learn_from_pairs(self, student: Student, folder: Path) -> _Trained:
         """Train on pairs of texts of one document (the SimDE paper, Section 3), beside teachers if there are any."""
-        import torch
-
-        from docemb_lib.losses import InfoNCE, PairObjective
-        from docemb_lib.training import train_on_pairs
-
         p = self.profile.parameters
         train, validation = (self.paired_documents(student, split, rows) for split, rows in self._sizes)
         taught = [self.training_documents(student, *size) for size in self._sizes] if self.key.taught else []
@@ -242,9 +199,6 @@ class StudentStage:
 
     def _head(self, student: Student) -> MaskedLanguageHead:
         """The head that the encoder was trained with, or a new one where the encoder's checkpoint has none."""
-        from docemb_lib.losses import MaskedLanguageHead
-        from docemb_lib.student.loading import load_masked_head
-
         eps = getattr(student.config, "layer_norm_eps", None) or student.config.norm_eps
         head = MaskedLanguageHead(student.dim, student.model.get_input_embeddings().num_embeddings, norm_eps=eps)
         if (weights := load_masked_head(pretrained.resolve(self.profile.student.model))) is not None:
@@ -252,8 +206,6 @@ class StudentStage:
         return head
 
     def _card(self, student: Student, trained: _Trained) -> str:
-        from docemb_lib.student.export import student_card
-
         key, profile, p = self.key, self.profile, self.profile.parameters
         before, after = (trained.history.validation[at]["loss"] for at in (0, -1))
         return student_card(
@@ -266,8 +218,6 @@ class StudentStage:
 
     def _token_file(self, kind: str, encode: Callable[..., Any], split: str, rows: int, **options: Any) -> TokenFile:
         """The student's tokens of the first `rows` documents of a split, written once and memory-mapped."""
-        from docemb_lib.training import TokenFile, write_tokens
-
         tokenizer = pretrained.fingerprint(self.profile.student.model)
         inputs = {"corpus": self.corpus.fingerprint, "split": split, "rows": rows, "tokenizer": tokenizer, **options}
 
@@ -285,22 +235,8 @@ class _Trained(NamedTuple):
     beside: dict[str, Tensor] | None  # tensors of the modules trained beside the student
 
 
-def student_at(folder: Path) -> Artefact | None:
-    """The student in this folder, or behind this link, if it was trained here. Raises InputError for a damaged one."""
-    folder = folder.resolve()
-    here = is_published(folder) and folder.parent.parent.name == "artefacts"  # a copy may have any name
-    return Artefact("student", folder.name, folder) if here else None
-
-
-def recorded_student(workspace: Workspace, record: Record) -> Artefact | None:
-    """The student of a recorded run; None where there was none or it is gone."""
-    return None if record.student is None else student_at(workspace.root / record.student)
-
-
 def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]) -> Objective:
     """The objective of a profile (widths: by teacher). Its projections draw from torch's global generator."""
-    from docemb_lib.losses import Objective, Projection, Teaching, contextual_loss, structural_loss
-
     p, training = profile.parameters, profile.training
     teachings = []
     of_contextual: Any = {"delta": p.delta, "beta": p.beta, "reduction": training.sdl, "ridge": training.ridge}
@@ -324,8 +260,6 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
 
 
 def weighting_of(p: Parameters) -> Weighting:
-    from docemb_lib.losses import Weighting
-
     return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length)
 
 

@@ -195,7 +195,7 @@ def with_lexical_half(stages, notebook="06_evaluation", dim=8):
 def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(root):
     plain = stages_of(root)
     final, chapter = with_lexical_half(plain), with_lexical_half(plain, "07_simde")
-    assert (final.students.has_lexical_half, chapter.students.has_lexical_half) == (True, False)
+    assert (final.key.has_lexical_half, chapter.key.has_lexical_half) == (True, False)
     final.students.dense = plain.students.trained  # trained above
     texts = final.corpus.split("train")["text"][:]
     student = Student.load(plain.students.trained.path)

@@ -10,9 +10,9 @@ import pytest
 from conftest import docemb
 
 from docemb_lib import integrity, views
+from docemb_lib.experiments.models import student_at
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.students import student_at
 from docemb_lib.integrity import CARD, MANIFEST, MARKER
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
