@@ -12,6 +12,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from huggingface_hub import constants
+
 from docemb_lib.errors import InputError
 from docemb_lib.integrity import MANIFEST, digest_of, files_of, is_published, warn_once
 
@@ -41,15 +43,13 @@ def require(name: str, *, stay_online: bool = False) -> str:
     If no hub answers, this process and those it starts use downloaded models without asking again, unless stay_online.
     """
     if not Path(source := resolve(name)).is_dir() and not _hub_answers(source) and not stay_online:
-        from huggingface_hub import constants
-
         constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
     return source
 
 
 def _hub_answers(name: str) -> bool:
     """Whether a hub answers for a model; False only for a downloaded one. Raises InputError."""
-    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
@@ -71,8 +71,6 @@ def _hub_answers(name: str) -> bool:
 
 def hub_silence() -> str:
     """Why nothing can be streamed from the hub; "" if it answers."""
-    from huggingface_hub import constants
-
     return "" if not constants.HF_HUB_OFFLINE and ask_hub(constants.ENDPOINT) is not None else SILENT
 
 

@@ -10,6 +10,8 @@ import copy
 import json
 from typing import Any
 
+from traitlets.config import Config
+
 from docemb_lib.private import notebook_file
 
 
@@ -42,8 +44,6 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 def _link_jupyter_server_extension(server: Any) -> None:
     """Set the hook before Jupyter creates the contents manager, which other extensions may replace."""
-    from traitlets.config import Config
-
     if "pre_save_hook" not in server.config.ContentsManager:  # a hook of the user has priority
         server.update_config(Config(ContentsManager={"pre_save_hook": keep_outputs_apart}))
 

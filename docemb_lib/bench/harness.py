@@ -19,6 +19,7 @@ import psutil
 import torch
 import transformers
 from joblib import cpu_count
+from scipy.stats import lognorm
 
 from docemb_lib import __version__
 
@@ -150,8 +151,6 @@ def thesis_lengths(n: int, *, seed: int, scale: float = 1.0) -> list[int]:
 
     One length is drawn from each of n equally likely intervals: even few documents have about its mean and its tail.
     """
-    from scipy.stats import lognorm
-
     generator = np.random.default_rng(seed)
     variance = math.log(1 + (THESIS_STD / THESIS_MEAN) ** 2)
     shares = (np.arange(n) + generator.uniform(0.001, 0.999, n)) / n

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy.sparse import hstack
+from sklearn.linear_model import LogisticRegression
 from torch import Generator, Tensor
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
@@ -73,8 +75,6 @@ def pair_features(first: Any, second: Any, how: PairFeatures = "concat") -> Any:
     parts = [first, second] if how == "concat" else [abs(first - second), factor * (first * second)]
     if isinstance(first, np.ndarray):
         return np.concatenate(parts, axis=1)
-    from scipy.sparse import hstack
-
     return hstack(parts, format="csr")
 
 
@@ -165,8 +165,6 @@ def train_stack(X: Tensor, y: Tensor, jobs: Sequence[HeadJob], settings: HeadSet
 
 def _linear(features: Any, labels: np.ndarray, jobs: Sequence[HeadJob]) -> LinearHeads:
     """A logistic regression per job; jobs with the same rows share one, since it has no seed."""
-    from sklearn.linear_model import LogisticRegression
-
     fitted: dict[bytes, Any] = {}
     for job in jobs:
         if (key := np.sort(job.rows).tobytes()) not in fitted:

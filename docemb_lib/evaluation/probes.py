@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
+from scipy.stats import mannwhitneyu
+from sklearn.decomposition import PCA
+from sklearn.linear_model import RidgeCV
+from sklearn.metrics import r2_score
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from docemb_lib.corpus.rows import split_sentences, tag_words
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.progress import progress
-
-if TYPE_CHECKING:
-    from sklearn.pipeline import Pipeline
-
 
 ALPHAS = np.logspace(-6, 6, 25)  # ridge penalties, for student embeddings of mean variance 1
 ALL = "all"  # the bucket of all documents
@@ -37,8 +39,6 @@ class Plane(NamedTuple):
 
 def principal_plane(embeddings: np.ndarray) -> Plane:
     """The first two principal components of (N, D) embeddings; the largest weight of each axis is positive."""
-    from sklearn.decomposition import PCA
-
     pca = PCA(2, svd_solver="full")
     with np.errstate(invalid="ignore"):  # no variance at all
         points = pca.fit_transform(np.asarray(embeddings, dtype=np.float64))
@@ -51,10 +51,6 @@ def fit_ridge(student: np.ndarray, teacher: np.ndarray) -> Pipeline:
     student: (N, D); teacher: (N, d). One factor scales all student dimensions to a mean variance of 1, so that a
     penalty means the same for embeddings of any norm.
     """
-    from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer
-
     student, teacher = (np.asarray(side, dtype=np.float64) for side in (student, teacher))
     scale = float(np.sqrt(student.var(axis=0).mean())) or 1.0  # a collapsed student is not scaled
     return make_pipeline(FunctionTransformer(lambda X: X / scale), RidgeCV(alphas=ALPHAS)).fit(student, teacher)
@@ -68,8 +64,6 @@ def probe(
     train, validation: student (N, D) and teacher (N, d) embeddings; buckets: masks (N,) over the validation documents,
     to which ALL is added. r2: variance-weighted over the teacher's dimensions, against the mean of the bucket.
     """
-    from sklearn.metrics import r2_score
-
     student, teacher = (np.asarray(side, dtype=np.float64) for side in validation)
     predicted = fit_ridge(*train).predict(student)
     rows = []
@@ -120,8 +114,6 @@ def separation(distances: Distances, *, gamma: float = 1.0) -> tuple[float, floa
     AUC is the probability that a positive distance is below a negative one, ties counting half; the loss is the mean
     max-margin loss, positive - gamma * mean negative (Eq. 4.1).
     """
-    from scipy.stats import mannwhitneyu
-
     positive, negative = distances.positive.astype(np.float64), distances.negative.ravel().astype(np.float64)
     auc = mannwhitneyu(negative, positive, method="asymptotic").statistic / (positive.size * negative.size)
     loss = positive - gamma * distances.negative.mean(axis=1)

@@ -35,6 +35,7 @@ from jupyter_client.channels import AsyncZMQSocketChannel
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from traitlets.config import Config
 
 import docemb_lib
 from docemb_lib import worker_pool
@@ -85,8 +86,6 @@ class PollingClient(AsyncKernelClient):
 
 def kernel_options(sockets: str) -> dict[str, Any]:
     """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
-    from traitlets.config import Config
-
     parent = f"int(__import__('os').environ['{PARENT}'])"  # not `os.getppid()`: the parent may be gone already
     end_with_us = f"__import__('{worker_pool.__name__}', fromlist=['']).end_with_parent({parent}, {sockets!r})"
     manager: dict[str, Any] = {"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}

@@ -13,9 +13,11 @@ from functools import partial
 from html import escape
 from typing import Any, NamedTuple
 
+import IPython
 import ipywidgets
 import numpy as np
 import pandas as pd
+from IPython.display import HTML, Image, display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -177,8 +179,6 @@ class Explorer:
                 part.close()
 
     def _ipython_display_(self) -> None:
-        from IPython.display import HTML, Image, display
-
         if cell := live_cell():
             if earlier := _shown.pop(cell, None):
                 earlier.close()
@@ -203,9 +203,7 @@ def png_of(figure: Figure) -> bytes:
 
 def live_cell() -> str | None:
     """Id of the cell that a person runs; None under papermill and nbconvert, which send no id."""
-    from IPython import get_ipython
-
-    shell = get_ipython()
+    shell = IPython.get_ipython()
     request = shell.get_parent() if hasattr(shell, "get_parent") else {}
     cell = request.get("metadata", {}).get("cellId")
     return None if cell is None else str(cell)
