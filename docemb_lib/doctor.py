@@ -1,7 +1,5 @@
 """What `docemb doctor` reports: versions, machine, accelerators, model hub, what is slow or fails, damaged files."""
 
-from __future__ import annotations
-
 import logging
 import platform
 import shutil

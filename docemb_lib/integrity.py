@@ -1,7 +1,5 @@
 """Checksums: the manifest of a published folder lists its files, and each opening compares them with it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -4,8 +4,6 @@
 beside each notebook.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

@@ -5,8 +5,6 @@ renamed when it is complete: no reader finds half of it, two builders never coll
 being built. Links such as `outputs/students/<label>` name artefacts for people.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

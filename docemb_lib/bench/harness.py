@@ -1,7 +1,5 @@
 """What all benchmarks share: interleaved timing, peak memory, findings judged by budgets, and their report."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import math

@@ -1,7 +1,5 @@
 """Classification heads trained as one against a loop that trains each with torch's own modules, in one process."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from functools import partial

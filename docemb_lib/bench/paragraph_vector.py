@@ -3,8 +3,6 @@
 gensim's side is the usual script: the same model, and `infer_vector` one document after the other.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path

@@ -3,8 +3,6 @@
 Dropout is 0 on both sides, because flash attention for packed documents has none for the attention weights.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass

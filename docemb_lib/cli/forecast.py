@@ -5,8 +5,6 @@ encoders as reaching a share of a large matrix product, which is measured. Expec
 device and without downloads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache

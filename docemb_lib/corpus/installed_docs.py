@@ -5,8 +5,6 @@ sections become links; they and the names of the packages are cut from the texts
 answers of the embedded tasks.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import inspect

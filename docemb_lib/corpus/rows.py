@@ -4,8 +4,6 @@ Data files are read one row at a time; anything malformed raises an InputError t
 Sentences are found in some 300 languages (`sentencex`), parts of speech in English (`textblob`), without a download.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

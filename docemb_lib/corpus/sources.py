@@ -1,7 +1,5 @@
 """Documents of a corpus, in a fixed order: from installed documentation, from local files, or from a hub."""
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import logging

@@ -4,8 +4,6 @@ The SimDE paper names no splits: where the files name none, a fifth of each clas
 validation. Its document matching is the task `aan`.
 """
 
-from __future__ import annotations
-
 import ast
 import collections
 import io

@@ -11,8 +11,6 @@ columns id, text, source (the package), split and see_also (ids in the same spli
 | see-also-retrieval | page -> the pages that it lists               | WINES, GAMES    |
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

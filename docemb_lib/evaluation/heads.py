@@ -7,8 +7,6 @@ batched matrix products; the gradients are written out, because autograd costs m
 B: rows of a batch; C: classes; D: features; H: hidden width; K: heads; N: rows.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 The analyses are `redundancy` (Table 4) and `sentence_similarity` (Table 5).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Literal, NamedTuple, Self

@@ -5,8 +5,6 @@ cross-validated on its cut train split. Final evaluation (chapter 5): rounds wit
 examples, always scored on the whole test split. The heads of all folds, rounds and seeds train together.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@
 divides examples whose splits are not named, and `own_task` reads the tasks of a user's own files.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

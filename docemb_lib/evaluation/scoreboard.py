@@ -5,8 +5,6 @@ the one with most examples last. Only raw scores are stored; what depends on the
 scores) is computed on demand.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

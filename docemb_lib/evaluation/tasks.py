@@ -5,8 +5,6 @@ cosine. A task checks when it is constructed that its data can be scored; `warn_
 scored but is suspicious, and does not mend it, because published scores include it.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

@@ -6,8 +6,6 @@ differences are paired. For a mean over tasks, the examples of each task are res
 the fewer they are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 

@@ -4,8 +4,6 @@ On this machine a sweep has a worker process for each GPU; without a GPU one for
 single runs side by side use cores better than one run with many threads. Dask loads this module in each of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

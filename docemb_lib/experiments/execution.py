@@ -4,8 +4,6 @@
 a finished run by its record, its student and its executed copy. Other files of a killed run are written over.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -7,8 +7,6 @@ To start, a kernel imports packages for several seconds. From the third kernel o
 from a server that has imported them (Linux; other systems do not fork safely). A server for fewer would save no time.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import importlib

@@ -18,8 +18,6 @@ each list of grids. `compounds: 3` replaces its compounds by those of its three 
 highest mean validation score.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace

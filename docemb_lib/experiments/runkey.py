@@ -1,7 +1,5 @@
 """RunKey: what a run is. It gives the run's parameters, fingerprint, label and slug, and checks their combination."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

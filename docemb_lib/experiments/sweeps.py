@@ -13,8 +13,6 @@ The same command continues, since finished runs and artefacts are recognised. Wh
 notebook of the first finished run is executed again as a separate page, which trains nothing and shows all runs.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress

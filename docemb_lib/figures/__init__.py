@@ -5,8 +5,6 @@ Figures are transparent, with text and lines of one grey, so that they are legib
 Every plot function can be imported from here. Modules are loaded at the first use: `methods`, the last, imports torch.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """Documents and their embeddings: lengths, weights; distances to teachers, planes, probes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any

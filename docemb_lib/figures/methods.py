@@ -1,7 +1,5 @@
 """The methods: diagrams of boxes and arrows, and what structural losses do to points in the plane."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from itertools import chain, pairwise
 from pathlib import Path

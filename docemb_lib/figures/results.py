@@ -1,7 +1,5 @@
 """Runs and models beside each other: training curves, scores over tasks, λ, document length, retrieval."""
 
-from __future__ import annotations
-
 from itertools import cycle
 from typing import Any
 

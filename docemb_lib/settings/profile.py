@@ -4,8 +4,6 @@ The section `parameters` holds the notebook parameters; the others set corpus, t
 file, keys of a mapping replace those of the file named by its key `base`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from glob import glob

@@ -4,8 +4,6 @@ A comment beside a field gives the unit or the reason of its value. The last sec
 which have the same names in notebooks, grids, profiles and records.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from math import inf

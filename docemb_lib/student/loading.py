@@ -5,8 +5,6 @@ encoder's own limit; a long one stays as it is. `path_or_id` is a folder or hub 
 sentence-transformers model. Each fault of a checkpoint raises InputError with one line.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Sequence

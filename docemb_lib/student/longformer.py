@@ -11,8 +11,6 @@ are computed again in the backward pass, so that memory is that of queries, keys
 packed sequences: NVIDIA GPUs from Ampere on, half precision, no dropout.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple

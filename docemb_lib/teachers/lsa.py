@@ -1,7 +1,5 @@
 """Tempered latent semantic analysis: a vector per word, and documents as weighted sums of their words."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

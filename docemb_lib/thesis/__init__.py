@@ -4,8 +4,6 @@
 beside each other and builds Table 5.7 and Figure 4.12 from records, `claims` checks what the thesis says of them.
 """
 
-from __future__ import annotations
-
 from docemb_lib.thesis.claims import claims_of_figures, claims_of_run, tested
 from docemb_lib.thesis.comparison import (
     beside_paper,

@@ -5,8 +5,6 @@ tests confirm all of its comparisons, with Holm's correction for their number. I
 opposite of any, and it is undecided otherwise. Without per-example scores the verdict compares means only, and says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path

@@ -4,8 +4,6 @@ Scores are rows of model, round, task, metric, value, like `published("table_5_7
 GAMES is that of the thesis only with `evaluation.map_at: 1000`, see `Evaluation`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ numbers for its figures; their values were read off the graphics, with an error 
 relative to the models of one figure: do not compare values of different figures.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 from itertools import chain

@@ -3,8 +3,6 @@
 A running run holds a file lock; the operating system frees the lock of a process that died.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

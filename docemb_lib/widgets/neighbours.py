@@ -1,7 +1,5 @@
 """The neighbour browser: nearest documents of a task in the embedding spaces of several models."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any

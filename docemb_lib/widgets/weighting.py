@@ -1,7 +1,5 @@
 """The weighting explorer: scores of the recorded runs that differ from one run in λ and mask alone."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any
