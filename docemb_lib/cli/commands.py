@@ -107,7 +107,7 @@ def run(
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
     from docemb_lib.cli import terminal
-    from docemb_lib.cli.forecast import forecast
+    from docemb_lib.cli.forecast import forecast, print_forecast
     from docemb_lib.cli.report import report
     from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan
     from docemb_lib.experiments.sweeps import execute_plan
@@ -119,7 +119,7 @@ def run(
     workspace = Workspace()
     steps = resolve_plan(Profile.load(profile), profile_argument(profile), workspace, first=from_, only=only)
     if dry_run:
-        terminal.print_forecast(forecast(steps, workspace), console)
+        print_forecast(forecast(steps, workspace), console)
         return
     failures = execute_plan(steps, workspace, terminal.Terminal(console))
     board, standing, paths = report(chosen_runs(steps), workspace)
@@ -144,7 +144,7 @@ def sweep(
     import pandas as pd
 
     from docemb_lib.cli import terminal
-    from docemb_lib.cli.forecast import forecast
+    from docemb_lib.cli.forecast import forecast, print_forecast
     from docemb_lib.experiments.execution import is_done
     from docemb_lib.experiments.plan import chosen_runs, resolve_sweep, runs_of
     from docemb_lib.experiments.sweeps import comparison_paths, execute_plan, recorded
@@ -164,7 +164,7 @@ def sweep(
             _write_json(runs)
         else:
             terminal.print_table(runs[["label", "done"]], console)
-            terminal.print_forecast(forecast(steps, workspace, done), console)
+            print_forecast(forecast(steps, workspace, done), console)
         return
     failures = execute_plan(steps, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)

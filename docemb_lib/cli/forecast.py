@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 import pandas as pd
 from dask.system import CPU_COUNT
+from rich.console import Console
 from rich.filesize import decimal
 
 from docemb_lib import hardware
-from docemb_lib.cli.terminal import duration
+from docemb_lib.cli.terminal import duration, print_table
 from docemb_lib.corpus.sources import local_files, streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.errors import InputError
@@ -89,6 +90,17 @@ def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | N
     seconds, memory, disk = zip(*costs, strict=True)
     why = [f"{', '.join(dict.fromkeys(of))}: {reason}" for reason, of in reasons.items()]
     return Forecast(lines, Cost(sum(seconds), max(memory), sum(disk)), needs, why)
+
+
+def print_forecast(found: Forecast, console: Console) -> None:
+    """A plan before it starts: its lines, what they need from outside, what is missing, and about what it takes."""
+    print_table(found.lines, console)
+    needs = [(kind, name, ", ".join(map(str, lines))) for (kind, name), lines in found.needs.items()]
+    print_table(pd.DataFrame(needs, columns=["needs", "which", "for lines"]), console)
+    for line in found.missing:
+        console.print(f"missing: {line}")
+    runs, there = found.lines["runs"].sum(), found.lines["there"].sum()
+    console.print(f"{runs} runs, {there} of them already there; {found.total}")
 
 
 def _needs(stages: Stages) -> Iterator[tuple[str, str]]:

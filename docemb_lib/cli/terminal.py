@@ -1,13 +1,11 @@
 """What the command line shows: the progress of plans and sweeps, and tables that are never cut."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time
 from collections import Counter
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -18,9 +16,6 @@ from docemb_lib.errors import plain
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.experiments.execution import Planned, Reporter, Runs, Status
 from docemb_lib.settings.profile import FINAL
-
-if TYPE_CHECKING:
-    from docemb_lib.cli.forecast import Forecast
 
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds")
 ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all runs have the same value
@@ -84,17 +79,6 @@ class Terminal(Reporter):
 
     def _name(self, run: Planned) -> str:
         return f"{run.notebook}  {run.executed.stem if run.label in self.repeated else run.label}"
-
-
-def print_forecast(found: Forecast, console: Console) -> None:
-    """A plan before it starts: its lines, what they need from outside, what is missing, and about what it takes."""
-    print_table(found.lines, console)
-    needs = [(kind, name, ", ".join(map(str, lines))) for (kind, name), lines in found.needs.items()]
-    print_table(pd.DataFrame(needs, columns=["needs", "which", "for lines"]), console)
-    for line in found.missing:
-        console.print(f"missing: {line}")
-    runs, there = found.lines["runs"].sum(), found.lines["there"].sum()
-    console.print(f"{runs} runs, {there} of them already there; {found.total}")
 
 
 def print_scoreboard(board: pd.DataFrame, console: Console) -> None:

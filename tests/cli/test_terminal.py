@@ -12,8 +12,8 @@ from conftest import docemb
 from rich.console import Console
 
 from docemb_lib.cli.commands import PlainConsole
-from docemb_lib.cli.forecast import Cost, Forecast
-from docemb_lib.cli.terminal import Terminal, print_forecast, print_runs, print_scoreboard, print_table
+from docemb_lib.cli.forecast import Cost, Forecast, print_forecast
+from docemb_lib.cli.terminal import Terminal, print_runs, print_scoreboard, print_table
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.progress import log_to_notebook, progress
 
