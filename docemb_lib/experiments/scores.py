@@ -1,7 +1,5 @@
 """The score stage: scores of models on the profile's tasks, and the final evaluation with its uncertainty."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections import Counter
@@ -35,6 +33,50 @@ LENGTHS = "lengths.npy"
 KEPT = ("intervals", "comparison", "models")  # frames of `Final` that a record keeps beside the scores
 
 Rounds = dict[str, dict[str, dict[str, Score]]]  # {round: {model: {task: score}}}; most training examples last
+
+
+class Final(NamedTuple):
+    """The final evaluation of several models, as tidy frames."""
+
+    scores: pd.DataFrame  # model, task, metric, seed, value, and round where there are several
+    intervals: pd.DataFrame  # see `score_intervals`, and round
+    comparison: pd.DataFrame  # see `compare`; of the last round
+    models: pd.DataFrame  # model, fingerprint, "fitted on", ranks_only: identify the scores' artefacts
+    student: str  # the model that is compared with each reference
+
+    @classmethod
+    def of_record(cls, workspace: Workspace, record: Record, student: str) -> Self:
+        """The evaluation that a run has recorded; its frames are empty where the record lacks them."""
+        tables = {name: records.table_of(workspace, record, name) for name in KEPT}
+        return cls(records.scores_of(workspace, record), **tables, student=student)
+
+    @property
+    def last(self) -> pd.DataFrame:
+        """The intervals of the round with most training examples."""
+        return last_round(self.intervals)
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """What a record keeps beside the scores."""
+        return {name: getattr(self, name) for name in KEPT}
+
+    @property
+    def board(self) -> pd.DataFrame:
+        """Models × tasks with intervals, best mean first, and what each was fitted on."""
+        board = interval_board(self.intervals)
+        fitted = self.models.set_index("model")["fitted on"].reindex(board.index.get_level_values("model"))
+        return board.assign(**{"fitted on": fitted.to_numpy()})
+
+    def standing(self) -> str:
+        """A sentence: the student's mean over tasks beside the best reference, the common practice and its start."""
+        models = set(self.models["model"])
+        before = UNTRAINED if UNTRAINED in models else None
+        practice = SBERT_CHUNKS if SBERT_CHUNKS in models else SBERT_TRUNCATED
+        return standing(self.last, self.comparison, student=self.student, before=before, practice=practice)
+
+    def recommendation(self) -> str:
+        """Which of the models to use, and why."""
+        return recommendation(self.last, self.comparison, student=self.student, before=UNTRAINED)
 
 
 class ScoreStage:
@@ -199,50 +241,6 @@ class ScoreStage:
             return protocols.final_scores(task, embeddings, rounds=rounds, **heads)
         cut = protocols.for_validation(task, evaluation.limit)
         return dict.fromkeys(rounds, protocols.validation_score(cut, embeddings, folds=evaluation.folds, **heads))
-
-
-class Final(NamedTuple):
-    """The final evaluation of several models, as tidy frames."""
-
-    scores: pd.DataFrame  # model, task, metric, seed, value, and round where there are several
-    intervals: pd.DataFrame  # see `score_intervals`, and round
-    comparison: pd.DataFrame  # see `compare`; of the last round
-    models: pd.DataFrame  # model, fingerprint, "fitted on", ranks_only: identify the scores' artefacts
-    student: str  # the model that is compared with each reference
-
-    @classmethod
-    def of_record(cls, workspace: Workspace, record: Record, student: str) -> Self:
-        """The evaluation that a run has recorded; its frames are empty where the record lacks them."""
-        tables = {name: records.table_of(workspace, record, name) for name in KEPT}
-        return cls(records.scores_of(workspace, record), **tables, student=student)
-
-    @property
-    def last(self) -> pd.DataFrame:
-        """The intervals of the round with most training examples."""
-        return last_round(self.intervals)
-
-    @property
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """What a record keeps beside the scores."""
-        return {name: getattr(self, name) for name in KEPT}
-
-    @property
-    def board(self) -> pd.DataFrame:
-        """Models × tasks with intervals, best mean first, and what each was fitted on."""
-        board = interval_board(self.intervals)
-        fitted = self.models.set_index("model")["fitted on"].reindex(board.index.get_level_values("model"))
-        return board.assign(**{"fitted on": fitted.to_numpy()})
-
-    def standing(self) -> str:
-        """A sentence: the student's mean over tasks beside the best reference, the common practice and its start."""
-        models = set(self.models["model"])
-        before = UNTRAINED if UNTRAINED in models else None
-        practice = SBERT_CHUNKS if SBERT_CHUNKS in models else SBERT_TRUNCATED
-        return standing(self.last, self.comparison, student=self.student, before=before, practice=practice)
-
-    def recommendation(self) -> str:
-        """Which of the models to use, and why."""
-        return recommendation(self.last, self.comparison, student=self.student, before=UNTRAINED)
 
 
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:

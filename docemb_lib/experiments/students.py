@@ -3,8 +3,6 @@
 This module imports torch and is imported where a student is asked for, see `Stages.students`.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -39,6 +37,13 @@ from docemb_lib.workspace import VERSIONS, Artefact, Workspace, write_text
 
 HISTORY, PROJECTIONS, HEAD = "history.json", "projections.safetensors", "head.safetensors"
 TOKENS = "tokens.arrow"
+
+
+class _Trained(NamedTuple):
+    history: History
+    documents: int
+    file: str  # name of the file with `beside`
+    beside: dict[str, Tensor] | None  # tensors of the modules trained beside the student
 
 
 class StudentStage:
@@ -226,13 +231,6 @@ class StudentStage:
             write_tokens(folder / TOKENS, texts, encode, total=rows)
 
         return TokenFile(self.workspace.artefact(kind, inputs, build).path / TOKENS)
-
-
-class _Trained(NamedTuple):
-    history: History
-    documents: int
-    file: str  # name of the file with `beside`
-    beside: dict[str, Tensor] | None  # tensors of the modules trained beside the student
 
 
 def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]) -> Objective:

@@ -1,7 +1,5 @@
 """Words of a corpus as Paragraph Vector reads them (thesis, Table 4.5), and the memory that training on them takes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter
@@ -9,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 
@@ -61,7 +59,7 @@ class Words:
     texts: str  # fingerprint of the raw texts in their order, independent of the preprocessing
 
     @classmethod
-    def open(cls, folder: Path | str) -> Words:
+    def open(cls, folder: Path | str) -> Self:
         return cls(folder=Path(folder), **json.loads((Path(folder) / SUMMARY).read_text(encoding="utf-8")))
 
     @property

@@ -4,8 +4,6 @@ Live in a notebook that a person runs, one plain answer where the notebook is ex
 nbconvert). All text from documents, models and files is escaped here.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +25,7 @@ from docemb_lib.errors import InputError
 
 DPI = 90  # of figures: legible, and small in a saved notebook
 LONGEST = 4000  # characters of a document that are shown
+Points = tuple[Axes, np.ndarray, Sequence[str]]  # axes, places (N, 2) in their data, and N texts
 STYLE = """<style>
 :is(.docemb-explorer, .docemb-answer) table {border-collapse: collapse; font-size: 12px;}
 :is(.docemb-explorer, .docemb-answer) :is(th, td) {padding: 1px 10px 1px 0; text-align: left; vertical-align: top;}
@@ -125,9 +124,6 @@ def text_field(placeholder: str, *, lines: int = 1) -> Control:
 
 
 # ---- explorers
-
-
-Points = tuple[Axes, np.ndarray, Sequence[str]]  # axes, places (N, 2) in their data, and N texts
 
 
 class Answer(NamedTuple):
