@@ -1,7 +1,5 @@
 """docemb: long-document embeddings distilled from two teachers. Importing docemb_lib does not import torch."""
 
-from __future__ import annotations
-
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 

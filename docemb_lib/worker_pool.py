@@ -4,8 +4,6 @@ Workers have a fixed hash seed: gensim starts an inference from the hash of the 
 kernel) cannot change its own hash seed. A worker ends within a second after its parent, even if that was killed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading
