@@ -1,7 +1,5 @@
 """The `docemb` command: its entry point, and the commands on one's own documents and on single models."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -11,19 +9,13 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from docemb_lib.cli.commands import AsJson, Parameter, ProfileName, app, command, console, parse_parameters
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
-
-if TYPE_CHECKING:
-    from docemb_lib.experiments.models import Model
-    from docemb_lib.experiments.run import Stages
-    from docemb_lib.settings.profile import Profile
-    from docemb_lib.workspace import Workspace
 
 TextField = Annotated[str, typer.Option(help="The field of a data file that holds the text.")]
 IdField = Annotated[str, typer.Option(help="The field of a data file that holds the id.")]
@@ -232,7 +224,7 @@ def evaluate(
     fitted on the texts of each task, without training.
     """
     from docemb_lib.cli.terminal import SCORES, print_table
-    from docemb_lib.experiments.models import SBERT_CHUNKS
+    from docemb_lib.experiments.models import SBERT_CHUNKS, models_of, references_of
     from docemb_lib.experiments.run import Stages
     from docemb_lib.experiments.runkey import RunKey
     from docemb_lib.settings.profile import Profile
@@ -253,58 +245,6 @@ def evaluate(
     print_table(final.board.reset_index(), console, f"{SCORES} with 95% intervals")
     if SBERT_CHUNKS in labels:
         console.print(final.standing())
-
-
-def models_of(name: str, workspace: Workspace) -> list[Model]:
-    """A student as docemb runs it, in all its forms (`lexical_models`); any other model as sentence-transformers does.
-
-    Raises InputError for no model.
-    """
-    from docemb_lib import pretrained
-    from docemb_lib.experiments.models import lexical_models, published_model, student_at
-    from docemb_lib.student import export, loading
-    from docemb_lib.workspace import Artefact
-
-    source = pretrained.resolve(name)
-    if not any(loading.find_file(source, file) for file in ("modules.json", "config.json")):
-        raise InputError(f"{name}: no folder or hub id with a modules.json or config.json; give one of a model")
-    label = Path(name).absolute().name if Path(name).is_dir() else name
-    try:
-        export.saved_pooling(source)
-        is_student = loading.load_config(source).model_type in loading.LONG
-    except InputError:
-        is_student = False
-    if not is_student:
-        return [published_model(source)._replace(label=label)]
-    # What the notebooks have scored of a student trained here is found again by its artefact.
-    here = student_at(Path(source)) or Artefact("student", pretrained.fingerprint(source), Path(source))
-    return lexical_models(label, here, workspace)
-
-
-def references_of(stages: Stages, profile: Profile) -> list[Model]:
-    """The recorded baselines that are scored on the tasks of `stages`; without any, the references without training."""
-    from docemb_lib.experiments.models import on_task_models, sbert_models
-
-    recorded = recorded_baselines(profile, stages.workspace)
-    if scored := [one for one in recorded if stages.scores.is_scored(one)]:
-        return scored
-    sbert = sbert_models(stages.teachers, together=True)
-    return [*sbert, *on_task_models(stages.workspace, sbert, None)]
-
-
-def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
-    """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
-    from docemb_lib.experiments import models, records
-    from docemb_lib.experiments.runkey import RunKey
-
-    if not (found := records.comparable(RunKey(NOTEBOOK, profile), workspace)):
-        return []
-    own = {f"{found[0].label}{form}" for form in ("", models.DENSE, models.ADAPTED)}
-    table = records.table_of(workspace, found[0], "models")
-    return [
-        models.scored_model(r["model"], r["fingerprint"])._replace(fitted_on=r["fitted on"], ranks_only=r["ranks_only"])
-        for r in table[~table["model"].isin(own)].to_dict("records")
-    ]
 
 
 if __name__ == "__main__":

@@ -19,19 +19,20 @@ import numpy as np
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.retrieval import Similarities, bm25, by_cosine, fused, tfidf, unit
-from docemb_lib.experiments.records import Record
-from docemb_lib.experiments.runkey import PV_NAMES
+from docemb_lib.experiments import records
+from docemb_lib.experiments.runkey import PV_NAMES, RunKey
 from docemb_lib.experiments.stages import TeacherStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.integrity import MANIFEST, is_published, is_whole
 from docemb_lib.progress import progress
 from docemb_lib.settings import Long, ParagraphVectorSettings
-from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.lsa import directions
 from docemb_lib.workspace import VERSIONS, Artefact, Workspace
 
 if TYPE_CHECKING:
+    from docemb_lib.experiments.run import Stages
     from docemb_lib.experiments.students import StudentStage
     from docemb_lib.student import Student
 
@@ -126,7 +127,7 @@ def student_at(folder: Path) -> Artefact | None:
     return Artefact("student", folder.name, folder) if here else None
 
 
-def recorded_student(workspace: Workspace, record: Record) -> Artefact | None:
+def recorded_student(workspace: Workspace, record: records.Record) -> Artefact | None:
     """The student of a recorded run; None where there was none or it is gone."""
     return None if record.student is None else student_at(workspace.root / record.student)
 
@@ -308,3 +309,47 @@ def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:
         return np.concatenate([embed_once(workspace, member, texts) for member in members], axis=1)
 
     return model._replace(embed=embed)
+
+
+def models_of(name: str, workspace: Workspace) -> list[Model]:
+    """A student as docemb runs it, in all its forms (`lexical_models`); any other model as sentence-transformers does.
+
+    Raises InputError for no model.
+    """
+    from docemb_lib.student import export, loading
+
+    source = pretrained.resolve(name)
+    if not any(loading.find_file(source, file) for file in ("modules.json", "config.json")):
+        raise InputError(f"{name}: no folder or hub id with a modules.json or config.json; give one of a model")
+    label = Path(name).absolute().name if Path(name).is_dir() else name
+    try:
+        export.saved_pooling(source)
+        is_student = loading.load_config(source).model_type in loading.LONG
+    except InputError:
+        is_student = False
+    if not is_student:
+        return [published_model(source)._replace(label=label)]
+    # What the notebooks have scored of a student trained here is found again by its artefact.
+    here = student_at(Path(source)) or Artefact("student", pretrained.fingerprint(source), Path(source))
+    return lexical_models(label, here, workspace)
+
+
+def references_of(stages: Stages, profile: Profile) -> list[Model]:
+    """The recorded baselines that are scored on the tasks of `stages`; without any, the references without training."""
+    recorded = recorded_baselines(profile, stages.workspace)
+    if scored := [one for one in recorded if stages.scores.is_scored(one)]:
+        return scored
+    sbert = sbert_models(stages.teachers, together=True)
+    return [*sbert, *on_task_models(stages.workspace, sbert, None)]
+
+
+def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
+    """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
+    if not (found := records.comparable(RunKey(FINAL[0], profile), workspace)):
+        return []
+    own = {f"{found[0].label}{form}" for form in ("", DENSE, ADAPTED)}
+    table = records.table_of(workspace, found[0], "models")
+    return [
+        scored_model(r["model"], r["fingerprint"])._replace(fitted_on=r["fitted on"], ranks_only=r["ranks_only"])
+        for r in table[~table["model"].isin(own)].to_dict("records")
+    ]

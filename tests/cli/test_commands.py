@@ -10,7 +10,7 @@ from conftest import docemb, write_files
 from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
-from docemb_lib.cli.__main__ import models_of, recorded_baselines
+from docemb_lib.experiments import models
 from docemb_lib.experiments.models import ADAPTED, DENSE, SBERT_LABELS, TFIDF, UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import RunKey
@@ -21,7 +21,7 @@ TEXTS = ["A graph is a set of nodes and edges.", "Violins show a distribution. "
 
 
 def test_a_stock_model_is_run_as_sentence_transformers_runs_it():
-    (model,) = models_of("all-MiniLM-L6-v2", Workspace())
+    (model,) = models.models_of("all-MiniLM-L6-v2", Workspace())
     assert model.label == "all-MiniLM-L6-v2"
     embeddings = model.embed(TEXTS)
     stock = SentenceTransformer(pretrained.resolve("all-MiniLM-L6-v2"), device="cpu")
@@ -34,12 +34,12 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
     stages = Stages(RunKey("06_evaluation", Profile.load("small")), Workspace(workspace_root))
     untrained = untrained_model(stages.students)
     folder = stages.students.untrained.path
-    assert [one.fingerprint for one in models_of(str(folder), stages.workspace)] == [untrained.fingerprint]
-    (linked,) = models_of(str(stages.workspace.link("students", "it", folder)), stages.workspace)
+    assert [one.fingerprint for one in models.models_of(str(folder), stages.workspace)] == [untrained.fingerprint]
+    (linked,) = models.models_of(str(stages.workspace.link("students", "it", folder)), stages.workspace)
     assert (linked.label, linked.fingerprint) == ("it", untrained.fingerprint)
     copied = workspace_root / "copy"
     shutil.copytree(folder, copied)
-    (elsewhere,) = models_of(str(copied), stages.workspace)
+    (elsewhere,) = models.models_of(str(copied), stages.workspace)
     assert (elsewhere.label, copied.name in elsewhere.fingerprint) == ("copy", False)  # another may take its place
     np.testing.assert_array_equal(elsewhere.embed(TEXTS), untrained.embed(TEXTS))
     documents, out = workspace_root / "d.jsonl", workspace_root / "e.npy"
@@ -57,12 +57,12 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
         run = Run(RunKey.of("06_evaluation", Profile.load("small"), seed=seed), workspace)
         own = [(f"{run.label}{form}", f"own{form}") for form in ("", DENSE, ADAPTED)]
         rows = [*own, (UNTRAINED, f"before {seed}"), ("TF-IDF", "words")]
-        models = pd.DataFrame(rows, columns=["model", "fingerprint"])
-        run.finish({}, tables={"models": models.assign(**{"fitted on": "task", "ranks_only": False})})
+        described = pd.DataFrame(rows, columns=["model", "fingerprint"])
+        run.finish({}, tables={"models": described.assign(**{"fitted on": "task", "ranks_only": False})})
     if changed:
         path = workspace_root / "params" / "small.yaml"
         path.write_text(path.read_text().replace("hidden: 0,", "hidden: 4,"))
-    found = [(model.label, model.fingerprint) for model in recorded_baselines(Profile.load("small"), workspace)]
+    found = [(model.label, model.fingerprint) for model in models.recorded_baselines(Profile.load("small"), workspace)]
     assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])
 
 

@@ -12,8 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
 
-from docemb_lib.cli.__main__ import models_of
-from docemb_lib.experiments.models import beside_lsa, embed_once, lexical_models, student_model
+from docemb_lib.experiments.models import beside_lsa, embed_once, lexical_models, models_of, student_model
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.students import StudentStage, make_objective
