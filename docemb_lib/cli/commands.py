@@ -3,8 +3,6 @@
 An error is one line and an exit code. The commands import what takes long to load.
 """
 
-from __future__ import annotations
-
 import inspect
 import logging
 import os
@@ -15,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 import yaml
@@ -25,9 +23,6 @@ from rich.text import Text
 from docemb_lib import __version__
 from docemb_lib.errors import InputError, as_line, plain
 from docemb_lib.hardware import tune_environment
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -161,7 +156,7 @@ def sweep(
         done = {run for run in listed if is_done(run, workspace)}
         runs["done"] = [run in done for run in listed]
         if as_json:
-            _write_json(runs)
+            terminal.write_json(runs)
         else:
             terminal.print_table(runs[["label", "done"]], console)
             print_forecast(forecast(steps, workspace, done), console)
@@ -194,7 +189,7 @@ def results(
     notebook = None if notebook is None else notebook_named(notebook)
     frame = records.frame(notebook, failed=True) if claims is None else recorded_claims(claims).reset_index()
     if as_json:
-        _write_json(frame)
+        terminal.write_json(frame)
     elif as_csv:
         sys.stdout.write(frame.to_csv(index=False))
     else:
@@ -263,10 +258,6 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
             parsed = value
         parameters[name] = parsed if isinstance(parsed, str | int | float | None) else value  # "-" is a projection
     return parameters
-
-
-def _write_json(frame: pd.DataFrame) -> None:
-    sys.stdout.write(frame.to_json(orient="records", force_ascii=False, indent=1) + "\n")
 
 
 def _end(paths: Sequence[tuple[str, str]], failures: Sequence[str]) -> None:

@@ -129,6 +129,10 @@ def print_table(frame: pd.DataFrame, console: Console, title: str | None = None)
         console.print(table, soft_wrap=True)
 
 
+def write_json(frame: pd.DataFrame) -> None:
+    sys.stdout.write(frame.to_json(orient="records", force_ascii=False, indent=1) + "\n")
+
+
 def _folded(text: str, width: int) -> str:
     """`text` in lines of at most `width` characters where possible, broken at spaces and after `BREAKS`."""
     if len(text) > width:
