@@ -4,9 +4,9 @@ Importing this package loads neither torch nor gensim.
 """
 
 from docemb_lib.teachers.lsa import LSA
-from docemb_lib.teachers.paragraph_vector import ParagraphVector
+from docemb_lib.teachers.paragraph_vector import Compound, ParagraphVector
 from docemb_lib.teachers.sbert import SBERT
-from docemb_lib.teachers.store import Compound, Teacher, open_embeddings, write_embeddings
+from docemb_lib.teachers.store import Teacher, open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Words, preprocess, write_words
 
 __all__ = [

@@ -175,6 +175,22 @@ class ParagraphVector:
         return model
 
 
+class Compound:
+    """Paragraph Vectors trained on the same texts, whose embeddings are concatenated, DM before DBOW."""
+
+    def __init__(self, members: Sequence[ParagraphVector]) -> None:
+        self.members = sorted(members, key=lambda member: not member.dm)
+        self.label = "+".join(member.label for member in self.members)
+        self.dim = sum(member.dim for member in self.members)
+
+    @property
+    def fingerprint(self) -> str:
+        return "+".join(member.fingerprint for member in self.members)
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        return np.concatenate([member.embed(texts) for member in self.members], axis=1)
+
+
 # Training with gensim, and inference, which is run in worker processes.
 def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any], *, label: str = "") -> tuple[int, str]:
     """Train a Doc2Vec on a file's lines and save it to `folder`. Returns the number of kept words and a fingerprint.

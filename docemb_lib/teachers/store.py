@@ -4,12 +4,10 @@ A store is a folder with `embeddings.npy` (float32) and `store.json`, which name
 written last. Until then `rows_done.json` holds the progress.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,9 +15,6 @@ from docemb_lib.errors import InputError
 from docemb_lib.integrity import read_json
 from docemb_lib.progress import progress
 from docemb_lib.workspace import write_text
-
-if TYPE_CHECKING:
-    from docemb_lib.teachers.paragraph_vector import ParagraphVector
 
 ARRAY, STORE, MARKER = "embeddings.npy", "store.json", "rows_done.json"
 BAR_FROM = 512  # documents from which a teacher shows a progress bar; smaller calls are blocks of a longer loop
@@ -37,22 +32,6 @@ class Teacher(Protocol):
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim); a row depends on its own text alone."""
-
-
-class Compound:
-    """Paragraph Vectors trained on the same texts, whose embeddings are concatenated, DM before DBOW."""
-
-    def __init__(self, members: Sequence[ParagraphVector]) -> None:
-        self.members = sorted(members, key=lambda member: not member.dm)
-        self.label = "+".join(member.label for member in self.members)
-        self.dim = sum(member.dim for member in self.members)
-
-    @property
-    def fingerprint(self) -> str:
-        return "+".join(member.fingerprint for member in self.members)
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        return np.concatenate([member.embed(texts) for member in self.members], axis=1)
 
 
 def write_embeddings(
