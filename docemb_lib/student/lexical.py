@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FOLDER, CODE = "3_Lexical", "lexical_module.py"
 SHRINKAGE = 0.01  # of the mean variance, added to each: directions that a few documents leave empty are not blown up
 LEAST_DIM, MOST_DIM = 16, 512
+SAME = 1e-5  # difference of numbers that are equal up to rounding
 SAMPLE = 2000  # documents whose cosines give the spread of a half
 
 
@@ -38,7 +39,7 @@ def fit_lexical_half(
         weight: w between 0 and 1; None: from the spreads.
         rows: which of the texts the embeddings belong to, None: all.
 
-    Raises InputError for fewer documents or words than `dim`, and for a weight out of range.
+    Raises InputError for fewer documents or words than `dim`, documents alike, and a weight out of range.
     """
     from docemb_lib.student.lexical_module import LexicalHalf
     from docemb_lib.teachers import LSA  # imported here: a student also runs where gensim is not installed
@@ -48,6 +49,9 @@ def fit_lexical_half(
         raise InputError(f"weight: got {weight}, use a number from 0 to 1")
     lsa = LSA(dim or max(LEAST_DIM, directions(len(texts), MOST_DIM)), words=words).fit(texts)
     lexical = torch.from_numpy(lsa.embed(texts if rows is None else [texts[row] for row in rows]))
+    if (lexical - lexical.mean(dim=0)).abs().max() < SAME:
+        problem = f"{len(texts)} documents have the same lexical embedding"
+        raise InputError(f"{problem}; use more documents, or documents that differ in their words")
     X = torch.from_numpy(np.asarray(dense, dtype=np.float32))
     fitted = {
         "vectors": torch.from_numpy(lsa.vectors),
@@ -70,11 +74,11 @@ def tempered(X: Tensor) -> Tensor:
 def balance(first: Tensor, second: Tensor) -> float:
     """The weight w of the second of two halves: s_1 / (s_1 + s_2), of the spreads of their cosines between documents.
 
-    Weighted so, both halves contribute equally to how much the cosines of the whole vary. first, second: (N, D) and
-    (N, L), of unit length.
+    Weighted so, both halves contribute equally to how much the cosines of the whole vary; a half whose cosines are all
+    equal has no weight. first, second: (N, D) and (N, L), of unit length.
     """
     spreads = [_spread(X) for X in (first, second)]
-    return spreads[0] / max(sum(spreads), 1e-12)
+    return spreads[0] / sum(spreads) if all(spreads) else float(spreads[1] > 0)
 
 
 def tempering(X: Tensor) -> Tensor:

@@ -77,7 +77,8 @@ class LSA:
         self.__dict__.pop("_counter", None)
         weighting = TfidfTransformer()
         X = weighting.fit_transform(self._frequencies(fitted, counts))
-        svd = TruncatedSVD(directions(len(fitted), self.dim), random_state=self.seed).fit(X)
+        with np.errstate(divide="ignore", invalid="ignore"):  # sklearn divides by the variance, 0 for equal texts
+            svd = TruncatedSVD(directions(len(fitted), self.dim), random_state=self.seed).fit(X)
         s = svd.singular_values_
         vectors = np.zeros((words, self.dim))
         vectors[:, : len(s)] = weighting.idf_[:, None] * svd.components_.T * (s**1.5 / (s**2 + NOISE))

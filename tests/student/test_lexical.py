@@ -69,6 +69,7 @@ def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_
     assert spreads[0] == pytest.approx(spreads[1])
     same = tempered(torch.tensor(first).float())
     assert balance(same, same) == pytest.approx(0.5)
+    assert (balance(same, 0 * same), balance(0 * same, same)) == (0, 1)  # cosines that are all equal have no weight
     texts, X = collection(), np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
     rows = np.arange(0, 40, 2)
     half = fit_lexical_half(X[rows], texts, dim=4, rows=rows)
@@ -164,6 +165,8 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
     (lambda student: student.adapt(collection(documents=3), dim=4), "got 3 documents"),
     (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5, use a number from 0 to 1"),
     (lambda student: student.adapt([], dim=4), "got 0 documents"),
+    (lambda student: student.adapt(["the same six words in all"] * 20, dim=4), "20 documents have the same lexical embedding; use more"),
+    (lambda student: student.adapt(collection(documents=3), dim=2), "3 documents have the same lexical embedding; use more"),
 ])  # fmt: skip
 def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(make_student, call, message, refused):  # fmt: skip
     student = make_student(windows=[8])
