@@ -161,7 +161,7 @@ def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, w
 
         X = embed_once(workspace, dense, texts)
         try:
-            return _joined(fit_lexical_half(X, texts, dim=directions(len(texts), dim), words=words), X, texts)
+            return _joined(fit_lexical_half(lambda: X, texts, dim=directions(len(texts), dim), words=words), X, texts)
         except InputError as error:
             logger.warning("%s without words: %s", label, error)
             return X

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
 FOLDER, CODE = "3_Lexical", "lexical_module.py"
 SHRINKAGE = 0.01  # of the mean variance, added to each: directions that a few documents leave empty are not blown up
 LEAST_DIM, MOST_DIM = 16, 512
-SAME = 1e-5  # difference of numbers that are equal up to rounding
 SAMPLE = 2000  # documents whose cosines give the spread of a half
 
 
 def fit_lexical_half(
-    dense: np.ndarray, texts: Sequence[str], *, dim: int | None = None, words: int = 50_000,
+    dense: Callable[[], np.ndarray], texts: Sequence[str], *, dim: int | None = None, words: int = 50_000,
     weight: float | None = None, rows: Sequence[int] | np.ndarray | None = None,
 ) -> LexicalHalf:  # fmt: skip
     """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its embeddings.
@@ -32,7 +31,7 @@ def fit_lexical_half(
     The weight w is chosen without labels, see `balance`.
 
     Args:
-        dense: (N, D), the embeddings of some documents.
+        dense: gives (N, D), the embeddings of some documents; called once the words are fitted, since it takes long.
         texts: of the collection.
         dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM to MOST_DIM.
         words: size of its vocabulary at most.
@@ -47,12 +46,13 @@ def fit_lexical_half(
 
     if weight is not None and not 0 <= weight <= 1:
         raise InputError(f"weight: got {weight}, use a number from 0 to 1")
+    if dim is not None and dim < 1:
+        raise InputError(f"dim: got {dim}, use 1 or more")
     lsa = LSA(dim or max(LEAST_DIM, directions(len(texts), MOST_DIM)), words=words).fit(texts)
     lexical = torch.from_numpy(lsa.embed(texts if rows is None else [texts[row] for row in rows]))
-    if (lexical - lexical.mean(dim=0)).abs().max() < SAME:
-        problem = f"{len(texts)} documents have the same lexical embedding"
-        raise InputError(f"{problem}; use more documents, or documents that differ in their words")
-    X = torch.from_numpy(np.asarray(dense, dtype=np.float32))
+    if (lexical - lexical.mean(dim=0)).abs().max() < 1e-5:  # equal up to rounding
+        raise InputError(f"{len(texts)} documents have the same lexical embedding; use more, or some with other words")
+    X = torch.from_numpy(np.asarray(dense(), dtype=np.float32))
     fitted = {
         "vectors": torch.from_numpy(lsa.vectors),
         "lexical_mean": lexical.mean(dim=0),

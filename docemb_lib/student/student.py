@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -130,12 +131,12 @@ class Student(nn.Module):
         width of the student's half, if it has one. See `lexical.fit_lexical_half` for the other arguments and for
         the causes of InputError, after which the student is unchanged.
         """
-        dim = dim or (None if self.lexical is None else self.width - self.dim)
+        dim = self.width - self.dim if dim is None and self.lexical is not None else dim
         most = max(ADAPTED_ON, round(PER_DIMENSION * self.dim))
         rows = np.unique(np.linspace(0, len(texts) - 1, min(most, len(texts))).astype(int)).tolist()
         plain = copy.copy(self)  # the same encoder without a lexical half
         plain.__dict__["lexical"] = None
-        dense = plain.embed([texts[row] for row in rows], bf16=bf16, desc="adapting")
+        dense = partial(plain.embed, [texts[row] for row in rows], bf16=bf16, desc="adapting")
         half = lexical.fit_lexical_half(dense, texts, dim=dim, words=words, weight=weight, rows=rows)
         self.__dict__["lexical"] = half
 

@@ -16,6 +16,7 @@ DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds t
 LEAD, MORE = 150, 2  # a word among the first 150 words of a document counts two times more; chosen on validation
 NOISE = 3.0  # squared singular value of a direction that is halved; one document alone has 1. Chosen on validation
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
+MEND = "use more documents, or fewer dimensions (--dim of docemb adapt; lsa_dim or lexical in a profile)"
 
 
 def directions(documents: int, dim: int) -> int:
@@ -63,7 +64,7 @@ class LSA:
         from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 
         if (N := len(texts)) < max(self.dim, MIN_DOCUMENTS):
-            raise InputError(f"{self.label}: got {N} documents; use at least as many as dim, or a smaller dim")
+            raise InputError(f"{self.label}: got {N} documents; {MEND}")
         fitted = [texts[int(row)] for row in np.linspace(0, N - 1, DOCUMENTS)] if N > DOCUMENTS else texts
         counter = CountVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32)
         try:
@@ -71,9 +72,9 @@ class LSA:
             self.vocabulary = counter.get_feature_names_out().tolist()
         except ValueError:  # raised for an empty vocabulary
             self.vocabulary = []
-        if (words := len(self.vocabulary)) < self.dim:
-            mend = "words are separated by spaces or punctuation; use a smaller dim or more documents, or leave LSA out"
-            raise InputError(f"{self.label}: only {words} words occur in {MIN_DOCUMENTS} documents; {mend}")
+        if (words := len(self.vocabulary)) < max(self.dim, 2):  # sklearn takes no single word
+            problem = f"only {words} words, separated by spaces or punctuation, occur in {MIN_DOCUMENTS} documents"
+            raise InputError(f"{self.label}: {problem}; {MEND}")
         self.__dict__.pop("_counter", None)
         weighting = TfidfTransformer()
         X = weighting.fit_transform(self._frequencies(fitted, counts))
