@@ -158,7 +158,7 @@ def embed(
 
     from docemb_lib.student import Student
 
-    student, texts = Student.load(model), (document.text for document in documents)
+    student, texts = Student.load(model), [document.text for document in documents]
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, "embeddings.npy")

@@ -47,6 +47,7 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
     out.write_bytes(b"old")
     done = docemb("embed", copied, documents, "-o", out, "--force")
     assert done.stdout == f"3 documents, 384 dimensions each: {out}\n"
+    assert "/3 documents" in done.stderr
     np.testing.assert_allclose(np.load(out), untrained.embed(TEXTS), atol=1e-2)
 
 
