@@ -142,6 +142,7 @@ from sentence_transformers import SentenceTransformer
 
 embeddings = SentenceTransformer("this/folder").encode(["a long document"])
 ```"""
+WITH_CODE = ('"this/folder")', '"this/folder", trust_remote_code=True)')  # in a card, of a folder without code and with
 LEXICAL, SCORES = "## Lexical half", "## Scores"
 LEXICAL_SENTENCE = (
     "After the dense half comes a lexical half of {width} dimensions, a sum of one vector per word of the whole text, "
@@ -165,9 +166,10 @@ def student_card(student: Student, encoder: str | None = None, **facts: object) 
     )  # fmt: skip
     about = ({"encoder": encoder} if encoder else {}) | {"model": model_type, "max_tokens": student.max_tokens}
     about |= facts | {"embedding": POOLINGS[student.pooling]}
+    usage = USAGE.replace(*WITH_CODE) if student.pooling == "lead" else USAGE
     rows = [f"| `{name}` | {value} |" for name, value in about.items()]
     table = "\n".join([f"Made with docemb {__version__}.", "", "| | |", "|---|---|", *rows])
-    return f"---\n{front.to_yaml()}\n---\n\n# A docemb student\n\n{USAGE}\n\n{table}\n"
+    return f"---\n{front.to_yaml()}\n---\n\n# A docemb student\n\n{usage}\n\n{table}\n"
 
 
 def with_lexical_half(card: str, student: Student, documents: str) -> str:
@@ -176,7 +178,7 @@ def with_lexical_half(card: str, student: Student, documents: str) -> str:
     What the card says of an earlier half, and the scores of the student before, are left out.
     """
     sentence = LEXICAL_SENTENCE.format(width=student.width - student.dim, documents=documents)
-    return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
+    return f"{_before(card, LEXICAL, SCORES).replace(*WITH_CODE)}\n\n{LEXICAL}\n\n{sentence}\n"
 
 
 def saved_card(path_or_id: str) -> str:

@@ -93,7 +93,7 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(mak
     with pytest.raises(ValueError, match="trust_remote_code=True"):
         SentenceTransformer(str(tmp_path), device="cpu")
     card = (tmp_path / "README.md").read_text()
-    assert "trust_remote_code=True" in card
+    assert 'SentenceTransformer("this/folder", trust_remote_code=True).encode' in card
     assert "a lexical half of 6 dimensions" in card
 
 
@@ -124,7 +124,9 @@ def test_in_a_lead_mean_the_first_256_tokens_count_four_times_also_in_stock_sent
         lengths.append(len(ids))
     assert min(lengths) < 256 < lengths[2] < 260 < max(lengths)
     student.save(tmp_path)
-    assert "first 256 count four times; needs `trust_remote_code=True`" in (tmp_path / "README.md").read_text()
+    card = (tmp_path / "README.md").read_text()
+    assert "first 256 count four times; needs `trust_remote_code=True`" in card
+    assert 'SentenceTransformer("this/folder", trust_remote_code=True).encode' in card
     stock = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
     np.testing.assert_allclose(stock.encode(texts), ours, atol=1e-5)
     stock.save(str(tmp_path / "again"))
