@@ -100,22 +100,24 @@ def _write_json(path: Path, content: object) -> None:
 
 def saved_pooling(path_or_id: str) -> Pooling:
     """The pooling of a saved student; "mean" for a plain transformers model. Raises InputError for others."""
-    return _pooling(path_or_id, "a student", "(Text|Lead)?Transformer Pooling( LexicalHalf)?")
+    student = "`docemb adapt` makes a student of a short encoder; a student"
+    return _pooling(path_or_id, student, "(Text|Lead)?Transformer Pooling( LexicalHalf)?")
 
 
 def encoder_pooling(name: str) -> Pooling:
     """The pooling of a short sentence encoder, "mean" for a plain transformers model. Raises InputError for others."""
-    return _pooling(resolve(name), "an encoder", "Transformer Pooling( Normalize)?")
+    return _pooling(name, "an encoder", "Transformer Pooling( Normalize)?")
 
 
-def _pooling(path_or_id: str, kind: str, expected: str) -> Pooling:
+def _pooling(name: str, kind: str, expected: str) -> Pooling:
     """expected: a regular expression of the names of the modules."""
+    path_or_id = resolve(name)
     if not (modules := read_modules(path_or_id)):
         return "mean"
     names = " ".join(name for name, _ in modules)
     if not re.fullmatch(expected, names):
-        plain = re.sub(r"\(Text\|Lead\)|[()?]", "", expected)
-        raise InputError(f"{path_or_id}: modules {names}; {kind} has {plain}")
+        plain = expected.removeprefix("(Text|Lead)?").replace("( ", " and perhaps ").removesuffix(")?")
+        raise InputError(f"{name}: modules {names}; {kind} has {plain}")
     config = read_json(path_or_id, "config.json", subfolder=modules[1][1])
     flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
     mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "") or "mean"
@@ -125,7 +127,7 @@ def _pooling(path_or_id: str, kind: str, expected: str) -> Pooling:
     poolings: dict[Any, Pooling] = {("mean", False): mean, ("cls", False): "first", ("cls", True): "cls"}
     if (mode, is_global) not in poolings:
         found = f"pooling is {mode} {'with' if is_global else 'without'} global attention"
-        raise InputError(f"{path_or_id}: {found}; {kind}'s is mean without it, or cls with or without it")
+        raise InputError(f"{name}: {found}; {kind}'s is mean without it, or cls with or without it")
     return poolings[mode, is_global]
 
 

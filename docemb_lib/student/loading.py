@@ -46,7 +46,9 @@ def load_long(path_or_id: str) -> Any:
     """A saved Longformer or ModernBERT."""
     config = load_config(path_or_id)
     if config.model_type not in LONG:
-        mend = f"a student is one of {', '.join(LONG)}; Student.from_encoder converts {', '.join(SHORT)}"
+        mend = (
+            f"a student is one of {', '.join(LONG)}; `docemb adapt` and Student.from_encoder convert {', '.join(SHORT)}"
+        )
         raise InputError(f"{path_or_id}: a model of type {config.model_type}; {mend}")
     return load_weights(path_or_id, config)
 

@@ -111,7 +111,7 @@ class Student(nn.Module):
         Raises InputError for other models, for files that do not belong together and for pickled weights.
         """
         source = resolve(str(folder_or_id))
-        pooling = export.saved_pooling(source)
+        pooling = export.saved_pooling(str(folder_or_id))
         model = loading.load_long(source)
         max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
