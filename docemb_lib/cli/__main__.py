@@ -176,7 +176,7 @@ def adapt(
     source: Annotated[Path, typer.Argument(metavar="CORPUS", help=DOCUMENTS)],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
     dim: Annotated[
-        int | None, typer.Option(min=1, help="Width of the lexical half; default: as it is, or up to 512.")
+        int | None, typer.Option(min=1, help="Width of the lexical half; default: own or up to 512.")
     ] = None,
     weight: Annotated[float | None, typer.Option(min=0, max=1, help="Of the lexical half; default: fitted.")] = None,
     text_field: TextField = "text",
@@ -191,7 +191,9 @@ def adapt(
 
     if out.exists():
         raise InputError(f"-o {out}: exists; name a new folder")
-    local_paths(source)  # raises where there is none; the documents are read after the model
+    for path in local_paths(source):  # raises where there is none; the documents are read after the model
+        if path.is_dir() and out.resolve().is_relative_to(path.resolve()):
+            raise InputError(f"-o {out}: lies in {path} and would be read with it; name a folder elsewhere")
     if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
         pooling = encoder_pooling(model)
         pooling = "lead" if pooling == "mean" else pooling

@@ -133,6 +133,7 @@ COMMANDS = [
     ("embed m a.csv -o out.npy", {"a.csv": b"id,text,text\n1,a,b\n"}, "two columns have one name"),
     ("embed student nothing -o out.npy", {}, "nothing does not exist"),
     ("embed no/student t -o out.npy", {"t/a.txt": b"a"}, "no/student"), ("adapt m in.jsonl -o params", {}, "-o params: exists"), ("adapt m none.jsonl -o out", {}, "does not exist"),
+    ("adapt m t -o t/out", {"t/a.txt": b"a"}, "-o t/out: lies in t and would be read with it; name a folder elsewhere"),
     ("init a.pdf", {"a.pdf": b"x"}, "a.pdf: not a data file; give .*, or a folder"),
     ("sweep 99 --grid structural --profile small", {}, "'99' is"), ("results 05 --claims small", {}, "leave out 05"),
 ]  # fmt: skip
