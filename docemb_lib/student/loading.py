@@ -46,9 +46,7 @@ def load_long(path_or_id: str) -> Any:
     """A saved Longformer or ModernBERT."""
     config = load_config(path_or_id)
     if config.model_type not in LONG:
-        mend = (
-            f"a student is one of {', '.join(LONG)}; `docemb adapt` and Student.from_encoder convert {', '.join(SHORT)}"
-        )
+        mend = f"a student is one of {', '.join(LONG)}; `docemb adapt` and from_encoder convert {', '.join(SHORT)}"
         raise InputError(f"{path_or_id}: a model of type {config.model_type}; {mend}")
     return load_weights(path_or_id, config)
 

@@ -113,7 +113,7 @@ def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_
     refused(f"^all-MiniLM-L6-v2: {said}", Student.load, "all-MiniLM-L6-v2")
     refused("absent", Student.load, tmp_path / "absent")
     AutoModel.from_pretrained(minilm).save_pretrained(tmp_path)
-    refused("type bert; .* Student.from_encoder convert", Student.load, tmp_path)
+    refused("type bert; .* `docemb adapt` and from_encoder convert", Student.load, tmp_path)
 
 
 @pytest.mark.parametrize(("damage", "message"), [
