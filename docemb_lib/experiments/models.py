@@ -144,7 +144,7 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[
         return [own]
     inputs = trained.manifest["inputs"] if (trained.path / MANIFEST).is_file() else {}
     artefact = Artefact("student", inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
-    dense = student_model(f"{label}{DENSE}", artefact, dense=True)
+    dense = student_model(f"{label}{DENSE}", artefact, dense=True)._replace(fitted_on="corpus" if inputs else "")
     own = own._replace(embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts))
     words = inputs.get("words", 50_000)
     return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words)]

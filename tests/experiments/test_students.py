@@ -211,6 +211,9 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     forms = [one.fingerprint for one in models_of(str(folder), final.workspace)]
     on_texts = beside_lsa(final.workspace, dense, f"{folder.name}, adapted", 8)
     assert forms == [own.fingerprint, dense.fingerprint, on_texts.fingerprint]
+    assert [one.fitted_on for one in (own, dense, adapted)] == ["corpus", "corpus", "task"]
+    student.save(root / "elsewhere")  # as it was published: docemb knows no corpus of its encoder
+    assert [one.fitted_on for one in models_of(str(root / "elsewhere"), final.workspace)] == ["corpus", "", "task"]
     assert (folder / "history.json").is_file()
     card = (folder / "README.md").read_text()
     assert "trust_remote_code=True" in card
