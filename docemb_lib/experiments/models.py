@@ -104,7 +104,7 @@ def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Mod
     """A student, which embeds on all GPUs. dense: without its lexical half."""
 
     def embed(texts: list[str]) -> np.ndarray:
-        return _loaded(artefact.path, dense).embed(texts, devices=devices_at_hand())
+        return _loaded(artefact.path, dense).embed(texts, devices=devices_at_hand(), desc=f"embedding by {label}")
 
     precision = "bf16" if fast_bf16(devices_at_hand()[0]) else "float32"
     return Model(label, f"student/{artefact.fingerprint}/{precision}", embed)
@@ -234,7 +234,7 @@ def published_model(name: str, prompt: str = "") -> Model:
     def embed(texts: list[str]) -> np.ndarray:
         model = pretrained.load_stock(name, device=devices_at_hand()[0])
         options = {"prompt": prompt or None, "show_progress_bar": False}
-        starts = progress(range(0, len(texts), TEXTS), desc="embedding", unit="blocks")
+        starts = progress(range(0, len(texts), TEXTS), desc=f"embedding by {Path(name).name}", unit="blocks")
         blocks = [model.encode(texts[start : start + TEXTS], **options) for start in starts]
         return np.concatenate(blocks).astype(np.float32)
 
@@ -328,7 +328,7 @@ def models_of(name: str, workspace: Workspace) -> list[Model]:
     except InputError:
         is_student = False
     if not is_student:
-        return [published_model(source)._replace(label=label)]
+        return [published_model(name)._replace(label=label)]
     # What the notebooks have scored of a student trained here is found again by its artefact.
     here = student_at(Path(source)) or Artefact("student", pretrained.fingerprint(source), Path(source))
     return lexical_models(label, here, workspace)
