@@ -120,7 +120,7 @@ def run(
     board, standing, paths = report(chosen_runs(steps), workspace)
     if board is not None:
         terminal.print_scoreboard(board, console)
-        console.print(standing)
+        console.print(standing, soft_wrap=not console.is_terminal)  # a terminal alone would break words
     _end(paths, failures)
 
 

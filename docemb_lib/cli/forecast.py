@@ -100,7 +100,7 @@ def print_forecast(found: Forecast, console: Console) -> None:
     for line in found.missing:
         console.print(f"missing: {line}")
     runs, there = found.lines["runs"].sum(), found.lines["there"].sum()
-    console.print(f"{runs} runs, {there} of them already there; {found.total}")
+    console.print(f"{runs} runs, {there} of them already there; {found.total}", soft_wrap=not console.is_terminal)
 
 
 def _needs(stages: Stages) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from conftest import docemb
 from rich.console import Console
+from rich.text import Text
 
 from docemb_lib.cli.commands import PlainConsole
 from docemb_lib.cli.forecast import Cost, Forecast, print_forecast
@@ -82,8 +83,10 @@ def test_recorded_runs_and_forecasts_fit_the_terminal(columns):
                              "test0.87", "seconds53.253.2"]  # fmt: skip
     listed = {"line": "10", "notebook": notebooks, "runs": 9, "there": 0, "profile": "tiny", "grid, or single": label}
     needs = {("files", f"/home/{'somebody/' * 9}data/cda (train_cite.csv, dev_cite.csv, test_cite.csv)"): [*range(9)]}
-    print_forecast(Forecast(pd.DataFrame(listed), Cost(), needs, []), shown := console(columns))
-    assert max(map(len, shown.file.getvalue().splitlines()[:-1])) <= columns
+    print_forecast(Forecast(pd.DataFrame(listed), Cost(), needs, []), shown := console(columns, terminal=True))
+    *_, last = lines = Text.from_ansi(shown.file.getvalue()).plain.splitlines()
+    assert max(map(len, lines)) <= columns
+    assert last.endswith("of disk")
 
 
 def test_long_texts_wrap_where_the_terminal_is_narrow():
