@@ -175,7 +175,7 @@ def adapt(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A student, or a short encoder: a folder or a hub id.")],
     source: Annotated[Path, typer.Argument(metavar="CORPUS", help=DOCUMENTS)],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
-    dim: Annotated[int | None, typer.Option(min=1, help="Width of its lexical half; default: own or to 512.")] = None,
+    dim: Annotated[int | None, typer.Option(min=1, help="Lexical width; default: as it is, or up to 512.")] = None,
     weight: Annotated[float | None, typer.Option(min=0, max=1, help="Of the lexical half; default: fitted.")] = None,
     text_field: TextField = "text",
     id_field: IdField = "id",

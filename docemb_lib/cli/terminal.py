@@ -22,7 +22,7 @@ ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
 FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)  # characters in a line of a cell, tried until the table fits
 NAMING = ("round", "model", "label")  # columns that name the rows
-BREAKS = re.compile(rf"[;_)/]|,(?!{NO_BREAK})|(?<=\S)-(?=\w)")
+BREAKS = re.compile(rf"[;)/]|,(?!{NO_BREAK})|(?<=\S)-(?=\w)")
 SCORES = "Test scores (accuracy; MAP for retrieval)"
 
 
@@ -115,8 +115,8 @@ def print_table(frame: pd.DataFrame, console: Console, title: str | None = None)
         table = Table(title=title or None, title_justify="left", show_lines=fold < FOLDS[0])
         for name, dtype in frame.dtypes.items():
             table.add_column(_folded(str(name), fold), justify="right" if dtype.kind in "if" else "left", no_wrap=True)
-        for row in frame.itertuples(index=False):
-            table.add_row(*(_folded(_cell(value), fold) for value in row))
+        for row in zip(*(_cells(column) for _, column in frame.items()), strict=True):
+            table.add_row(*(_folded(cell, fold) for cell in row))
         table.width = width = console.measure(table, options=console.options.update(width=sys.maxsize)).maximum
         if width <= console.width:
             break
@@ -143,10 +143,11 @@ def _folded(text: str, width: int) -> str:
     return text.replace(NO_BREAK, " ")
 
 
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.3f}".rstrip("0").rstrip(".")
-    return str(value)
+def _cells(column: pd.Series) -> list[str]:
+    """The values as text; all numbers have as many decimals, up to three, as one of them needs. Nothing for NaN."""
+    needed = (len(f"{x:.3f}".rstrip("0").partition(".")[2]) for x in column if isinstance(x, float))
+    decimals = max(needed, default=0)
+    return [f"{x:.{decimals}f}".replace("nan", "") if isinstance(x, float) else str(x) for x in column]
 
 
 def duration(seconds: float) -> str:

@@ -74,13 +74,14 @@ def test_recorded_runs_and_forecasts_fit_the_terminal(columns):
     shown, label = console(columns), "cosine;PV;S:384(ReLU)x512(ReLU)x384;C:384"
     notebooks = ["04_projections", "06_evaluation"]
     rows = {"notebook": notebooks, "label": label, "profile": "tiny", "status": "done", "documents": 150, "seed": 0}
-    print_runs(pd.DataFrame({**rows, "mean": [0.61, 0.87], "seconds": 53.2}), shown)
+    print_runs(pd.DataFrame({**rows, "mean": [0.61, 0.87], "seconds": [53.2, 209.0]}), shown)
     title, *lines = shown.file.getvalue().splitlines()
     assert title.strip() == "profile tiny, status done, seed 0"
     assert max(map(len, lines)) <= columns
     columns_shown = cells_of("\n".join(lines))
+    assert all(name in shown.file.getvalue() for name in notebooks)  # not broken
     assert columns_shown == [f"notebook{''.join(notebooks)}", f"label{label * 2}", "documents150150", "validation0.61",
-                             "test0.87", "seconds53.253.2"]  # fmt: skip
+                             "test0.87", "seconds53.2209.0"]  # fmt: skip
     listed = {"line": "10", "notebook": notebooks, "runs": 9, "there": 0, "profile": "tiny", "grid, or single": label}
     needs = {("files", f"/home/{'somebody/' * 9}data/cda (train_cite.csv, dev_cite.csv, test_cite.csv)"): [*range(9)]}
     print_forecast(Forecast(pd.DataFrame(listed), Cost(), needs, []), shown := console(columns, terminal=True))
