@@ -24,6 +24,7 @@ NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and w
 WINDOW = 256  # of the attention of a student that `adapt` makes from an encoder; 512 was no better on validation
 LEAST = 60  # documents from which a student is trained, and measured on others
 TOKENS_PER_WORD = 1.4  # of MiniLM, in English
+LONG_WORDS = 25  # characters of a mean word; beyond that, words are written without spaces, as in Chinese
 LEAST_ENGLISH = 0.02  # share of the word `the`
 
 
@@ -81,15 +82,15 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
         for row in islice(read_rows(path) if path.is_file() else (), 1000):
             characters.update({name: len(value) for name, value in row.fields.items() if isinstance(value, str)})
     text_field = "text" if "text" in characters or not characters else characters.most_common(1)[0][0]
-    lengths: dict[int, int] = {}  # words by the hash of a text, because a corpus keeps one of equal texts
-    articles = 0
+    counts: dict[int, tuple[int, ...]] = {}  # of each text by its hash, because a corpus keeps one of equal texts
     for document in progress(local_documents(source, text_field=text_field), desc="reading", unit="documents"):
-        words = document.text.lower().split()
-        lengths[hash(" ".join(words))] = len(words)
-        articles += words.count("the")
-    if (N := len(lengths)) < LEAST:
+        text = " ".join(words := document.text.lower().split())
+        counts[hash(text)] = len(words), len(text), words.count("the")
+    if (N := len(counts)) < LEAST:
         raise InputError(f"{source}: {N} different documents; a student needs {LEAST} or more: add some")
-    sizes = np.array([*lengths.values()])
+    sizes, letters, articles = np.array([*counts.values()]).T
+    if (long := letters.sum() / sizes.sum()) > LONG_WORDS:
+        raise InputError(f"{source}: {long:.0f} characters from space to space in the mean; put spaces between words")
     longest = 4096 if np.quantile(TOKENS_PER_WORD * sizes, 0.9) > 2048 else 2048
     tasks, validation = min(300, N // 3), min(100, N // 10)
     train = N - tasks - validation
@@ -108,7 +109,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
         if old not in text:
             raise InputError(f"{SHIPPED / 'params' / 'own.yaml'}: has no {old!r}; restore the file")
         text = text.replace(old, new.ljust(len(old)))  # comments stay where they are
-    english = articles > LEAST_ENGLISH * sizes.sum()
+    english = articles.sum() > LEAST_ENGLISH * sizes.sum()
     return text, {
         "documents": f"{N}: {train} to train on, {tasks} to measure with, {validation} to watch the training",
         "words": f"{np.median(sizes):.0f} in the median, {sizes.max()} at most",
