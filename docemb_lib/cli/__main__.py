@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections import Counter
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -25,6 +25,7 @@ WINDOW = 256  # of the attention of a student that `adapt` makes from an encoder
 LEAST = 60  # documents from which a student is trained, and measured on others
 TOKENS_PER_WORD = 1.4  # of MiniLM, in English
 LONG_WORDS = 25  # characters of a mean word; beyond that, words are written without spaces, as in Chinese
+IDS = ("id", "doc_id", "_id", "docid", "uid", "uuid")  # fields that may hold the id of a document
 LEAST_ENGLISH = 0.02  # share of the word `the`
 
 
@@ -35,12 +36,13 @@ def init(
 ) -> None:
     """Make this folder a working folder, with notebooks and params; with INPUT, also write a profile sized to it."""
     from docemb_lib.cli.forecast import forecast
+    from docemb_lib.corpus.sources import stem
     from docemb_lib.experiments.plan import resolve_plan
     from docemb_lib.settings.profile import SHIPPED, Profile, folder_above
     from docemb_lib.workspace import Workspace
 
     root, copied, given = folder_above() or Path.cwd(), [], out
-    out = out or Path(f"{(source or root).resolve().name.split('.')[0]}.yaml")
+    out = out or Path(f"{stem((source or root).resolve()).strip('.')}.yaml")
     if source is None and given:
         raise InputError("-o names the profile of an INPUT; give one")
     if source and (out.suffix != ".yaml" or out.exists()):
@@ -78,12 +80,18 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
     from docemb_lib.settings.profile import SHIPPED
 
     characters: Counter[str] = Counter()  # of each field of data files
-    for path in local_paths(source):
-        for row in islice(read_rows(path) if path.is_file() else (), 1000):
-            characters.update({name: len(value) for name, value in row.fields.items() if isinstance(value, str)})
+    paths = [path for path in local_paths(source) if path.is_file()]
+    rows = [row.fields for row in islice(chain.from_iterable(map(read_rows, paths)), 1000)]
+    for fields in rows:
+        characters.update({name: len(value) for name, value in fields.items() if isinstance(value, str)})
+    given = {name: {str(fields[name]) for fields in rows if fields.get(name) is not None} for name in IDS}
+    id_field = next((name for name, ids in given.items() if len(ids) == len(rows)), "id")
+    ids = f"of field {id_field}" if given[id_field] else f"numbers of rows, which have none of {', '.join(IDS)}"
     text_field = "text" if "text" in characters or not characters else characters.most_common(1)[0][0]
     counts: dict[int, tuple[int, ...]] = {}  # of each text by its hash, because a corpus keeps one of equal texts
-    for document in progress(local_documents(source, text_field=text_field), desc="reading", unit="documents"):
+    for document in progress(
+        local_documents(source, text_field=text_field, id_field=id_field), desc="reading", unit="documents"
+    ):
         text = " ".join(words := document.text.lower().split())
         counts[hash(text)] = len(words), len(text), words.count("the")
     if (N := len(counts)) < LEAST:
@@ -98,22 +106,24 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
     quoted = partial(json.dumps, ensure_ascii=False)  # YAML does not join the surrogate pairs of JSON's escapes
     filled_in = {
         "name: own": f"name: {quoted(out.stem)}", "path: CHANGE-ME": f"path: {quoted(str(source.resolve()))}",
-        "text_field: text ": f"text_field: {quoted(text_field)} ", "validation: 100 ": f"validation: {validation} ",
-        "tasks: 300 ": f"tasks: {tasks} ", "max_tokens: 2048 ": f"max_tokens: {longest} ",
+        "text_field: text ": f"text_field: {quoted(text_field)} ", "id_field: id ": f"id_field: {id_field} ",
+        "validation: 100 ": f"validation: {validation} ", "tasks: 300 ": f"tasks: {tasks} ",
+        "max_tokens: 2048 ": f"max_tokens: {longest} ", "documents: 150": f"documents: {few}",
         "lexical: 256 ": f"lexical: {min(256, train // 3)} ", "documents: 1000 ": f"documents: {min(1000, train)} ",
-        "documents: 150": f"documents: {few}", "docemb run --profile params/own.yaml": f"docemb run --profile {out}",
+        "docemb run --profile params/own.yaml": f"docemb run --profile {out}",
         "Your own documents: fill in `corpus.path`, then run": "Written by `docemb init`. To use it, run",
     }  # fmt: skip
     text = (SHIPPED / "params" / "own.yaml").read_text(encoding="utf-8")
     for old, new in filled_in.items():
         if old not in text:
             raise InputError(f"{SHIPPED / 'params' / 'own.yaml'}: has no {old!r}; restore the file")
-        text = text.replace(old, new.ljust(len(old)))  # comments stay where they are
+        text = text.replace(old, new.ljust(len(old)) if old.endswith(" ") else new)  # comments stay where they are
     english = articles.sum() > LEAST_ENGLISH * sizes.sum()
     return text, {
         "documents": f"{N}: {train} to train on, {tasks} to measure with, {validation} to watch the training",
         "words": f"{np.median(sizes):.0f} in the median, {sizes.max()} at most",
         "language": "English" if english else "seems not to be English: name multilingual models in the profile",
+        **({"ids": ids} if rows else {}),
         "next": f"docemb run --profile {out}",
     }
 

@@ -176,7 +176,7 @@ def _matches(path: Path | str) -> list[Path]:
 def _names(path: Path) -> dict[Path, str]:
     """The data file, or the text files of a folder, and what their ids begin with where no field gives them."""
     if not path.is_dir():
-        return {path: _stem(path)}
+        return {path: stem(path)}
     files = (file for file in visible_files(path) if file.suffix.lower() in {".txt", ".md"})
     return {file: without_surrogates(file.relative_to(path).as_posix()) for file in files}
 
@@ -187,7 +187,7 @@ def _folder(names: dict[Path, str], prefix: str) -> Iterator[tuple[str, Document
 
 
 def _data_file(file: Path, text_field: str, id_field: str, prefix: str) -> Iterator[tuple[str, Document]]:
-    source = _stem(file)
+    source = stem(file)
     for where, number, fields in read_rows(file):
         id = fields.get(id_field)
         if id is None:
@@ -195,7 +195,7 @@ def _data_file(file: Path, text_field: str, id_field: str, prefix: str) -> Itera
         yield where, Document(without_surrogates(str(id)), text_of(fields, text_field, where=where), source)
 
 
-def _stem(path: Path) -> str:
+def stem(path: Path) -> str:
     """`wikimedia/wikipedia` → wikipedia, `/data/realnews.jsonl.gz` → realnews."""
     return without_surrogates(path.name.removesuffix(".gz").removesuffix(file_format(path) or ""))
 
@@ -208,7 +208,7 @@ def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tok
     and id, in this order; it does not depend on the order of rows and shards.
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on the way.
     """
-    name = _stem(Path(source.dataset))
+    name = stem(Path(source.dataset))
     if files := _dataset_files(source):
         rows: Iterator[Row] = chain.from_iterable(map(read_rows, files))
     else:

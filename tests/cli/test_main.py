@@ -101,29 +101,34 @@ def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it
     assert {path.suffix for path in (tmp_path / "texts").iterdir()} == {".txt"}
 
 
-@pytest.mark.parametrize("kind", ["folder", "rows", "文書 📚"])
+@pytest.mark.parametrize("kind", ["folder.d", "rows", ".文書 📚"])
 def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, kind):
     """Of 90 documents of 5 words and 30 of 3,000."""
-    source, texts = workspace_root / kind, ["the cat of a king"] * 90 + ["word " * 3000] * 30
+    source, kind = workspace_root / kind, kind.strip(".")
+    texts = ["the cat of a king"] * 90 + ["word " * 3000] * 30
     texts = [f"{text} {number}" for number, text in enumerate(texts)] + ["The cat of a king 0"] * 9
     if kind != "rows":
         write_files(source, {f"{number}.txt": text for number, text in enumerate(texts)})
     else:
-        rows = [{"id": str(number), "title": "a", "body": text} for number, text in enumerate(texts)]
+        rows = [{"id": "same", "doc_id": number, "title": "a", "body": text} for number, text in enumerate(texts)]
         source = write_rows(source.with_suffix(".jsonl"), rows)
     done = docemb("init", source)
     assert done.returncode == 0, done.stderr
     assert "120: 68 to train on, 40 to measure with, 12 to watch the training" in done.stdout
     assert "6 in the median, 3001 at most" in done.stdout
+    assert ("ids:            of field doc_id\n" in done.stdout) == (kind == "rows")
     assert re.search(r"takes: +about \d+ min \d\d s on this machine, [\d.]+ GB of memory", done.stdout)
     assert "seems not to be English" in done.stdout  # 90,000 of the words are "word"
     profile = Profile.load(workspace_root / f"{kind}.yaml")
     own = Profile.load("own")
     assert (profile.name, profile.corpus.path, profile.corpus.text_field) == (kind, source, "body" if kind == "rows" else "text")  # fmt: skip
+    assert profile.corpus.id_field == ("doc_id" if kind == "rows" else "id")
     assert (profile.corpus.tasks, profile.corpus.validation, profile.parameters.documents) == (40, 12, 68)
     assert (profile.student.layers, profile.student.max_tokens, profile.student.lexical) == (None, 4096, 22)
     assert profile.notebooks == {name: {**given, "documents": 60} for name, given in own.notebooks.items()}
     assert profile.model_dump(include={"evaluation", "training", "simde"}) == own.model_dump(include={"evaluation", "training", "simde"})  # fmt: skip
+    lines = (workspace_root / f"{kind}.yaml").read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if line != line.rstrip() or " }" in line]
     written = workspace_root / f"{kind}.yaml"  # with the recipe for long documents, too, nothing is missing
     written.write_text(written.read_text(encoding="utf-8").replace("long: chunks", "long: truncate"), encoding="utf-8")
     assert Profile.load(written).structural_teacher.long == "truncate"
