@@ -61,7 +61,9 @@ class Forecast(NamedTuple):
     missing: list[str]  # why `docemb run` would refuse now, a line each
 
 
-def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | None = None) -> Forecast:
+def forecast(
+    steps: Sequence[Step], workspace: Workspace, done: set[Planned] | None = None, means: dict[str, float] = TOKENS
+) -> Forecast:
     """What the missing runs of a plan need and take. Builds nothing. done: those that are done; None: find them."""
     done = {run for run in runs_of(steps) if is_done(run, workspace)} if done is None else done
     rows, costs = [], [Cost()]
@@ -71,7 +73,7 @@ def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | N
     for number, step in enumerate(steps, 1):
         first, missing = step.runs[0], [run for run in step.runs if run not in done]
         for stages in (Stages(run.key, workspace) for run in missing):
-            pieces = _pieces(stages.key)
+            pieces = _pieces(stages.key, means)
             built |= _built(stages)
             costs += [Cost(RUN, LIBRARIES), *(cost for piece, cost in pieces.items() if piece not in built)]
             built |= pieces.keys()
@@ -122,27 +124,27 @@ def _tasks(key: RunKey) -> list[str]:
     return key.profile.evaluation.tasks if key.notebook in FINAL else key.profile.evaluation.sweep_tasks
 
 
-def _pieces(key: RunKey) -> dict[Hashable, Cost]:
+def _pieces(key: RunKey, means: dict[str, float] = TOKENS) -> dict[Hashable, Cost]:
     """What a run builds, or finds built by another one: corpora, Paragraph Vectors, its student. Name → cost."""
     profile, student = key.profile, key.profile.student
     fitted_on = profile.contextual_teachers.corpus or profile.corpus
     pieces: dict[Hashable, Cost] = {}
     for source in profile.text_sources:
-        read = _documents(source) * TOKENS[source.source]
+        read = _documents(source, means) * means[source.source]
         pieces[str(source)] = Cost(read / COUNTING / CPU_COUNT, disk=read * BYTES)
     for vectors in key.paragraph_vectors:
-        documents = min(_documents(fitted_on), profile.contextual_teachers.documents or inf)
-        words = documents * TOKENS[fitted_on.source] * WORDS
+        documents = min(_documents(fitted_on, means), profile.contextual_teachers.documents or inf)
+        words = documents * means[fitted_on.source] * WORDS
         pieces[str(vectors), str(fitted_on)] = _fitting(vectors, documents, words)
     if key.trains:
         D = width(student.model) or 768
         layers = 12 * D * D * (len(student.layers) if student.layers else D // 64)  # as of a BERT as wide
         weights = layers + 35_000 * D
         passes = key.training.epochs * (profile.parameters.documents + profile.corpus.validation)
-        size = profile.evaluation
-        embedded = sum(size.documents if task in EMBEDDED_TASKS else 2 * size.limit for task in _tasks(key))
+        size, own = profile.evaluation, min(profile.evaluation.documents, profile.corpus.tasks)
+        embedded = sum(own if task in EMBEDDED_TASKS else 2 * size.limit for task in _tasks(key))
         # Backward passes take two thirds; of each token, a multiplication and an addition for each weight.
-        tokens = (3 * passes + embedded) * min(TOKENS[profile.corpus.source], student.max_tokens)
+        tokens = (3 * passes + embedded) * min(means[profile.corpus.source], student.max_tokens)
         # A weight has a gradient and two moments, and as much again for activations.
         trained = Cost(tokens * 2 * layers / encoder_flops(), LIBRARIES + 32 * weights, 4 * weights)
         pieces[f"{key.same_but()} {key.self_supervised} {student} {profile.corpus}"] = trained
@@ -161,11 +163,11 @@ def _built(stages: Stages) -> set[Hashable]:
     return {corpus, *((name, corpus) for name in inputs if stages.workspace.is_built("paragraph-vector", inputs[name]))}
 
 
-def _documents(source: TextSource) -> float:
+def _documents(source: TextSource, means: dict[str, float]) -> float:
     found = DOCUMENTS[source.source]
     if source.source == "local":
         with suppress(InputError):  # of files that are missing
-            found = sum(file.stat().st_size for file in local_files(source.path or [])) / BYTES / TOKENS["local"]
+            found = sum(file.stat().st_size for file in local_files(source.path or [])) / BYTES / means["local"]
     return min(found, source.documents or inf)
 
 

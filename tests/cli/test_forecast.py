@@ -115,6 +115,15 @@ def test_a_training_takes_about_the_arithmetic_of_the_student(published):
     assert cost.disk == pytest.approx(4 * sum(parameter.numel() for parameter in model.parameters()), rel=0.15)
 
 
+def test_a_measured_mean_length_and_few_task_documents_cost_less(workspace_root):
+    write_files(workspace_root, {f"texts/{n}.txt": f"a short text {n}" for n in range(9)})
+    own = "corpus: {source: local, path: ../texts, tasks: 20}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}"
+    (workspace_root / "params" / "own-texts.yaml").write_text(f"base: small.yaml\n{own}")
+    key = RunKey.of("03_structural", Profile.load("own-texts"))
+    assumed, measured = (sum(cost.seconds for cost in forecasts._pieces(key, {"local": n}).values()) for n in (60, 30))
+    assert measured == pytest.approx(assumed / 2, rel=0.1)
+
+
 @pytest.mark.parametrize(("given", "factor"), [
     ({}, 1), ({"workers": 4}, 1 / 4), ({"workers": 64}, 1 / 4), ({"vector_size": 1100}, 3), ({"epochs": 20}, 2),
     ({"dm": False}, forecasts.SKIP_GRAM), ({"dm": False, "dbow_words": False}, 1)])  # fmt: skip
