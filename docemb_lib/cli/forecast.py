@@ -5,7 +5,7 @@ encoders as reaching a share of a large matrix product, which is measured. Expec
 device and without downloads.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from math import inf
@@ -62,7 +62,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(
-    steps: Sequence[Step], workspace: Workspace, done: set[Planned] | None = None, means: dict[str, float] = TOKENS
+    steps: Sequence[Step], workspace: Workspace, done: set[Planned] | None = None, means: Mapping[str, float] = TOKENS
 ) -> Forecast:
     """What the missing runs of a plan need and take. Builds nothing. done: those that are done; None: find them."""
     done = {run for run in runs_of(steps) if is_done(run, workspace)} if done is None else done
@@ -124,7 +124,7 @@ def _tasks(key: RunKey) -> list[str]:
     return key.profile.evaluation.tasks if key.notebook in FINAL else key.profile.evaluation.sweep_tasks
 
 
-def _pieces(key: RunKey, means: dict[str, float] = TOKENS) -> dict[Hashable, Cost]:
+def _pieces(key: RunKey, means: Mapping[str, float] = TOKENS) -> dict[Hashable, Cost]:
     """What a run builds, or finds built by another one: corpora, Paragraph Vectors, its student. Name → cost."""
     profile, student = key.profile, key.profile.student
     fitted_on = profile.contextual_teachers.corpus or profile.corpus
@@ -163,7 +163,7 @@ def _built(stages: Stages) -> set[Hashable]:
     return {corpus, *((name, corpus) for name in inputs if stages.workspace.is_built("paragraph-vector", inputs[name]))}
 
 
-def _documents(source: TextSource, means: dict[str, float]) -> float:
+def _documents(source: TextSource, means: Mapping[str, float]) -> float:
     found = DOCUMENTS[source.source]
     if source.source == "local":
         with suppress(InputError):  # of files that are missing
