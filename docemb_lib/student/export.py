@@ -90,7 +90,7 @@ def write_folder(student: Student, folder: Path, card: str | None) -> None:
     if card is None:
         card = student_card(student)
         card = card if student.lexical is None else with_lexical_half(card, student, "a collection")
-    (folder / README).write_text(card, encoding="utf-8")
+    (folder / README).write_text(card.replace(*WITH_CODE) if first.startswith(MODULE) else card, encoding="utf-8")
 
 
 def _write_json(path: Path, content: object) -> None:
@@ -100,8 +100,7 @@ def _write_json(path: Path, content: object) -> None:
 
 def saved_pooling(path_or_id: str) -> Pooling:
     """The pooling of a saved student; "mean" for a plain transformers model. Raises InputError for others."""
-    student = "`docemb adapt` makes a student of a short encoder; a student"
-    return _pooling(path_or_id, student, "(Text|Lead)?Transformer Pooling( LexicalHalf)?")
+    return _pooling(path_or_id, "a student (see docemb adapt)", "(Text|Lead)?Transformer Pooling( LexicalHalf)?")
 
 
 def encoder_pooling(name: str) -> Pooling:
@@ -127,7 +126,7 @@ def _pooling(name: str, kind: str, expected: str) -> Pooling:
     poolings: dict[Any, Pooling] = {("mean", False): mean, ("cls", False): "first", ("cls", True): "cls"}
     if (mode, is_global) not in poolings:
         found = f"pooling is {mode} {'with' if is_global else 'without'} global attention"
-        raise InputError(f"{name}: {found}; {kind}'s is mean without it, or cls with or without it")
+        raise InputError(f"{name}: {found}; that of {kind} is mean without it, or cls with or without it")
     return poolings[mode, is_global]
 
 
@@ -168,10 +167,9 @@ def student_card(student: Student, encoder: str | None = None, **facts: object) 
     )  # fmt: skip
     about = ({"encoder": encoder} if encoder else {}) | {"model": model_type, "max_tokens": student.max_tokens}
     about |= facts | {"embedding": POOLINGS[student.pooling]}
-    usage = USAGE.replace(*WITH_CODE) if student.pooling == "lead" else USAGE
     rows = [f"| `{name}` | {value} |" for name, value in about.items()]
     table = "\n".join([f"Made with docemb {__version__}.", "", "| | |", "|---|---|", *rows])
-    return f"---\n{front.to_yaml()}\n---\n\n# A docemb student\n\n{usage}\n\n{table}\n"
+    return f"---\n{front.to_yaml()}\n---\n\n# A docemb student\n\n{USAGE}\n\n{table}\n"
 
 
 def with_lexical_half(card: str, student: Student, documents: str) -> str:
@@ -180,7 +178,7 @@ def with_lexical_half(card: str, student: Student, documents: str) -> str:
     What the card says of an earlier half, and the scores of the student before, are left out.
     """
     sentence = LEXICAL_SENTENCE.format(width=student.width - student.dim, documents=documents)
-    return f"{_before(card, LEXICAL, SCORES).replace(*WITH_CODE)}\n\n{LEXICAL}\n\n{sentence}\n"
+    return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
 
 
 def saved_card(path_or_id: str) -> str:

@@ -109,7 +109,7 @@ def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_
         make_kind(kind).save(tmp_path / kind)
         edit_files(tmp_path / kind, {"sentence_bert_config.json": {"max_seq_length": 601}})
         assert Student.load(tmp_path / kind).max_tokens == 600
-    said = "modules Transformer Pooling Normalize; `docemb adapt` makes .* Transformer Pooling and perhaps LexicalHalf$"
+    said = "modules Transformer Pooling Normalize; a student .see docemb adapt. has Transformer Pooling and perhaps LexicalHalf$"
     refused(f"^all-MiniLM-L6-v2: {said}", Student.load, "all-MiniLM-L6-v2")
     refused("absent", Student.load, tmp_path / "absent")
     AutoModel.from_pretrained(minilm).save_pretrained(tmp_path)
