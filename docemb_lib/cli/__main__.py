@@ -120,7 +120,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object], f
             raise InputError(f"{SHIPPED / 'params' / 'own.yaml'}: has no {old!r}; restore the file")
         text = text.replace(old, new.ljust(len(old)) if old.endswith(" ") else new)  # comments stay where they are
     english = articles.sum() > LEAST_ENGLISH * sizes.sum()
-    found = {
+    found: dict[str, object] = {
         "documents": f"{N}: {train} to train on, {tasks} to measure with, {validation} to watch the training",
         "words": f"{np.median(sizes):.0f} in the median, {sizes.max()} at most",
         "language": "English" if english else "seems not to be English: name multilingual models in the profile",
@@ -202,9 +202,8 @@ def adapt(
 
     if out.exists():
         raise InputError(f"-o {out}: exists; name a new folder")
-    for path in local_paths(source):  # raises where there is none; the documents are read after the model
-        if path.is_dir() and out.resolve().is_relative_to(path.resolve()):
-            raise InputError(f"-o {out}: lies in {path} and would be read with it; name a folder elsewhere")
+    if any(out.resolve().is_relative_to(path.resolve()) for path in local_paths(source)):  # raises where there is none
+        raise InputError(f"-o {out}: lies in {source} and would be read with it; name a folder elsewhere")
     if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
         pooling = encoder_pooling(model)
         pooling = "lead" if pooling == "mean" else pooling

@@ -145,8 +145,7 @@ def _folded(text: str, width: int) -> str:
 
 def _cells(column: pd.Series) -> list[str]:
     """The values as text; all numbers have as many decimals, up to three, as one of them needs. Nothing for NaN."""
-    needed = (len(f"{x:.3f}".rstrip("0").partition(".")[2]) for x in column if isinstance(x, float))
-    decimals = max(needed, default=0)
+    decimals = max((len(f"{x:.3f}".rstrip("0").partition(".")[2]) for x in column if isinstance(x, float)), default=0)
     return [f"{x:.{decimals}f}".replace("nan", "") if isinstance(x, float) else str(x) for x in column]
 
 
