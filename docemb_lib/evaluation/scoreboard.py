@@ -138,8 +138,8 @@ def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student
         return f"Recommended: {better[0]}, which is shown to be better than {student} ({numbers} {over})."
     if (best := str(means.index[0])) == student:
         return f"Recommended: {student}, the best of {len(means)} models {over}."
-    ahead = f"{best} has {means[best]:.3f} against {means[student]:.3f} {over}, but no difference is shown"
-    return f"Recommended: {student}. {ahead}."
+    found = "no difference is shown" if best in own else "they are not compared"
+    return f"Recommended: {student}. {best} has {means[best]:.3f} against {means[student]:.3f} {over}, but {found}."
 
 
 def over_tasks(rows: pd.DataFrame) -> pd.DataFrame:

@@ -95,9 +95,10 @@ def test_standing_names_the_best_reference_common_practice_and_the_start_also_on
     ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "worse", f"Recommended: SBERT, which is shown to be better than student (0.775 against 0.700 {OVER})."),
     ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "no difference shown", f"Recommended: student. SBERT has 0.775 against 0.700 {OVER}, but no difference is shown."),
     ([(0.99, 0.5), (0.98, 0.6), (0.98, 0.4)], "no difference shown", f"Recommended: student. SBERT has 0.790 against 0.745 {OVER} (package: saturated), but no difference is shown."),
+    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], None, f"Recommended: student. SBERT has 0.775 against 0.700 {OVER}, but they are not compared."),
     ([(0.99, 0.98), (0.98, 1.0), (0.98, 0.99)], "worse", "No task tells these models apart (package, see-also: saturated). Recommended by default: student."),
 ])  # fmt: skip
-def test_what_is_recommended_is_shown_to_be_better_or_the_student(scores, verdict: str, expected: str) -> None:
+def test_what_is_recommended_is_shown_to_be_better_or_the_student(scores, verdict: str | None, expected: str) -> None:
     tasks, models = (("package", "accuracy"), ("see-also", "map")), ("student", "SBERT", "untrained")
     rows = [
         (model, *task, value, value, value)
@@ -106,7 +107,7 @@ def test_what_is_recommended_is_shown_to_be_better_or_the_student(scores, verdic
     ]
     rows += [(model, OVERALL, "mean", sum(own) / 2, 0.0, 1.0) for model, own in zip(models, scores, strict=True)]
     found = [("student", "untrained", OVERALL, "mean", "better"), ("student", "SBERT", OVERALL, "mean", verdict)]
-    compared = pd.DataFrame(found, columns=["model", "reference", "task", "metric", "verdict"])
+    compared = pd.DataFrame(found, columns=["model", "reference", "task", "metric", "verdict"]).dropna()
     options = {"student": "student", "before": "untrained"}
     assert boards.recommendation(intervals(*rows), compared, **options) == expected
     nothing = compared.assign(verdict="no difference shown")
