@@ -164,8 +164,8 @@ figure = figures.each_task(figures.plot_differences, comparison, reference="chun
 run.save_figure(figure, "differences", final.comparison)
 
 # %%
-print(fill(final.standing(), 110))
-print(fill(final.recommendation(), 110))
+print(fill(final.standing().replace(run.label, "this student"), 110))  # the settings above show the whole label
+print(fill(final.recommendation().replace(run.label, "this student"), 110))
 
 # %% [markdown]
 # **How to read it.** Only the verdict *better* shows that a difference generalises to other test documents; an interval

@@ -14,7 +14,7 @@ from docemb_lib.evaluation.protocols import round_name
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, normalised, over_tasks, with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, differences, verdicts
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import scored_model
+from docemb_lib.experiments.models import UNTRAINED, scored_model
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
@@ -71,14 +71,16 @@ def conclusion(run: Run) -> str:
     """Sentences on validation scores: this run beside its references, and the best recorded run beside the others.
 
     The runs are those of `scores_of_runs`. Paired tests of the mean over tasks, corrected for their number, compare the
-    best with each other run; where scores of single examples are gone, 95% intervals that do not overlap replace them.
+    best with each other run, where 95% intervals that do not overlap replace them if scores of single examples are
+    gone, and each run with the student before distillation.
     """
-    own, stage = run.validation, run.stages.scores
+    own, stage, name = run.validation, run.stages.scores, "this student" if run.key.trains else "this model"
     others = ((one, one.record) for one in _entries(run, own.scores))
     recorded = {one.label: Final.of_record(run.workspace, made, one.model) for one, made in others if made}
-    finals = {run.label: own} | {name: final for name, final in recorded.items() if len(final.intervals)}
+    finals = {run.label: own} | {name: final for name, final in recorded.items() if len(final.comparison)}
+    standing = own.standing().replace(f" {run.label} (", f" {name} (")  # the settings of a run show its whole label
     if len(finals) == 1:
-        return f"{fill(own.standing(), LINE)}\n{FIRST}"
+        return f"{fill(standing, LINE)}\n{FIRST}"
     rows = (over_tasks(f.intervals).query("model == @f.student").assign(model=name) for name, f in finals.items())
     means = pd.concat(rows).set_index("model")
     fingerprints = {name: f.models.set_index("model")["fingerprint"][f.student] for name, f in finals.items()}
@@ -91,20 +93,28 @@ def conclusion(run: Run) -> str:
     else:
         worse, how = {*means.index[means["high"] < means["low"][best]]}, "the intervals"
     this = "" if best == run.label else ", this run included" if run.label in worse else ", but not than this run"
-    some = f"{len(worse)} of the {count} others{this}"
-    which = "none of the others" if not worse else "every other" if len(worse) == count else some
+    some = "every other" if len(worse) == count else f"{len(worse)} of the {count} others{this}"
+    which = "the other" if count == 1 else some if worse else "any other"
     score = with_interval(*means.loc[best, ["value", "low", "high"]])
-    rank = f"Of {count + 1} recorded runs {best} ({score}) has the best mean"
-    said = [f"{rank}; {how} show it to be better than {which}."]
+    ties = int((means["value"] == means["value"][best]).sum()) - 1
+    rank = f"Of {count + 1} recorded runs {name if best == run.label else best} ({score}) has the best mean"
+    rank += f", and {ties} {'has' if ties == 1 else 'have'} the same" if ties else ""
+    said = [f"{rank}; {how} {'show' if worse else 'do not show'} it to be better than {which}."]
+    compared = {name: over_tasks(final.comparison).query("model == @final.student") for name, final in finals.items()}
+    starts = pd.concat(compared.values()).query("reference == @UNTRAINED")
+    if len(starts):
+        better, less = ((verdicts(starts)["verdict"] == verdict).sum() for verdict in VERDICTS[:2])
+        said.append(
+            f"{less} of {len(starts)} recorded runs are shown to be worse than the {UNTRAINED}, {better} better."
+        )
     if best != run.label:
-        compared = over_tasks(finals[best].comparison).query("model == @finals[@best].student")
-        by_verdict = compared.groupby("verdict")["reference"].agg(", ".join)
+        by_verdict = compared[best].groupby("verdict")["reference"].agg(", ".join)
         listed = "; ".join(f"{verdict}: {names}" for verdict, names in by_verdict.items())
         said.append(f"The best beside its references: {listed}.")
     more = f"more than {means['examples'][best]} validation examples, or other seeds, may show further differences"
     repeat = "train the best with another seed; the tests are about the choice of examples alone"
     said.append(f"Next: {repeat if len(worse) == count else more}.")
-    return "\n".join(fill(text, LINE) for text in (own.standing(), *said))
+    return "\n".join(fill(text, LINE) for text in (standing, *said))
 
 
 def _entries(run: Run, scores: pd.DataFrame) -> list[Entry]:
