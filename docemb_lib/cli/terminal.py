@@ -15,7 +15,6 @@ from rich.table import Table
 from docemb_lib.errors import plain
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.experiments.execution import Planned, Reporter, Runs, Status
-from docemb_lib.settings.profile import FINAL
 
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds")
 ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all runs have the same value
@@ -90,16 +89,10 @@ def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
 
 
 def print_runs(frame: pd.DataFrame, console: Console) -> None:
-    """Recorded runs, a row each; `docemb results --csv` has every column.
-
-    The mean over tasks stands under `test` for notebooks that score test splits, else under `validation`.
-    """
+    """Recorded runs, a row each; `docemb results --csv` has every column. frame: see `records.frame`."""
     if frame.empty:
         console.print("No recorded runs yet; `docemb run` makes some.")
         return
-    on_test = frame["notebook"].isin(FINAL)
-    if "mean" in frame:
-        frame = frame.assign(validation=frame["mean"].mask(on_test), test=frame["mean"].where(on_test))
     alike = [name for name in ALIKE if name in frame and frame[name].nunique(dropna=False) == 1]
     title = ", ".join(f"{name} {frame[name].iloc[0]}" for name in alike)
     shown = [name for name in (*ALIKE, *RUN_COLUMNS) if name in frame and frame[name].notna().any()]

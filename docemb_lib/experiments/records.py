@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 
 from docemb_lib.integrity import damaged, is_whole
-from docemb_lib.settings.profile import NOTEBOOKS
+from docemb_lib.settings.profile import FINAL, NOTEBOOKS
 from docemb_lib.workspace import Workspace, installed_versions, is_locked, publish, write_text
 
 if TYPE_CHECKING:
@@ -84,17 +84,19 @@ def finished(runs: Runs, workspace: Workspace) -> list[Record]:
 def frame(notebook: str | None = None, *, workspace: Workspace | None = None, failed: bool = False) -> pd.DataFrame:
     """All finished runs (of one notebook), a row each, oldest first: label, profile, parameters, metrics, seconds.
 
+    The mean over tasks is in the column `test` for notebooks that score test splits, and in `validation` for others.
     `failed=True` includes the runs that failed, with their `error`.
 
     Example:
         >>> from docemb_lib import records
-        >>> records.frame("05_weighting")[["label", "lam", "mean"]]
+        >>> records.frame("05_weighting")[["label", "lam", "validation"]]
     """
     return pd.DataFrame(
         {
             **{name: getattr(record, name) for name in ("notebook", "label", "profile", "status")},
             **record.parameters,
-            **record.metrics,
+            "test" if record.notebook in FINAL else "validation": record.metrics.get("mean"),
+            **{name: value for name, value in record.metrics.items() if name != "mean"},
             **{name: getattr(record, name) for name in ("seconds", "finished", "fingerprint", "student")},
             **({"error": record.error} if failed else {}),
         }

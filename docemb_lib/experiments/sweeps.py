@@ -60,7 +60,7 @@ def sweep(
 
     Example (in a script, under `if __name__ == "__main__":`):
         >>> frame = sweep("05", [{"lam": 0.2}, {"lam": 0.5}], profile="tiny", workers=2)
-        >>> frame[["lam", "mean"]]
+        >>> frame[["lam", "validation"]]
     """
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})

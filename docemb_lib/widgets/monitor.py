@@ -21,7 +21,8 @@ from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer
 from docemb_lib.workspace import Workspace, is_locked
 
-RUNS = ["state", "notebook", "run", "mean score", "took", "at"]
+RUNS = ["state", "notebook", "run", "validation", "test", "took", "at"]
+RECORDED = ["status", "notebook", "label", "validation", "test", "seconds", "error"]  # the same, in a frame of records
 RUNNING = ".running.ipynb"  # see `Planned.working`
 EVERY = 3.0  # seconds between two readings
 LAST = 30  # runs in the table: all are counted
@@ -32,18 +33,18 @@ NOT_LOSSES = {"step", "at", "epoch", "learning_rate", "grad_norm", "norm", "spre
 def runs_on_disk(workspace: Workspace, notebook: str | None = None) -> pd.DataFrame:
     """Unfinished runs, then recorded runs, newest first.
 
-    Columns state (running, interrupted, done, failed), notebook, run, mean score (over tasks), took (seconds), at (last
-    line of progress, or the error).
+    Columns state (running, interrupted, done, failed), notebook, run, validation and test (means over tasks), took
+    (seconds), at (last line of progress, or the error).
     """
     rows: list[tuple[Any, ...]] = []
     for path in sorted((workspace.outputs / "notebooks").glob(f"{notebook or '*'}/.*{RUNNING}")):
         executed = path.with_name(path.name.removeprefix(".").removesuffix(RUNNING) + ".ipynb")
         state = "running" if is_locked(executed) else "interrupted"
-        rows.append((state, path.parent.name, executed.stem, np.nan, np.nan, _progress_of(path)))
-    for one in sorted(records.all_records(notebook, workspace=workspace), key=lambda one: one.finished, reverse=True):
-        mean = one.metrics.get("mean", np.nan)
-        rows.append((one.status, one.notebook, one.label, mean, one.seconds, one.error or ""))
-    return pd.DataFrame(rows, columns=RUNS)
+        rows.append((state, path.parent.name, executed.stem, *[np.nan] * 3, _progress_of(path)))
+    recorded = records.frame(notebook, workspace=workspace, failed=True).reindex(columns=[*RECORDED, "finished"])
+    recorded = recorded.sort_values("finished", ascending=False, kind="stable").fillna({"error": ""})
+    rows += recorded[RECORDED].itertuples(index=False)
+    return pd.DataFrame(rows, columns=RUNS).astype(dict.fromkeys(("validation", "test"), float))
 
 
 def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:

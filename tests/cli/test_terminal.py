@@ -4,6 +4,7 @@ import io
 import logging
 import unicodedata
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 
 import pandas as pd
@@ -74,7 +75,7 @@ def test_recorded_runs_and_forecasts_fit_the_terminal(columns):
     shown, label = console(columns), "cosine;PV;S:384(ReLU)x512(ReLU)x384;C:384"
     notebooks = ["04_projections", "06_evaluation"]
     rows = {"notebook": notebooks, "label": label, "profile": "tiny", "status": "done", "documents": 150, "seed": 0}
-    print_runs(pd.DataFrame({**rows, "mean": [0.61, 0.87], "seconds": [53.2, 209.0]}), shown)
+    print_runs(pd.DataFrame({**rows, "validation": [0.61, nan], "test": [nan, 0.87], "seconds": [53.2, 209.0]}), shown)
     title, *lines = shown.file.getvalue().splitlines()
     assert title.strip() == "profile tiny, status done, seed 0"
     assert max(map(len, lines)) <= columns

@@ -68,7 +68,7 @@ def test_an_edited_notebook_or_a_lost_copy_is_executed_again_and_a_process_kille
 ):
     run = a_run(f"{SUCCEEDS}\nif lam == 0.5: open('05_weighting.ipynb', 'a').write(' ')")  # edits itself
     assert execute_run(run, workspace)
-    assert records.frame(workspace=workspace)["mean"].tolist() == [0.5]
+    assert records.frame(workspace=workspace)["validation"].tolist() == [0.5]
     assert not is_done(run, workspace)
     run, replace = dataclasses.replace(a_run(SUCCEEDS), chosen="the best of **three**"), os.replace
 
@@ -159,7 +159,7 @@ def test_a_failed_run_is_tried_again_unless_it_is_being_executed_and_once_done_k
     assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["done"]
     assert not run.failed.exists()
     record_failure(run, workspace, "its worker died", "")
-    assert records.frame(workspace=workspace, failed=True)["mean"].tolist() == [0.5]
+    assert records.frame(workspace=workspace, failed=True)["validation"].tolist() == [0.5]
 
 
 @pytest.mark.parametrize("kernel_at_once", [False, True])
@@ -189,7 +189,7 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_o
     assert reporter.of("built", "failed", "the comparison", "closed") == [
         "built planned 0.3", "built other 0.5", "failed other 0.8", "the comparison of all finished runs", "built planned 0.4", "closed",
     ]  # fmt: skip
-    assert (sorted(records.frame(workspace=workspace)["mean"]), reporter.lines[0]) == ([0.3, 0.4, 0.5], "4 of 4")
+    assert (sorted(records.frame(workspace=workspace)["validation"]), reporter.lines[0]) == ([0.3, 0.4, 0.5], "4 of 4")
     assert reporter.lines.index("start planned 0.3") < reporter.lines.index("half-way")
     (workspace.root / "notebooks" / "mended").touch()
     reporter = Recorder()

@@ -30,10 +30,14 @@ def test_the_frame_has_a_row_per_finished_run_with_parameters_and_metrics(worksp
     records.save(workspace, record("f1", finished="2026-01-01T00:00:00+00:00"))
     records.save(workspace, record("f2", finished="2026-01-02T00:00:00+00:00", metrics={"mean": 0.8}))
     records.save(workspace, record("f3", notebook="02_paragraph_vector", parameters={"seed": 0, "dm": True}))
+    records.save(workspace, record("f5", notebook="06_evaluation"))
     records.save(workspace, record("f4", status="failed", error="ValueError: no"))
     frame = records.frame("05_weighting", workspace=workspace)
-    assert frame[["fingerprint", "lam", "mean"]].to_numpy().tolist() == [["f1", 0.5, 0.7], ["f2", 0.5, 0.8]]
-    assert set(records.frame(workspace=workspace)["fingerprint"]) == {"f1", "f2", "f3"}
+    assert frame[["fingerprint", "lam", "validation"]].to_numpy().tolist() == [["f1", 0.5, 0.7], ["f2", 0.5, 0.8]]
+    means = (
+        records.frame(workspace=workspace).set_index("fingerprint")[["validation", "test"]].fillna(0).T.to_dict("list")
+    )
+    assert means == {"f1": [0.7, 0], "f2": [0.8, 0], "f3": [0.7, 0], "f5": [0, 0.7]}
     assert set(records.frame("05_weighting", workspace=workspace, failed=True)["error"].dropna()) == {"ValueError: no"}
 
 
@@ -59,7 +63,7 @@ def test_a_record_is_there_at_every_moment_of_being_replaced(workspace, monkeypa
     records.save(workspace, record(metrics={"mean": 0.9}), [{"value": 2.0}])
     assert {found.metrics["mean"] for found in seen} == {0.7, 0.9}
     assert records.scores_of(workspace, seen[-1])["value"].tolist() == [2.0]
-    assert records.frame(workspace=workspace)["mean"].tolist() == [0.9]
+    assert records.frame(workspace=workspace)["validation"].tolist() == [0.9]
 
 
 def test_a_record_that_is_being_written_or_of_another_version_is_left_out(workspace, caplog):

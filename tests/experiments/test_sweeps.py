@@ -100,7 +100,7 @@ def is_complete(workspace, seeds=2):
     copies = [path.name for path in (workspace.outputs / "notebooks" / "01_corpus").glob("*.ipynb")]
     kept = [path.name for path in (workspace.outputs / "records" / "01_corpus").iterdir() if path.suffix != ".lock"]
     return (frame["status"].tolist() == ["done"] * seeds
-        and sorted(zip(frame["seed"], frame["mean"], strict=True)) == [(seed, seed) for seed in range(seeds)]
+        and sorted(zip(frame["seed"], frame["validation"], strict=True)) == [(seed, seed) for seed in range(seeds)]
         and sorted(copies) == [PAGE, *(f"small-corpus-seed{seed}.ipynb" for seed in range(seeds))]
         and sorted(kept) == sorted(frame["fingerprint"]))  # fmt: skip
 

@@ -51,7 +51,7 @@ def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_records_f
     records.save(workspace, record("b", status="failed", error="out of memory", finished="2024-01-02T00:00:00"))
     rows = runs_on_disk(workspace).to_dict("records")
     assert ([row["state"] for row in rows], rows[1]["at"]) == (["interrupted", "failed", "done"], "out of memory")
-    assert (rows[2]["mean score"], rows[2]["took"]) == (0.25, 9.0)
+    assert (rows[2]["validation"], rows[2]["took"]) == (0.25, 9.0)
 
 
 def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(workspace, running_notebook):
