@@ -103,11 +103,13 @@ def _described(stages: Stages, name: str) -> Path:
 
 
 def tasks_beside_thesis(statistics: pd.DataFrame, protocol: str, columns: Sequence[str]) -> pd.DataFrame:
-    """A table of the thesis beside the present tasks, these first: a row per task, split and `of` (here or thesis).
+    """A table of the present tasks, beside the thesis' numbers of those it has: a row per task, split and `of`.
 
-    statistics: those of `described_tasks`; protocol: "final" or "validation"; columns: the statistics of the table.
+    of: here or thesis. statistics: those of `described_tasks`; protocol: "final" or "validation"; columns: the
+    statistics of the table.
     """
-    both = pd.concat([statistics.assign(of=HERE), published("tasks").assign(of=THESIS)])
+    of_thesis = published("tasks").query("task in @statistics.task")
+    both = pd.concat([statistics.assign(of=HERE), of_thesis.assign(of=THESIS)])
     rows = both.query("protocol == @protocol and statistic in @columns")
     table = rows.pivot(index=["task", "split", "of"], columns="statistic", values="value").reindex(columns=[*columns])
     order = {name: place for place, name in enumerate([*rows["task"].unique(), *SPLITS, HERE, THESIS])}

@@ -135,6 +135,9 @@ held_out.assign(links=held_out["see_also"].str.len()).groupby("split").agg(
 # examples of each split after it is cut to `evaluation.limit`, the number of classes, and the mean and standard
 # deviation of the percentages of examples per class. Retrieval tasks are described below. A task without a validation
 # split is cross-validated on its train split.
+#
+# These tables show numbers of the thesis beside tasks of the profile that the thesis has, too. All of them are in
+# [`tasks.yaml`](../docemb_lib/thesis/published/tasks.yaml), which `thesis.published("tasks")` reads.
 
 # %%
 tasks, lengths = views.described_tasks(run)
@@ -164,7 +167,7 @@ figures.table(sizes[sizes["examples"].notna()], digits=2)
 # %%
 columns = ["documents", "queries", "relevant_mean", "relevant_std", "over_384", "over_512"]
 retrieval = views.tasks_beside_thesis(tasks, "final", columns)
-figures.table(retrieval[retrieval["queries"].notna()], digits=2)
+figures.table(retrieval[retrieval["queries"].notna()], digits=2, empty="This profile has no retrieval task.")
 
 # %% [markdown]
 # **How to read them.** A task can show the benefit of a long context only if its texts are long. In the thesis this is

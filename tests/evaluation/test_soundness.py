@@ -90,6 +90,7 @@ def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together()
         ("arxiv", "train", "here"), ("arxiv", "train", "thesis"), ("arxiv", "validation", "thesis"),
         ("arxiv", "test", "here"), ("arxiv", "test", "thesis"), ("mine", "train", "here"),
     ]  # fmt: skip
+    assert table.index.unique("task").tolist() == ["arxiv", "mine", "wines"]
     assert table.loc[("arxiv", "train", "here")].tolist() == [4, 25]
     assert table.loc[("arxiv", "train", "thesis")].tolist() == [28_388, 100]
     assert (table.loc[("wines", "test", "thesis"), "over_512"], table["examples"].dtype) == (90.43, "Int64")
