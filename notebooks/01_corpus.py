@@ -197,7 +197,7 @@ run.save_figure(ax, "tasks", lengths[["data", "split", "tokens"]])
 # How long are the documents, and how much of them do the models read? If the structural teacher reads nearly all of the
 # text, a long-document model has little to add.
 
-# %%
+# %% tags=["conclusion"]
 print(views.seen_by_models(run))
 
 # %%

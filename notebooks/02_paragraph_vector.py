@@ -123,7 +123,7 @@ run.save_figure(ax, "runs", runs)
 # the mean over tasks. Intervals are 95%. "Better" and "worse" are the results of paired permutation tests, corrected
 # for their number. With many runs, part of the lead of the best is chance.
 
-# %%
+# %% tags=["conclusion"]
 print(thesis.conclusion(run))
 
 # %%

@@ -175,7 +175,7 @@ widgets.weighting_explorer(run, points, profile=profile)
 # in the mean over tasks. Intervals are 95%. "Better" and "worse" are the results of paired permutation tests, corrected
 # for their number. With many runs, part of the lead of the best is chance.
 
-# %%
+# %% tags=["conclusion"]
 print(thesis.conclusion(run))
 
 # %%

@@ -163,7 +163,7 @@ comparison = figures.named(final.comparison, run.label)
 figure = figures.each_task(figures.plot_differences, comparison, reference="chunks")
 run.save_figure(figure, "differences", final.comparison)
 
-# %%
+# %% tags=["conclusion"]
 print(fill(final.standing().replace(run.label, "this student"), 110))  # the settings above show the whole label
 print(fill(final.recommendation().replace(run.label, "this student"), 110))
 

@@ -70,8 +70,8 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
 def write_pages(profile: str, out: Path | None = None) -> Path:
     """Write a page for each executed notebook of a profile's plan, and an index with the final table.
 
-    The pages need no network. They are written to `out`, or to `outputs/report/`. Returns the index. Raises InputError
-    if no run is done.
+    The index also has what the cells tagged `conclusion` have printed. The pages need no network. They are written to
+    `out`, or to `outputs/report/`. Returns the index. Raises InputError if no run is done.
     """
     import nbformat
 
@@ -88,8 +88,13 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
         blocks.append(board.rename_axis(None).to_html(border=0, float_format="{:.3f}".format, na_rep=""))
     for run in progress(done, desc="pages", unit="notebooks"):
         name = f"{run.notebook}/{run.executed.stem}.html"
-        write_text(folder / name, page_of(nbformat.read(run.executed, as_version=4)))
+        notebook = nbformat.read(run.executed, as_version=4)
+        concluding = [cell for cell in notebook.cells if "conclusion" in cell.metadata.get("tags", ())]
+        said = "".join(output.get("text", "") for cell in concluding for output in cell.outputs)
+        sentences = " ".join(said.replace("-\n", "-").split())  # lines may end within a compound
+        write_text(folder / name, page_of(notebook))
         blocks.append(f'<p><a href="{escape(name)}">{escape(f"{run.notebook}: {run.label}")}</a></p>')
+        blocks.append(f"<p>{escape(sentences)}</p>")
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
     write_text(folder / "index.html", page_of(index))
     return folder / "index.html"
