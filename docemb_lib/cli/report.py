@@ -50,7 +50,10 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
         evaluated = evaluated._replace(student=adapted)
     sentence = f"{evaluated.standing()}\n{evaluated.recommendation()}"
     if evaluated.student == adapted:
-        sentence += f"\nTo fit the student on your documents: docemb adapt {last.student} CORPUS -o OUT"
+        of_user = any(run.fingerprint == last.fingerprint and run.profile.corpus.source == "local" for run in planned)
+        embed = f"To embed your documents: docemb embed {last.student} INPUT -o embeddings.parquet"
+        adapt = f"To fit the student on your documents: docemb adapt {last.student} CORPUS -o OUT"
+        sentence += f"\n{embed if of_user else adapt}"
 
     def of_models(name: str, *by: str) -> pd.DataFrame:
         # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.

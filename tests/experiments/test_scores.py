@@ -302,15 +302,21 @@ def test_without_references_there_is_nothing_to_compare(rounds):
     assert list(final.board.index) == ["student"]
 
 
-@pytest.mark.parametrize("notebook", ["06_evaluation", "07_simde"])
-def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root, notebook):
+@pytest.mark.parametrize(("notebook", "source", "how"), [
+    ("06_evaluation", "local", "docemb embed S INPUT -o embeddings.parquet"), ("07_simde", "local", None),
+    ("06_evaluation", "installed-docs", "docemb adapt S CORPUS -o OUT")])  # fmt: skip
+def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root, notebook, source, how):
     rounds("1k", "all")
     run = Run(RunKey(notebook, Profile.load("small")), Workspace(workspace_root))
-    models = [MODELS[0]._replace(label=run.label), *MODELS[1:]]
-    final = evaluated(models, student=run.label)
-    run.finish({}, scores=final.scores, tables=final.tables)
-    board, standing, _ = report([SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint)], run.workspace)
-    assert standing.startswith(f"In the mean over 2 tasks, {run.label} (.")
+    student = run.label if how is None else f"{run.label}, adapted"
+    models = [MODELS[0]._replace(label=label) for label in dict.fromkeys((run.label, student))]
+    final = evaluated([*models, *MODELS[1:]], student=student)
+    run.finish({}, scores=final.scores, student="S", tables=final.tables)
+    profile = SimpleNamespace(corpus=SimpleNamespace(source=source))
+    planned = SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint, profile=profile)
+    board, standing, _ = report([planned], run.workspace)
+    assert standing.startswith(f"In the mean over 2 tasks, {student} (.")
+    assert [line.partition(": ")[2] for line in standing.splitlines()[2:]] == ([] if how is None else [how])
     assert f" is not shown to differ from the best of 3 references, {SBERT_CHUNKS} (." in standing
     assert f"; it is better than {UNTRAINED} (." in standing
     assert f"\nRecommended: {run.label}" in standing
