@@ -73,7 +73,8 @@ ax = figures.plot_training(run.profile, views.widths_of(run))
 #
 # ## Distil
 #
-# The loss of this notebook is the plain sum of both losses. `05_weighting` adds λ and the mask.
+# The loss of this notebook is the plain sum of both losses. `05_weighting` adds λ and the mask, and computes the loss
+# of its run by hand, SoftCCA included.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
