@@ -20,7 +20,7 @@ from docemb_lib.experiments import models as made
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model
 from docemb_lib.experiments.plan import grid_place, names_in_grids
-from docemb_lib.experiments.runkey import PAPER, PV_NAMES, SOFT_CCA, RunKey
+from docemb_lib.experiments.runkey import PAIRS, PAPER, PV_NAMES, SOFT_CCA, RunKey
 from docemb_lib.experiments.scores import Final, ScoreStage
 from docemb_lib.experiments.stages import CorpusStage, TeacherStage, check_student
 from docemb_lib.hardware import tune_environment
@@ -99,7 +99,8 @@ class Run:
         rows["grid"] = grid_place(key), ", ".join(names_in_grids(key))
         named = {name: None for name in ("structural_loss", "contextual_teacher") if name in key.parameters}
         for name, value in (named | key.counting).items():  # a teacher that the run lacks is shown as None
-            paper = getattr(PAPER, name) if name in SOFT_CCA else value  # other parameters vary in the papers
+            fixed = name in SOFT_CCA or name in PAIRS[1:]  # other parameters vary in the papers
+            paper = getattr(PAPER, name) if fixed else value
             rows[name] = (str(value), "" if paper == value else str(paper))
         published = _published(key)
         for name, value in _shown(key).items():
@@ -298,6 +299,16 @@ SHOWN = {
 MLP = {f"head.{name}" for name in SHOWN["head"][1:-1]}
 UNSET = {"corpus.documents": "all", "student.layers": "all", "student.dropout": "the model's own"}  # instead of None
 OURS = ("corpus.tasks", "student.lexical", "training.attention")  # settings that no paper has
+OF_SIMDE = (
+    "corpus.documents",
+    "student.model",
+    "student.pooling",
+    "training.batch_size",
+    "training.learning_rate",
+    "training.epochs",
+    "head.batch_size",
+    "head.learning_rate",
+)  # what the SimDE paper gives
 
 
 def _shown(key: RunKey) -> dict[str, str]:
@@ -315,9 +326,12 @@ def _shown(key: RunKey) -> dict[str, str]:
 
 
 def _published(key: RunKey) -> dict[str, str]:
-    """The same settings of the run's paper, as they come with docemb."""
-    name = "simde" if key.self_supervised else "thesis-final" if key.notebook in FINAL else "thesis"
+    """The same settings as far as the run's paper gives them. A student of over 512 tokens is beside SimDE_long."""
+    simde = "simde-long" if key.profile.student.max_tokens > 512 else "simde"
+    name = simde if key.self_supervised else "thesis-final" if key.notebook in FINAL else "thesis"
     paper = Profile.load(SHIPPED / "params" / f"{name}.yaml")
-    documents = (paper.corpus.documents or 0) - paper.corpus.tasks  # the papers hold out none for tasks
-    shown = _shown(RunKey(key.notebook, paper)) | {"corpus.documents": str(documents)}
-    return {name: value for name, value in shown.items() if name not in OURS}
+    # No paper holds out documents for tasks, and that of SimDE none for validation.
+    held_out = paper.corpus.tasks + (paper.corpus.validation if key.self_supervised else 0)
+    shown = _shown(RunKey(key.notebook, paper)) | {"corpus.documents": str((paper.corpus.documents or 0) - held_out)}
+    given = OF_SIMDE if key.self_supervised else shown.keys() - OURS
+    return {name: shown[name] for name in given}

@@ -39,6 +39,14 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(notebook
     assert Run(RunKey.of(notebook, profile, **given)).settings().loc[row, column] == expected
 
 
+@pytest.mark.parametrize(("name", "differ"), [("simde", {}), ("simde-long", {}), ("tiny", {
+    "student.model": "allenai/longformer-base-4096", "student.pooling": "cls", "training.batch_size": "12",
+    "training.learning_rate": "5e-05", "mlm_weight": "0.1"})])  # fmt: skip
+def test_beside_a_self_supervised_run_stands_only_what_the_simde_paper_gives(name, differ):
+    beside = Run(RunKey.of("07_simde", Profile.load(name), pair_temperature=0.1)).settings()["in the paper"]
+    assert beside[beside != ""].to_dict() == {"pair_temperature": "0.05", "corpus.documents": "6218825", **differ}
+
+
 def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root):
     run = begin("03_structural", {"profile": "small", "gamma": 0.5, "structural_loss": "max-margin", "lam": 7, "x": 1})
     assert run.parameters["gamma"] == 0.5
