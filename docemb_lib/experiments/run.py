@@ -26,7 +26,6 @@ from docemb_lib.experiments.stages import CorpusStage, TeacherStage, check_stude
 from docemb_lib.hardware import tune_environment
 from docemb_lib.private import INJECTED_CELL
 from docemb_lib.progress import log_to_notebook
-from docemb_lib.settings import SINGLE, label_of_paragraph_vector
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, SHIPPED, Profile, check_names
 from docemb_lib.workspace import Workspace, revision
 
@@ -287,42 +286,39 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     return run
 
 
-# The settings of a profile that decide a result and stand in Tables 4.3, 4.4, 5.2 or 5.6, by section.
+# The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6, by section.
 SHOWN = {
     "corpus": ("source", "documents", "validation", "tasks"),
     "structural_teacher": ("model", "max_tokens", "long"),
     "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout", "lexical"),
-    "training": ("batch_size", "accumulation", "learning_rate", "warmup", "weight_decay", "epochs", "precision",
-                 "attention"),
-    "head": ("hidden", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing", "pair_features"),
+    "training": ("batch_size", "accumulation", "learning_rate", "warmup", "weight_decay", "max_grad_norm", "epochs",
+                 "precision", "attention"),
+    "head": ("hidden", "dropout", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing",
+             "max_grad_norm", "pair_features"),
+    "contextual_teachers": ("documents",),
 }  # fmt: skip
 MLP = {f"head.{name}" for name in SHOWN["head"][1:-1]}
-UNSET = {"corpus.documents": "all", "student.layers": "all", "student.dropout": "the model's own"}  # instead of None
+OF_MODEL = ("structural_teacher.max_tokens", "student.attention_window", "student.dropout")  # where they are None
 OURS = ("corpus.tasks", "student.lexical", "training.attention")  # settings that no paper has
-OF_SIMDE = (
-    "corpus.documents",
-    "student.model",
-    "student.pooling",
-    "training.batch_size",
-    "training.learning_rate",
-    "training.epochs",
-    "head.batch_size",
-    "head.learning_rate",
-)  # what the SimDE paper gives
+# Those that the SimDE paper gives.
+OF_SIMDE = r"corpus\.documents|student\.(model|pooling)|training\.epochs|(training|head)\.(batch_size|learning_rate)"
 
 
 def _shown(key: RunKey) -> dict[str, str]:
     """{section.name: value} of `SHOWN`, and the contextual teachers (Table 4.5)."""
     profile, teachers = key.profile, key.profile.contextual_teachers
-    sections = {"corpus": profile.corpus, "structural_teacher": profile.structural_teacher, "student": profile.student}
-    sections |= {"training": key.training, "head": profile.evaluation.head}
-    every = {f"{section}.{name}": getattr(sections[section], name) for section in SHOWN for name in SHOWN[section]}
+    sections: dict[str, Any] = {**dict(profile), "training": key.training, "head": profile.evaluation.head}
+    names = [section for section in SHOWN if key.trains or section != "training"]
+    every = {f"{section}.{name}": getattr(sections[section], name) for section in names for name in SHOWN[section]}
+    if key.trains:
+        from docemb_lib.training.run import chosen_here  # with torch
+
+        every |= chosen_here(key.training, pooling=profile.student.pooling)
     unread = set() if profile.evaluation.head.hidden else MLP  # by a logistic regression
-    found = {name: str(UNSET.get(name) if v is None else v) for name, v in every.items() if name not in unread}
+    every = {name: ("the model's own" if name in OF_MODEL else "all") if v is None else v for name, v in every.items()}
     for name in PV_NAMES:
-        members = [member.model_dump(include={*SINGLE}) for member in teachers.members(name)]
-        found[f"contextual_teachers.{name}"] = " + ".join(label_of_paragraph_vector(**member) for member in members)
-    return found
+        every[f"contextual_teachers.{name}"] = " + ".join(one.described for one in teachers.members(name))
+    return {name: str(value) for name, value in every.items() if name not in unread}
 
 
 def _published(key: RunKey) -> dict[str, str]:
@@ -331,7 +327,7 @@ def _published(key: RunKey) -> dict[str, str]:
     name = simde if key.self_supervised else "thesis-final" if key.notebook in FINAL else "thesis"
     paper = Profile.load(SHIPPED / "params" / f"{name}.yaml")
     # No paper holds out documents for tasks, and that of SimDE none for validation.
-    held_out = paper.corpus.tasks + (paper.corpus.validation if key.self_supervised else 0)
-    shown = _shown(RunKey(key.notebook, paper)) | {"corpus.documents": str((paper.corpus.documents or 0) - held_out)}
-    given = OF_SIMDE if key.self_supervised else shown.keys() - OURS
+    documents = (paper.corpus.documents or 0) - paper.corpus.tasks - paper.corpus.validation * key.self_supervised
+    shown = _shown(RunKey(key.notebook, paper)) | {"corpus.documents": str(documents), "training.precision": "fp16"}
+    given = [name for name in shown if (re.fullmatch(OF_SIMDE, name) if key.self_supervised else name not in OURS)]
     return {name: shown[name] for name in given}

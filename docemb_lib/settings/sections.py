@@ -141,6 +141,13 @@ class ParagraphVectorSettings(Section):
     # then depend on the order of the documents. None: no cap
     max_vocab_size: int | None = Field(None, ge=1)
 
+    @property
+    def described(self) -> str:
+        """The label, and what differs from Table 4.5, whose values are the defaults: `DBOW;100;None;2;epochs=20`."""
+        others = self.model_dump(include={"epochs"} if self.dm else {"epochs", "dbow_words"}, exclude_defaults=True)
+        label = label_of_paragraph_vector(**self.model_dump(include={*SINGLE}))
+        return ";".join([label, *(f"{name}={value}" for name, value in others.items())])
+
 
 class ContextualTeachers(Section):
     """The contextual teachers by name (Section 5.1.2); PV concatenates its members, DM before DBOW."""

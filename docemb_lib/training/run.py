@@ -17,6 +17,7 @@ from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.private import use_one_gpu
 from docemb_lib.settings import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
+from docemb_lib.student.longformer import fits_varlen
 from docemb_lib.training.batches import TrainingDocuments
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.monitor import Monitor
@@ -157,6 +158,14 @@ def precision_of(asked: Precision | None, device: torch.device | None = None) ->
     a gradient scaler) on GPUs, then fp32."""
     device = device or torch.device(devices_at_hand()[0])
     return asked or ("bf16" if fast_bf16(device) else "fp32" if device.type == "cpu" else "fp16")
+
+
+def chosen_here(settings: Training, *, pooling: str) -> dict[str, str]:
+    """The precision of training and its backend of attention on this machine, for heads of a usual width."""
+    precision, device = precision_of(settings.precision), torch.device(devices_at_hand()[0])
+    best = "varlen" if fits_varlen(device, AUTOCAST[precision] or torch.float32, head_dim=64) else "blocks"
+    attention = "of transformers" if pooling == "cls" else settings.attention or best  # unpacked with cls
+    return {"training.precision": precision, "training.attention": attention}
 
 
 def batch_tokens_for(student: Student, *, dtype: torch.dtype | None, processes: int) -> int:

@@ -20,10 +20,12 @@ def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
     assert (table.loc["profile", "value"], *table.loc["lam"], "gamma" in table.index) == ("small", "0.25", "", False)
     assert tuple(table.loc["documents"]) == ("24", "")
     assert [*table.loc["beta"], *table.loc["delta"]] == ["0.5", "0.95", "0.03", ""]  # of the whole thesis
-    assert table.loc["student.max_tokens", "in the paper"] == "4096"  # Table 4.3
-    assert table.loc["head.hidden"].tolist() == ["0", "50"]
+    assert table.loc["student.max_tokens", "in the paper"] == "4096"
+    assert table.loc["head.hidden"].tolist() == ["0", "50"]  # Table 4.3
+    assert table.loc["training.max_grad_norm"].tolist() == ["1.0", ""]
     assert [name for name in table.index if name.startswith("head.")] == ["head.hidden", "head.pair_features"]
-    assert table.loc["contextual_teachers.DBOW"].tolist() == ["DBOW;8;lowercase;2", "DBOW;1024;None;2"]  # Table 4.5
+    assert table.loc["contextual_teachers.DBOW"].iloc[0] == "DBOW;8;lowercase;2;epochs=2;dbow_words=False"
+    assert table.loc["contextual_teachers.DBOW"].iloc[1] == "DBOW;1024;None;2"  # Table 4.5
 
 
 @pytest.mark.parametrize(("notebook", "row", "column", "expected"), [
@@ -31,11 +33,14 @@ def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
     ("05_weighting", "grid", "in the paper", "cosine-masked, masked-cosine;λ=0.5"), ("07_simde", "grid", "in the paper", ""),
     ("06_evaluation", "training.learning_rate", "in the paper", "3e-05"), ("06_evaluation", "training.attention", "in the paper", ""),
     ("06_evaluation", "corpus.documents", "in the paper", "1030000"), ("05_weighting", "student.layers", "in the paper", "all"), ("06_evaluation", "contextual_teacher", "value", "None"),
-    ("07_simde", "head.learning_rate", "in the paper", "0.0003")])  # fmt: skip
+    ("07_simde", "head.learning_rate", "in the paper", "0.0003"), ("06_evaluation", "training.precision", "in the paper", "fp16"),
+    ("06_evaluation", "training.attention", "value", "blocks"), ("06_evaluation", "contextual_teachers.documents", "in the paper", "all")])  # fmt: skip
 def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(notebook, row, column, expected):
     head = {} if notebook == "05_weighting" else {"head": HeadSettings()}  # with a hidden layer
     profile, given = Profile.load("tiny"), grid("weighting-cosine", "tiny")[2] if notebook == "05_weighting" else {}
-    profile = profile.model_copy(update={"evaluation": profile.evaluation.model_copy(update=head)})
+    training = profile.training.model_copy(update={"precision": "fp32"})
+    evaluation = profile.evaluation.model_copy(update=head)
+    profile = profile.model_copy(update={"evaluation": evaluation, "training": training})
     assert Run(RunKey.of(notebook, profile, **given)).settings().loc[row, column] == expected
 
 
