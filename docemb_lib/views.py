@@ -36,7 +36,6 @@ PROBED = 300  # training documents that a probe is fitted on
 STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
 FEW = 12  # sentences of the example document
 READ = 300  # training documents whose words are counted
-COMPARED = 1000  # sentences, which give half a million pairs
 TAGGED = "en"  # the language of the part-of-speech tagger
 
 # ---- corpus and tasks (notebooks 01 and 02)
@@ -298,17 +297,20 @@ def redundancy_beside_paper(run: Run) -> pd.DataFrame:
 
 
 def similarity_beside_paper(run: Run) -> pd.DataFrame:
-    """Table 5 of the paper (SimCSE's cosines) below SBERT's: the mean cosine inside and across documents.
+    """Table 5 of the paper (SimCSE's cosines) below the mean cosines of this run's first `READ` training documents.
 
-    Those of SBERT are of every two sentences of the first training documents; see `sentence_similarity`.
+    Sentences are encoded by `simde.sentence_encoder` or, without one, by the structural teacher.
     """
-    embed = partial(embed_once, run.workspace, known_models.sbert_models(run.stages.teachers)[0])
-    language = run.profile.simde.language
-    pairs = probes.sentence_similarity(_texts_read(run), embed, sentences=COMPARED, language=language)
-    paper = published("simde").query("source == 'table 5'")
-    rows = paper.pivot(index="task", columns="metric", values="value")[["inside", "across"]]
-    own = pairs.groupby("kind", observed=True)["cosine"].mean().rename(f"here: {run.profile.corpus.source}")
-    return pd.concat([own.to_frame().T, rows]).rename_axis(index="data", columns="mean cosine")
+    simde, source = run.profile.simde, run.profile.corpus.source
+    encoder = (
+        known_models.sbert_models(run.stages.teachers)[0] if simde.sentence_encoder is None
+        else known_models.published_model(simde.sentence_encoder, pooling="cls")
+    )  # fmt: skip
+    embed = partial(embed_once, run.workspace, encoder)
+    here = probes.sentence_similarity(_texts_read(run), embed, language=simde.language)
+    paper = published("simde").query("source == 'table 5'").pivot(index="task", columns="metric", values="value")
+    rows = pd.concat([pd.DataFrame(here, index=[f"here: {source}, by {encoder.label}"]), paper[[*here]]])
+    return rows.rename_axis(index="data", columns="mean cosine")
 
 
 def _texts_read(run: Run) -> list[str]:

@@ -74,9 +74,10 @@ views.example_halves(run).style.set_properties(**{"text-align": "left", "white-s
 figures.table(views.redundancy_beside_paper(run), digits=2)
 
 # %% [markdown]
-# The next table shows the mean cosine of two sentences, of one document (`inside`) and of different documents
-# (`across`), beside Table 5 of the paper. The encoder is SimCSE in the paper and the structural teacher in the row
-# `here`.
+# The next table shows the mean cosine of every two sentences, of one document (`inside`) and of different documents
+# (`across`), beside Table 5 of the paper, whose encoder is SimCSE. The row `here` names its encoder:
+# `simde.sentence_encoder`, which is SimCSE in the profile `simde`. Without this setting, which needs a hub, it is the
+# structural teacher (*SBERT truncated*) and not SimCSE: then compare the two columns, not the rows.
 
 # %%
 views.similarity_beside_paper(run).round(2)

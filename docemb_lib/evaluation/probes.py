@@ -167,22 +167,21 @@ def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
 
 
 def sentence_similarity(
-    texts: Sequence[str], embed: Callable[[list[str]], np.ndarray], *, sentences: int, language: str = "en"
-) -> pd.DataFrame:
-    """Cosines of every two sentences: kind, "inside" (of one document) or "across" (of two documents), and cosine.
+    texts: Sequence[str], embed: Callable[[list[str]], np.ndarray], *, language: str = "en"
+) -> dict[str, float]:
+    """Mean cosine of every two sentences `inside` a document and `across` documents; NaN where there are no such two.
 
     Ignored are sentences of fewer than SHORTEST words and documents of fewer than two different sentences.
-    sentences: the most to compare; they are taken from the first documents, at most half of them from each.
     """
     documents: list[list[str]] = []
     for text in texts:
         split = (sentence.split() for sentence in split_sentences(text, language=language))
-        own = list(dict.fromkeys(" ".join(words) for words in split if len(words) >= SHORTEST))[: sentences // 2]
-        if documents and sum(map(len, documents)) + len(own) > sentences:
-            break
+        own = list(dict.fromkeys(" ".join(words) for words in split if len(words) >= SHORTEST))
         documents += [own] if len(own) > 1 else []
-    X = unit(embed([sentence for own in documents for sentence in own])).astype(np.float32)
-    document = np.repeat(np.arange(len(documents)), [len(own) for own in documents])
-    first, second = np.triu_indices(len(X), k=1)
-    kinds = np.where(document[first] == document[second], "inside", "across")
-    return pd.DataFrame({"kind": kinds, "cosine": (X @ X.T)[first, second]})
+    X = unit(embed([sentence for own in documents for sentence in own])).astype(np.float64)
+    n = np.array([len(own) for own in documents])
+    # The squared norm of a sum of unit vectors is the sum of the cosines of every ordered pair, each with itself, too.
+    S = np.add.reduceat(X, n.cumsum() - n)  # (documents, D), the sum of each document's sentences
+    itself, inside, every = np.square(X).sum(), np.square(S).sum(), np.square(S.sum(axis=0)).sum()
+    pairs = {"inside": (n * (n - 1)).sum() or np.nan, "across": n.sum() ** 2 - (n**2).sum() or np.nan}
+    return {"inside": (inside - itself) / pairs["inside"], "across": (every - inside) / pairs["across"]}

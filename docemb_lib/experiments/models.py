@@ -228,18 +228,20 @@ def scored_model(label: str, fingerprint: str) -> Model:
     return Model(label, fingerprint, embed)
 
 
-def published_model(name: str, prompt: str = "") -> Model:
-    """A model as sentence-transformers runs it, with all of its modules. prompt: stands before every text."""
+def published_model(name: str, prompt: str = "", *, pooling: str | None = None) -> Model:
+    """A model as sentence-transformers runs it. prompt: stands before every text; pooling: instead of its own."""
 
     def embed(texts: list[str]) -> np.ndarray:
-        model = pretrained.load_stock(name, device=devices_at_hand()[0])
+        model: Any = pretrained.load_stock(name, device=devices_at_hand()[0])
+        if pooling:
+            model[1].pooling_mode = pooling
         options = {"prompt": prompt or None, "show_progress_bar": False}
         starts = progress(range(0, len(texts), TEXTS), desc=f"embedding by {Path(name).name}", unit="blocks")
         blocks = [model.encode(texts[start : start + TEXTS], **options) for start in starts]
         return np.concatenate(blocks).astype(np.float32)
 
-    fingerprint = f"sentence-transformers/{pretrained.fingerprint(pretrained.resolve(name))}"
-    return Model(name, f"{fingerprint}/{prompt}" if prompt else fingerprint, embed, fitted_on="")
+    given = ("sentence-transformers", pretrained.fingerprint(pretrained.resolve(name)), prompt, pooling)
+    return Model(name, "/".join(filter(None, given)), embed, fitted_on="")
 
 
 def untrained_model(students: StudentStage) -> Model:

@@ -77,7 +77,8 @@ class Stages:
         """The pretrained models that must be at hand: of a corpus to be built, of further teachers, those beside."""
         profile, final = self.key.profile, self.key.notebook in FINAL
         further = [str(teacher.model) for teacher in profile.further_teachers if teacher.model]
-        return [*(further if self.corpus.is_built else profile.models), *(profile.evaluation.beside if final else ())]
+        found = [*(further if self.corpus.is_built else profile.models), *(profile.evaluation.beside if final else ())]
+        return [*found, *filter(None, [profile.simde.sentence_encoder if self.key.self_supervised else None])]
 
 
 class Run:
@@ -98,8 +99,7 @@ class Run:
         rows["grid"] = grid_place(key), ", ".join(names_in_grids(key))
         named = {name: None for name in ("structural_loss", "contextual_teacher") if name in key.parameters}
         for name, value in (named | key.counting).items():  # a teacher that the run lacks is shown as None
-            fixed = name in SOFT_CCA or name in PAIRS[1:]  # other parameters vary in the papers
-            paper = getattr(PAPER, name) if fixed else value
+            paper = getattr(PAPER, name) if name in (*SOFT_CCA, *PAIRS[1:]) else value  # others vary in the papers
             rows[name] = (str(value), "" if paper == value else str(paper))
         published = _published(key)
         for name, value in _shown(key).items():
@@ -329,5 +329,4 @@ def _published(key: RunKey) -> dict[str, str]:
     # No paper holds out documents for tasks, and that of SimDE none for validation.
     documents = (paper.corpus.documents or 0) - paper.corpus.tasks - paper.corpus.validation * key.self_supervised
     shown = _shown(RunKey(key.notebook, paper)) | {"corpus.documents": str(documents), "training.precision": "fp16"}
-    given = [name for name in shown if (re.fullmatch(OF_SIMDE, name) if key.self_supervised else name not in OURS)]
-    return {name: shown[name] for name in given}
+    return {n: v for n, v in shown.items() if (re.fullmatch(OF_SIMDE, n) if key.self_supervised else n not in OURS)}

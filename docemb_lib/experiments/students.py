@@ -91,13 +91,14 @@ class StudentStage:
         key, training = self.key, self.key.training
         corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
         check_student(key, self.corpus)
+        simde = self.profile.simde.model_dump(exclude={"training", "dropout", "sentence_encoder"})
         packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
         inputs = {
             "corpus": corpus,
             "start": self._start.fingerprint,  # which refuses wrong layers before the next line fits teachers
             "teachers": {name: one.fingerprint for name, one in self.teachers.of_student.items()} if key.taught else {},
             "parameters": key.counting,
-            "simde": self.profile.simde.model_dump(exclude={"training", "dropout"}) if key.self_supervised else None,
+            "simde": simde if key.self_supervised else None,
             "training": training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
             "precision": precision_of(training.precision),
             "versions": {name: version(name) for name in packages},

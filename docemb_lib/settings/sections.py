@@ -249,6 +249,8 @@ class SimDE(Section):
     language: str = "en"  # ISO 639; decides which abbreviations end no sentence
     max_tokens: MaxTokens | None = None  # of each text of a pair; None: as many as the student reads
     dropout: float | None = Field(None, ge=0, lt=1)  # of the student while it is trained; None: as student.dropout
+    # Encoder of the sentences that 07_simde compares (Table 5), pooled by [CLS]; None: the structural teacher as it is
+    sentence_encoder: str | None = None  # hub id or absolute path
     # The paper's values for BERT; its Longformer had batches of 12. Warm-up and decay, which it does not give: BERT's.
     training: Training = Training(batch_size=36, learning_rate=5e-5, weight_decay=0.01)
 

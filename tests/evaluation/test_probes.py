@@ -207,12 +207,12 @@ def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
     def embed(sentences: list[str]) -> np.ndarray:
         return np.array([vectors.setdefault(sentence, rng.normal(size=4)) for sentence in sentences])
 
-    for most, expected in ((99, 4), (9, 3), (6, 2)):  # two, three, two and three sentences; whole documents
-        found = probes.sentence_similarity(documents, embed, sentences=most).groupby("kind", observed=True)["cosine"]
-        units = {sentence: vectors[sentence] / np.linalg.norm(vectors[sentence]) for sentence in vectors}
-        first = [s for s in units if int(s.split()[2]) < expected]
-        for kind, same in (("inside", True), ("across", False)):
-            of_kind = [units[a] @ units[b] for a, b in combinations(first, 2) if (a.split()[2] == b.split()[2]) == same]
-            assert sorted(found.get_group(kind)) == pytest.approx(sorted(of_kind), abs=1e-6)
-    found = probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic, sentences=99)
-    np.testing.assert_allclose(found["cosine"], found["kind"] == "inside", atol=1e-6)
+    found = probes.sentence_similarity(documents, embed)
+    units = {sentence: vector / np.linalg.norm(vector) for sentence, vector in vectors.items()}
+    for kind, same in (("inside", True), ("across", False)):
+        of_kind = [units[a] @ units[b] for a, b in combinations(units, 2) if (a.split()[2] == b.split()[2]) == same]
+        assert found[kind] == pytest.approx(np.mean(of_kind), abs=1e-6)
+    assert probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic) == pytest.approx({"inside": 1, "across": 0})
+    one = probes.sentence_similarity(documents[:1], embed)
+    assert one["inside"] == pytest.approx(units["This is 0 apples."] @ units["This is 0 pears."])
+    assert np.isnan(one["across"])

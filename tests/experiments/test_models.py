@@ -57,6 +57,10 @@ def test_a_model_of_others_reads_its_prompt_before_each_text():
     expected = stock.encode(["Represent: a graph", "Represent: a violin plot"])
     np.testing.assert_allclose(asked.embed(["a graph", "a violin plot"]), expected, atol=1e-6)
     np.testing.assert_allclose(plain.embed(["a graph"]), stock.encode(["a graph"]), atol=1e-6)
+    by_cls = published_model("all-MiniLM-L6-v2", pooling="cls")
+    first = stock.encode("a graph", output_value="token_embeddings")[0]  # [CLS], before the model normalises
+    np.testing.assert_allclose(by_cls.embed(["a graph"])[0], first / first.norm(), atol=1e-6)
+    assert by_cls.fingerprint != plain.fingerprint
 
 
 def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root):

@@ -240,8 +240,8 @@ def of_sizes(make_run):
 
 @pytest.fixture
 def of_texts(make_run):
-    def make(language="en"):
-        run = make_run("07_simde", changes={"simde": SimDE(language=language, dropout=0.1)}, documents=2)
+    def make(**simde):
+        run = make_run("07_simde", changes={"simde": SimDE(dropout=0.1, **simde)}, documents=2)
         run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: {"text": PAGES}), teachers=None)
         return run
 
@@ -305,10 +305,12 @@ def test_the_runs_own_texts_stand_before_the_papers(of_texts):
     assert not views.redundancy_beside_paper(run).index.str.startswith("here").any()
 
 
-def test_sentences_are_compared_by_sbert(of_texts, monkeypatch):
+def test_sentences_are_compared_by_sbert_or_by_the_encoder_of_the_profile(of_texts, monkeypatch):
     subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
     monkeypatch.setattr("docemb_lib.experiments.models.sbert_models", lambda teachers: [subject])
     beside = views.similarity_beside_paper(of_texts())
-    assert beside.loc["here: installed-docs"].to_dict() == pytest.approx({"inside": 1, "across": 0})
+    assert beside.loc["here: installed-docs, by subject"].to_dict() == pytest.approx({"inside": 1, "across": 0})
     assert beside.loc["nyt"].to_dict() == {"inside": 0.3, "across": 0.11}
     assert len(beside) == 6
+    asked = views.similarity_beside_paper(of_texts(sentence_encoder="all-MiniLM-L6-v2"))
+    assert asked.index[0] == "here: installed-docs, by all-MiniLM-L6-v2"
