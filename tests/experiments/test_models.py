@@ -66,11 +66,13 @@ def test_a_model_of_others_reads_its_prompt_before_each_text():
 def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root):
     """A folder that a profile names, in both notebooks that score test splits."""
     file = workspace_root / "params" / "beside.yaml"
-    file.write_text('base: small.yaml\nevaluation: {beside: {all-MiniLM-L6-v2: "Represent: "}}')
+    simde = "simde: {sentence_encoder: simcse}"
+    file.write_text(f'base: small.yaml\nevaluation: {{beside: {{all-MiniLM-L6-v2: "Represent: "}}}}\n{simde}')
     small, beside = Profile.load("small"), Profile.load("beside")
     for notebook, there in (("05_weighting", 0), ("06_evaluation", 1), ("07_simde", 1)):
-        labels = [model.label for model in Run(RunKey(notebook, beside)).references]
-        assert labels.count("all-MiniLM-L6-v2") == there
+        run = Run(RunKey(notebook, beside))
+        assert [model.label for model in run.references].count("all-MiniLM-L6-v2") == there
+        assert ("simcse" in run.stages.models) == (notebook == "07_simde")  # is asked for before any work
     renamed = beside.model_copy(update={"name": small.name})
     assert RunKey("06_evaluation", renamed).fingerprint != RunKey("06_evaluation", small).fingerprint
 
