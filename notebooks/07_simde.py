@@ -68,7 +68,8 @@ views.example_halves(run).style.set_properties(**{"text-align": "left", "white-s
 # Repetition in documents can be measured. The next table shows the ratio of nouns and verbs to distinct nouns and
 # verbs, by the number of words of a document: 1 is a document without repetition. The row `here` describes this run's
 # first training documents, if they are English; the other rows are data sets of the paper (Table 4). Words are compared
-# by their lemmas. The paper has tags and lemmas from spaCy, docemb from textblob and LemmInflect.
+# by their lemmas. The paper has tags and lemmas from spaCy, docemb from textblob and LemmInflect. Other tags and lemmas
+# give other absolute numbers.
 
 # %%
 figures.table(views.redundancy_beside_paper(run), digits=2)

@@ -12,7 +12,7 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from sentencex import segment
 
@@ -23,9 +23,8 @@ DATA_FILES = ".jsonl, .json, .csv, .tsv (each also .gz) or .parquet"
 BATCH = 256  # rows of a parquet file held in memory
 WINDOW = 10_000  # characters split at a time: in scripts without spaces, sentencex' time grows with their square
 
-Part = Literal["noun", "verb", "adjective", "other"]
 # Penn Treebank tags begin with these. Verbs include be, have and do; can, will and the like (MD) are "other".
-TAGS: dict[str, Part] = {"NN": "noun", "VB": "verb", "JJ": "adjective"}
+TAGS = {"NN": "noun", "VB": "verb"}
 # Tokens as in the lexicon: do n't, they 're, cat 's, state-of-the-art, U.S.; and every sign by itself.
 TOKENS = re.compile(
     r"(?:[^\W\d_]\.){2,}|\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b|\w+(?:[-.]\w+)*|[^\w\s]", re.IGNORECASE
@@ -176,9 +175,7 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
 
 class Word(NamedTuple):
     text: str
-    start: int  # in the whole text
-    end: int
-    part: Part
+    part: str  # noun, verb or other
 
 
 def tag_words(text: str) -> list[Word]:
@@ -186,14 +183,12 @@ def tag_words(text: str) -> list[Word]:
     from textblob.en import parser  # with nltk, whose import takes a second
 
     words: list[Word] = []
-    offset = 0
     for sentence in split_sentences(text):
-        found = list(TOKENS.finditer(sentence))
-        tagged = parser.find_tags([match[0].replace("’", "'") for match in found])
+        found = TOKENS.findall(sentence)
+        tagged = parser.find_tags([token.replace("’", "'") for token in found])
         words += [
-            Word(match[0], offset + match.start(), offset + match.end(), TAGS.get(tag[:2], "other"))
-            for match, (_, tag) in zip(found, tagged, strict=True)
-            if any(map(str.isalpha, match[0]))
+            Word(token, TAGS.get(tag[:2], "other"))
+            for token, (_, tag) in zip(found, tagged, strict=True)
+            if any(map(str.isalpha, token))
         ]
-        offset += len(sentence)
     return words

@@ -145,7 +145,8 @@ def redundancy(texts: Sequence[str]) -> pd.DataFrame:
     """Columns words (split at white space) and redundancy, a row per text.
 
     redundancy is nouns and verbs / distinct lemmas of these: 1 where none is repeated, NaN without any. English. Tags
-    are textblob's, lemmas LemmInflect's; the paper's (A.2) are of models that spaCy has on no registry that pip reads.
+    are textblob's, lemmas LemmInflect's; the paper's (A.2) are spaCy's, which publishes its models outside PyPI; a copy
+    by a third party there is not used.
     """
     from lemminflect import getLemma
 
