@@ -88,6 +88,9 @@ views.similarity_beside_paper(run).round(2)
 # the tagger: compare slopes. If two sentences of one document are more similar than sentences of different documents,
 # but not equal, pairs are neither trivial nor arbitrary.
 #
+# The paper's study of attention (A.4, Figure 3) is not repeated here. It claims that in the last layer [CLS] attends to
+# nouns over 40% more in SimDE than in BERT and SimCSE.
+#
 # ## How well the untrained encoder matches halves
 #
 # Is there something to learn? The figure shows cosine distances from the first half of each validation document to its
