@@ -69,7 +69,8 @@ views.example_halves(run).style.set_properties(**{"text-align": "left", "white-s
 # verbs, by the number of words of a document: 1 is a document without repetition. The row `here` describes this run's
 # first training documents, if they are English; the other rows are data sets of the paper (Table 4). Words are compared
 # by their lemmas. The paper has tags and lemmas from spaCy, docemb from textblob and LemmInflect. Other tags and lemmas
-# give other absolute numbers.
+# give other absolute numbers: on 300 pages of installed documentation docemb's give 2.26, and those of spaCy's small
+# English model (3.8.0) 1.92.
 
 # %%
 figures.table(views.redundancy_beside_paper(run), digits=2)
