@@ -187,18 +187,19 @@ print(fill(final.recommendation().replace(run.label, "this student"), 110))
 # class, ten in FakeNews and arXiv. The figures show the profile's classification tasks with few examples
 # (`evaluation.few_shot`), drawn ten times, as the paper's Figure 2 does, which prints no numbers. Bands are standard
 # deviations over draws. There is no figure if the profile has no classification task, or if a class has fewer examples.
-# The table below them compares means with the paper's (lower half of its Table 2) on common tasks, for the numbers of
-# examples in `evaluation.few_shot_table`.
+# Heads are MLPs that train for 300 epochs, whatever `evaluation.head` is: ten epochs of so few examples leave a head at
+# chance level, and the paper gives no number. The table below the figures compares means with the paper's (lower half
+# of its Table 2) on common tasks, for the numbers of examples in `evaluation.few_shot_table`, if `evaluation.few_shot`
+# has them, too.
 
 # %%
-few = run.stages.scores.few_shot(
-    [run.model, *students, *run.references[:3]]
-)  # with the untrained student and both SBERT
+references = run.references[: 3 + len(run.profile.evaluation.beside)]  # the untrained student, both SBERT, those beside
+few = run.stages.scores.few_shot([run.model, *students, *references])
 for task in few["task"].unique():
     _, ax = plt.subplots()
     figures.plot_few_shot(figures.named(few[few["task"] == task], run.label), ax=ax).set_title(task)
     run.save_figure(ax, f"few-shot-{task}", few)
-none = "The paper has no scores on the tasks of this profile."
+none = "No scores on a task of the paper with as many examples of each class as in `evaluation.few_shot_table`."
 figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), run.label, empty=none)
 
 # %% [markdown]
@@ -211,6 +212,7 @@ figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), r
 # reads.
 
 # %%
+none = "The paper has no scores on the tasks of this profile."
 figures.table(thesis.beside_paper(final.scores), run.label, empty=none)
 
 # %%
