@@ -41,9 +41,10 @@ run.settings()
 #
 # The contextual teachers are fitted on `train`, and students are trained on its first documents. The loss on
 # `validation` is measured during training. `tasks` is held out: it is used neither to fit a teacher nor to train a
-# student. Where the profile takes a part of what its sources have, the part is drawn evenly from all of it. Lengths are
-# in tokens of the student. The last two columns are the percentages of documents that are longer than the context of
-# the structural teacher and than that of the student.
+# student. Where the profile takes a part of what its sources have, the part is drawn evenly from all of it: all rows
+# are read, and those with the lowest hashes of seed and id are kept. Lengths are in tokens of the student. The last two
+# columns are the percentages of documents that are longer than the context of the structural teacher and than that of
+# the student.
 
 # %%
 statistics = views.corpus_statistics(run)
