@@ -277,7 +277,7 @@ def grid(name: str, profile: str | Path | Profile = "thesis") -> list[dict[str, 
 
 
 def grid_place(key: RunKey) -> str:
-    """The grid in `params/grids/`, scaled to the profile, that a run belongs to: `structural, run 3 of 16`; or ""."""
+    """The grid in `params/grids/`, scaled to the profile, that a run belongs to: `structural, run 3 of 11`; or ""."""
     for name in _grid_files():
         with suppress(InputError):  # of a grid whose runs do not fit this profile
             found = load_grid(name, key.profile)
