@@ -49,6 +49,12 @@ def test_the_profiles_of_the_thesis_have_its_published_settings(name, section, p
     assert getattr(Profile.load(name), section).model_dump(include=set(published)) == published
 
 
+def test_profiles_that_repeat_a_paper_drop_attention_weights_on_every_device():
+    thesis, simde = map(Profile.load, ("thesis", "thesis-final")), map(Profile.load, ("simde", "simde-long"))
+    trainings = [*(profile.training for profile in thesis), *(profile.simde.training for profile in simde)]
+    assert [training.attention for training in trainings] == ["blocks"] * 4  # `varlen` drops none
+
+
 def test_a_head_of_which_nothing_is_said_is_that_of_the_thesis():
     assert HeadSettings() == Profile.load("thesis").evaluation.head
 
