@@ -25,7 +25,7 @@ LEAST = 10  # fewest examples of a length bucket that is drawn
 
 
 def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Losses over the updates (`training.History`): training as thin smoothed lines, validation as points on lines."""
+    """Losses over updates (`training.run.History`): training as thin smoothed lines, validation as points on lines."""
     ax = plt.gca() if ax is None else ax
     colors = {"loss": GREY, "structural": PALETTE["structural"], "contextual": PALETTE["contextual"]}
     further = sorted({*train} & {*validation} - {*colors, *NOT_LOSSES})

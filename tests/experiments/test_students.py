@@ -20,9 +20,8 @@ from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead,
 from docemb_lib.settings import SimDE, Training
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
-from docemb_lib.training import precision_of
 from docemb_lib.training.monitor import validate
-from docemb_lib.training.run import AUTOCAST
+from docemb_lib.training.run import AUTOCAST, precision_of
 from docemb_lib.workspace import Workspace
 
 DATA = Path(__file__).resolve().parent.parent / "data"

@@ -56,7 +56,7 @@ def steps(monkeypatch) -> list[int]:
 def server():
     """Starts processes; imports once what they share, which takes seconds."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["docemb_lib.training"])
+    context.set_forkserver_preload(["docemb_lib.training.pairs"])
     return context
 
 

@@ -12,7 +12,9 @@ from transformers import LongformerConfig, LongformerModel
 from docemb_lib.losses import Cosine, MaxMargin, Objective, Projection, SoftCCA, Teaching, Weighting
 from docemb_lib.settings import Training
 from docemb_lib.student import Student
-from docemb_lib.training import History, TrainingDocuments, train_objective, trainer
+from docemb_lib.training import trainer
+from docemb_lib.training.batches import TrainingDocuments
+from docemb_lib.training.run import History, train_objective
 
 DIM, TOKENS, WORDS = 16, 40, 200
 WIDTHS = {"structural": 16, "contextual": 10, "far": 8, "topics": 6}  # the last two: where there are `more` teachers

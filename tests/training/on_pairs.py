@@ -10,8 +10,9 @@ import torch
 from distil import DIM, TOKENS, WORDS, make_student
 
 from docemb_lib.losses import Cosine, InfoNCE, MaskedLanguageHead, Objective, PairObjective, Teaching
-from docemb_lib.training import History, PairedDocuments, TrainingDocuments, train_on_pairs
-from docemb_lib.training.pairs import END
+from docemb_lib.training.batches import TrainingDocuments
+from docemb_lib.training.pairs import END, PairedDocuments, train_on_pairs
+from docemb_lib.training.run import History
 
 SETTINGS = distil.SETTINGS.model_copy(update={"batch_tokens": 60})  # several passes a batch
 

@@ -7,7 +7,7 @@ import pytest
 
 from docemb_lib.integrity import MARKER
 from docemb_lib.losses import Weighting
-from docemb_lib.training import remove_checkpoints
+from docemb_lib.training.trainer import remove_checkpoints
 
 UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs; of 45 with two sentences, 11 batches
 RUNS = [
