@@ -1,8 +1,8 @@
 """What a plan needs before it starts: data, files and models, and about how much time, memory and disk on this machine.
 
-Counted are corpora, Paragraph Vectors, students and the tasks that they embed. All documents count as mean ones, and
-encoders as reaching a share of a large matrix product, which is measured. Expect times within a factor of three, on one
-device and without downloads.
+Counted are corpora, Paragraph Vectors, students and the tasks that they embed, each in the first line that needs it.
+Not counted are downloads, and embedding by teachers and references. All documents count as mean ones, and encoders as
+reaching a share of a large matrix product, which is measured. Expect times within a factor of three, on one device.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -42,6 +42,7 @@ SKIP_GRAM = 4.0  # time of DBOW with word vectors against that
 SHARE = 0.5  # of the peak that encoders reach: 0.7 in float32, 0.5 in bfloat16
 RUN = 8.0  # seconds of a run for kernel, imports, heads, intervals and figures
 LIBRARIES = 1.2e9  # bytes of a process
+COLUMNS = ["line", "notebook", "runs", "there", "profile", "grid, or single run", "time", "memory", "disk"]
 
 
 class Cost(NamedTuple):
@@ -49,13 +50,16 @@ class Cost(NamedTuple):
     memory: float = 0.0  # bytes at the peak
     disk: float = 0.0  # bytes
 
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        return duration(self.seconds), decimal(round(self.memory)), decimal(round(self.disk))
+
     def __str__(self) -> str:
-        memory, disk = decimal(round(self.memory)), decimal(round(self.disk))
-        return f"about {duration(self.seconds)} on this machine, {memory} of memory and {disk} of disk"
+        return "about {} on this machine, {} of memory and {} of disk".format(*self.texts)
 
 
 class Forecast(NamedTuple):
-    lines: pd.DataFrame  # a row for each line of the plan
+    lines: pd.DataFrame  # a row for each line of the plan, with the time, memory and disk of its missing runs
     total: Cost
     needs: dict[tuple[str, str], list[int]]  # kind and name → numbers of the lines that need it
     missing: list[str]  # why `docemb run` would refuse now, a line each
@@ -66,12 +70,12 @@ def forecast(
 ) -> Forecast:
     """What the missing runs of a plan need and take. Builds nothing. done: those that are done; None: find them."""
     done = {run for run in runs_of(steps) if is_done(run, workspace)} if done is None else done
-    rows, costs = [], [Cost()]
+    rows, total = [], Cost()
     needs: dict[tuple[str, str], list[int]] = {}
     reasons = {f"{problem}; {INSTALL}": ["packages"] for problem in unmet()}  # reason → what it holds for
     built = {piece for run in done for piece in _pieces(run.key)}
     for number, step in enumerate(steps, 1):
-        first, missing = step.runs[0], [run for run in step.runs if run not in done]
+        first, missing, costs = step.runs[0], [run for run in step.runs if run not in done], [Cost()]
         for stages in (Stages(run.key, workspace) for run in missing):
             pieces = _pieces(stages.key, means)
             built |= _built(stages)
@@ -86,12 +90,17 @@ def forecast(
                 except InputError as error:
                     of, _, reason = str(error).partition(": ")
                     reasons.setdefault(reason, []).append(of)
-        there = len(step.runs) - len(missing)
-        rows.append((str(number), first.notebook, len(step.runs), there, first.profile.name, step.grid or first.label))
-    lines = pd.DataFrame(rows, columns=["line", "notebook", "runs", "there", "profile", "grid, or single run"])
-    seconds, memory, disk = zip(*costs, strict=True)
+        total, there = _sum([total, *costs]), len(step.runs) - len(missing)
+        named = str(number), first.notebook, len(step.runs), there, first.profile.name, step.grid or first.label
+        rows.append((*named, *_sum(costs).texts))
+    lines = pd.DataFrame(rows, columns=COLUMNS)
     why = [f"{', '.join(dict.fromkeys(of))}: {reason}" for reason, of in reasons.items()]
-    return Forecast(lines, Cost(sum(seconds), max(memory), sum(disk)), needs, why)
+    return Forecast(lines, total, needs, why)
+
+
+def _sum(costs: Sequence[Cost]) -> Cost:
+    seconds, memory, disk = zip(*costs, strict=True)
+    return Cost(sum(seconds), max(memory), sum(disk))
 
 
 def print_forecast(found: Forecast, console: Console) -> None:
@@ -102,7 +111,8 @@ def print_forecast(found: Forecast, console: Console) -> None:
     for line in found.missing:
         console.print(f"missing: {line}")
     runs, there = found.lines["runs"].sum(), found.lines["there"].sum()
-    console.print(f"{runs} runs, {there} of them already there; {found.total}", soft_wrap=not console.is_terminal)
+    total = f"{found.total}, embedding by teachers not counted"
+    console.print(f"{runs} runs, {there} of them already there; {total}", soft_wrap=not console.is_terminal)
 
 
 def _needs(stages: Stages) -> Iterator[tuple[str, str]]:

@@ -97,6 +97,7 @@ def test_what_is_at_hand_lacks_nothing_and_what_one_line_builds_the_next_does_no
     assert once.total.seconds > forecasts.RUN + 0.5
     assert str(once.total).startswith(f"about {round(once.total.seconds)} s on this machine, ")
     assert once.total.disk > 50e6
+    assert twice.lines.iloc[:, -3:].to_numpy().tolist() == [[*once.total.texts], ["8 s", "1.2 GB", "0 bytes"]]
     stages = Stages(RunKey.of("04_projections", Profile.load("once")), workspace)
     stages.teachers.paragraph_vector(stages.key.paragraph_vectors[0], seed=0)
     assert len(forecasts._built(stages)) == 2  # with the corpus
