@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.tasks import Score
+from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import DECIMALS, LEVEL, OVERALL, holm, paired_p_value, side_by_side
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import Model, scored_model
@@ -41,6 +41,8 @@ NO_INTERVAL = " (no interval)"  # added to a verdict that rests on means alone
 # {round or figure: {model as named in Table 5.7 or in the figure: {task: score}}}
 Rounds = Mapping[str, Mapping[str, Mapping[str, Score]]]
 Claims = list[dict[str, Any]]
+Tasks = Mapping[str, Sequence[str]]  # {metric: tasks}
+Counts = Mapping[str, float]  # {task: examples per example of the first round}, "masked": documents per unmasked one
 
 
 class Verdict(NamedTuple):
@@ -56,7 +58,7 @@ class Mean(NamedTuple):
 
 
 class NotTestedError(Exception):
-    """A claim needs a model, round or task that is missing."""
+    """A claim needs a model, round, task or number that is missing."""
 
 
 def recorded_claims(profile: str | Path) -> pd.DataFrame:
@@ -78,7 +80,7 @@ def claims_of_figures(run: Run, notebooks: Sequence[str] = ()) -> pd.DataFrame:
     shown = pd.concat([rows_of(figure) for figure in FIGURES]).reset_index()
     shown = shown.assign(round=shown["source"], model=shown["label"], task=OVERALL, metric="accuracy")
     in_thesis = check_claims(asked, scores_of_rows(shown), {"accuracy": [OVERALL]})
-    return _verdicts(asked, in_thesis, _recorded_figures(run, asked), {"accuracy": thesis_tasks()["accuracy"]})
+    return _verdicts(asked, in_thesis, _recorded_figures(run, asked), {"accuracy": thesis_tasks()["accuracy"]}, {})
 
 
 def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
@@ -88,8 +90,11 @@ def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
     because: the reason of the verdict on the thesis' tasks, or of both verdicts on recorded scores if that is "not
     tested". A claim is about the tasks of the thesis; others illustrate it without testing it.
     """
-    in_thesis = check_claims(claims(FINAL), scores_of_rows(published("table_5_7")), thesis_tasks())
-    return _verdicts(claims(FINAL), in_thesis, _recorded_scores(run, finals), thesis_tasks())
+    sizes = published("tasks").query("protocol == 'final' and split == 'train' and statistic == 'examples'")
+    counts = {**(sizes.set_index("task")["value"] / 1000), "masked": 100 / (100 - 71)}  # 71%: Table 5.1
+    in_thesis = check_claims(claims(FINAL), scores_of_rows(published("table_5_7")), thesis_tasks(), counts)
+    recorded, counted = _recorded_scores(run, finals), _recorded_counts(run, finals)
+    return _verdicts(claims(FINAL), in_thesis, recorded, thesis_tasks(), counted)
 
 
 def tested(table: pd.DataFrame, profile: str) -> pd.DataFrame:
@@ -101,11 +106,11 @@ def tested(table: pd.DataFrame, profile: str) -> pd.DataFrame:
     return table[known]
 
 
-def _verdicts(asked: Claims, in_thesis: pd.DataFrame, rounds: Rounds, tasks: Mapping[str, list[str]]) -> pd.DataFrame:
+def _verdicts(asked: Claims, in_thesis: pd.DataFrame, rounds: Rounds, tasks: Tasks, counts: Counts) -> pd.DataFrame:
     present = {(metric, task) for models in rounds.values() for scores in models.values()
                for task, score in scores.items() for metric in (score.metric, *score.extra)}  # fmt: skip
     others = {metric: sorted({task for own, task in present if own == metric} - {*tasks[metric]}) for metric in tasks}
-    on_tasks, on_others = check_claims(asked, rounds, tasks), check_claims(asked, rounds, others)
+    on_tasks, on_others = (check_claims(asked, rounds, names, counts) for names in (tasks, others))
     one_reason = on_tasks["verdict"].ne(UNTESTED) | on_tasks["because"].eq(on_others["because"])
     both_reasons = on_tasks["because"] + "; other tasks: " + on_others["because"]
     table = pd.DataFrame({"claim": pd.Series({claim["id"]: claim["says"] for claim in asked})}).rename_axis("id")
@@ -114,7 +119,7 @@ def _verdicts(asked: Claims, in_thesis: pd.DataFrame, rounds: Rounds, tasks: Map
     return table.assign(because=on_tasks["because"].where(one_reason, both_reasons))
 
 
-def check_claims(asked: Claims, rounds: Rounds, tasks: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+def check_claims(asked: Claims, rounds: Rounds, tasks: Tasks, counts: Counts | None = None) -> pd.DataFrame:
     """Check each claim. Returns columns verdict and because, by the claim's id.
 
     rounds: scores by round, the round with most training examples last, or by figure; tasks: the tasks of a mean, by
@@ -123,7 +128,7 @@ def check_claims(asked: Claims, rounds: Rounds, tasks: Mapping[str, Sequence[str
     found = {}
     for claim in asked:
         try:
-            found[claim["id"]] = _check(claim, rounds, tasks)
+            found[claim["id"]] = _check(claim, rounds, tasks, counts or {})
         except NotTestedError as reason:
             found[claim["id"]] = Verdict(UNTESTED, str(reason))
     return pd.DataFrame.from_dict(found, orient="index", columns=Verdict._fields).rename_axis("id")
@@ -146,7 +151,7 @@ def scores_of_rows(rows: pd.DataFrame) -> Rounds:
     return found
 
 
-def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Mapping[str, Sequence[str]]) -> Verdict:
+def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Tasks, counts: Counts) -> Verdict:
     figure, metric = claim.get("figure"), claim.get("metric", "accuracy")
     if figure and figure not in rounds:
         raise NotTestedError(f"no run of {figure}")
@@ -156,19 +161,29 @@ def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Mapping[str, Sequenc
     if missing := sorted({*wanted} - scored):
         raise NotTestedError(f"no scores on {', '.join(missing)}")
     orders, compared = orders_of(claim), []
-    models = dict.fromkeys(chain(*chain(*orders)))
-    for name in [figure] if figure else claim.get("rounds", list(rounds)[-1:]):
-        means = _means(models, name, rounds, metric, wanted)
-        shown = {} if figure else {name: means}
+    models, names = dict.fromkeys(chain(*chain(*orders))), [figure] if figure else claim.get("rounds", [*rounds][-1:])
+    means = {name: _means(models, name, rounds, metric, wanted) for name in names}
+    if "between" in claim:
+        numbers = [counts.get(name, np.nan) for name in claim.get("counts", wanted)]
+        if models:
+            best = np.max([mean.values for of_round in means.values() for mean in of_round.values()], axis=0)
+            numbers = [max((means[names[0]][model].values / best).mean() for model in orders[0][0])]
+        if np.isnan(numbers).any():
+            raise NotTestedError("documents or examples are not counted, or none")
+        (low, high), least, most = claim["between"], min(numbers), max(numbers)
+        verdict = HOLDS if low <= least and most <= high else FAILS
+        return Verdict(verdict + NO_INTERVAL, " to ".join(dict.fromkeys(f"{n:.4g}" for n in (least, most))))
+    for name, of_round in means.items():
+        shown = {} if figure else {name: of_round}
         if figure or claim.get("normalised"):
-            shown[f"{name}, normalised"] = normalised_means(means)
+            shown[f"{name}, normalised"] = normalised_means(of_round)
         compared += [comparisons(order, values, where) for where, values in shown.items() for order in orders]
     return check_order(pd.concat(compared))
 
 
 def orders_of(claim: Mapping[str, Any]) -> list[list[list[str]]]:
     """The orders of a claim, in which `others` are the students of its figure that the claim does not name."""
-    orders = claim.get("orders") or [claim["order"]]
+    orders = claim.get("orders") or [claim.get("order", [])]
     named = {model for group in chain(*orders) if group != OTHERS for model in group}
     rows = [row for figure in FIGURES if figure.source == claim.get("figure") for row in rows_of(figure).itertuples()]
     others = [str(row.Index) for row in rows if row.kind != BASELINE and row.Index not in named]
@@ -243,6 +258,18 @@ def _recorded_scores(run: Run, finals: Finals) -> Rounds:
         for of_round, scores in _scores_of(run, scored_model(label, finals.fingerprints[label]), rows).items():
             found.setdefault(of_round, {})[name] = scores[label]
     return found
+
+
+def _recorded_counts(run: Run, finals: Finals) -> Counts:
+    """What is known of this run's tasks and corpus; nothing is built."""
+    if finals.scores.empty or not run.stages.corpus.is_built:
+        return {}
+    lengths = np.asarray(run.stages.corpus.split("train")["n_structural_tokens"][: run.parameters["documents"]])
+    kept = (lengths <= (run.profile.structural_teacher.max_tokens or 384)).mean()  # the context of the thesis' SBERT
+    first = run.profile.evaluation.rounds[0] or np.nan
+    tasks = [(name, run.stages.scores.tasks[name]) for name in run.profile.evaluation.tasks]
+    sizes = {name: len(task.splits["train"].labels) / first for name, task in tasks if isinstance(task, HeadTask)}
+    return {"masked": 1 / (kept or np.nan), **sizes}
 
 
 def _recorded_figures(run: Run, asked: Claims) -> Rounds:

@@ -1,5 +1,6 @@
 """Claims: they hold in the thesis' own table, tests decide where per-example scores are known, gaps are named."""
 
+from collections import defaultdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation.tasks import Score
+from docemb_lib.evaluation.tasks import Classification, Labelled, Score
 from docemb_lib.experiments.plan import grid
 from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import FAILS, HOLDS, NO_INTERVAL, UNDECIDED, UNTESTED, Mean, check_claims
@@ -19,6 +20,7 @@ LEVELS = {"Longformer": 0.5, "DM": 0.45, "PV": 0.55, "SBERT": 0.6, "cosine-maske
 STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")
 CLAIMS = module.claims(FINAL)
 ABSENT = "no scores on aan, arxiv, imdb, oc, pan, s2orc"
+COUNTS = {"aan": 106.592, "arxiv": 28.388, "imdb": 25.0, "oc": 240.0, "pan": 17.968, "s2orc": 152.0, "masked": 3.26}
 
 
 def right(examples, right):
@@ -41,8 +43,9 @@ def world(levels, *, rounds=("1k", "10k", "all"), examples=400):
 
 
 def test_every_claim_is_true_of_the_thesis_own_table_which_has_no_intervals():
-    found = check_claims(CLAIMS, module.scores_of_rows(published("table_5_7")), module.thesis_tasks())
+    found = check_claims(CLAIMS, module.scores_of_rows(published("table_5_7")), module.thesis_tasks(), COUNTS)
     assert set(found["verdict"]) == {HOLDS + NO_INTERVAL}
+    assert found.loc[["c4", "c5", "c6"], "because"].tolist() == ["0.7878", "3.26", "17.97 to 240"]
     assert found.loc["c1", "because"].startswith("48 of 48 ")  # 3 students, 4 baselines, 2 rounds, raw and normalised
 
 
@@ -90,11 +93,22 @@ def test_claims_are_about_models_and_rounds_that_the_thesis_has():
     table = published("table_5_7")
     for claim in CLAIMS:
         assert {"id", "says"} < set(claim)
-        named = [model for group in claim["order"] for model in group]
+        named = [model for group in claim.get("order", []) for model in group]
         assert len(set(named)) == len(named)
         assert {*named} <= set(table["model"])
         assert {*claim.get("rounds", [])} <= set(table["round"].dropna())
-    assert len({claim["id"] for claim in CLAIMS}) == len(CLAIMS) == 7
+    assert len({claim["id"] for claim in CLAIMS}) == len(CLAIMS) == 10
+
+
+@pytest.mark.parametrize(("first", "counts", "verdicts"), [  # first: scores of the first round, as a share of the last
+    (0.8, {"sort": 17.0, "match": 240.0, "masked": 3.5}, {HOLDS + NO_INTERVAL}),
+    (0.7, {"sort": 16.9, "match": 100.0, "masked": 2.9}, {FAILS + NO_INTERVAL}),
+    (0.9, {"match": 100.0}, {FAILS + NO_INTERVAL, UNTESTED})])  # fmt: skip
+def test_a_number_is_compared_with_its_bounds(first, counts, verdicts):
+    rounds = world(LEVELS) | world({name: level * first for name, level in LEVELS.items()}, rounds=["1k"])
+    found = check_claims(CLAIMS, rounds, TASKS, counts).loc[["c4", "c5", "c6"]]
+    assert {*found["verdict"]} == verdicts
+    assert float(found.loc["c4", "because"]) == pytest.approx(first, abs=2e-3)  # whole examples
 
 
 @pytest.fixture
@@ -103,9 +117,18 @@ def three(make_run, recorded, students):
     for name in STUDENTS[:0:-1]:
         recorded(LEVELS[name], **students[name])
     run = make_run(documents=4, **students["cosine-masked"])
-    scores = SimpleNamespace(is_scored=lambda model, *, final: False)
-    run.stages = SimpleNamespace(corpus=SimpleNamespace(is_built=True), scores=scores)
+    task = Classification("halves", {"train": Labelled(["a", "b"] * 100, ["x", "y"] * 100)})
+    scores = SimpleNamespace(is_scored=lambda model, *, final: False, tasks=defaultdict(lambda: task))
+    lengths = {"n_structural_tokens": [9, 400, 64, 65, 1]}
+    run.stages = SimpleNamespace(corpus=SimpleNamespace(is_built=True, split=lambda name: lengths), scores=scores)
     return run
+
+
+def test_examples_and_masked_documents_are_counted_in_recorded_tasks_and_corpora(three, evaluated):
+    evaluation = three.profile.evaluation.model_copy(update={"tasks": ["halves", "package"], "rounds": [10, None]})
+    three.profile = three.profile.model_copy(update={"evaluation": evaluation})
+    finals = recorded_finals(three, evaluated(three.label))
+    assert module._recorded_counts(three, finals) == {"halves": 20, "package": 20, "masked": 2}
 
 
 def test_claims_are_checked_on_other_tasks_but_not_tested(three, evaluated):
