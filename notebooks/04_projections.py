@@ -147,17 +147,19 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 
 # %%
 scores = run.scores()
-runs = thesis.scores_of_runs(run, scores)
-(ax,) = figures.rows_axes(runs["model"].nunique())
-figures.plot_runs(figures.named(runs, run.label), by="dimensions of the contextual teacher", ax=ax)
-run.save_figure(ax, "runs", runs)
+for name, runs in thesis.runs_by_figure(run, scores).items():
+    (ax,) = figures.rows_axes(runs["model"].nunique())
+    by = "dimensions of the contextual teacher" + name.removeprefix("runs")
+    figures.plot_runs(figures.named(runs, run.label), by=by, ax=ax)
+    run.save_figure(ax, name.replace(", figure ", "-"), runs)
 
 # %% [markdown]
 # **How to read it.** The best model is at the bottom; grey rows are baselines. A hollow diamond is the mean in the
-# thesis of the same place in the grid, relative to the models of *that* figure: compare the order of runs within one
-# structural loss. In the thesis a small contextual projection or none is best without a structural loss, while strong
-# ones perform very well beside max-margin (section 4.5.2). The thesis also concludes that larger student projections
-# are better and bottlenecks harmful; `docemb results --claims` checks this on its own figures.
+# thesis of the same place in the grid, relative to the models of *that* figure. If there are runs of several figures,
+# each has a picture of its own, with diamonds, below that of all runs. Compare the order of runs within one structural
+# loss. In the thesis a small contextual projection or none is best without a structural loss, while strong ones perform
+# very well beside max-margin (section 4.5.2). The thesis also concludes that larger student projections are better and
+# bottlenecks harmful; `docemb results --claims` checks this on its own figures.
 
 # %% [markdown]
 # ## The answer so far

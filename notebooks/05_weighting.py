@@ -134,15 +134,16 @@ print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[ro
 
 # %%
 scores = run.scores()
-runs = thesis.scores_of_runs(run, scores)
-(ax,) = figures.rows_axes(runs["model"].nunique())
-figures.plot_runs(figures.named(runs, run.label), by="λ", ax=ax)
-run.save_figure(ax, "runs", runs)
+for name, runs in thesis.runs_by_figure(run, scores).items():
+    (ax,) = figures.rows_axes(runs["model"].nunique())
+    figures.plot_runs(figures.named(runs, run.label), by="λ" + name.removeprefix("runs"), ax=ax)
+    run.save_figure(ax, name.replace(", figure ", "-"), runs)
 
 # %% [markdown]
 # **How to read it.** The best model is at the bottom; grey rows are baselines. A hollow diamond is the mean in the
 # thesis of the same place in the grid. Unless the profile is `thesis`, tasks and models are others: compare the order
-# of runs within one structural loss.
+# of runs within one structural loss. Means of Figures 4.10 and 4.11 have different divisors: if there are runs of both,
+# each has a picture of its own, with diamonds, below that of all runs.
 #
 # The next figure shows the runs that differ from this one in λ and mask alone: the mean of their scores against λ.
 # There is one line per mask; a dotted line is the plain sum of both losses. Bars are 95% intervals over validation

@@ -12,6 +12,7 @@ from docemb_lib.thesis.comparison import (
     corpus_tables,
     deviations,
     recorded_finals,
+    runs_by_figure,
     scores_of_runs,
     table_5_7,
 )
@@ -19,5 +20,5 @@ from docemb_lib.thesis.values import published
 
 __all__ = [
     "beside_paper", "best_of_chapter_4", "claims_of_figures", "claims_of_run", "conclusion", "corpus_tables",
-    "deviations", "published", "recorded_finals", "scores_of_runs", "table_5_7", "tested",
+    "deviations", "published", "recorded_finals", "runs_by_figure", "scores_of_runs", "table_5_7", "tested",
 ]  # fmt: skip

@@ -67,6 +67,14 @@ def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) ->
     return rows.assign(group=pd.Categorical(rows["group"], categories=order))
 
 
+def runs_by_figure(run: Run, scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """`scores_of_runs`; if several figures of the thesis have runs of these, its values stand in a frame for each."""
+    rows = {f"runs, {f.source}": scores_of_runs(run, scores, f.source) for f in FIGURES if f.notebook == run.notebook}
+    several = {name: own for name, own in rows.items() if not own.query("own")["model"].str.startswith("only-").all()}
+    runs = scores_of_runs(run, scores)
+    return {"runs": runs.assign(thesis=float("nan")), **several} if len(several) > 1 else {"runs": runs}
+
+
 def conclusion(run: Run) -> str:
     """Sentences on validation scores: this run beside its references, and the best recorded run beside the others.
 

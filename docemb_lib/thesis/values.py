@@ -86,7 +86,7 @@ class ThesisValues:
             rows = rows_of(figure)
             for cell, label in cells_of(figure, profile).items():
                 self.runs.setdefault(cell, rows["value"][label])
-            if _has_loss(figure, profile):
+            if source or _has_loss(figure, profile):
                 for baseline, value in rows.loc[rows["kind"] == BASELINE, "value"].items():
                     self.baselines.setdefault(str(baseline), value)
 

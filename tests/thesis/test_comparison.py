@@ -21,6 +21,7 @@ from docemb_lib.thesis import (
     deviations,
     published,
     recorded_finals,
+    runs_by_figure,
     scores_of_runs,
     table_5_7,
 )
@@ -174,6 +175,18 @@ def test_figure_4_2_has_the_plain_losses_with_the_values_of_that_figure(a_run, w
     values = frame.drop_duplicates("model").set_index("model")["thesis"].to_dict()
     assert values == {run.label: 0.8205, cosine.label: 0.9503, BASELINE: 0.9307}
     assert frame["group"].cat.categories.tolist() == ["MSE", "cosine", "baseline"]
+
+
+def test_values_of_several_figures_stand_in_a_frame_each(a_run, with_scores, small):
+    cosine, other = (grid(f"weighting-{name}", small)[0] for name in ("cosine", "max-margin"))
+    with_scores("03_structural", structural_loss="cosine")
+    run = a_run(**cosine)
+    assert [*runs_by_figure(run, scores_of(run.label, 0.2))] == ["runs"]
+    margin, found = with_scores(**other).label, runs_by_figure(run, scores_of(run.label, 0.2))
+    assert (found["runs"]["thesis"].isna().all(), {*found["runs"]["model"]}) == (True, {*shown(run).index})
+    found = {name: rows.set_index("model")["thesis"].to_dict() for name, rows in found.items()}
+    assert found["runs, figure 4.10"] == {run.label: 0.9238, ONLY_COSINE: 0.9326, BASELINE: 0.9126}
+    assert found["runs, figure 4.11"] == {margin: 0.5375, BASELINE: 0.9081}
 
 
 RIGHT = {"cosine": 60, "MSE": 80, "max-margin;MSE;γ=1.0": 80, "contrastive": 78, BASELINE: 70, UNTRAINED: 70}  # of 100
