@@ -5,10 +5,11 @@ defaults are those of the thesis.
 """
 
 # isort: off
+from docemb_lib.settings.parameters import Parameters, length_ramp, members_of
 from docemb_lib.settings.sections import (
     HEADS, NOT_IN_FINGERPRINT, ON_HUB, SINGLE, BenchmarkName, Corpus, Evaluation, FurtherTeacher, HeadSettings,
-    HubDataset, Long, OwnTask, PairFeatures, Parameters, ParagraphVectorSettings, SimDE, SimDEName, StructuralTeacher,
-    Student, TextSource, Training, label_of_paragraph_vector, length_ramp, members_of,
+    HubDataset, Long, OwnTask, PairFeatures, ParagraphVectorSettings, SimDE, SimDEName, StructuralTeacher, Student,
+    TextSource, Training, label_of_paragraph_vector,
 )  # fmt: skip
 
 __all__ = [

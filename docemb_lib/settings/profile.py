@@ -18,6 +18,7 @@ from docemb_lib.errors import InputError, nearest
 from docemb_lib.integrity import read_json
 from docemb_lib.private import UNION_LOCATIONS
 from docemb_lib.settings import sections
+from docemb_lib.settings.parameters import Parameters
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # The folder of the notebooks and params that come with docemb: in a wheel the package, in a checkout the one around it.
@@ -99,7 +100,7 @@ class Profile(sections.Section):
     """
 
     name: str
-    parameters: sections.Parameters = sections.Parameters()
+    parameters: Parameters = Parameters()
     notebooks: dict[str, dict[str, Any]] = {}  # parameters of single notebooks, over `parameters`
     corpus: sections.Corpus = sections.Corpus()
     structural_teacher: sections.StructuralTeacher = sections.StructuralTeacher()
@@ -169,7 +170,7 @@ class Profile(sections.Section):
     def with_parameters(self, *, source: str = "parameters", **overrides: Any) -> Self:
         """The same profile with notebook parameters replaced; `source` names them in an error."""
         given = {name: value for name, value in overrides.items() if "profile" not in (name, value)}
-        parameters = validated(sections.Parameters, {**self.parameters.model_dump(), **given}, source)
+        parameters = validated(Parameters, {**self.parameters.model_dump(), **given}, source)
         rest = {name: {k: value for k, value in own.items() if k not in given} for name, own in self.notebooks.items()}
         return self.model_copy(update={"parameters": parameters, "notebooks": rest})
 

@@ -1,7 +1,6 @@
-"""The sections of a profile: corpus, teachers, student, training, SimDE, evaluation, parameters; a frozen model each.
+"""The sections of a profile: corpus, teachers, student, training, SimDE and evaluation, one frozen model each.
 
-A comment beside a field gives the unit or the reason of its value. The last section holds the notebook parameters,
-which have the same names in notebooks, grids, profiles and records.
+A comment beside a field gives the unit or the reason of its value.
 """
 
 import re
@@ -27,8 +26,6 @@ PairFeatures = Literal["concat", "interaction"]
 ContextualName = Literal["DM", "DBOW", "PV", "LSA"]
 # Settings of `Training` that do not change a result. `precision` and `batch_size` do.
 NOT_IN_FINGERPRINT = {"checkpointing", "batch_tokens", "compile", "save_every", "log_every", "report_to"}
-SINGLE = ("dm", "vector_size", "min_count", "preprocess")  # the parameters of one Paragraph Vector
-_LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d{1,4});(stem|lowercase|None);([1-9]\d{0,8}|10%)")
 
 
 def _no_null(value: Any) -> Any:
@@ -127,6 +124,9 @@ class StructuralTeacher(Section):
     bf16: bool | None = None  # compute its embeddings in bfloat16; None: where the processor is fast at it
 
 
+SINGLE = ("dm", "vector_size", "min_count", "preprocess")  # the parameters of one Paragraph Vector
+
+
 class ParagraphVectorSettings(Section):
     """One gensim Doc2Vec. What Table 4.5 holds fixed is no setting."""
 
@@ -147,6 +147,11 @@ class ParagraphVectorSettings(Section):
         others = self.model_dump(include={"epochs"} if self.dm else {"epochs", "dbow_words"}, exclude_defaults=True)
         label = label_of_paragraph_vector(**self.model_dump(include={*SINGLE}))
         return ";".join([label, *(f"{name}={value}" for name, value in others.items())])
+
+
+def label_of_paragraph_vector(*, dm: bool, vector_size: int, preprocess: str, min_count: int | str) -> str:
+    """The label in the figures of the thesis: `DM;100;lowercase;2`."""
+    return f"{'DM' if dm else 'DBOW'};{vector_size};{'None' if preprocess == 'none' else preprocess};{min_count}"
 
 
 class ContextualTeachers(Section):
@@ -351,85 +356,3 @@ class Evaluation(Section):
             if name in benchmarks and name not in (*ON_HUB, *self.benchmarks):
                 raise ValueError(f"benchmarks: {name} is on no hub; name the folder that holds its files")
         return self
-
-
-class Parameters(Section):
-    """All notebook parameters. The defaults are the thesis' best student with the cosine loss (Table 4.10)."""
-
-    seed: Seed = 0
-    # 02: one Paragraph Vector
-    dm: bool = True  # True: distributed memory (DM); False: distributed bag of words (DBOW)
-    vector_size: int = Field(100, ge=2, le=WIDEST)  # dimensions
-    min_count: MinCount = 2  # drop rarer words; an occurrence count, or the thesis' "10%"
-    preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
-    compound: Annotated[str | None, NoNull] = None  # labels of trained models, joined by +
-    # 03-06: the objective of the student
-    structural_loss: Annotated[StructuralLoss | None, NoNull] = "cosine"  # or module:Class, see docs/extending.md
-    distance: Literal["mse", "cosine"] = "mse"  # of max-margin
-    gamma: float = Field(1.0, ge=0)  # of max-margin: weight of the negatives
-    temperature: Annotated[float | None, NoNull] = Field(None, gt=0)  # of contrastive; None: none
-    contextual_teacher: Annotated[ContextualName | None, NoNull] = "PV"
-    contextual_loss: ContextualLoss = "soft-cca"  # or mse; cca; cca:10: the first ten canonical correlations
-    delta: float = Field(0.03, ge=0)  # of soft-cca: weight of the decorrelation
-    beta: float = Field(0.95, ge=0, lt=1)  # of soft-cca: memory of the running covariance
-    student_projection: ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
-    contextual_projection: ProjectionSpec = "-"
-    lam: Annotated[float | None, NoNull] = Field(0.5, ge=0, le=1)  # λ; None: plain sum of both losses
-    lam_by_length: Annotated[str | None, NoNull] = None  # "linear:384:4096", see `length_ramp`
-    max_structural_len: Annotated[int | None, NoNull] = Field(384, ge=1)  # structural tokens
-    documents: int = Field(15_000, ge=2)  # first documents of the train split
-    # 07: pairs of texts made of one document, without a teacher
-    pairs: Literal["halves", "dropout"] = "halves"  # SimDE; or the document twice, under dropout (SimCSE)
-    pair_temperature: float = Field(0.05, gt=0)  # cosines are divided by it
-    mlm_weight: float = Field(0.1, ge=0)  # of the masked-language loss, which doubles the time; 0: without
-    # Weight of the loss on pairs beside the losses of the teachers named above; None: no teachers.
-    beside_teachers: Annotated[float | None, NoNull] = Field(None, gt=0)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _compound_alone(cls, given: Any) -> Any:
-        """Reset the parameters of a single model beside a compound, whose labels name all its members' parameters."""
-        if isinstance(given, dict) and given.get("compound") is not None:
-            return {name: value for name, value in given.items() if name not in SINGLE}
-        return given
-
-    @field_validator("compound")
-    @classmethod
-    def _in_one_order(cls, value: str | None) -> str | None:
-        return None if value is None else "+".join(label_of_paragraph_vector(**member) for member in members_of(value))
-
-    @model_validator(mode="after")
-    def _fits_its_losses(self) -> Self:
-        if self.structural_loss is None and self.contextual_teacher is None:
-            raise ValueError("structural_loss and contextual_teacher are both None; a student needs one of them")
-        if self.lam_by_length is not None:
-            length_ramp(self.lam_by_length)
-        return self
-
-
-def length_ramp(text: str) -> tuple[int, int]:
-    """The lengths, in structural tokens, between which `linear:FIRST:LAST` lowers lam to 0. Raises ValueError."""
-    match = re.fullmatch(r"linear:([0-9]{1,9}):([0-9]{1,9})", text) if isinstance(text, str) else None
-    if match is None or int(match[1]) >= int(match[2]):
-        raise ValueError("lam_by_length: must be None or linear:FIRST:LAST with FIRST < LAST, as in linear:384:4096")
-    return int(match[1]), int(match[2])
-
-
-def members_of(compound: str) -> list[dict[str, Any]]:
-    """The parameters of the members of a compound, DM before DBOW. Raises ValueError unless it consists of labels."""
-    labels = [label.strip() for label in compound.split("+")]
-    found = [match for match in map(_LABEL.fullmatch, labels) if match]
-    if len(labels) < 2 or len(found) < len(labels) or len(set(labels)) < len(labels):
-        form = "two or more different labels architecture;vector_size;preprocess;min_count, joined by +"
-        raise ValueError(f"must be {form}, as in DM;1024;stem;2+DBOW;1024;None;10%")
-    members = [
-        {"dm": dm == "DM", "vector_size": int(size), "preprocess": "none" if preprocess == "None" else preprocess,
-         "min_count": least if least == "10%" else int(least)}
-        for dm, size, preprocess, least in (match.groups() for match in found)
-    ]  # fmt: skip
-    return sorted(members, key=lambda member: not member["dm"])
-
-
-def label_of_paragraph_vector(*, dm: bool, vector_size: int, preprocess: str, min_count: int | str) -> str:
-    """The label in the figures of the thesis: `DM;100;lowercase;2`."""
-    return f"{'DM' if dm else 'DBOW'};{vector_size};{'None' if preprocess == 'none' else preprocess};{min_count}"
