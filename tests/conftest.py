@@ -139,8 +139,7 @@ def replace_notebook(root: Path, name: str, parameters: str, text: str) -> None:
 
     first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    cells = [first, nbformat.v4.new_code_cell(text)]
-    made = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    made = nbformat.v4.new_notebook(cells=[first, nbformat.v4.new_code_cell(text)], metadata={"kernelspec": kernel})
     nbformat.write(made, root / "notebooks" / f"{name}.ipynb")
 
 

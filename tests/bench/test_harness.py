@@ -40,8 +40,7 @@ def test_the_peak_is_that_of_this_run_alone():
             np.ones(number * 2**20, dtype=np.uint8)
 
     for given, peak in (([200], 200), ([50], 50), ([60, 60], 60)):  # the peak of 200 is reset
-        found = peak_memory(lambda given=given: take(*given), CPU)
-        assert 1024 * found == pytest.approx(peak, abs=16)
+        assert 1024 * peak_memory(lambda given=given: take(*given), CPU) == pytest.approx(peak, abs=16)
 
 
 def test_a_peak_that_is_not_to_be_had_is_no_number(monkeypatch, tmp_path):

@@ -38,8 +38,7 @@ def test_the_same_weights_are_equal_and_one_that_differs_shows(sides):
 
 def test_a_window_that_differs_shows(sides):
     sides.ours.model.encoder.layer[0].attention.self.one_sided_attn_window_size = 16
-    rows = equality(sides.stock, sides.ours, sides.documents)
-    assert rows[0].verdict == "below"
+    assert equality(sides.stock, sides.ours, sides.documents)[0].verdict == "below"
 
 
 def test_shares_count_three_times_the_arithmetic_for_training(sides, monkeypatch):
@@ -75,8 +74,7 @@ def test_embedding_takes_the_same_tokens_in_one_pass_and_in_chunks(sides, monkey
     bert = student.BertModel
     with patch.object(bert, "forward", autospec=True, side_effect=bert.forward) as chunked:
         (row,) = student.embedding(sides.ours, workload, "fp32")
-    lengths = [[len(document) for document in call.args[1][0]] for call in packed.call_args_list]
-    assert lengths == [[256, 512, 1024]] * 2
+    assert [[len(document) for document in call.args[1][0]] for call in packed.call_args_list] == [[256, 512, 1024]] * 2
     assert sum(call.args[1].numel() for call in chunked.call_args_list) == 2 * 1792
     assert row.name == "embedding fp32, 256 to 1024 tokens, the same encoder over chunks of 256"
     assert row.ratio == pytest.approx(row.ours / row.peer)

@@ -140,8 +140,7 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
     kept = int(notebook.kernel(f"print((distances.documents['length'] >= {shortest}).sum())"))
     assert kept < len(json.loads(notebook.kernel("print(distances.documents['id'].to_json(orient='values'))")))
     notebook.shows(".docemb-documents", str(kept))
-    figure = notebook.page.locator("img.docemb-figure").first
-    before = figure.get_attribute("src")
+    before = notebook.page.locator("img.docemb-figure").first.get_attribute("src")
     notebook.press("γ", "ArrowRight")
     notebook.page.wait_for_function("([selector, src]) => document.querySelector(selector).src !== src",
         arg=["img.docemb-figure", before], timeout=10_000)  # fmt: skip

@@ -209,8 +209,7 @@ def test_a_page_and_its_targets_up_to_six_stay_in_one_partition_of_its_share():
     # 70% of 50, 20 and 30 places, in groups of four
     assert whole == {"train": 32, "validation": 12, "test": 20}
     hub = page("hub", see_also=[f"leaf{n}" for n in range(9)])
-    filler = [page(f"other{n}") for n in range(100)]
-    held = hold_out([hub, *[page(f"leaf{n}") for n in range(9)], *filler], size=20)
+    held = hold_out([hub, *[page(f"leaf{n}") for n in range(9)], *[page(f"other{n}") for n in range(100)]], size=20)
     linked = [id for id, partition in held.items() if partition == held["hub"]][:7]
     assert linked == ["hub", *[f"leaf{n}" for n in range(6)]]
     pages = [page("first", see_also=["x", "y"]), page("second", see_also=["x", "z"])]

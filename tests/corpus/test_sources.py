@@ -51,8 +51,7 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
     write_files(tmp_path, {**rows, "folder/x.txt": "four"})
     expected = [Document("a:1", "one", "a"), Document("b:1", "two", "b"), Document("own", "three", "b")]
     assert local(tmp_path / "*.jsonl") == expected
-    both = local([tmp_path / "*.jsonl", tmp_path / "folder"])
-    assert both == [*expected, Document("x.txt", "four", "folder")]
+    assert local([tmp_path / "*.jsonl", tmp_path / "folder"]) == [*expected, Document("x.txt", "four", "folder")]
     for year in ("2021", "2022"):
         write_files(tmp_path / year, {"b.jsonl": [{"text": "two"}], "1.txt": "one"})
     found = local([tmp_path / "*" / "b.jsonl", tmp_path / "2021", tmp_path / "2022", tmp_path / "a.jsonl"])
@@ -217,8 +216,7 @@ def hub(tmp_path):
     write_rows(tmp_path / "wikipedia.jsonl", [{"text": f"wiki {n} " + "word " * n} for n in range(40)])
     write_rows(tmp_path / "news.jsonl", [{"text": f"news {n} " + "word " * n} for n in range(60)])
     news = {"dataset": str(tmp_path / "news.jsonl"), "min_student_tokens": 32}
-    datasets = [{"dataset": str(tmp_path / "wikipedia.jsonl")}, news]
-    return {"source": "hub", "datasets": datasets, "documents": 41}
+    return {"source": "hub", "datasets": [{"dataset": str(tmp_path / "wikipedia.jsonl")}, news], "documents": 41}
 
 
 def test_every_data_set_gives_an_equal_share_and_without_a_number_as_much_as_the_first(hub):

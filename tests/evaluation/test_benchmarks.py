@@ -39,8 +39,7 @@ def pair_file(rows: list[tuple[str, ...]] = PAIRS) -> bytes:
 
 def pair_folder(folder: Path, name: str, *, packed: bool = False) -> Path:
     for file in PAIR_FILES[name]:
-        path = folder / (f"{file}.gz" if packed else file)
-        path.write_bytes(gzip.compress(pair_file()) if packed else pair_file())
+        (folder / (f"{file}.gz" if packed else file)).write_bytes(gzip.compress(pair_file()) if packed else pair_file())
     return folder
 
 
@@ -93,8 +92,7 @@ def test_hubs_are_asked_for_the_published_configuration_then_for_converted_files
 def test_similar_articles_are_a_retrieval_task_over_all_of_them(tmp_path: Path, name: str, articles: str) -> None:
     (tmp_path / articles).write_text("Title,Sections\nA,\"[('s', 't')]\"\nB,[]\nC,[]\n")
     (tmp_path / "gt").write_bytes(pickle.dumps({"B": {"A": 1, "C": 1}}))
-    ranking = Ranking(["A s t", "B", "C"], [1], [[0, 2]])
-    assert benchmark_task(name, str(tmp_path)) == Retrieval(name, {"test": ranking})
+    assert benchmark_task(name, str(tmp_path)) == Retrieval(name, {"test": Ranking(["A s t", "B", "C"], [1], [[0, 2]])})
 
 
 # ---- The tasks of the SimDE paper

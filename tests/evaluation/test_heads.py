@@ -92,8 +92,7 @@ def test_dropout_keeps_its_share_and_the_expectation_and_not_the_draw_of_the_fir
     jobs = [heads.HeadJob(np.arange(2000), k) for k in range(2)]
     for p in (0.5, 0.2):
         generators = [torch.Generator().manual_seed(k) for k in range(2)]
-        masks = torch.cat([keep for _, keep, _ in heads.batches(jobs, HeadSettings(dropout=p), generators)], dim=1)
-        for own in masks:
+        for own in torch.cat([keep for _, keep, _ in heads.batches(jobs, HeadSettings(dropout=p), generators)], dim=1):
             assert set(own.unique().tolist()) <= {0.0, float(np.float32(1) / np.float32(1 - p))}
             assert own.mean().item() == pytest.approx(1.0, abs=0.01)
     assert {keep for _, keep, _ in heads.batches(jobs, HeadSettings(dropout=0.0), generators)} == {None}
@@ -169,8 +168,7 @@ def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_
     first, second = np.array([[1.0, -2.0]]), np.array([[3.0, 5.0]])
     assert heads.pair_features(first, second).tolist() == [[1, -2, 3, 5]]
     for ordered in ((first, second), (second, first)):
-        expected = [[2, 7, 3 * 2**0.5, -10 * 2**0.5]]
-        np.testing.assert_allclose(heads.pair_features(*ordered, "interaction"), expected)
+        np.testing.assert_allclose(heads.pair_features(*ordered, "interaction"), [[2, 7, 3 * 2**0.5, -10 * 2**0.5]])
     rng = np.random.default_rng(0)
 
     def pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

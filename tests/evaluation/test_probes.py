@@ -20,8 +20,7 @@ WINDOWS = [8, 16]
 
 def test_the_plane_is_spanned_by_the_leading_singular_vectors():
     X = np.random.default_rng(0).standard_normal((20, 6)) * [5, 4, 1, 1, 1, 1] + 3
-    centred = X - X.mean(axis=0)
-    U, s, _ = np.linalg.svd(centred, full_matrices=False)
+    U, s, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
     plane = probes.principal_plane(X)
     np.testing.assert_allclose(np.abs(plane.points), np.abs(U[:, :2] * s[:2]), atol=1e-9)
     assert plane.explained == pytest.approx((s[:2] ** 2).sum() / (s**2).sum())
@@ -142,8 +141,7 @@ def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
 
 def test_a_part_has_the_chosen_documents_and_negatives_are_distinct_others_all_of_them_where_fewer_exist():
     found = probes.measure_distances(*noisy(), distance="mse", negatives=6)
-    chosen = np.arange(12) % 3 == 0
-    part, own = found.part(chosen, 2), [0, 3, 6, 9]
+    part, own = found.part(np.arange(12) % 3 == 0, 2), [0, 3, 6, 9]
     expected = own, found.positive[own], found.others[own, :2], found.negative[own, :2]
     for values, wanted in zip(part, expected, strict=True):
         np.testing.assert_array_equal(values, wanted)
@@ -159,8 +157,7 @@ def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
     found = probes.measure_distances(student, teacher, distance="mse", negatives=6).part(np.arange(12) > 2, 4)
     D = cdist(student, teacher, "sqeuclidean") / 5
     drawn = zip(found.documents, found.others, strict=True)
-    pairs = [(D[n, n] - D[n, other], n, other) for n, others in drawn for other in others]
-    expected = sorted(pairs, reverse=True)[:5]
+    expected = sorted([(D[n, n] - D[n, other], n, other) for n, others in drawn for other in others], reverse=True)[:5]
     result = probes.mistaken(found, k=5)
     assert result[["document", "other"]].to_numpy().tolist() == [[document, other] for _, document, other in expected]
     np.testing.assert_allclose(result["ahead"], [ahead for ahead, _, _ in expected])

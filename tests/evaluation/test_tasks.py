@@ -110,8 +110,7 @@ def test_the_first_seeds_are_the_same_however_many_follow_and_the_spread_is_thei
 
 
 def ranking() -> Ranking:
-    texts = [text for kind in range(4) for text in of_kind(kind, 5)]
-    return Ranking(texts, [0, 7], [[1, 2, 3, 4], [5, 6, 8, 9]])
+    return Ranking([text for kind in range(4) for text in of_kind(kind, 5)], [0, 7], [[1, 2, 3, 4], [5, 6, 8, 9]])
 
 
 def test_retrieval_trains_nothing_is_perfect_where_relevant_documents_coincide_and_by_noise_at_chance():
@@ -129,17 +128,14 @@ def test_a_score_holds_the_result_of_each_example() -> None:
     right = score.per_example["accuracy"]
     assert (right.shape, right.dtype) == ((3, 80), np.float32)
     np.testing.assert_allclose(right.mean(axis=1), score.values)
-    task = Retrieval("r", {"test": ranking()})
-    found = evaluate(ByText(noise), task)
+    found = evaluate(ByText(noise), Retrieval("r", {"test": ranking()}))
     assert {name: values.shape for name, values in found.per_example.items()} == {"map": (1, 2), "mrr": (1, 2)}
     assert found.per_example["map"].mean() == pytest.approx(found.mean)
     assert found.per_example["mrr"].mean() == pytest.approx(found.extra["mrr"])
 
 
 def test_examples_are_as_long_as_their_document_their_longer_document_or_their_query() -> None:
-    task = kinds_task(2)
-    lengths = np.arange(16)
-    assert example_lengths(task, lengths).tolist() == list(range(8, 16))
+    assert example_lengths(kinds_task(2), np.arange(16)).tolist() == list(range(8, 16))
     train = LabelledPairs(["a", "b"], ["b", "c"], [0, 1])
     pairs = Pairs("p", {"train": train, "test": LabelledPairs(["c", "a"], ["d", "b"], [1, 0])})
     assert pairs.texts() == ["a", "b", "c", "d"]

@@ -56,8 +56,7 @@ def test_a_mean_over_tasks_draws_each_task_by_itself() -> None:
     tasks = [(rng.random((1, 40)) < 0.9).astype(float), rng.exponential(size=(1, 200))]
     mean, low, high = uncertainty.bootstrap_over_tasks(tasks)[:, 0]
     assert mean == pytest.approx((tasks[0].mean() + tasks[1].mean()) / 2)
-    means = [np.mean([rng.choice(X[0], size=X.shape[1]).mean() for X in tasks]) for _ in range(4000)]
-    deviation = np.std(means)
+    deviation = np.std([np.mean([rng.choice(X[0], size=X.shape[1]).mean() for X in tasks]) for _ in range(4000)])
     assert deviation == pytest.approx(np.sqrt(tasks[0].var() / 40 + tasks[1].var() / 200) / 2, rel=0.05)
     assert high - low == pytest.approx(2 * 1.96 * deviation, rel=0.06)
     # side by side, as if the shares of the tasks were a matter of chance
@@ -156,8 +155,7 @@ def test_models_are_found_better_worse_or_neither() -> None:
 
 
 def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
-    rng = np.random.default_rng(5)
-    right = rng.random(500) < 0.7
+    right = np.random.default_rng(5).random(500) < 0.7
     more = right | (np.arange(500) % 20 == 0)  # right wherever the other is, and now and then besides
     scores = {"a": {"t": made("accuracy", right)}, "b": {"t": made("accuracy", more)}}
     alone = uncertainty.score_intervals(scores).set_index("model")
@@ -191,8 +189,7 @@ def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -
         found.query("model == 'good'")[["task", "difference", "p"]].reset_index(drop=True),
         without.query("model == 'good'")[["task", "difference", "p"]].reset_index(drop=True),
     )
-    reverse = compare({"new": {"pairs": scores["good"]["pairs"]}} | scores, "new")
-    assert set(reverse["task"]) == {"pairs"}
+    assert set(compare({"new": {"pairs": scores["good"]["pairs"]}} | scores, "new")["task"]) == {"pairs"}
 
 
 def test_examples_fall_into_buckets_up_to_and_with_their_edge() -> None:

@@ -71,8 +71,7 @@ def test_commands_for_final_students_have_the_profile_that_the_final_notebook_is
 @pytest.mark.parametrize("name", ["tiny", "own"])
 def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
     def described(notebook, profile, parameters):
-        key = RunKey.of(notebook, Profile.load(PARAMS / f"{profile}.yaml"), **parameters)
-        return notebook, profile, key.same_but()
+        return notebook, profile, RunKey.of(notebook, Profile.load(PARAMS / f"{profile}.yaml"), **parameters).same_but()
 
     plan = Profile.load(PARAMS / f"{name}.yaml").plan
     planned = [described(line.notebook, line.profile or name, line.parameters) for line in plan]

@@ -54,8 +54,7 @@ def test_labels_are_those_of_the_thesis(notebook, parameters, label):
 def test_the_labels_of_the_structural_losses_and_paragraph_vectors_are_the_published_ones():
     """The figures show the thesis' runs and ours under one name."""
     profile = Profile.load("thesis")
-    structural = published("structural_losses").query("kind == 'student' and source == 'figure 4.3'")
-    for row in structural.itertuples():
+    for row in published("structural_losses").query("kind == 'student' and source == 'figure 4.3'").itertuples():
         given = {"structural_loss": row.structural_loss}
         if row.structural_loss == "max-margin":
             given |= {"distance": row.distance, "gamma": row.gamma}

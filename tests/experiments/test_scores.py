@@ -113,8 +113,7 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
     assert first.is_scored(model)
     assert not first.is_scored(model, final=False)  # the validation split is another score
     assert not both.is_scored(model)
-    again = both.by_round([Model("m", "1", models[1].embed)], final=True)
-    assert again["all"]["m"]["sort"] == once["all"]["m"]["sort"]
+    assert both.by_round([Model("m", "1", models[1].embed)], final=True)["all"]["m"]["sort"] == once["all"]["m"]["sort"]
     assert models[1].asked == [TASKS["find"].texts("test")]
     for changed in ({"seeds": 3}, {"map_at": 1}, {"rounds": [10]}):
         assert not a_world(tmp_path, {"sort": TASKS["sort"]}, **changed).is_scored(model)

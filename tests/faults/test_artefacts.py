@@ -79,8 +79,7 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(roo
 
 def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(root, refused):
     folder = root / "artefacts" / "student" / "it"
-    student = Student.from_encoder(str(root / "encoder"), max_tokens=16, attention_window=8)
-    publish(folder, student.save, inputs={})
+    publish(folder, Student.from_encoder(str(root / "encoder"), max_tokens=16, attention_window=8).save, inputs={})
     assert {"model.safetensors", "modules.json"} <= {file.name for file in published_in(folder)}
     for file, harm in itertools.product(published_in(folder), DAMAGE):
         if file.name == MANIFEST and harm is Path.unlink:
@@ -99,8 +98,7 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog)
     for number in (2, 4, 6):
         (folder := tmp_path / f"checkpoint-{number}").mkdir()
         (folder / "model.safetensors").write_bytes(bytes(100))
-        marker = {"configuration": "c", "batch_tokens": 64}
-        (folder / MARKER).write_text(integrity.sealed(folder, marker, MARKER))
+        (folder / MARKER).write_text(integrity.sealed(folder, {"configuration": "c", "batch_tokens": 64}, MARKER))
     flip(tmp_path / "checkpoint-6" / "model.safetensors")
     flip(tmp_path / "checkpoint-4" / MARKER)
     assert find_checkpoint(tmp_path, "c") == (tmp_path / "checkpoint-2", 64)

@@ -89,8 +89,7 @@ def test_ticks_of_a_logarithmic_axis_stand_apart(distances, spread):
 
 @pytest.mark.parametrize(("distance", "gamma"), [("cosine", 0.3), ("mse", 1.5), ("mse", 0.0)])
 def test_the_margin_is_minus_the_max_margin_loss(ax, names_of, distance, gamma):
-    rng = np.random.default_rng(0)
-    found = measure_distances(*rng.standard_normal((2, 30, 4)), distance=distance)
+    found = measure_distances(*np.random.default_rng(0).standard_normal((2, 30, 4)), distance=distance)
     plot_distances(tidy_distances(found).assign(model="a"), distance=distance, gamma=gamma, ax=ax)
     (bar,) = [line for line in ax.lines if line.get_linewidth() == 4]
     start, end = bar.get_xdata()

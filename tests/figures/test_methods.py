@@ -55,8 +55,7 @@ def test_every_objective_is_drawn_legibly(profile, parameters):
 
 
 def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
-    ax = plot_training(Profile.load("thesis"), THESIS)
-    found = boxes(ax)
+    found = boxes(plot_training(Profile.load("thesis"), THESIS))
     assert {"document", "$L_S$\ncosine", "$L_C$\nsoft-cca", "$f_C$\nidentity", "$f_S$\n768 ReLU\n4,096 ReLU\n2,048",
         "student\nlongformer-base-4096\n4,096 tokens\n$y$: 768 numbers",
         "structural teacher\nall-mpnet-base-v2\nfirst 384 tokens\n$t$: 768 numbers",

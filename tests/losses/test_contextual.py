@@ -68,8 +68,7 @@ def test_uncorrelated_features_have_no_decorrelation_loss_and_gradients_flow_thr
     past, now = normal(6, 4, seed=1).requires_grad_(), normal(6, 4, seed=2).requires_grad_()
     sdl = SDL(4).double()
     first = sdl(past)
-    second = sdl(now)
-    second.backward(retain_graph=True)
+    sdl(now).backward(retain_graph=True)
     assert past.grad is None
     first.backward()  # the statistics moved on without disturbing the earlier graph
     assert past.grad.abs().sum() > 0
@@ -132,8 +131,7 @@ def test_cca_is_minus_the_nuclear_norm_of_the_whitened_cross_covariance(B, ridge
 @pytest.mark.parametrize(("B", "components"), [(30, None), (30, 1), (30, 3), (4, None), (2, None)])
 def test_cca_gradients_agree_with_finite_differences_even_where_the_batch_is_smaller_than_the_views(B, components):
     z1, z2 = correlated_views(40, B=B)
-    loss = CCA(components, ridge=1e-3)
-    assert torch.autograd.gradcheck(loss, (z1.requires_grad_(), z2.requires_grad_()), atol=1e-6)
+    assert torch.autograd.gradcheck(CCA(components, ridge=1e-3), (z1.requires_grad_(), z2.requires_grad_()), atol=1e-6)
 
 
 def test_cca_ignores_invertible_maps_and_shifts_of_a_view_and_constant_views_have_no_correlation():

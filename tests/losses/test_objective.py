@@ -70,11 +70,9 @@ def document_losses(module: Objective, B: int = 7) -> tuple[list[float], list[fl
     """S (with its mask) and C, by calling the losses themselves."""
     batch, t, c = data(B)
     y = module.student(batch)
-    keep = module.weighting.keep(LENGTHS[:B])
-    S = part(module, "structural").loss(y, t, keep)
+    S = part(module, "structural").loss(y, t, module.weighting.keep(LENGTHS[:B]))
     contextual = copy.deepcopy(part(module, "contextual"))
-    C = contextual.loss(*contextual.views(y, c))
-    return S.tolist(), C.tolist()
+    return S.tolist(), contextual.loss(*contextual.views(y, c)).tolist()
 
 
 FORMULAS = {  # what a document adds, written out; k = 1 where it is at most 384 tokens long
@@ -199,8 +197,7 @@ def test_embeddings_are_the_students_without_gradient_and_in_single_precision_un
         y = module.student(batch)
         output = module(batch, teachers={"structural": t, "contextual": c})
     assert y.dtype == torch.bfloat16
-    views = part(module, "contextual").views(y.float(), c)
-    expected = MaxMargin()(y.float(), t) + SoftCCA(P)(*views)
+    expected = MaxMargin()(y.float(), t) + SoftCCA(P)(*part(module, "contextual").views(y.float(), c))
     assert output.loss.dtype == output.embeddings.dtype == torch.float32
     assert torch.equal(output.loss, expected.mean())
 

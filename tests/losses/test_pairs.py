@@ -28,11 +28,9 @@ def by_hand(first, second, temperature):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
 def test_it_is_the_papers_formula(dtype, temperature):
-    generator = torch.Generator().manual_seed(1)
-    first, second = torch.randn(2, 5, 3, dtype=dtype, generator=generator)
+    first, second = torch.randn(2, 5, 3, dtype=dtype, generator=torch.Generator().manual_seed(1))
     expected = by_hand(first.tolist(), second.tolist(), temperature)
-    found = InfoNCE(temperature)(first, second)
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=dtype))
+    torch.testing.assert_close(InfoNCE(temperature)(first, second), torch.tensor(expected, dtype=dtype))
 
 
 def test_the_gradient_is_that_of_finite_differences_and_a_perfect_match_costs_nothing():

@@ -59,24 +59,21 @@ def test_each_loss_equals_a_loop_over_documents_in_double_and_single_precision(l
         y, t = views(seed, dtype=dtype)
         expected = reference(loss, y.tolist(), t.tolist(), mask)
         for kind in (torch.bool, torch.int64, torch.float32):
-            kept = None if mask is None else torch.tensor(mask, dtype=kind)
-            got = loss(y, t, kept)
+            got = loss(y, t, None if mask is None else torch.tensor(mask, dtype=kind))
             assert got.dtype == dtype
             np.testing.assert_allclose(got.numpy(), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_small_distances_survive_single_precision():
     y, _ = views(5, D=768, dtype=torch.float32)
-    t = y + 1e-4
-    torch.testing.assert_close(MaxMargin("mse", 0.0)(y, t), torch.full((6,), 1e-8), rtol=2e-3, atol=0)
+    torch.testing.assert_close(MaxMargin("mse", 0.0)(y, y + 1e-4), torch.full((6,), 1e-8), rtol=2e-3, atol=0)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("mask", MASKS, ids=str)
 def test_gradients_agree_with_finite_differences(loss, mask):
     kept = None if mask is None else torch.tensor(mask)
-    arguments = [view.requires_grad_() for view in views(7, D=3)]
-    assert torch.autograd.gradcheck(lambda y, t: loss(y, t, kept), arguments)
+    assert torch.autograd.gradcheck(lambda y, t: loss(y, t, kept), [view.requires_grad_() for view in views(7, D=3)])
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)

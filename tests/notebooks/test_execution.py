@@ -212,5 +212,4 @@ def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_al
     os.close(leader)
     assert terminal.returncode == 2
     assert hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest() == before
-    lams = records.frame("05_weighting", workspace=Workspace(root))["lam"]
-    assert sorted(lams) == [0.5, 0.7]
+    assert sorted(records.frame("05_weighting", workspace=Workspace(root))["lam"]) == [0.5, 0.7]

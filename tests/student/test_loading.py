@@ -152,8 +152,7 @@ def test_weights_that_are_pickled_alone_are_read_as_tensors_and_said_to_be(
     torch.save(weights, "longformer/pytorch_model.bin")
     for loaded in (Student.from_encoder("longformer", max_tokens=40), Student.load("longformer")):
         torch.testing.assert_close(loaded.state_dict(), student.state_dict(), atol=0, rtol=0)
-    said = "longformer: has no safetensors; of its pytorch_model.bin only tensors are read"
-    assert caplog.messages == [said] * 2
+    assert caplog.messages == ["longformer: has no safetensors; of its pytorch_model.bin only tensors are read"] * 2
     torch.save({**weights, "trap": Trap()}, "longformer/pytorch_model.bin")
     refused("longformer: its weights cannot be loaded: .*[Ww]eights.only", Student.load, "longformer")
     assert not Path("sprung").exists()
@@ -269,8 +268,7 @@ def test_a_checkpoints_head_scores_words_and_adds_losses_as_its_model_does(model
         expected = model(ids, labels=labels)
         hidden, words = model.base_model(ids).last_hidden_state[0], model.get_input_embeddings().weight
         torch.testing.assert_close(head(hidden, words), expected.logits[0])
-        guessed = (labels != NO_LABEL).sum()
-        torch.testing.assert_close(head.loss(hidden, labels[0], words) / guessed, expected.loss)
+        torch.testing.assert_close(head.loss(hidden, labels[0], words) / (labels != NO_LABEL).sum(), expected.loss)
 
 
 def test_an_encoder_alone_has_no_head_and_logs_no_warning(minilm, tmp_path, transformers_log):

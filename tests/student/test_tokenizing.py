@@ -81,8 +81,7 @@ from pathlib import Path; from docemb_lib.tokenizing import *; from tokenizers i
 t = Tokenizer.from_file({f"{resolve('all-MiniLM-L6-v2')}/tokenizer.json"!r}); t.no_truncation()
 text = " ".join(f"etaoin{{k % 5000}}" for k in range({n})); {call}
 print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])"""  # ru_maxrss would begin with the parent's
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-        peaks.append(int(done.stdout))
+        peaks.append(int(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout))
     assert peaks[1] - peaks[0] < 100_000 < peaks[2] - peaks[0]  # kB
 
 

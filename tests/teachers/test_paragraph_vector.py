@@ -160,8 +160,7 @@ def train(folder: Path, documents: list[list[str]], key: str = "key", **options:
 
 
 def in_one_call(documents: list[list[str]], **options: object) -> Doc2Vec:
-    tagged = [TaggedDocument(words, [i]) for i, words in enumerate(documents)]
-    return Doc2Vec(tagged, **(OPTIONS | options))
+    return Doc2Vec([TaggedDocument(words, [i]) for i, words in enumerate(documents)], **(OPTIONS | options))
 
 
 @pytest.fixture
@@ -244,8 +243,7 @@ def test_one_state_is_kept_and_that_of_another_training_is_not_continued(tmp_pat
 @pytest.mark.slow
 def test_a_process_killed_between_epochs_loses_one_epoch_and_nothing_else(pages, tmp_path):
     words = write_words(tmp_path / "words", pages, "lowercase")
-    command = [sys.executable, "-c", BUILD, str(words.folder), str(tmp_path / "model")]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen([sys.executable, "-c", BUILD, str(words.folder), str(tmp_path / "model")])
     while not list((tmp_path / "model").glob("state-*-[2-9]")):
         assert process.poll() is None
         time.sleep(0.01)

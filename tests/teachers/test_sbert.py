@@ -68,8 +68,7 @@ def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, c
 
 def test_neither_order_nor_batches_matter_which_go_from_long_to_short_and_keep_to_their_size(sbert, texts):
     whole = sbert.embed(texts)
-    small = SBERT(batch_tokens=300)
-    np.testing.assert_allclose(small.embed(texts[::-1])[::-1], whole, atol=2e-6)
+    np.testing.assert_allclose(SBERT(batch_tokens=300).embed(texts[::-1])[::-1], whole, atol=2e-6)
     np.testing.assert_allclose(np.concatenate([sbert.embed([text]) for text in texts]), whole, atol=2e-6)
     assert sbert.embed([]).shape == (0, 384)
     assert doctest.testmod(sbert_module) == (0, 1)
@@ -96,8 +95,7 @@ def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_
     assert cosine.min() > 0.9999
     assert not np.array_equal(a, b)
     assert exact.fingerprint != fast.fingerprint
-    limits = [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]
-    for options, message in limits:
+    for options, message in [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]:
         refused(message, lambda given=options: SBERT(**given).embed(["text"]))
     del (relative := SBERT())._encoder[0].auto_model.config.max_position_embeddings  # T5 has none
     assert relative.max_tokens == 256

@@ -34,8 +34,7 @@ def workspace(tmp_path, monkeypatch):
 
 @pytest.fixture
 def data(workspace):
-    make_data = runpy.run_path(str(PARAMS / "thesis-mini.py"))["make_data"]
-    make_data(workspace.root / "data" / "mini", ["numpy", "seaborn"])
+    runpy.run_path(str(PARAMS / "thesis-mini.py"))["make_data"](workspace.root / "data" / "mini", ["numpy", "seaborn"])
 
 
 def rows_of(runs):

@@ -46,8 +46,7 @@ def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:
     )[: 3 if more else 1]:  # fmt: skip
         f, g = Projection(student_spec, DIM), Projection(teacher_spec, WIDTHS[name])
         teachers.append(Teaching(name, role, loss, weight=weight, student_projection=f, teacher_projection=g))
-    weighting = Weighting(lam=0.5, max_structural_len=30)
-    return Objective(student, teachers, weighting=weighting, group_size=4)
+    return Objective(student, teachers, weighting=Weighting(lam=0.5, max_structural_len=30), group_size=4)
 
 
 def make_documents(n: int, seed: int, *, more: bool = False) -> TrainingDocuments:

@@ -53,8 +53,7 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, t
     with monkeypatch.context() as patched:
         patched.setattr(distil, "Weighting", lambda **given: Weighting(**given | {"lam": 0.2}))
         refused(of_another, distil.train, tmp_path)
-    last = tmp_path / "checkpoints" / "checkpoint-12"
-    (last / "optimizer.pt").write_bytes(b"torn")
+    (tmp_path / "checkpoints" / "checkpoint-12" / "optimizer.pt").write_bytes(b"torn")
     _, history = distil.train(tmp_path, save_every=100, log_every=5)  # these may differ, and then hold
     assert [row["step"] for row in history.train if row["step"] > 10] == [12]
     assert "checkpoint-12 is incomplete or damaged" in caplog.text

@@ -143,8 +143,7 @@ def test_halves_are_disjoint_ordered_and_cover_the_document(tokenizer, seed, epo
     rng = np.random.default_rng(seed)
     words = ["cat", "dog", "tree", "road", "rain", "house", "sea", "hill", "star", "bird", "fish", "door"]
     texts = [" ".join(f"The {word} is here." for word in rng.permutation(words)[: rng.integers(2, 13)]) for _ in "ab"]
-    documents = make(tokenizer, texts, seed=seed)
-    halves = texts_of(documents.pack([0, 1], epoch=epoch, budget=10**6))
+    halves = texts_of(make(tokenizer, texts, seed=seed).pack([0, 1], epoch=epoch, budget=10**6))
     for text, first, second in zip(texts, halves[:2], halves[2:], strict=True):
         ids = tokenizer(text)["input_ids"][1:-1]
         sentences = [ids[i : i + 5] for i in range(0, len(ids), 5)]  # every sentence has five tokens
@@ -284,14 +283,11 @@ def test_half_precision_gives_the_gradients_of_half_precision(students):
 def losses_by_hand(objective, documents, rows, epoch):
     """Contrast and MLM of a batch in one pass: cosines pair by pair, scores for all tokens."""
     (part,) = documents.pack(rows, epoch=epoch, budget=10**6).parts
-    order = np.argsort(part.places).tolist()
-    embeddings = objective.student(part.texts)[order]
-    first, second = embeddings.chunk(2)
+    first, second = objective.student(part.texts)[np.argsort(part.places).tolist()].chunk(2)
     similar = torch.stack([F.cosine_similarity(h, second, dim=1) for h in first]) / 0.05
     contrast = (similar.logsumexp(1) - similar.diagonal()).mean()
     head, words = objective.head, objective.student.model.embeddings.word_embeddings.weight
-    hidden = objective.student.hidden(part.masked)
-    scores = head.norm(F.gelu(head.dense(hidden))) @ words.T + head.bias
+    scores = head.norm(F.gelu(head.dense(objective.student.hidden(part.masked)))) @ words.T + head.bias
     guessed = part.labels != NO_LABEL
     return contrast, -scores.log_softmax(1)[guessed, part.labels[guessed]].mean()
 

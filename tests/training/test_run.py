@@ -85,8 +85,7 @@ def test_budget_and_checkpointing_fit_half_of_the_free_memory(distil, monkeypatc
     cost = run.activation_bytes(student, dtype=None)
     for tokens in (100, 5000):
         monkeypatch.setattr(run, "free_memory", lambda _, tokens=tokens: 2 * tokens * cost)
-        found = run.batch_tokens_for(student, dtype=None, processes=1)
-        assert found == {100: 64, 5000: 4096}[tokens]
+        assert run.batch_tokens_for(student, dtype=None, processes=1) == {100: 64, 5000: 4096}[tokens]
     assert run.batch_tokens_for(student, dtype=None, processes=2) == 2048  # they share the memory of one machine
     monkeypatch.setattr(run, "free_memory", lambda _: 1)
     assert run.batch_tokens_for(student, dtype=None, processes=1) == student.max_tokens  # one document at least

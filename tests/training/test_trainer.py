@@ -27,8 +27,7 @@ def test_rows_are_means_since_the_row_before(distil, tmp_path):
     _, fewer = distil.train(tmp_path / "b", dropout=0.0, log_every=5)
     assert [row["step"] for row in fewer.train] == [1, 5, 10, 12]
     for name in ("loss", "structural", "contextual", "norm"):
-        mean = np.mean([row[name] for row in every.train[5:10]])
-        assert fewer.train[2][name] == pytest.approx(mean, rel=1e-6), name
+        assert fewer.train[2][name] == pytest.approx(np.mean([row[name] for row in every.train[5:10]]), rel=1e-6), name
     speeds = ("documents_per_second", "tokens_per_second")
     assert all(row[name] > 0 for row in fewer.train for name in speeds)
 

@@ -92,8 +92,7 @@ def test_a_point_of_a_figure_has_its_text_where_it_is_drawn():
     places = {left: [(0.0, 1.0), (5.0, 2.0)], right: [(3.0, 3.0), (4.0, 9.0)]}
     for ax, own in places.items():
         ax.plot(*zip(*own, strict=True), "o", color="red", markersize=9)
-    points = [(ax, own, [f"{ax is left} {n}" for n in range(2)]) for ax, own in places.items()]
-    shown = html.picture(drawn, "", points)
+    shown = html.picture(drawn, "", [(ax, own, [f"{ax is left} {n}" for n in range(2)]) for ax, own in places.items()])
     width, height = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', shown).groups())
     found = re.findall(r'cx="(\d+)" cy="(\d+)" r="6"><title>(.*?)</title>', shown)
     assert [text for _, _, text in found] == ["True 0", "True 1", "False 0", "False 1"]

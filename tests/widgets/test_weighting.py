@@ -51,8 +51,7 @@ def answered(share):
 
 
 def test_the_command_makes_the_run_that_is_missing(workspace_root):
-    run = a_run(workspace_root, documents=30)
-    command = shlex.split(command_for(run, "small", lam=0.1 + 0.05, mask=None))
+    command = shlex.split(command_for(a_run(workspace_root, documents=30), "small", lam=0.1 + 0.05, mask=None))
     assert command[:2] == ["papermill", "05_weighting.ipynb"]
     given = [f"{name}={value}" for flag, name, value in zip(command[3::3], command[4::3], command[5::3], strict=True)]
     given.remove("profile=small")  # which docemb takes as --profile
@@ -89,8 +88,7 @@ def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(work
     rows = [(0.2, 64, "package", 0.2), (0.5, 64, "find", 0.3), (0.5, 64, "mean over tasks", 0.45)]
     rows += [(0.5, 64, "package", 0.6), (0.8, np.nan, "package", 0.8)]
     expected = pd.DataFrame(rows, columns=["lam", "max_structural_len", "task", "value"])
-    shown = found[expected.columns].sort_values(["lam", "task"], ignore_index=True)
-    pd.testing.assert_frame_equal(shown, expected)
+    pd.testing.assert_frame_equal(found[expected.columns].sort_values(["lam", "task"], ignore_index=True), expected)
     assert (found["low"] < found["value"]).all()
     assert (found["value"] < found["high"]).all()
     kept = found[found["lam"] == 0.2].iloc[0]
@@ -112,8 +110,7 @@ def test_the_explorer_distinguishes_recorded_and_missing_runs(workspace_root, nu
     assert (numbers(text, "status"), tables(text)) == (["no run"], {})
     assert "-p lam 0.4 " in "".join(numbers(text, "command")) + " "
     assert numbers(moved(explorer, mask=64), "status") == ["no run"]
-    unweighted = weighting_explorer(run, points.assign(lam=np.nan), profile="small")
-    assert numbers(moved(unweighted), "status") == ["no run"]
+    assert numbers(moved(weighting_explorer(run, points.assign(lam=np.nan), profile="small")), "status") == ["no run"]
     alone = Run(RunKey.of("05_weighting", profile, contextual_teacher=None), workspace)
     alone = weighting_explorer(alone, points, profile="small")
     assert "a single teacher" in moved(alone)
