@@ -72,9 +72,7 @@ def words(text: str) -> list[str]:
 
 
 def test_public_and_exported_names_have_an_entry_that_begins_as_their_docstring(entries):
-    packages = [
-        resolve_name(f"docemb_lib.{room}") for room in ("student", "teachers", "losses", "evaluation", "thesis")
-    ]
+    packages = [resolve_name(f"docemb_lib.{one}") for one in ("student", "teachers", "losses", "evaluation", "thesis")]
     exported = [getattr(package, name) for package in packages for name in package.__all__]
     described = [one for one in exported if hasattr(one, "__name__") and (isinstance(one, type) or callable(one))]
     for public in [*map(resolve_name, PUBLIC), *described]:

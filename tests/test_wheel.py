@@ -62,9 +62,8 @@ def test_the_library_comes_from_the_wheel_and_nothing_from_the_checkout(command,
 def test_a_command_without_a_working_folder_says_what_to_type(command, tmp_path):
     done = command(tmp_path, "-m", "docemb_lib.cli", "run", "--dry-run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.endswith(
-        f"{tmp_path} lies in no working folder (params/, notebooks/); make it one: docemb init\n"
-    )
+    said = f"{tmp_path} lies in no working folder (params/, notebooks/); make it one: docemb init\n"
+    assert done.stderr.endswith(said)
     assert not any(tmp_path.iterdir())
 
 
@@ -72,9 +71,8 @@ def test_init_copies_the_notebooks_and_params_of_the_checkout(working_folder):
     folder, printed = working_folder
     assert f"{folder}: notebooks and params copied" in printed
     assert {path.name for path in folder.iterdir()} == {"notebooks", "params", "my_docs.yaml"}
-    carried = files(
-        REPOSITORY, "notebooks/*.py", "notebooks/*.ipynb", "notebooks/jupytext.toml", "params/**/*.yaml", "params/*.py"
-    )
+    patterns = ("notebooks/*.py", "notebooks/*.ipynb", "notebooks/jupytext.toml", "params/**/*.yaml", "params/*.py")
+    carried = files(REPOSITORY, *patterns)
     assert files(folder, "notebooks/**/*", "params/**/*") == carried
     assert len(carried) > 30
 

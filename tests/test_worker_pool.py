@@ -64,9 +64,7 @@ def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path)
     start = time.monotonic()
     parents = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [parent.stdout.readline() for parent in parents] == 3 * ["begins\n"]
-    limit = max(
-        5.0, 5 * (time.monotonic() - start)
-    )  # seconds; more where this machine is so busy that starts take long
+    limit = max(5.0, 5 * (time.monotonic() - start))  # seconds; more where a machine is so busy that starts take long
     start, most = time.monotonic(), 0
     for moment, parent in zip(sorted(rng.uniform(0, 4) for _ in parents), parents, strict=True):
         while time.monotonic() < start + moment or (parent is parents[-1] and most <= len(parents)):  # without workers

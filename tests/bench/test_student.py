@@ -12,12 +12,7 @@ from transformers import LongformerModel
 
 from docemb_lib.bench import student
 from docemb_lib.bench.harness import peak_memory
-from docemb_lib.bench.student import (
-    Workload,
-    bench_student,
-    equality,
-    forward_flops,
-)  # fmt: skip
+from docemb_lib.bench.student import Workload, bench_student, equality, forward_flops
 from docemb_lib.errors import InputError
 from docemb_lib.student import pack
 
@@ -44,9 +39,7 @@ def test_a_window_that_differs_shows(sides):
 def test_shares_count_three_times_the_arithmetic_for_training(sides, monkeypatch):
     peaks = {torch.float32: 1e9, torch.bfloat16: 4e9}
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: peaks[dtype])
-    monkeypatch.setattr(
-        student.harness, "interleaved", lambda runs, *_: {n: [1.0 if n[0].packed else 8.0] for n in runs}
-    )
+    monkeypatch.setattr(student.harness, "interleaved", lambda runs, *_: {n: [1 if n[0].packed else 8] for n in runs})
     monkeypatch.setattr(Workload, "drawn", lambda workload, documents: sides.documents)
     rows = {row.name: row for row in student.speed(sides.stock, sides.ours, sides.workload, ["fp32", "bf16"])}
     flops = forward_flops(sides.ours.config, [40, 7, 300, 12, 150])

@@ -212,9 +212,7 @@ def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
     folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
     environment = os.environ | {name: str(home / folder) for name, folder in folders.items()}
     environment.pop("MPLBACKEND", None)  # notebooks use the inline backend
-    environment["PYTHONPATH"] = os.pathsep.join(
-        [str(Path(__file__).parents[1]), os.environ["PYTHONPATH"]]
-    )  # `overlaps`
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ["PYTHONPATH"]])  # overlaps
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={served.port}", "--allow-root",
         "--ServerApp.port_retries=0", f"--IdentityProvider.token={served.token}", f"--ServerApp.root_dir={root}",

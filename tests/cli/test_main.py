@@ -62,12 +62,8 @@ def corpus_profile(folder):
 def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, write_notebook):
     begun = "from docemb_lib.experiments.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)  # without figures, which take seconds
-    refused(
-        docemb("run", "--profile", corpus_profile(texts(workspace_root / "t", bad=b"caf\xe9"))),
-        "bad.txt",
-        "byte 0xe9",
-        "UTF-8",
-    )
+    profile = corpus_profile(texts(workspace_root / "t", bad=b"caf\xe9"))
+    refused(docemb("run", "--profile", profile), "bad.txt", "byte 0xe9", "UTF-8")
 
 
 @pytest.mark.parametrize("given", [[], ["texts"]], ids=["alone", "with documents"])

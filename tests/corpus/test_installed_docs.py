@@ -8,15 +8,8 @@ from importlib import import_module
 
 import pytest
 
-from docemb_lib.corpus.installed_docs import (
-    PACKAGES,
-    Page,
-    cut_see_also,
-    installed_docs,
-    read_pages,
-    remove_names,
-    text_of,
-)
+from docemb_lib.corpus import installed_docs as library
+from docemb_lib.corpus.installed_docs import PACKAGES, Page, cut_see_also, installed_docs
 from docemb_lib.corpus.sources import Document
 
 # Written apart from the library's own patterns.
@@ -180,7 +173,7 @@ add_docstr_all("tear", "Tear along the line.")
 def pages_of(tmp_path):
     def pages(content, module="shop.front"):
         (tmp_path / "front.py").write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_pages(tmp_path / "front.py", module)
+        return library.read_pages(tmp_path / "front.py", module)
 
     return pages
 
@@ -217,7 +210,7 @@ def test_placeholders_and_private_modules_are_left_out_and_encodings_read(pages_
     ("'a'.strip()", "a"), ("unknown(1)", ""),
 ])  # fmt: skip
 def test_a_string_expression_gives_its_constant_text(expression, text):
-    assert text_of(ast.parse(expression, mode="eval").body) == text
+    assert library.text_of(ast.parse(expression, mode="eval").body) == text
 
 
 # See Also sections and names of packages
@@ -274,4 +267,4 @@ def test_a_section_is_cut_as_a_whole_and_nothing_else(text, left, names):
     ("input, span, index_np and unpd", "input, span, index_np and unpd"), ("PyTorch's TorchScript", "'s Script"),
 ])  # fmt: skip
 def test_names_of_packages_go_and_other_words_stay(before, after):
-    assert remove_names(before) == after
+    assert library.remove_names(before) == after

@@ -223,14 +223,12 @@ def test_titles_without_an_article_are_left_out_and_counted(tmp_path: Path, as_j
     assert "left out without an article: 2 of 4 lists, 3 relevant titles" in caplog.text
 
 
-SECTIONS = (
-    r"a\.csv, row 2: expected an article's title and a Python list of \(title, text\), its sections; mend the row"
-)
+TITLED = r"a\.csv, row 2: expected an article's title and a Python list of \(title, text\), its sections; mend the row"
 
 
 @pytest.mark.parametrize(("row", "message"), [
-    (["Merlot", "[('Taste', 'x')"], SECTIONS), (["Merlot", "__import__('os').getcwd()"], SECTIONS),
-    (["Merlot", "[('one', 'two', 'three')]"], SECTIONS), (["Merlot", "[('one', 2)]"], SECTIONS), (["Merlot", "7"], SECTIONS),
+    (["Merlot", "[('Taste', 'x')"], TITLED), (["Merlot", "__import__('os').getcwd()"], TITLED),
+    (["Merlot", "[('one', 'two', 'three')]"], TITLED), (["Merlot", "[('one', 2)]"], TITLED), (["Merlot", "7"], TITLED),
     (["Malbec", "[]"], r"row 2: the title 'Malbec' stands in an earlier row too"),
     (["Malbec"], r"row 2 \(up to line 3\): expected 2 values"),
 ])  # fmt: skip

@@ -65,9 +65,8 @@ def test_the_gradient_is_the_one_that_autograd_finds() -> None:
         ]
         expected = torch.autograd.grad(sum(losses), weights)
         with torch.no_grad():
-            found = heads.backward(
-                weights, x, y, keep=mask, weight=weight, smoothing=torch.tensor(smoothing, dtype=torch.float64)
-            )
+            smoothed = torch.tensor(smoothing, dtype=torch.float64)
+            found = heads.backward(weights, x, y, keep=mask, weight=weight, smoothing=smoothed)
         torch.testing.assert_close(tuple(found), expected, atol=1e-12, rtol=0)
 
 
@@ -99,10 +98,8 @@ def test_dropout_keeps_its_share_and_the_expectation_and_not_the_draw_of_the_fir
     features, labels = blobs(40, 2, 6, seed=0)
     for rate, decay in ((1e-9, 0.0), (1e-2, 0.1)):
         usual = HeadSettings(epochs=1, learning_rate=rate, weight_decay=decay)
-        with_dropout, without = (
-            train(features, labels, classes=2, settings=settings, seeds=[3]).W1
-            for settings in (usual, usual.model_copy(update={"dropout": 0.0}))
-        )
+        both = usual, usual.model_copy(update={"dropout": 0.0})
+        with_dropout, without = (train(features, labels, classes=2, settings=one, seeds=[3]).W1 for one in both)
         assert ((with_dropout - without).abs().max() < 1e-7) == (rate < 1e-3)
         assert rate < 1e-3 or (with_dropout - without).abs().max() > 1e-3
 

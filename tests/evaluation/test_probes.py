@@ -196,9 +196,7 @@ def by_topic(sentences: list[str]) -> np.ndarray:
 
 def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
     rng = np.random.default_rng(0)
-    documents = [
-        " ".join(f"This is {n} {fruit}." for fruit in ("apples", "pears", "plums")[: 2 + n % 2]) for n in range(4)
-    ]
+    documents = [" ".join(f"This is {n} {one}." for one in ("apples", "pears", "plums")[: 2 + n % 2]) for n in range(4)]
     vectors: dict[str, np.ndarray] = {}
 
     def embed(sentences: list[str]) -> np.ndarray:

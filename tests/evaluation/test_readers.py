@@ -47,17 +47,15 @@ def test_labels_of_all_formats_agree_and_pairs_have_two_texts_in_their_order(tmp
     files = {"train": write_rows(tmp_path / "a.jsonl", records), "test": write_rows(tmp_path / "b.csv", records)}
     labels = {split: data.labels for split, data in task("classification", files).splits.items()}
     assert labels == {"train": ["0", "1", "0", "1"], "test": ["0", "1", "0", "1"]}
-    records = [{"a": f"one {n}", "b": f"two {n}", "same": n % 2 == 0} for n in range(20)]
-    made = task(
-        "pairs", write_rows(tmp_path / "a.jsonl", records), text_field="a", second_field="b", label_field="same"
-    )
+    rows = [{"a": f"one {n}", "b": f"two {n}", "same": n % 2 == 0} for n in range(20)]
+    made = task("pairs", write_rows(tmp_path / "a.jsonl", rows), text_field="a", second_field="b", label_field="same")
     assert isinstance(made, Pairs)
     for data in made.splits.values():
         for first, second, label in zip(data.first, data.second, data.labels, strict=True):
             number = int(first.removeprefix("one "))
             assert (second, label) == (f"two {number}", str(number % 2 == 0))
-    rows = [{"text": one[x], "second": one[y], "label": x} for x, y in ("ab", "ba") for one in records]
-    made = task("pairs", write_rows(tmp_path / "a.jsonl", rows))
+    swapped = [{"text": one[x], "second": one[y], "label": x} for x, y in ("ab", "ba") for one in rows]
+    made = task("pairs", write_rows(tmp_path / "a.jsonl", swapped))
     assert all({*data.first} == {*data.second} for data in made.splits.values())
 
 

@@ -131,12 +131,10 @@ def some_scores(seed: int = 0, n: int = 400) -> dict[str, dict[str, Score]]:
         return [hard + 0.2 * rng.normal(size=n) < skill for _ in range(3)]
 
     precision = rng.random(60)
-    return {
-        "base": {"pairs": made("accuracy", *heads(0.6)), "find": made("map", precision)},
+    return {"base": {"pairs": made("accuracy", *heads(0.6)), "find": made("map", precision)},
         "good": {"pairs": made("accuracy", *heads(0.8)), "find": made("map", precision**0.5)},
         "same": {"pairs": made("accuracy", *heads(0.6)), "find": made("map", precision + 0.01 * rng.normal(size=60))},
-        "bad": {"pairs": made("accuracy", *heads(0.4)), "find": made("map", precision**2)},
-    }
+        "bad": {"pairs": made("accuracy", *heads(0.4)), "find": made("map", precision**2)}}  # fmt: skip
 
 
 def test_models_are_found_better_worse_or_neither() -> None:
@@ -185,10 +183,8 @@ def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -
     found = compare(scores | {"new": {"pairs": scores["good"]["pairs"]}}, "base")
     without = compare(scores, "base")
     assert found.query("model == 'new'")["task"].tolist() == ["pairs"]
-    pd.testing.assert_frame_equal(
-        found.query("model == 'good'")[["task", "difference", "p"]].reset_index(drop=True),
-        without.query("model == 'good'")[["task", "difference", "p"]].reset_index(drop=True),
-    )
+    good = [frame.query("model == 'good'")[["task", "difference", "p"]] for frame in (found, without)]
+    pd.testing.assert_frame_equal(*(rows.reset_index(drop=True) for rows in good))
     assert set(compare({"new": {"pairs": scores["good"]["pairs"]}} | scores, "new")["task"]) == {"pairs"}
 
 

@@ -79,9 +79,7 @@ def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatc
     monkeypatch.setattr(cluster, "TIMEOUT", 1)
     with cluster.local_workers(1) as _:
         ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        sockets = [
-            socket for process in ours for socket in process.net_connections("inet") if socket.status == "LISTEN"
-        ]
+        sockets = [one for process in ours for one in process.net_connections("inet") if one.status == "LISTEN"]
         assert len({socket.laddr.port for socket in sockets}) >= 3  # of scheduler, nanny and worker
         assert {socket.laddr.ip for socket in sockets} == {"127.0.0.1"}
         for socket in sockets:

@@ -138,12 +138,10 @@ def test_from_the_third_on_kernels_are_forked_and_do_what_the_first_does(started
     monkeypatch.delenv("MPLBACKEND", raising=False)
     monkeypatch.setattr(kernels, "_server", None)  # its matplotlib has the backend of its environment
     cells = [
-        "import os, sys, subprocess",
-        "import matplotlib.pyplot as plt, torch; plt.plot([1, 2]); plt.show()",
+        "import os, sys, subprocess", "import matplotlib.pyplot as plt, torch; plt.plot([1, 2]); plt.show()",
         "(os.getcwd(), os.environ['OF_THE_RUN'], os.environ.get('MPLBACKEND'), sys.argv[0].endswith('py'), sys.path[1:])",
         "subprocess.run(['sh', '-c', 'exit 3']).returncode, (torch.ones(300, 300) @ torch.ones(300, 300)).sum().item()",
-        "print(sys.stdin.read() if sys.stdin else '', os.getpgid(0) == os.getpid(), 'sentence_transformers' in sys.modules)",
-    ]
+        "print(sys.stdin.read() if sys.stdin else '', os.getpgid(0) == os.getpid(), 'sentence_transformers' in sys.modules)"]  # fmt: skip
     first, _ = execute(*cells), execute("1")
     monkeypatch.setenv("OF_THE_RUN", "second")
     second, third = execute(*cells), execute("import os; os.getppid()")

@@ -37,9 +37,7 @@ def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(wor
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice([f"word{n}" for n in range(50)], size=9)) for _ in range(60)]
     both = rng.normal(size=(2, 60, 3)).astype("float32")
-    teachers = [
-        Model(str(n), str(n), lambda asked, X=X: X[[texts.index(t) for t in asked]]) for n, X in enumerate(both)
-    ]
+    teachers = [Model(str(n), str(n), lambda few, X=X: X[[texts.index(t) for t in few]]) for n, X in enumerate(both)]
     models = {model.label: model for model in on_task_models(workspace, teachers, None)}
     lead, beside = (models[f"SBERT over chunks and lead{end}"] for end in ("", " ⊕ LSA"))
     expected = sum(X / np.linalg.norm(X, axis=1, keepdims=True) for X in both)

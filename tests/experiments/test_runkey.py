@@ -14,12 +14,8 @@ TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse
 COSINE, MARGIN, CONTRASTIVE = ({"structural_loss": loss} for loss in ("cosine", "max-margin", "contrastive"))
 BY_LENGTH = "linear:9:100"
 WEIGHED = {"lam": 0.2, "lam_by_length": BY_LENGTH, "max_structural_len": 9}
-CONTEXT = {
-    "contextual_teacher": "DM",
-    "contextual_loss": "mse",
-    "student_projection": "16",
-    "contextual_projection": "-",
-}
+CONTEXT = {"contextual_teacher": "DM", "contextual_loss": "mse", "student_projection": "16",
+           "contextual_projection": "-"}  # fmt: skip
 ALONE, CONTEXTUAL = {"contextual_teacher": None}, {"structural_loss": None}
 
 

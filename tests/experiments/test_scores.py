@@ -13,16 +13,9 @@ from docemb_lib.evaluation import Classification, Labelled, Ranking, Retrieval, 
 from docemb_lib.evaluation.catalogue import ProfileTasks
 from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
+from docemb_lib.experiments import models as baselines
 from docemb_lib.experiments import scores as module
-from docemb_lib.experiments.models import (
-    SBERT_CHUNKS,
-    SBERT_TRUNCATED,
-    UNTRAINED,
-    Model,
-    embed_once,
-    sbert_models,
-    scored_model,
-)
+from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, scored_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import ScoreStage
@@ -123,9 +116,7 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
 def test_heads_of_few_examples_are_trained_for_classification_alone(tmp_path):
     texts = {split: [f"{split} {label} {i}" for label in "ab" for i in range(4)] for split in ("train", "test")}
     splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
-    exact = SimpleNamespace(
-        embed=lambda asked: np.array([[" a " in text, " b " in text] for text in asked], np.float32)
-    )
+    exact = SimpleNamespace(embed=lambda asked: np.array([[" a " in one, " b " in one] for one in asked], np.float32))
     model = Model("exact", "exact", exact.embed)
     tasks = {"package": Classification("package", splits), "find": TASKS["find"]}
     scores = a_world(tmp_path, tasks, few_shot=[2, 4, 5]).few_shot([model])
@@ -334,9 +325,7 @@ def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspac
         own = final if runs else final._replace(intervals=final.intervals.query("task == 'find'").assign(value=0.123))
         run.finish({}, scores=own.scores, tables=own.tables)
         runs.append(run)
-    board, _, _ = report(
-        [SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint) for run in runs], workspace
-    )
+    board, *_ = report([SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint) for run in runs], workspace)
     assert set(board.index) == {runs[1].label, *SKILL} - {"student"}
     assert 0.123 not in board["find"].to_numpy()
 
@@ -385,12 +374,12 @@ def test_truncated_texts_are_embedded_with_their_chunks_where_both_are_scored(wo
             return embedding_of(texts), -embedding_of(texts)
 
     workspace = Workspace(workspace_root)
-    models = sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace), together=True)
+    models = baselines.sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace), together=True)
     for texts in (TEXTS[:3], TEXTS):
-        truncated, chunks = (embed_once(workspace, model, texts) for model in models)
+        truncated, chunks = (baselines.embed_once(workspace, model, texts) for model in models)
         np.testing.assert_array_equal(truncated, embedding_of(texts))
         np.testing.assert_array_equal(chunks, -embedding_of(texts))
     assert asked == TEXTS
-    plain, _ = sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace))
-    np.testing.assert_array_equal(embed_once(workspace, plain, TEXTS), embedding_of(TEXTS))  # of the same artefacts
+    plain, _ = baselines.sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace))
+    np.testing.assert_array_equal(baselines.embed_once(workspace, plain, TEXTS), embedding_of(TEXTS))  # same artefacts
     assert asked == TEXTS

@@ -110,9 +110,7 @@ def test_a_plan_chooses_each_final_recipe_when_the_sweeps_before_have_ended(work
     assert final[2].parameters["contextual_teacher"] is None
 
 
-def test_failed_runs_and_those_without_a_finite_mean_are_not_chosen_and_equal_choices_are_one(
-    workspace, params, own, record
-):
+def test_runs_that_failed_or_have_no_finite_mean_are_not_chosen_and_equal_ones_are_one(workspace, params, own, record):
     (params / "grids" / "mine.yaml").write_text(
         "{notebook: 06, runs: [{}, {lam: 0.3}], best_of: [[structural], [structural, weighting-cosine]]}"
     )
@@ -125,9 +123,8 @@ def test_failed_runs_and_those_without_a_finite_mean_are_not_chosen_and_equal_ch
     (other,) = runs_in("mine", workspace, own)
     assert other.key.cell == structural[4].key.cell
     assert [run.chosen for run in runs_in("mine", workspace)] == ["", ""]  # the winners of the thesis
-    (mine := params / "own-small.yaml").write_text(
-        mine.read_text().replace("structural}", "structural, documents: 18}")
-    )
+    mine = params / "own-small.yaml"
+    mine.write_text(mine.read_text().replace("structural}", "structural, documents: 18}"))
     record(runs_in("structural", workspace, documents=18), [0.1] * 5 + [0.6] * 6)
     assert runs_in("mine", workspace, own)[0].key.cell == structural[5].key.cell  # of the plan's line
 
@@ -140,9 +137,8 @@ def test_missing_or_failed_records_are_one_line_and_stop_no_other_step(workspace
     failures = sweeps.execute_plan(plan_of(own, workspace), workspace, Reporter())
     assert failures[:11] == ["no luck"] * 11
     (said,) = failures[11:]
-    assert said.startswith(
-        "grid final: winners: own: 11 of the 11 runs of 03_structural to choose from are recorded, 0 "
-    )
+    expected = "grid final: winners: own: 11 of the 11 runs of 03_structural to choose from are recorded, 0 "
+    assert said.startswith(expected)
 
 
 def test_a_sweep_that_chooses_among_its_own_runs_lists_all(workspace, own, executed):

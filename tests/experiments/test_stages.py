@@ -234,9 +234,8 @@ def test_a_model_or_documents_that_are_not_there_are_refused(make, workspace_roo
         patch.setattr(stages, "read_documents", lambda *_, **__: pytest.fail("the corpus was read before its models"))
         file = workspace_root / "params" / "mine.yaml"
         file.write_text(MINE.replace("model: all-MiniLM-L6-v2}", "model: no/where}", 2))
-        refused(
-            "no/where: no such folder, not downloaded .* HF_HUB_OFFLINE switches it", lambda: make().corpus.artefact
-        )
+        said = "no/where: no such folder, not downloaded .* HF_HUB_OFFLINE switches it"
+        refused(said, lambda: make().corpus.artefact)
     file.write_text(MINE)
     assert len(make().corpus.split("train")) == 16
     run = Stages(RunKey.of("03_structural", Profile.load("mine"), documents=999))

@@ -22,16 +22,12 @@ def text_of(pieces: str, *more: str) -> st.SearchStrategy[str]:
     return st.lists(known | st.text(max_size=8), max_size=12).map("".join)
 
 
-FIELDS = [
+KEYS = [
     f"{name}: "
     for name in (*Profile.model_fields, "\n  seed", "\n  lam", "\n  layers", "\n  model", "\n  tasks", "\n  path")
 ]
-YAML = text_of(
-    "[ ] { } &a *a ' \" null true !!int !!set", *FIELDS, "\n- ", ", ", ": ", "? ", "<<: ", "|\n ", "name: a\n"
-)
-NAMES = [
-    f"{name}=" for name in ("seed", "lam", "lam_by_length", "student_projection", "compound", "min_count", "profile")
-]
+YAML = text_of("[ ] { } &a *a ' \" null true !!int !!set", *KEYS, "\n- ", ", ", ": ", "? ", "<<: ", "|\n ", "name: a\n")
+NAMES = [f"{n}=" for n in ("seed", "lam", "lam_by_length", "student_projection", "compound", "min_count", "profile")]
 VALUE = text_of("None null true [ ] { &a *a - x (ReLU) linear: : DM;8;stem;2 + ' \" #")
 PROJECTION = text_of("x × ( ) (ReLU) (softmax) - 16 384")
 ROWS = text_of('"source" "target" "id" "text" "label" : , { } [ ] " 1 2 null true 1e999 \\ud800 source,target', "\r", "\t",

@@ -71,9 +71,7 @@ def test_a_dollar_in_a_name_is_no_formula_and_no_tick_is_one():
     scores = pd.DataFrame({"model": names, "task": "$t$", "metric": "accuracy", "value": 0.5, "low": 0.1, "high": 0.9})
     points = pd.DataFrame({"first": range(9), "second": range(9), "length": range(2, 11), "$s$": [f"$s{n}$" for n in range(9)]})  # fmt: skip
     drawn = [figures.plot_task(scores, task="$t$", ax=plt.subplots()[1])]
-    drawn += [
-        figures.plot_plane(points, colour=name, explained=0.5, ax=plt.subplots()[1]) for name in ("$s$", "length")
-    ]
+    drawn += [figures.plot_plane(points, colour=by, explained=0.5, ax=plt.subplots()[1]) for by in ("$s$", "length")]
     for ax in drawn:
         ax.figure.canvas.draw()
         texts = [text for text in ax.figure.findobj(Text) if text.get_text()]

@@ -10,20 +10,10 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from docemb_lib import losses
-from docemb_lib.losses import (
-    CCA,
-    MSE,
-    Contrastive,
-    Cosine,
-    InfoNCE,
-    MaxMargin,
-    Objective,
-    PairObjective,
-    Projection,
-    SoftCCA,
-    Teaching,
-)
-from docemb_lib.losses.objective import Weighting
+from docemb_lib.losses.contextual import CCA, Projection, SoftCCA
+from docemb_lib.losses.objective import Objective, Teaching, Weighting
+from docemb_lib.losses.pairs import InfoNCE, PairObjective
+from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin
 from docemb_lib.settings import Parameters
 
 W, D, C, P = 3, 8, 5, 6  # widths: words, student (and structural), contextual, projected
@@ -226,15 +216,13 @@ def test_objectives_of_different_settings_have_different_representations():
 def test_missing_lengths_and_misfitting_tensors_are_named(refused):
     module = objective(MaxMargin, weighting=Weighting(0.5, 384))
     batch, t, c = data(7)
-    fitting = {"teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS}
-    module(batch, **fitting)
-    refused("pass n_structural_tokens", module, batch, **fitting | {"n_structural_tokens": None})
-    refused(
-        r"\(7, 4\) of the teacher", module, batch, **fitting | {"teachers": {"structural": t[:, :4], "contextual": c}}
-    )
+    fits = {"teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS}
+    module(batch, **fits)
+    refused("pass n_structural_tokens", module, batch, **fits | {"n_structural_tokens": None})
+    refused(r"\(7, 4\) of the teacher", module, batch, **fits | {"teachers": {"structural": t[:, :4], "contextual": c}})
     for absent in ("structural", "contextual"):
         with pytest.raises(KeyError, match=absent):
-            module(batch, **fitting | {"teachers": {k: v for k, v in fitting["teachers"].items() if k != absent}})
+            module(batch, **fits | {"teachers": {k: v for k, v in fits["teachers"].items() if k != absent}})
 
 
 def four_teachers(**options) -> Objective:

@@ -115,9 +115,8 @@ def test_overrides_replace_notebook_parameters_and_the_word_profile_leaves_them(
 
 
 def test_a_notebooks_own_parameters_replace_those_of_all_and_are_replaced_by_given_ones(load):
-    text = (
-        "parameters: {documents: 20, lam: 0.3}\nnotebooks: {06_evaluation: {documents: 70, contextual_teacher: null}}"
-    )
+    own = "{06_evaluation: {documents: 70, contextual_teacher: null}}"
+    text = f"parameters: {{documents: 20, lam: 0.3}}\nnotebooks: {own}"
     final = load(text).for_notebook("06_evaluation", documents="profile").parameters
     assert (final.documents, final.contextual_teacher, final.lam) == (70, None, 0.3)
     assert load(text).for_notebook("05_weighting").parameters.documents == 20

@@ -8,16 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
-from transformers import (
-    AutoTokenizer,
-    BertConfig,
-    BertForMaskedLM,
-    LongformerConfig,
-    LongformerModel,
-    ModernBertConfig,
-    ModernBertModel,
-)
 
 from docemb_lib.pretrained import resolve
 from docemb_lib.student import PackedBatch, Student
@@ -35,15 +27,15 @@ def make_student(minilm: str) -> Callable[..., Student]:
         *, windows: list[int], head_dim: int = 8, heads: int = 2, max_tokens: int = 600, dropout: float = 0.0,
         seed: int = 0, pooling: Pooling = "mean",
     ) -> Student:  # fmt: skip
-        tokenizer = AutoTokenizer.from_pretrained(minilm, model_max_length=max_tokens)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(minilm, model_max_length=max_tokens)
         torch.manual_seed(seed)
-        config = LongformerConfig(
+        config = transformers.LongformerConfig(
             vocab_size=tokenizer.vocab_size, hidden_size=head_dim * heads, num_attention_heads=heads,
             num_hidden_layers=len(windows), intermediate_size=32, attention_window=windows, pad_token_id=0,
             max_position_embeddings=max_tokens + 1, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
             initializer_range=0.3,  # attention far from uniform, so that a wrong mask shows
         )  # fmt: skip
-        return Student(LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=pooling).eval()
+        return Student(transformers.LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=pooling).eval()
 
     return make
 
@@ -52,14 +44,14 @@ def make_student(minilm: str) -> Callable[..., Student]:
 def modernbert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random ModernBERT of three layers, one global and two local, with 600 positions."""
     torch.manual_seed(0)
-    tokenizer = AutoTokenizer.from_pretrained(minilm, model_max_length=600)
-    config = ModernBertConfig(
+    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm, model_max_length=600)
+    config = transformers.ModernBertConfig(
         vocab_size=tokenizer.vocab_size, hidden_size=16, num_attention_heads=2, num_hidden_layers=3,
         intermediate_size=24, local_attention=8, max_position_embeddings=600, pad_token_id=0, bos_token_id=101,
         cls_token_id=101, eos_token_id=102, sep_token_id=102, initializer_range=0.3,
     )  # fmt: skip
     folder = tmp_path_factory.mktemp("modernbert")
-    ModernBertModel(config).save_pretrained(folder)
+    transformers.ModernBertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -68,12 +60,12 @@ def modernbert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> 
 def bert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random BERT as published: with pooler and language model head beside the encoder, and MiniLM's tokenizer."""
     torch.manual_seed(0)
-    config = BertConfig(
+    config = transformers.BertConfig(
         vocab_size=30522, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
         max_position_embeddings=40,
     )  # fmt: skip
     folder = tmp_path_factory.mktemp("bert")
-    BertForMaskedLM(config).save_pretrained(folder)
+    transformers.BertForMaskedLM(config).save_pretrained(folder)
     weights = load_file(folder / "model.safetensors")
     weights |= {"bert.pooler.dense.weight": torch.zeros(16, 16), "bert.embeddings.position_ids": torch.arange(40)[None]}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -134,14 +126,9 @@ def converted(minilm: str) -> Student:
 def texts() -> list[str]:
     """Real text of mixed lengths: short, empty, not English, longer than 1,024 tokens."""
     return [
-        str(torch.nn.LayerNorm.__doc__),
-        "",
-        "Die Sonne schien, da sie keine andere Wahl hatte, auf nichts Neues.",
+        str(torch.nn.LayerNorm.__doc__), "", "Die Sonne schien, da sie keine andere Wahl hatte, auf nichts Neues.",
         str(torch.nn.Transformer.__doc__) + str(torch.nn.MultiheadAttention.__doc__) * 3,
-        "A tokenizer pads with [PAD], as in [CLS] short text [SEP] [PAD] [PAD].",
-        "word",
-        str(Path.__doc__),
-    ]
+        "A tokenizer pads with [PAD], as in [CLS] short text [SEP] [PAD] [PAD].", "word", str(Path.__doc__)]  # fmt: skip
 
 
 @pytest.fixture(scope="session")

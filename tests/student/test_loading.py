@@ -139,9 +139,7 @@ class Trap:
         return (Path.touch, (Path("sprung"),))
 
 
-def test_weights_that_are_pickled_alone_are_read_as_tensors_and_said_to_be(
-    make_student, tmp_path, monkeypatch, caplog, refused
-):
+def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(make_student, tmp_path, monkeypatch, caplog, refused):
     """As longformer-base-4096 stands on its hub: a config.json, a tokenizer and pytorch_model.bin."""
     monkeypatch.chdir(tmp_path)
     student = make_student(windows=[8, 8], max_tokens=40)

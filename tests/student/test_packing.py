@@ -77,9 +77,7 @@ def test_chunks_are_read_one_ahead(make_student, small_chunks):
 
 
 @pytest.mark.parametrize("kind", ["packed", "lead", "first", "global", "modernbert"])
-def test_a_generator_of_unknown_length_becomes_a_file_whose_rows_depend_on_their_own_documents_alone(
-    make_kind, documents, small_chunks, tmp_path, kind
-):
+def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(make_kind, documents, small_chunks, tmp_path, kind):
     student, file = make_kind(kind), tmp_path / "deep" / "e.npy"
     expected = np.concatenate([student.embed([text], bf16=False) for text in documents])
     seen = []

@@ -55,9 +55,7 @@ def test_tokens_of_pieces_are_those_of_the_whole(tokenizer, monkeypatch):
     for most in (1, 3, 12):
         cut = tokenizing.heads(tokenizer, texts, most)
         assert len(cut[3]) < len(texts[3])
-        assert [tokenizer.encode(text, add_special_tokens=False).ids[:most] for text in cut] == [
-            i[:most] for i in whole
-        ]
+        assert [tokenizer.encode(one, add_special_tokens=False).ids[:most] for one in cut] == [i[:most] for i in whole]
 
 
 def test_a_document_of_megabytes_takes_seconds_and_the_memory_of_its_different_words(make_student, minilm):

@@ -143,9 +143,8 @@ def test_claims_are_checked_on_other_tasks_but_not_tested(three, evaluated):
 
 
 def test_recorded_claims_are_those_of_both_chapters_and_nothing_is_built(workspace_root, recorded, validated, students):
-    with pytest.raises(
-        InputError, match="small: no run of chapter 4 and no final evaluation is recorded; make one with"
-    ):
+    absent = "small: no run of chapter 4 and no final evaluation is recorded; make one with"
+    with pytest.raises(InputError, match=absent):
         module.recorded_claims("small")
     validated("03_structural", 0.9, structural_loss="cosine")
     table = module.recorded_claims("small")
@@ -166,9 +165,8 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
         (model,) = models
         assert (final, model.fingerprint) == (True, f"f/{model.label}")
         score, level = right(1000, 1000 * levels[model.label]), levels[model.label]
-        return {
-            "all": {model.label: {"package": score, "halves": score, "find": Score("map", (level,), {"mrr": level})}}
-        }
+        scores = {"package": score, "halves": score, "find": Score("map", (level,), {"mrr": level})}
+        return {"all": {model.label: scores}}
 
     three.stages.scores.is_scored, three.stages.scores.by_round = lambda model, *, final: final, by_round
     table = module.claims_of_run(three, finals)

@@ -41,10 +41,8 @@ def as_generalised_eigenvectors(fitted, rest, k, ridge):
     )
     w = eigh(between, within)[1][:, ::-1][:, :k]
     p, q = np.split(np.vstack([w[:P], 0 * w[P:], 0 * w[:P], w[P:]]), 2)
-    return [
-        a @ between_rest @ b / np.sqrt((a @ within_rest @ a) * (b @ within_rest @ b))
-        for a, b in zip(p.T, q.T, strict=True)
-    ]
+    pairs = zip(p.T, q.T, strict=True)
+    return [a @ between_rest @ b / np.sqrt((a @ within_rest @ a) * (b @ within_rest @ b)) for a, b in pairs]
 
 
 @pytest.mark.parametrize(("reference", "ridge", "k"), [
@@ -76,9 +74,7 @@ def test_canonical_correlation_is_1_of_a_map_0_of_independent_views_and_the_same
 
 @pytest.mark.parametrize(("n", "measured"), [(23, False), (24, True), (25, True)])
 @pytest.mark.parametrize("budget", [1, 100_000])
-def test_validation_has_the_correlation_of_all_views_where_there_are_two_documents_for_each_feature(
-    n, measured, budget, distil
-):
+def test_validation_has_the_correlation_of_all_views_where_a_feature_has_two_documents(n, measured, budget, distil):
     objective, documents = distil.make_objective(more=True), distil.make_documents(n, 2, more=True)
     means = validate(objective, documents, batch_size=4, budget=budget)
     assert (documents_for_correlation(12), documents_for_correlation(3), "cca" in means) == (24, 20, measured)

@@ -115,9 +115,7 @@ CELLS = {
 OF_05 = {"student_projection": "8(ReLU)x4", "contextual_projection": "4", "max_structural_len": 20}
 
 
-@pytest.mark.parametrize(
-    ("notebook", "parameters"), [(name, one) for name, own in CELLS.items() for one in own], ids=str
-)
+@pytest.mark.parametrize(("notebook", "parameters"), [(n, one) for n, own in CELLS.items() for one in own], ids=str)
 def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request, capsys, notebook, parameters):
     further = [FAR | {"student_projection": "8"}, TOPICS | {"student_projection": "6"}]  # as wide as the teachers
     training = Profile.load("small").training.model_copy(update={"sdl": parameters.get("sdl", "mean")})
@@ -144,9 +142,7 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request
     assert three.y.shape == three.t.shape == (3, 16)
 
 
-def test_students_are_the_untrained_one_that_of_the_run_and_recorded_ones_by_label(
-    make_run, workspace_root, monkeypatch
-):
+def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(make_run, workspace_root, monkeypatch):
     def student(name):
         return run.workspace.artefact("student", {"name": name}, lambda folder: (folder / "weights").write_text(name))
 

@@ -80,10 +80,8 @@ def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(tabl
     found = pool.neighbours(2, 3)
     for model, own in found.items():
         assert rows(text, model) == own.index.tolist()
-    of_others = tables(text)["neighbours"]["SBERT over chunks"]
-    assert (
-        of_others.str.contains(" =").tolist() == found["SBERT over chunks"].index.isin(found["student"].index).tolist()
-    )
+    others = tables(text)["neighbours"]["SBERT over chunks"]
+    assert others.str.contains(" =").tolist() == found["SBERT over chunks"].index.isin(found["student"].index).tolist()
     assert "<script" not in text
     assert "document 5, 5 tokens; 1 of 1 found" in moved(explorer, find="PAGE 5")  # the last that is found
     assert "no document of find contains" in moved(explorer, find="<nowhere>")

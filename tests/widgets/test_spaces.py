@@ -114,9 +114,8 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(wor
 def test_views_are_those_of_the_projections_of_the_contextual_loss(specs):
     torch.manual_seed(0)
     of_student, of_teacher = map(Projection, specs, (6, 3))
-    contextual = Teaching(
-        "contextual", "contextual", nn.Identity(), student_projection=of_student, teacher_projection=of_teacher
-    )
+    projections = {"student_projection": of_student, "teacher_projection": of_teacher}
+    contextual = Teaching("contextual", "contextual", nn.Identity(), **projections)
     further = Teaching("topics", "contextual", nn.Identity())
     y, c = torch.randn(8, 6), torch.randn(8, 3)
     embeddings = {"student": y.numpy(), "contextual teacher": c.numpy()}
