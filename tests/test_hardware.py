@@ -52,8 +52,7 @@ def test_the_peak_is_what_plain_products_reach_measured_once(monkeypatch):
     ("0::/job\n", {"job": ("max", 5 * GiB, 0)}, 20), ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 0)}, 5),
     ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 2 * GiB)}, 7),  # cached files make room at once
     ("0::/job/step\n", {"job": (8 * GiB, 3 * GiB, 0), "job/step": ("max", GiB, 0)}, 5),  # the group above limits
-    ("0::/job\n", {"job": (2 * GiB, 3 * GiB, 0)}, 0), ("0::/docker/4f1\n", {".": (4 * GiB, GiB, 0)}, 3),
-])  # fmt: skip
+    ("0::/job\n", {"job": (2 * GiB, 3 * GiB, 0)}, 0), ("0::/docker/4f1\n", {".": (4 * GiB, GiB, 0)}, 3)])  # fmt: skip
 def test_free_memory_is_the_least_of_what_machine_and_control_groups_leave(tmp_path, monkeypatch, own, files, free):
     monkeypatch.setattr(hardware, "CGROUPS", tmp_path)
     monkeypatch.setattr(hardware, "OWN_CGROUPS", tmp_path / "own")

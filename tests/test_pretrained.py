@@ -97,8 +97,7 @@ def hub(monkeypatch):
 
 @pytest.mark.parametrize(("name", "status", "said"), [
     ("some/model", None, "the hub does not answer"), ("some/model", 404, r"does not give it \(HTTP 404\)"),
-    ("some/model", 503, r"does not give it \(HTTP 503\)"), ("outputs/students/gone", 200, "no name of a model on a hub; correct it"),
-])  # fmt: skip
+    ("some/model", 503, r"does not give it \(HTTP 503\)"), ("outputs/students/gone", 200, "no name of a model on a hub; correct it")])  # fmt: skip
 def test_a_model_that_is_nowhere_is_named_in_one_line_after_one_attempt_of_a_second(hub, refused, name, status, said):
     from docemb_lib.student import Student
     from docemb_lib.teachers import SBERT

@@ -70,8 +70,7 @@ EXPECTED = [
     Document("minishop.copies.tally", "Count the boxes that STAND on a shelf\nin the shop.", "minishop"),
     Document("minishop.count", "Count the coins of a till, by hand and with .", "minishop",
              ("minishop.shelf.weigh", "minishop.Till")),
-    Document("minishop.shelf.weigh", "Weigh everything that stands on a shelf.", "minishop", ("minishop.count",)),
-]  # fmt: skip
+    Document("minishop.shelf.weigh", "Weigh everything that stands on a shelf.", "minishop", ("minishop.count",))]  # fmt: skip
 
 
 def write_package(root, name, files):
@@ -188,8 +187,7 @@ def test_every_public_documented_object_is_one_page(pages_of):
         Page("shop.front", "weigh", "Weigh  on ; a set is {a, b}."),
         Page("shop._core", "scan", "Scan a code."), Page("shop._core", "Scanner", "", {"beep": "Beep once."}),
         Page("shop.front", "ring", "Ring the bell."), Page("shop.front", "bag", "Bag %d items."),
-        Page("shop", "bundle", "Bundle them."), Page("torch.Tensor", "tear", "Tear along the line."),
-    ]  # fmt: skip
+        Page("shop", "bundle", "Bundle them."), Page("torch.Tensor", "tear", "Tear along the line.")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("content", "docs"), [
@@ -197,8 +195,7 @@ def test_every_public_documented_object_is_one_page(pages_of):
     ('def f():\n    r"""Sum %(what)s of \\frac{a}{b}.\n\n    {parameters}\n    """', ["Sum  of \\frac{a}{b}."]),
     ('# -*- coding: latin-1 -*-\ndef f():\n    """Prix en café."""\n'.encode("latin-1"), ["Prix en café."]),
     (b"print 'python 2'\n", []),
-    (b'def f():\n    """caf\xe9"""\n', []),
-])  # fmt: skip
+    (b'def f():\n    """caf\xe9"""\n', [])])  # fmt: skip
 def test_placeholders_and_private_modules_are_left_out_and_encodings_read(pages_of, content, docs):
     assert [page.doc for page in pages_of(content, "shop._front")] == docs
 
@@ -207,8 +204,7 @@ def test_placeholders_and_private_modules_are_left_out_and_encodings_read(pages_
     ("'a' 'b' + 'c'", "abc"), ("f'a{x}b'", "ab"), ("'100%% of %s' % x", "100% of %s"),
     ("'a {x} {{y}}'.format(**names)", "a  {y}"),
     ("'{seealso.kdeplot} : smooth'.format()", "kdeplot : smooth"), ("textwrap.dedent(' a')", " a"),
-    ("'a'.strip()", "a"), ("unknown(1)", ""),
-])  # fmt: skip
+    ("'a'.strip()", "a"), ("unknown(1)", "")])  # fmt: skip
 def test_a_string_expression_gives_its_constant_text(expression, text):
     assert library.text_of(ast.parse(expression, mode="eval").body) == text
 
@@ -251,8 +247,7 @@ def test_every_form_of_reference_is_cut(block, names):
     ("    See Also\n    --------\n    a_b\nOut again.", "Out again.", ("a_b",)),  # up to the end of the indentation
     ("Which to use. See also :func:`shop.sort` for\nmore. It is stable (see also `.Key`).",  # in running text
      "Which to use.  It is stable .", ("shop.sort", "Key")),
-    ("Look also at\n\n    this.", "Look also at\n\n    this.", ()),
-])  # fmt: skip
+    ("Look also at\n\n    this.", "Look also at\n\n    this.", ())])  # fmt: skip
 def test_a_section_is_cut_as_a_whole_and_nothing_else(text, left, names):
     assert cut_see_also(text) == (left, names)
 
@@ -264,7 +259,6 @@ def test_a_section_is_cut_as_a_whole_and_nothing_else(text, left, names):
     ("from sklearn.svm import SVC", "from svm import SVC"),
     ("scikit-learn, Scikit\nlearn and scikit_learn", ",  and"), ("raise NetworkXError", "raise Error"),
     ("x.to_numpy()", "x.to_()"), ("nx.Graph, sns, pd.Series, mpl", "Graph, , Series,"),
-    ("input, span, index_np and unpd", "input, span, index_np and unpd"), ("PyTorch's TorchScript", "'s Script"),
-])  # fmt: skip
+    ("input, span, index_np and unpd", "input, span, index_np and unpd"), ("PyTorch's TorchScript", "'s Script")])  # fmt: skip
 def test_names_of_packages_go_and_other_words_stay(before, after):
     assert library.remove_names(before) == after

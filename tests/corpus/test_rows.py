@@ -11,12 +11,10 @@ from docemb_lib.corpus import rows as module
 from docemb_lib.corpus.rows import file_format, read_csv, read_rows, split_sentences, tag_words, text_of
 
 RECORDS = [
-    {"id": "a", "text": 'She said: "no,\nnever".'}, {"id": "b", "text": "größer, Ελλάδα\u2028\x01 𝕏"}, {"id": "c", "text": "long " * 60_000},
-]  # fmt: skip
+    {"id": "a", "text": 'She said: "no,\nnever".'}, {"id": "b", "text": "größer, Ελλάδα\u2028\x01 𝕏"}, {"id": "c", "text": "long " * 60_000}]  # fmt: skip
 PIECES = [
     "A sentence. ", "Dr. ", "e.g. ", "« Oui ? » ", '"He said. ', '"', "(see a. b) ", "\n\n", "\n", "\t ", "...", "?! ", "[1]",
-    "1. item\n", "* item ", "这是。", "שלום. ", "مرحبا؟ ", "😀", "👩‍👩‍👧", "e\u0301", "\u2028", "\r\n", "\x00", "word ", "U.S.A. ",
-]  # fmt: skip
+    "1. item\n", "* item ", "这是。", "שלום. ", "مرحبا؟ ", "😀", "👩‍👩‍👧", "e\u0301", "\u2028", "\r\n", "\x00", "word ", "U.S.A. "]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
@@ -46,8 +44,7 @@ def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
     ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv, near line 2: .*byte 0xe9 in position 5: .*; save the file again, whole and as UTF-8"),
     ("a.parquet", b"PAR1 but not really", r"a\.parquet: is not a whole parquet file"),
     ("a.csv.gz", b"id,text\n", r"a\.csv\.gz, near line 0: Not a gzipped file"),
-    ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
-])  # fmt: skip
+    ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.json, \.csv, \.tsv")])  # fmt: skip
 def test_what_is_broken_is_named_with_its_place(tmp_path, name, content: bytes, message, refused):
     (tmp_path / name).write_bytes(content)
     refused(message, lambda: list(read_rows(tmp_path / name)))
@@ -80,8 +77,7 @@ def test_the_name_tells_the_format_unpaired_surrogates_are_replaced_and_pairs_jo
     ("en", "one line\nand the next. A second", ["one line\nand the next.", "A second"]),
     ("en", "A heading\n\nA text. Its end.", ["A heading", "A text.", "Its end."]),
     ("en", "\n\n  One sentence.\n\n", ["One sentence."]), ("en", "no end at all", ["no end at all"]),
-    ("en", " \n\n\t", [""]), ("en", "", []),
-])  # fmt: skip
+    ("en", " \n\n\t", [""]), ("en", "", [])])  # fmt: skip
 def test_sentences_end_where_a_reader_ends_them(language, text, expected):
     assert [sentence.strip() for sentence in split_sentences(text, language=language)] == expected
 
@@ -126,8 +122,7 @@ TAGGED = (
     "Prices/n rose/v sharply/o after/o the/o government/n announced/v new/a taxes/n on/o foreign/a steel/n .",
     "I/o think/v you/o should/o call/v him/o about/o the/o broken/a printer/n before/o he/o leaves/v the/o office/n .",
     "Dr./n Smith/n was/v born/v in/o Vienna/n and/o studied/v physics/n until/o the/o war/n ended/v her/o plans/n .",
-    "Most/a students/n who/o have/v read/v the/o book/n say/v that/o the/o last/a chapter/n is/v difficult/a .",
-)  # fmt: skip
+    "Most/a students/n who/o have/v read/v the/o book/n say/v that/o the/o last/a chapter/n is/v difficult/a .")  # fmt: skip
 PARTS = {"n": "noun", "v": "verb", "a": "other", "o": "other"}  # a: adjectives, often taken for nouns or verbs
 
 

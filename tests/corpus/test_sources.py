@@ -77,8 +77,7 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
     ("missing", None, "missing does not exist; name a folder"),
     (".", None, r"holds no document; a folder needs \.txt or \.md files"),
     ("folder/b.txt", b"na\xefve", r"b\.txt, near line 1: .utf-8. codec can't decode byte 0xef .* as UTF-8"),
-    ("folder/b.txt", b" \n", r"b\.txt: the text is blank"),
-])  # fmt: skip
+    ("folder/b.txt", b" \n", r"b\.txt: the text is blank")])  # fmt: skip
 def test_what_is_no_document_is_refused_with_its_place_and_the_mend(tmp_path, name, content, message):
     path = tmp_path / name
     if content is not None:
@@ -160,8 +159,7 @@ def test_a_dataset_may_be_data_files(tmp_path, ending):
 
 @pytest.mark.parametrize(("fields", "message"), [
     ({"split": "missing"}, r"stories: no data file has the split 'missing' in its name; name files by a pattern"),
-    ({"text_field": "body"}, r"no field 'body', found \['text'\]"),
-])  # fmt: skip
+    ({"text_field": "body"}, r"no field 'body', found \['text'\]")])  # fmt: skip
 def test_a_dataset_that_cannot_serve_is_refused(dataset, fields, message, refused):
     refused(message, hub_documents, dataset, limit=1, count_tokens=words, **fields)
 
@@ -188,8 +186,7 @@ def published(tmp_path):
 
 @pytest.mark.parametrize(("name", "kind", "number"), [
     ("wikipedia/20231101.en", "wiki", 40), ("realnews.jsonl", "news", 30),
-    ("c4/realnewslike", "c4", 25), ("c4/realnewslike/c4-train.*.json.gz", "c4", 25),
-])  # fmt: skip
+    ("c4/realnewslike", "c4", 25), ("c4/realnewslike/c4-train.*.json.gz", "c4", 25)])  # fmt: skip
 def test_a_published_corpus_is_read_from_a_copy_of_its_folder_or_from_its_files(published, name, kind, number):
     drawn = hub_documents(published / name, limit=number)
     assert sorted(document.text for document in drawn) == sorted(long_text(kind, n) for n in range(number))

@@ -56,8 +56,7 @@ def test_pairs_come_from_their_three_files_cleaned(tmp_path: Path, name: str, pa
     (pair_file([("a", "1", "b")]), r"row 1: the label is 'a', expected 0 or 1; look for a shifted column"),
     (pair_file([("1", "a")]), r"row 1 \(up to line 1\): expected 3 values \(label, text_0, text_1\)"),
     (b'"1","a","b"\n"0","un"quoted","b"\n', r"dev_cite\.csv: broken quoting up to line 2"),
-    (pair_file()[:-30], r"dev_cite\.csv: broken quoting .*unexpected end of data"),
-])  # fmt: skip
+    (pair_file()[:-30], r"dev_cite\.csv: broken quoting .*unexpected end of data")])  # fmt: skip
 def test_a_broken_pair_file_is_named_with_its_row(tmp_path: Path, content: bytes, message: str, refused) -> None:
     pair_folder(tmp_path, "aan")
     (tmp_path / "dev_cite.csv").write_bytes(content)
@@ -163,8 +162,7 @@ def test_arxivs_class_is_the_first_archive_and_fake_news_without_class_or_text_a
     ("nyt", {}, "gone", "dataset '.*gone': .*; or name a folder of its files"),
     ("arxiv-abstracts", {"a.jsonl": [{"body": "x", "label": "y"}]}, "a.jsonl", r"a\.jsonl, line 1: no field 'abstract', found \['body', 'label'\]"),
     ("fakenews", {"a.jsonl": []}, "a.jsonl", "task fakenews: holds no example; add one with the fields content, type"),
-    ("imdb", {"a.jsonl": [{"text": "x", "label": "y"}]}, "a.jsonl", r"a\.jsonl: names no splits; copy the hub's folder there"),
-])  # fmt: skip
+    ("imdb", {"a.jsonl": [{"text": "x", "label": "y"}]}, "a.jsonl", r"a\.jsonl: names no splits; copy the hub's folder there")])  # fmt: skip
 def test_data_that_is_missing_or_does_not_fit_is_named(tmp_path, name, files, source, message, refused):
     write_files(tmp_path, files)
     refused(message, benchmark_task, name, None if source is None else str(tmp_path / source))
@@ -180,8 +178,7 @@ def test_every_name_of_a_profile_is_a_task_and_the_sizes_are_table_1s() -> None:
 # ---- Similar articles
 WIKI = [
     ("Merlot", [("", "A dark blue grape."), ("Taste", ""), ("Regions", 'Grown in "France",\nand elsewhere.')]),
-    ("Malbec", [("", "Purple.")]), ("Moët & Chandon", []), ("Game \ud83d", [("Plot", "It \udc00 ends.")]),
-]  # fmt: skip
+    ("Malbec", [("", "Purple.")]), ("Moët & Chandon", []), ("Game \ud83d", [("Plot", "It \udc00 ends.")])]  # fmt: skip
 
 
 def wiki_file(file: Path, articles: list[tuple[str, Any]] = WIKI) -> Path:
@@ -212,8 +209,7 @@ def test_an_article_is_its_title_and_every_section_that_is_not_empty_and_lists_a
 def test_titles_without_an_article_are_left_out_and_counted(tmp_path: Path, as_json: bool, caplog: Any) -> None:
     lists: dict[str, Any] = {
         "Malbec": {"Merlot": 1, "Malbec": 1, "Nowhere": 1}, "Unwritten": {"Merlot": 1},
-        "Merlot": {"Unknown": 1}, "Moët & Chandon": {"Malbec": 3, "Merlot": 1},
-    }  # fmt: skip
+        "Merlot": {"Unknown": 1}, "Moët & Chandon": {"Malbec": 3, "Merlot": 1}}  # fmt: skip
     if not as_json:
         lists = collections.defaultdict(collections.Counter, {k: collections.Counter(v) for k, v in lists.items()})
     files = wiki_file(tmp_path / "a.csv"), write_relevance(tmp_path, lists, as_json=as_json)
@@ -230,8 +226,7 @@ TITLED = r"a\.csv, row 2: expected an article's title and a Python list of \(tit
     (["Merlot", "[('Taste', 'x')"], TITLED), (["Merlot", "__import__('os').getcwd()"], TITLED),
     (["Merlot", "[('one', 'two', 'three')]"], TITLED), (["Merlot", "[('one', 2)]"], TITLED), (["Merlot", "7"], TITLED),
     (["Malbec", "[]"], r"row 2: the title 'Malbec' stands in an earlier row too"),
-    (["Malbec"], r"row 2 \(up to line 3\): expected 2 values"),
-])  # fmt: skip
+    (["Malbec"], r"row 2 \(up to line 3\): expected 2 values")])  # fmt: skip
 def test_a_bad_article_is_named_with_its_row(tmp_path: Path, row: list[str], message: str, refused) -> None:
     file = wiki_file(tmp_path / "a.csv", [WIKI[1]])
     with file.open("a", newline="") as stream:
@@ -299,8 +294,7 @@ def test_other_functions_and_classes_are_refused_and_the_plain_ones_cannot_be_ch
 
 @pytest.mark.parametrize(("content", "message"), [
     (b"", "is no whole pickle of plain containers"), (b"\x80\x04", "is no whole pickle"), (b"no pickle at all", "is no whole pickle"),
-    (pickle.dumps({"a": "b" * 99})[:-30], "is no whole pickle"), (TOWER, "it holds more than 10,000 tuples"),
-])  # fmt: skip
+    (pickle.dumps({"a": "b" * 99})[:-30], "is no whole pickle"), (TOWER, "it holds more than 10,000 tuples")])  # fmt: skip
 def test_what_is_no_whole_pickle_is_refused(tmp_path: Path, content: bytes, message: str, refused) -> None:
     (tmp_path / "gt").write_bytes(content)
     refused(f"gt: refused.*{message}", benchmarks.read_plain_pickle, tmp_path / "gt")

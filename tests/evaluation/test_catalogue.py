@@ -77,8 +77,7 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folde
     ({"own_tasks": [{**TASK, "relevance": "x.tsv"}]}, "relevance, a file of pairs of ids"),
     ({"own_tasks": [{**TASK, "kind": "retrieval", "relevance": "x.tsv", "path": {"test": "x"}}]}, "one file of documents"),
     ({"own_tasks": [{**TASK, "path": {"training": "x"}}]}, "evaluation.own_tasks.0.path"),
-    ({"own_tasks": [{**TASK, "share": 0.5}]}, "evaluation.own_tasks.0.share: input should be less than 0.5"),
-])  # fmt: skip
+    ({"own_tasks": [{**TASK, "share": 0.5}]}, "evaluation.own_tasks.0.share: input should be less than 0.5")])  # fmt: skip
 def test_what_is_wrong_in_a_profile_is_said_in_one_line(data_folder, evaluation, message, refused):
     refused(message, profile, data_folder, **evaluation)
 
@@ -146,8 +145,7 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Program()})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: refused, is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
     ({}, {"task": "imdb"}, r"dataset 'stanfordnlp/imdb': .*Hub.*; or name a folder of its files"),  # no network
     ({"a.jsonl": examples(8), "b.jsonl": examples(6)}, {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}}, r"task mine: has no split test; add it, or leave the task out"),
-    ({}, {"own": {"path": "."}}, r"params: holds no folder; name a data file, or put each class into a folder of its name"),
-]  # fmt: skip
+    ({}, {"own": {"path": "."}}, r"params: holds no folder; name a data file, or put each class into a folder of its name")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("files", "settings", "message"), BAD)

@@ -139,8 +139,7 @@ def test_a_half_that_two_pages_share_is_not_called_a_stranger() -> None:
 
 @pytest.mark.parametrize(("text", "halves"), [
     ("one two three four", ("one two", "three four")), ("  a bbbbbbbbbbbbbbbbbb ", ("a", "bbbbbbbbbbbbbbbbbb")),
-    ("one\n\n two", ("one", "two")), ("single", ("single", "")), ("  ", ("", "")),
-])  # fmt: skip
+    ("one\n\n two", ("one", "two")), ("single", ("single", "")), ("  ", ("", ""))])  # fmt: skip
 def test_a_page_is_cut_at_the_white_space_nearest_its_middle(text: str, halves: tuple[str, str]) -> None:
     assert cut_in_half(text) == halves
 
@@ -178,7 +177,6 @@ ALONE = [{**row, "see_also": []} for row in pool((6, 6, 6))]
     ("package", pool((6, 6, 0)), "task 'package', split 'test': 0 pages give 0 examples, too few; raise the number of"),
     ("halves", pool((6, 1, 6)), "task 'halves', split 'validation': 1 pages give 0 examples"),
     ("see-also-pairs", ALONE, "task 'see-also-pairs', split 'train': 6 pages give 0 examples"),
-    ("see-also-retrieval", ALONE, "task 'see-also-retrieval', split 'train': 6 pages give 0 examples"),
-])  # fmt: skip
+    ("see-also-retrieval", ALONE, "task 'see-also-retrieval', split 'train': 6 pages give 0 examples")])  # fmt: skip
 def test_too_few_pages_are_refused(name: str, rows: list[dict[str, Any]], message: str, refused) -> None:
     refused(message, built, name, rows)

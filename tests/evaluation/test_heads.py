@@ -35,8 +35,7 @@ def test_heads_of_any_rows_trained_together_are_those_trained_alone(monkeypatch)
     other = [
         usual.model_copy(update=update)
         for update in ({"dropout": 0.0}, {"learning_rate": 1e-2}, {"weight_decay": 0.0, "label_smoothing": 0.0},
-                       {"max_grad_norm": 0.05}, {"epochs": 2}, {"batch_size": 16})
-    ]  # fmt: skip
+                       {"max_grad_norm": 0.05}, {"epochs": 2}, {"batch_size": 16})]  # fmt: skip
     jobs = [heads.HeadJob(rng.permutation(150)[:n], seed) for n in (150, 149, 129, 128, 40, 7) for seed in (0, 1)]
     for settings in (usual, *other):
         together = heads.train_jobs(features, labels, jobs, settings, classes=3)
@@ -185,8 +184,7 @@ def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_
 
 @pytest.mark.parametrize(("field", "value"), [
     ("hidden", -1), ("epochs", 0), ("batch_size", 0), ("dropout", 1.0), ("label_smoothing", -0.1), ("learning_rate", 0.0),
-    ("learning_rate", math.nan), ("max_grad_norm", 0.0), ("weight_decay", -1.0), ("pair_features", "sum"),
-])  # fmt: skip
+    ("learning_rate", math.nan), ("max_grad_norm", 0.0), ("weight_decay", -1.0), ("pair_features", "sum")])  # fmt: skip
 def test_a_setting_out_of_range_is_refused_with_its_name_and_value(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=rf"(?s){field}.*{value}"):
         HeadSettings(**{field: value})  # type: ignore[arg-type]

@@ -87,8 +87,7 @@ def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_tex
     ([{"text": "a", "label": "x", "split": "held"}], "line 1: field 'split' is 'held', expected train, validation, test"),
     ([{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}], r"a\.jsonl, line 2: names no split, but other rows do"),
     ([], r"a\.jsonl: holds no example; add one with the fields text"),
-    (reviews(good=9, bad=2), r"a\.jsonl: class 'bad': 2 examples are too few to draw train, validation and test"),
-])  # fmt: skip
+    (reviews(good=9, bad=2), r"a\.jsonl: class 'bad': 2 examples are too few to draw train, validation and test")])  # fmt: skip
 def test_an_error_in_a_file_is_named_with_its_row(tmp_path: Path, records: Records, message: str, refused) -> None:
     refused(message, task, "classification", write_rows(tmp_path / "a.jsonl", records))
 
@@ -101,8 +100,7 @@ def newsgroups(tmp_path: Path) -> Path:
     files = {
         f"{train}/sci.med/58043": "Subject: pulse\n\nA café is no hospital.".encode("latin-1"),
         f"{train}/sci.med/58044": "second", f"{train}/alt.atheism/49960": "third", f"{test}/sci.med/59000": "fourth",
-        f"{test}/alt.atheism/.DS_Store": b"\x00", f"{test}/alt.atheism/53000": "fifth",
-    }  # fmt: skip
+        f"{test}/alt.atheism/.DS_Store": b"\x00", f"{test}/alt.atheism/53000": "fifth"}  # fmt: skip
     return write_files(tmp_path / "20news", files)
 
 
@@ -113,14 +111,12 @@ def folder_examples(folder: Path) -> list[tuple[str, str, str]]:
 def test_folders_and_files_of_splits_name_them(newsgroups):
     assert folder_examples(newsgroups) == [
         ("test", "fifth", "alt.atheism"), ("test", "fourth", "sci.med"), ("train", "third", "alt.atheism"),
-        ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"), ("train", "second", "sci.med"),
-    ]  # fmt: skip
+        ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"), ("train", "second", "sci.med")]  # fmt: skip
     assert [file.name for file in visible_files(newsgroups)] == ["53000", "59000", "49960", "58043", "58044"]
     splits = {
         "train": "train", "20news-bydate-test": "test", "Dev": "validation", "val.csv": "validation",
         "validation-00000-of-00001.parquet": "validation", "data/test/0000.parquet": "test",
-        "bbc-text.csv": NO_SPLIT, "latest.csv": NO_SPLIT, "training.csv": NO_SPLIT, "devices": NO_SPLIT,
-    }  # fmt: skip
+        "bbc-text.csv": NO_SPLIT, "latest.csv": NO_SPLIT, "training.csv": NO_SPLIT, "devices": NO_SPLIT}  # fmt: skip
     assert {name: split_in(name) for name in splits} == splits
 
 
@@ -133,8 +129,7 @@ def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored
 
 @pytest.mark.parametrize(("files", "message"), [
     ({"a.txt": "x"}, "holds no folder; name a data file, or put each class into a folder of its name"),
-    ({"train/one/a.txt": "x", "test/a.txt": "x"}, "test: holds no folder; name a data file"),
-])  # fmt: skip
+    ({"train/one/a.txt": "x", "test/a.txt": "x"}, "test: holds no folder; name a data file")])  # fmt: skip
 def test_a_folder_without_classes_is_refused(tmp_path, files, message, refused):
     refused(message, folder_examples, write_files(tmp_path, files))
 
@@ -192,7 +187,6 @@ def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_p
 
 @pytest.mark.parametrize(("records", "message"), [
     ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: found 'a' in the field 'id', expected a string or an"),
-    ([{"text": "x"}], "line 1: found None in the field 'id', expected a string or an integer that no earlier row has"),
-])  # fmt: skip
+    ([{"text": "x"}], "line 1: found None in the field 'id', expected a string or an integer that no earlier row has")])  # fmt: skip
 def test_unsound_documents_are_refused(tmp_path, records, message, refused):
     refused(message, task, "retrieval", write_rows(tmp_path / "a.jsonl", records), relevance=tmp_path / "r.tsv")

@@ -26,8 +26,7 @@ LETTERS, TWO = ["a", "b", "c"], Labelled(["a", "b"], [0, 1])
     (Classification, {"train": TWO, "dev": TWO}, r"some of train, validation, test, got \['train', 'dev'\]"),
     *[(Retrieval, {"test": Ranking(LETTERS, [0], [rows])}, r"task 't', split 'test': query 0 .*rows \[") for rows in ([], [0], [1, 1], [3], [-1])],
     (Retrieval, {"test": Ranking(["a", "b"], [0], [[1], [0]])}, "1 queries and 2 lists"),
-    (Classification, {"train": TWO}, "task 't' has no split 'test', only train"),
-])  # fmt: skip
+    (Classification, {"train": TWO}, "task 't' has no split 'test', only train")])  # fmt: skip
 def test_unsound_splits_are_refused_with_task_split_and_numbers(kind, splits, message, refused):
     refused(message, lambda: kind("t", splits).texts("test"))
 

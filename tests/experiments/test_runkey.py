@@ -41,8 +41,7 @@ def with_further(profile, further):
     ("07_simde", {"documents": 9, "beside_teachers": 0.5}, "SimDE;×0.5 beside;cosine;384;λ=0.5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;9 docs"),
     ("04_projections", {"delta": 0.03, "beta": 0.5}, "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;β=0.5"),
     ("04_projections", {"delta": 0, "beta": 0}, "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;δ=0.0;β=0.0"),
-    ("04_projections", {"contextual_loss": "cca:5", "beta": 0.5}, "cosine;cca:5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-"),
-])  # fmt: skip
+    ("04_projections", {"contextual_loss": "cca:5", "beta": 0.5}, "cosine;cca:5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-")])  # fmt: skip
 def test_labels_are_those_of_the_thesis(notebook, parameters, label):
     assert RunKey.of(notebook, Profile.load("thesis"), **parameters).label == label
 

@@ -66,8 +66,7 @@ def task(kind, suffix):
 CASES = [
     (profile, YAML), (parameter, st.tuples(st.sampled_from(NAMES), VALUE).map("".join)), (parameter, VALUE),
     (projection, PROJECTION), (ramp, VALUE), *((task("retrieval", suffix), ROWS) for suffix in (".jsonl", ".csv", ".tsv")),
-    (task("classification", ".jsonl"), ROWS), (task("pairs", ".csv"), ROWS), (task("retrieval", ".parquet"), ROWS),
-]  # fmt: skip
+    (task("classification", ".jsonl"), ROWS), (task("pairs", ".csv"), ROWS), (task("retrieval", ".parquet"), ROWS)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("parse", "texts"), CASES, ids=range(len(CASES)))

@@ -153,8 +153,7 @@ def test_cca_ignores_invertible_maps_and_shifts_of_a_view_and_constant_views_hav
     ("2 documents or more, got a batch of 1", lambda: CCA()(torch.ones(1, 3), torch.ones(1, 3))),
     ("views of width 4, got a student's of 5 and a teacher's of 4", lambda: SoftCCA(4)(torch.ones(6, 5), torch.ones(6, 4))),
     ("contextual_loss must be one of soft-cca, mse, cca, cca:10, got 'null'", lambda: contextual_loss("null", 4)),
-    ("cca:10, got 'cca:'", lambda: contextual_loss("cca:", 4)),
-])  # fmt: skip
+    ("cca:10, got 'cca:'", lambda: contextual_loss("cca:", 4))])  # fmt: skip
 def test_what_has_no_meaning_is_refused_by_name(named, call, refused):
     refused(named, call)
 

@@ -71,8 +71,7 @@ FORMULAS = {  # what a document adds, written out; k = 1 where it is at most 384
     "Listing 4.1 at a half, masked": (Weighting(0.5, 384), lambda S, C, k: 0.5 * S + 0.5 * C if k else C),
     "no weighting": (Weighting(), lambda S, C, k: S + C),
     "no weighting, masked": (Weighting(None, 384), lambda S, C, k: S + C if k else C),
-    "half of no weighting": (Weighting(0.5), lambda S, C, k: (S + C) / 2),
-}  # fmt: skip
+    "half of no weighting": (Weighting(0.5), lambda S, C, k: (S + C) / 2)}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -329,8 +328,7 @@ def test_weights_by_length_fall_linearly_between_the_two_lengths():
     ("max_structural_len", "None", "write None"), ("max_structural_len", 0, "greater than or equal to 1"),
     ("lam_by_length", "null", "write None"), ("lam_by_length", "linear:4096:384", "FIRST < LAST"),
     ("lam_by_length", "cosine:1:2", "as in linear:384:4096"), ("lam_by_length", 384, "valid string"),
-    ("lam", 1.2, "less than or equal to 1"),
-])  # fmt: skip
+    ("lam", 1.2, "less than or equal to 1")])  # fmt: skip
 def test_a_weighting_without_meaning_is_refused_by_the_settings(name, value, message):
     with pytest.raises(ValidationError, match=message):
         Parameters(**{name: value})

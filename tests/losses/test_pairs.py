@@ -53,5 +53,4 @@ def test_without_a_hidden_token_the_loss_is_zero_and_the_words_are_not_stored_tw
     loss.backward()
     assert (loss.item(), head.dense.weight.grad.abs().sum()) == (0, 0)
     assert {name: list(tensor.shape) for name, tensor in MaskedLanguageHead(8, 50).state_dict().items()} == {
-        "bias": [50], "dense.weight": [8, 8], "dense.bias": [8], "norm.weight": [8], "norm.bias": [8],
-    }  # fmt: skip
+        "bias": [50], "dense.weight": [8, 8], "dense.bias": [8], "norm.weight": [8], "norm.bias": [8]}  # fmt: skip

@@ -18,8 +18,7 @@ BUILT = {  # spec: (input width, layers, widths)
     "8(linear)x4": (3, [L, L], (3, 8, 4)), "8(SoftMax)x4(Sigmoid)": (3, [L, nn.Softmax, L, nn.Sigmoid], (3, 8, 4)),
     " 8 ( ReLU ) x 4 ": (3, [L, R, L], (3, 8, 4)), "-": (100, [], (100,)),
     "768(ReLU,drop0.1,norm)x1024": (100, [L, R, nn.Dropout, nn.LayerNorm, L], (100, 768, 1024)),
-    "8( Norm , linear )x4(drop.5)": (3, [L, nn.LayerNorm, L, nn.Dropout], (3, 8, 4)),
-}  # fmt: skip
+    "8( Norm , linear )x4(drop.5)": (3, [L, nn.LayerNorm, L, nn.Dropout], (3, 8, 4))}  # fmt: skip
 
 
 @pytest.mark.parametrize("spec", BUILT)
@@ -69,8 +68,7 @@ NOT_BLOCKS = {  # spec: what is no block of it
     "(ReLU)x768": "(ReLU)", "768,1024": "768,1024", "768(ReLU)(ReLU)": "768(ReLU)(ReLU)", "null": "null",
     "0x5": "0", "": "", "  ": "  ", "768(foo)": "768(foo)", "768(ReLU,drop1.5)": "768(ReLU,drop1.5)", "768(drop)": "768(drop)",
     "768(ReLU,)x5": "768(ReLU,)", "768(drop-0.1)": "768(drop-0.1)", "768(norm,drop0.1,NORM)": "768(norm,drop0.1,NORM)",
-    "768(relu,sigmoid)": "768(relu,sigmoid)", "65537": "65537",
-}  # fmt: skip
+    "768(relu,sigmoid)": "768(relu,sigmoid)", "65537": "65537"}  # fmt: skip
 
 
 @pytest.mark.parametrize(("spec", "block"), NOT_BLOCKS.items())

@@ -43,8 +43,7 @@ def test_a_small_plan_has_every_notebook_of_the_thesis(name):
         "hidden": 50, "dropout": 0.5, "epochs": 10, "batch_size": 32, "learning_rate": 1e-4,
         "weight_decay": 0.1, "label_smoothing": 0.1, "max_grad_norm": 1.0, "pair_features": "concat"}}),
     ("thesis-final", "training", {"epochs": 1, "batch_size": 6, "accumulation": 10, "learning_rate": 3e-5, "warmup": 500, "weight_decay": 0.1}),
-    ("thesis-final", "parameters", {"documents": 1_000_000}),
-])  # fmt: skip
+    ("thesis-final", "parameters", {"documents": 1_000_000})])  # fmt: skip
 def test_the_profiles_of_the_thesis_have_its_published_settings(name, section, published):
     assert getattr(Profile.load(name), section).model_dump(include=set(published)) == published
 

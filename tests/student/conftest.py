@@ -48,8 +48,7 @@ def modernbert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> 
     config = transformers.ModernBertConfig(
         vocab_size=tokenizer.vocab_size, hidden_size=16, num_attention_heads=2, num_hidden_layers=3,
         intermediate_size=24, local_attention=8, max_position_embeddings=600, pad_token_id=0, bos_token_id=101,
-        cls_token_id=101, eos_token_id=102, sep_token_id=102, initializer_range=0.3,
-    )  # fmt: skip
+        cls_token_id=101, eos_token_id=102, sep_token_id=102, initializer_range=0.3)  # fmt: skip
     folder = tmp_path_factory.mktemp("modernbert")
     transformers.ModernBertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -62,8 +61,7 @@ def bert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=30522, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
-        max_position_embeddings=40,
-    )  # fmt: skip
+        max_position_embeddings=40)  # fmt: skip
     folder = tmp_path_factory.mktemp("bert")
     transformers.BertForMaskedLM(config).save_pretrained(folder)
     weights = load_file(folder / "model.safetensors")

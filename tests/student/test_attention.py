@@ -33,8 +33,7 @@ def test_blocks_stop_at_documents_reach_one_window_beyond_and_read_on_to_multipl
     s = slice
     assert blocks([3, 7], window=2, size=4) == [
         Block(s(0, 3), s(0, 3), True, s(0, 3), s(0, 3)), Block(s(3, 7), s(3, 9), False, s(3, 7), s(3, 9)),
-        Block(s(7, 10), s(5, 10), False, s(7, 10), s(5, 10)),
-    ]  # fmt: skip
+        Block(s(7, 10), s(5, 10), False, s(7, 10), s(5, 10))]  # fmt: skip
     read = [(block.read_queries, block.read_keys) for block in blocks([3, 7], window=2, size=4, step=4)]
     assert read == [(slice(0, 4), slice(0, 4)), (slice(3, 7), slice(3, 10)), (slice(7, 10), slice(5, 10))]
     plan = blocks([*range(100, 500), 1000], window=128, size=128, step=64)[:-8]

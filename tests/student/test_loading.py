@@ -45,8 +45,7 @@ def roberta_folder(tmp_path_factory):
 
 @pytest.mark.parametrize(("encoder", "options", "documents", "least"), [
     ("minilm", {"max_tokens": 2048}, None, 4),
-    ("roberta_folder", {"max_tokens": 50, "attention_window": 64}, ["the quick brown fox", " ".join(WORDS * 2), "dog"], 3),
-])  # fmt: skip
+    ("roberta_folder", {"max_tokens": 50, "attention_window": 64}, ["the quick brown fox", " ".join(WORDS * 2), "dog"], 3)])  # fmt: skip
 def test_a_converted_encoder_is_the_original_on_short_texts(encoder, options, documents, least, texts, request):
     source = request.getfixturevalue(encoder)
     student = Student.from_encoder(source, **options)
@@ -162,8 +161,7 @@ def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(make_student, 
     ("modernbert_folder", {"attention_window": 64}, "layers and attention_window are None"),
     ("modernbert_folder", {"max_tokens": 601}, "max_tokens is at most 600"),
     ("modernbert_folder", {"pooling": "cls"}, "pooling: got cls of a modernbert"),
-    ("modernbert_folder", {"pooling": "max"}, "pooling: got max of a modernbert"),
-])  # fmt: skip
+    ("modernbert_folder", {"pooling": "max"}, "pooling: got max of a modernbert")])  # fmt: skip
 def test_values_out_of_range_are_refused(encoder, arguments, message, request, refused):
     refused(re.escape(message), Student.from_encoder, request.getfixturevalue(encoder), **{"max_tokens": 600, **arguments})  # fmt: skip
 
@@ -175,8 +173,7 @@ def test_values_out_of_range_are_refused(encoder, arguments, message, request, r
     ({FILE: ""}, NO_MODEL), ({FILE: "not safetensors at all"}, NO_MODEL), ({FILE: slice(5000)}, NO_MODEL),
     ({"config.json": "{nope"}, NO_CONFIG), ({"config.json": "[]"}, NO_CONFIG), ({"config.json": "{}"}, NO_CONFIG),
     ({"config.json": '{"model_type": "bert", "hidden_size": "wide"}'}, NO_CONFIG), ({"config.json": '{"model_type": "x"}'}, NO_CONFIG),
-    ({"sentence_bert_config.json": '{"max_seq_length": "256"}'}, "gives a limit of 256 tokens; mend it"),
-])  # fmt: skip
+    ({"sentence_bert_config.json": '{"max_seq_length": "256"}'}, "gives a limit of 256 tokens; mend it")])  # fmt: skip
 def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit_files, damage, message, refused):
     folder = shutil.copytree(bert_folder, tmp_path / "bert")
     edit_files(folder, damage)
@@ -188,8 +185,7 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit
     (hf.MPNetConfig(), "type mpnet does not convert: .* positions learnt and absolute; use one of type bert"),
     (hf.DebertaV2Config(), "type deberta-v2 does not convert: .* positions learnt and absolute"),
     (hf.GPT2Config(), "type gpt2 does not convert.*use one of type bert, .*, modernbert"),
-    (hf.DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer"),
-])  # fmt: skip
+    (hf.DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer")])  # fmt: skip
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match, refused):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
@@ -207,8 +203,7 @@ def published(tmp_path_factory, texts):
     config = {
         "attention_mode": "longformer", "attention_window": [8, 16], "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1,
         "sep_token_id": 2, "gradient_checkpointing": False, "ignore_attention_mask": False, "initializer_range": 0.3,
-        "layer_norm_eps": 1e-05, "max_position_embeddings": 4098, "model_type": "longformer", "type_vocab_size": 1, "vocab_size": 300,
-    }  # fmt: skip
+        "layer_norm_eps": 1e-05, "max_position_embeddings": 4098, "model_type": "longformer", "type_vocab_size": 1, "vocab_size": 300}  # fmt: skip
     (folder / "config.json").write_text(json.dumps(config | TINY))
     torch.manual_seed(0)
     model = hf.LongformerForMaskedLM(hf.LongformerConfig.from_pretrained(folder)).eval()
@@ -245,8 +240,7 @@ SIZES = {**TINY, "vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_to
 LONG = hf.LongformerConfig(**SIZES, attention_window=[8, 8], max_position_embeddings=40)
 MODELS = [
     (hf.BertForMaskedLM, hf.BertConfig(**SIZES)), (hf.RobertaForMaskedLM, hf.RobertaConfig(**SIZES)),
-    (hf.LongformerForMaskedLM, LONG), (hf.ModernBertForMaskedLM, hf.ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2)),
-]  # fmt: skip
+    (hf.LongformerForMaskedLM, LONG), (hf.ModernBertForMaskedLM, hf.ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2))]  # fmt: skip
 
 
 @pytest.mark.parametrize(("model_class", "config"), MODELS, ids=lambda x: getattr(x, "model_type", ""))

@@ -71,8 +71,7 @@ def test_gradients_equal_the_stock_models(make_kind, random_documents, kind):
     parameters = {name: p for name, p in student.model.named_parameters() if p.requires_grad}
     ours, stock = (
         dict(zip(parameters, torch.autograd.grad((y * weight).sum(), [*parameters.values()], allow_unused=True), strict=True))
-        for y in (student(pack(documents)), torch.stack([stock_embedding(student, ids) for ids in documents]))
-    )  # fmt: skip
+        for y in (student(pack(documents)), torch.stack([stock_embedding(student, ids) for ids in documents])))  # fmt: skip
     atol, rtol = (2e-5, 1e-4) if student.packed else (3e-5, 1e-3)
     torch.testing.assert_close(ours, stock, atol=atol, rtol=rtol)
     of_global = [gradient for name, gradient in ours.items() if "_global.weight" in name]

@@ -124,8 +124,7 @@ def test_case_matters_only_where_it_is_kept_and_the_example_runs(dm):
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: ParagraphVector(dm=True, preprocess="lemma").fit(["text"]), "preprocess: got 'lemma'"),
     (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"),
-    (lambda: ParagraphVector.load("absent"), "absent: is no whole Paragraph Vector .*No such file"),
-])  # fmt: skip
+    (lambda: ParagraphVector.load("absent"), "absent: is no whole Paragraph Vector .*No such file")])  # fmt: skip
 def test_bad_arguments_and_untrained_models_are_refused(call, message, refused):
     refused(message, call)
 
@@ -266,8 +265,7 @@ def test_a_cap_is_gensims_own(tmp_path, documents):
 
 @pytest.mark.parametrize(("file", "content"), [
     ("vectors.npy", np.zeros((3, 12), "f4")), ("weights.npy", np.zeros(9, "f4")), ("noise.npy", np.zeros(4, "i8")), ("thresholds.npy", b"x"),
-    ("counts.npy", np.array([os.getcwd], dtype=object)), ("vocabulary.json", b"[]"), ("vocabulary.json", b"{"), ("paragraph_vector.json", b"{}"), ("weights.npy", None),
-])  # fmt: skip
+    ("counts.npy", np.array([os.getcwd], dtype=object)), ("vocabulary.json", b"[]"), ("vocabulary.json", b"{"), ("paragraph_vector.json", b"{}"), ("weights.npy", None)])  # fmt: skip
 def test_a_broken_model_is_named_before_gensim_reads_beyond_its_arrays(dm, tmp_path, refused, file, content):
     shutil.copytree(dm._trained[1], tmp_path, dirs_exist_ok=True)
     (tmp_path / file).unlink()

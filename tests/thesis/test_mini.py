@@ -67,8 +67,7 @@ SIZES = {  # fields in which the miniature may differ: sources, models, sizes, a
     "contextual_teachers.PV", "contextual_teachers.corpus", "contextual_teachers.lsa_dim", "student.model",
     "student.layers", "student.max_tokens", "student.attention_window", "training.accumulation", "training.warmup",
     "evaluation.benchmarks", "evaluation.limit", "evaluation.seeds", "evaluation.head", "parameters.documents",
-    "parameters.max_structural_len", "parameters.student_projection",
-}  # fmt: skip
+    "parameters.max_structural_len", "parameters.student_projection"}  # fmt: skip
 
 
 @pytest.mark.parametrize("chapter", ["", "-final"])

@@ -26,8 +26,7 @@ def make_student(dropout: float, *, window: int = 8, pooling: Any = "mean") -> S
     config = LongformerConfig(
         vocab_size=WORDS, hidden_size=DIM, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=TOKENS + 2, attention_window=[window, window], pad_token_id=1, hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )  # fmt: skip
+        attention_probs_dropout_prob=dropout)  # fmt: skip
     tokenizer = SimpleNamespace(model_max_length=TOKENS)
     return Student(LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=pooling)
 

@@ -12,8 +12,7 @@ from docemb_lib.training.trainer import remove_checkpoints
 UPDATES = 12  # 50 documents in 12 batches of 4, two a step, two epochs; of 45 with two sentences, 11 batches
 RUNS = [
     ("distil", 0, {}), ("distil", 1, {"more": True}), ("on_pairs", 0, {}), ("on_pairs", 1, {"taught": True}),
-    ("on_pairs", 2, {"pairs": "dropout", "mlm": False}),
-]  # fmt: skip
+    ("on_pairs", 2, {"pairs": "dropout", "mlm": False})]  # fmt: skip
 
 
 @pytest.mark.slow

@@ -21,12 +21,10 @@ from docemb_lib.training.pairs import END, PairedDocuments, draw_halves, encode_
 MASK, VOCABULARY, N = 4, 1000, 400_000
 TEXTS = [
     "It rained. Nobody came! Why?", "One sentence", "", "  \n\n ", "مرحبا بالعالم. كيف حالك؟ هذا نص.",
-    "Fine 😀. Good 🎉! \u200b. End", "A heading\n\nThen text. And more [PAD] [CLS] of it.",
-]  # fmt: skip
+    "Fine 😀. Good 🎉! \u200b. End", "A heading\n\nThen text. And more [PAD] [CLS] of it."]  # fmt: skip
 DOCUMENTS = [
     "It rained. Nobody came! Why not? The road was closed. A tree had fallen.", "one sentence alone",
-    "Cats sleep. Dogs bark.", "", "مرحبا بالعالم. كيف حالك؟ 😀. And so on.", "It rains here. " * 60,
-]  # fmt: skip
+    "Cats sleep. Dogs bark.", "", "مرحبا بالعالم. كيف حالك؟ 😀. And so on.", "It rains here. " * 60]  # fmt: skip
 LEFT = [0, 2, 4, 5]
 
 

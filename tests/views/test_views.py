@@ -110,8 +110,7 @@ CELLS = {
     "05_weighting": [{}, {"lam": 0.2, "max_structural_len": None}, {"lam": None}, {"lam_by_length": "linear:5:30"}, {"structural_loss": None},
         {"contextual_teacher": None}, {"structural_loss": "mse", "lam": 0.8},
         {"structural_loss": "max-margin"}, {"structural_loss": "contrastive"}, {"contextual_loss": "mse"},
-        {"contextual_loss": "cca"}, {"delta": 0.9, "beta": 0.2}, {"sdl": "sum"}, {"student_projection": "1", "contextual_projection": "1"}],
-}  # fmt: skip
+        {"contextual_loss": "cca"}, {"delta": 0.9, "beta": 0.2}, {"sdl": "sum"}, {"student_projection": "1", "contextual_projection": "1"}]}  # fmt: skip
 OF_05 = {"student_projection": "8(ReLU)x4", "contextual_projection": "4", "max_structural_len": 20}
 
 
