@@ -189,7 +189,9 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match, refused):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
-    refused(f"type {config.model_type}; a student is one of longformer, modernbert; `docemb adapt`", Student.load, tmp_path)
+    refused(
+        f"type {config.model_type}; a student is one of longformer, modernbert; `docemb adapt`", Student.load, tmp_path
+    )
 
 
 @pytest.fixture(scope="module")
