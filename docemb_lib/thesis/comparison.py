@@ -59,20 +59,29 @@ def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) ->
     (model of a run, not a baseline), group (the categories, in order, that the thesis' figure colours) and thesis (see
     `ThesisValues`). Equal labels get the parameters that differ.
     """
-    entries, thesis = _entries(run, scores), ThesisValues(run.notebook, run.profile, source)
-    columns = [{"group": _group(run.notebook, one.key), "thesis": thesis.of_run(one.key)} for one in entries]
-    rows = beside_baselines(entries, columns, thesis)
-    rows = rows if source is None else rows[rows["thesis"].notna()]
-    order = [*sorted({*rows.loc[rows["own"], "group"]}, key=_rank), BASELINE]
-    return rows.assign(group=pd.Categorical(rows["group"], categories=order))
+    return _shown(run, _entries(run, scores), ThesisValues(run.notebook, run.profile, source))
 
 
 def runs_by_figure(run: Run, scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """`scores_of_runs`; if several figures of the thesis have runs of these, its values stand in a frame for each."""
-    rows = {f"runs, {f.source}": scores_of_runs(run, scores, f.source) for f in FIGURES if f.notebook == run.notebook}
-    several = {name: own for name, own in rows.items() if not own.query("own")["model"].str.startswith("only-").all()}
-    runs = scores_of_runs(run, scores)
-    return {"runs": runs.assign(thesis=float("nan")), **several} if len(several) > 1 else {"runs": runs}
+    entries, sources = _entries(run, scores), [figure.source for figure in FIGURES if figure.notebook == run.notebook]
+    made = [entry.key for entry in entries if entry.key.notebook == run.notebook]  # the others are in several figures
+    figures = [ThesisValues(run.notebook, run.profile, source) for source in sources]
+    figures = [thesis for thesis in figures if any(thesis.of_run(key) is not None for key in made)]
+    runs = _shown(run, entries, ThesisValues(run.notebook, run.profile))
+    if len(figures) < 2:
+        return {"runs": runs}
+    of_figures = {f"runs, {thesis.source}": _shown(run, entries, thesis) for thesis in figures}
+    return {"runs": runs.assign(thesis=float("nan")), **of_figures}
+
+
+def _shown(run: Run, entries: Sequence[Entry], thesis: ThesisValues) -> pd.DataFrame:
+    """What `scores_of_runs` returns for these entries, beside these values."""
+    columns = [{"group": _group(run.notebook, one.key), "thesis": thesis.of_run(one.key)} for one in entries]
+    rows = beside_baselines(entries, columns, thesis)
+    rows = rows if thesis.source is None else rows[rows["thesis"].notna()]
+    order = [*sorted({*rows.loc[rows["own"], "group"]}, key=_rank), BASELINE]
+    return rows.assign(group=pd.Categorical(rows["group"], categories=order))
 
 
 def conclusion(run: Run) -> str:
@@ -82,11 +91,11 @@ def conclusion(run: Run) -> str:
     best with each other run, where 95% intervals that do not overlap replace them if scores of single examples are
     gone, and each run with the student before distillation.
     """
-    own, stage, name = run.validation, run.stages.scores, "this student" if run.key.trains else "this model"
+    own, stage, called = run.validation, run.stages.scores, "this student" if run.key.trains else "this model"
     others = ((one, one.record) for one in _entries(run, own.scores))
     recorded = {one.label: Final.of_record(run.workspace, made, one.model) for one, made in others if made}
     finals = {run.label: own} | {name: final for name, final in recorded.items() if len(final.comparison)}
-    standing = own.standing().replace(f" {run.label} (", f" {name} (")  # the settings of a run show its whole label
+    standing = own.standing().replace(f" {run.label} (", f" {called} (")  # the settings of a run show its whole label
     if len(finals) == 1:
         return f"{fill(standing, LINE)}\n{FIRST}"
     rows = (over_tasks(f.intervals).query("model == @f.student").assign(model=name) for name, f in finals.items())
@@ -105,7 +114,7 @@ def conclusion(run: Run) -> str:
     which = "the other" if count == 1 else some if worse else "any other"
     score = with_interval(*means.loc[best, ["value", "low", "high"]])
     ties = int((means["value"] == means["value"][best]).sum()) - 1
-    rank = f"Of {count + 1} recorded runs {name if best == run.label else best} ({score}) has the best mean"
+    rank = f"Of {count + 1} recorded runs {called if best == run.label else best} ({score}) has the best mean"
     rank += f", and {ties} {'has' if ties == 1 else 'have'} the same" if ties else ""
     said = [f"{rank}; {how} {'show' if worse else 'do not show'} it to be better than {which}."]
     compared = {name: over_tasks(final.comparison).query("model == @final.student") for name, final in finals.items()}

@@ -78,6 +78,7 @@ class ThesisValues:
         figures = [figure for figure in FIGURES if figure.notebook == notebook and source in (None, figure.source)]
         models = [(one.student.model, one.structural_teacher.model) for one in (profile, THESIS)]
         same = models[0] == models[1] and sorted(profile.evaluation.sweep_tasks) == thesis_tasks()["accuracy"]
+        self.source = source
         self.legend = "thesis" if same else "thesis, with other tasks or models"
         self.models = baselines_in_figures(profile)
         self.runs: dict[str, float] = {}

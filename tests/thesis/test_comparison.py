@@ -189,6 +189,16 @@ def test_values_of_several_figures_stand_in_a_frame_each(a_run, with_scores, sma
     assert found["runs, figure 4.11"] == {margin: 0.5375, BASELINE: 0.9081}
 
 
+def test_runs_of_the_contextual_teacher_alone_have_a_frame_of_their_own(a_run, with_scores, small):
+    alone, beside = (grid(f"projections-{name}", small)[0] for name in ("contextual", "cosine"))
+    other, run = with_scores("04_projections", **beside), a_run("04_projections", **alone)
+    assert run.label.startswith("only-contextual")
+    found = runs_by_figure(run, scores_of(run.label, 0.2))
+    assert [*found] == ["runs", "runs, figure 4.7", "runs, figure 4.8"]
+    own = [{*found[name].query("own")["model"]} for name in found]
+    assert own == [{run.label, other.label}, {run.label}, {other.label}]
+
+
 RIGHT = {"cosine": 60, "MSE": 80, "max-margin;MSE;γ=1.0": 80, "contrastive": 78, BASELINE: 70, UNTRAINED: 70}  # of 100
 
 
