@@ -164,15 +164,8 @@ def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Tasks, counts: Count
     models, names = dict.fromkeys(chain(*chain(*orders))), [figure] if figure else claim.get("rounds", [*rounds][-1:])
     means = {name: _means(models, name, rounds, metric, wanted) for name in names}
     if "between" in claim:
-        numbers = [counts.get(name, np.nan) for name in claim.get("counts", wanted)]
-        if models:
-            best = np.max([mean.values for of_round in means.values() for mean in of_round.values()], axis=0)
-            numbers = [max((means[names[0]][model].values / best).mean() for model in orders[0][0])]
-        if np.isnan(numbers).any():
-            raise NotTestedError("documents or examples are not counted, or none")
-        (low, high), least, most = claim["between"], min(numbers), max(numbers)
-        verdict = HOLDS if low <= least and most <= high else FAILS
-        return Verdict(verdict + NO_INTERVAL, " to ".join(dict.fromkeys(f"{n:.4g}" for n in (least, most))))
+        counted = [counts.get(name, np.nan) for name in claim.get("counts", wanted)]
+        return check_numbers([best_share(orders[0][0], means)] if models else counted, claim["between"])
     for name, of_round in means.items():
         shown = {} if figure else {name: of_round}
         if figure or claim.get("normalised"):
@@ -234,6 +227,21 @@ def normalised_means(means: Mapping[str, Mean]) -> dict[str, Mean]:
         return Mean(mean.values / best, mean.answers and [a / b for a, b in zip(mean.answers, best, strict=True)])
 
     return {model: over(mean) for model, mean in means.items()}
+
+
+def best_share(models: Iterable[str], by_round: Mapping[str, Mapping[str, Mean]]) -> float:
+    """The largest mean of `models` in the first round, with scores divided by the best of their task in all rounds."""
+    first, *_ = by_round.values()
+    best = np.max([mean.values for means in by_round.values() for mean in means.values()], axis=0)
+    return max(float((first[model].values / best).mean()) for model in models)
+
+
+def check_numbers(numbers: Sequence[float], bounds: tuple[float, float]) -> Verdict:
+    if np.isnan(numbers).any():
+        raise NotTestedError("documents or examples are not counted, or none")
+    (low, high), least, most = bounds, min(numbers), max(numbers)
+    verdict = (HOLDS if low <= least and most <= high else FAILS) + NO_INTERVAL
+    return Verdict(verdict, " to ".join(dict.fromkeys(f"{number:.4g}" for number in (least, most))))
 
 
 def check_order(compared: pd.DataFrame) -> Verdict:
