@@ -240,7 +240,8 @@ def published_model(name: str, prompt: str = "", *, pooling: str | None = None) 
         blocks = [model.encode(texts[start : start + TEXTS], **options) for start in starts]
         return np.concatenate(blocks).astype(np.float32)
 
-    given = ("sentence-transformers", pretrained.fingerprint(pretrained.resolve(name)), prompt, pooling)
+    options = prompt, pooling and f"{pooling} pooling"
+    given = ("sentence-transformers", pretrained.fingerprint(pretrained.resolve(name)), *options)
     return Model(name, "/".join(filter(None, given)), embed, fitted_on="")
 
 
