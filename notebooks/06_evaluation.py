@@ -93,8 +93,10 @@ run.save_figure(figure, "tasks", final.last)
 # Which differences are significant? Each model is compared with the structural teacher averaged over chunks, the common
 # practice without a student, and the student with every reference. The interval is that of the paired difference. A
 # difference is significant if a paired permutation test finds it, which swaps the two models' answers to each example
-# at random, with a correction for the number of tests. "No difference shown" does not mean that two models are equal: a
-# few hundred examples reveal large differences only.
+# at random. p-values are corrected for the number of tests (`p_holm`), intervals are not, so "no difference shown" can
+# stand beside an interval without 0. Tests of means over tasks, on which the sentences rest, are corrected by
+# themselves. "No difference shown" does not mean that two models are equal: a few hundred examples reveal large
+# differences only.
 
 # %%
 comparison = figures.named(final.comparison, run.label)

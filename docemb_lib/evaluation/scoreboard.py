@@ -98,7 +98,7 @@ def standing(
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
     scores = over_tasks(intervals).set_index("model")
     own = over_tasks(comparison).query("model == @student").set_index("reference")
-    references = [model for model in own.index if model in scores.index and model != before]
+    references = [model for model in own.index if model in scores.index]
     named = [student, practice, *([] if before is None else [before])]
     best = scores.loc[references, "value"].idxmax()
     better, worse, _ = VERDICTS
@@ -129,8 +129,9 @@ def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student
     silent = f" ({', '.join(sorted(saturated))}: saturated)" if saturated else ""
     if not shown or saturated == set(tasks):
         return f"No task tells these models apart{silent}. Recommended by default: {student}."
-    means = over_tasks(intervals).set_index("model")["value"].sort_values(ascending=False)
     own = over_tasks(comparison).query("model == @student").set_index("reference")["verdict"]
+    means = over_tasks(intervals).set_index("model")["value"].sort_values(ascending=False)
+    means = means[means.index.isin([student, *own.index])]  # a student's other forms are not compared with it
     better = [model for model in means.index if own.get(model) == VERDICTS[1]]
     over = f"in the mean over {', '.join(tasks)}{silent}"
     if better:
@@ -138,8 +139,8 @@ def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student
         return f"Recommended: {better[0]}, which is shown to be better than {student} ({numbers} {over})."
     if (best := str(means.index[0])) == student:
         return f"Recommended: {student}, the best of {len(means)} models {over}."
-    found = "no difference is shown" if best in own else "they are not compared"
-    return f"Recommended: {student}. {best} has {means[best]:.3f} against {means[student]:.3f} {over}, but {found}."
+    numbers = f"{means[best]:.3f} against {means[student]:.3f} {over}"
+    return f"Recommended: {student}. {best} has {numbers}, but no difference is shown."
 
 
 def over_tasks(rows: pd.DataFrame) -> pd.DataFrame:

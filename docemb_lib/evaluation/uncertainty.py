@@ -133,8 +133,13 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
 
 
 def verdicts(found: pd.DataFrame) -> pd.DataFrame:
-    """All `differences` of one comparison, with p_holm (corrected for their number), and verdict by 1 - LEVEL."""
-    corrected, (better, worse, unclear) = holm(found["p"].to_numpy()), VERDICTS
+    """All `differences` of one comparison, with p_holm and verdict by 1 - LEVEL.
+
+    p_holm is corrected for the number of tests of means over tasks, and for that of single tasks, each by itself: the
+    means decide what is recommended, and the many tests of single tasks must not hide them.
+    """
+    corrected = found.groupby(found["task"] == OVERALL)["p"].transform(holm)
+    (better, worse, unclear) = VERDICTS
     verdict = np.where(corrected < 1 - LEVEL, np.where(found["difference"] > 0, better, worse), unclear)
     return found.assign(p_holm=corrected, verdict=verdict)
 

@@ -73,19 +73,19 @@ FOUND = intervals(
 def test_standing_names_the_best_reference_common_practice_and_the_start_also_on_a_single_task():
     found = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
     assert boards.standing(FOUND, found, student="student", before="untrained", practice="SBERT") == (
-        "In the mean over 2 tasks, student (.650 [.60, .70]) is worse than the best of 2 references, chunks "
+        "In the mean over 2 tasks, student (.650 [.60, .70]) is worse than the best of 3 references, chunks "
         "(.800 [.75, 1.00]); it is not shown to differ from SBERT (.650 [.61, .69]); it is better than untrained "
         "(.400 [.35, .45])."
     )
     all_worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
     sentence = boards.standing(FOUND, all_worse, student="student", before="untrained", practice="chunks")
-    assert sentence.endswith(" is worse than the best of 2 references, chunks (.800 [.75, 1.00]); it is worse than untrained (.400 [.35, .45]).")  # fmt: skip
+    assert sentence.endswith(" is worse than the best of 3 references, chunks (.800 [.75, 1.00]); it is worse than untrained (.400 [.35, .45]).")  # fmt: skip
     rows = [(model, "t", metric, value, value, value) for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
             for metric in ("accuracy", "f1_macro")]  # fmt: skip
     found = comparison({"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy")
     sentence = boards.standing(intervals(*rows), found, student="student", before="untrained", practice="SBERT")
     assert sentence == (
-        "In the mean over 1 task, student (.700 [.70, .70]) is better than SBERT "
+        "In the mean over 1 task, student (.700 [.70, .70]) is better than the best of 2 references, SBERT "
         "(.500 [.50, .50]); it is not shown to differ from untrained (.500 [.50, .50])."
     )
 
@@ -95,7 +95,7 @@ def test_standing_names_the_best_reference_common_practice_and_the_start_also_on
     ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "worse", f"Recommended: SBERT, which is shown to be better than student (0.775 against 0.700 {OVER})."),
     ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "no difference shown", f"Recommended: student. SBERT has 0.775 against 0.700 {OVER}, but no difference is shown."),
     ([(0.99, 0.5), (0.98, 0.6), (0.98, 0.4)], "no difference shown", f"Recommended: student. SBERT has 0.790 against 0.745 {OVER} (package: saturated), but no difference is shown."),
-    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], None, f"Recommended: student. SBERT has 0.775 against 0.700 {OVER}, but they are not compared."),
+    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], None, f"Recommended: student, the best of 2 models {OVER}."),
     ([(0.99, 0.98), (0.98, 1.0), (0.98, 0.99)], "worse", "No task tells these models apart (package, see-also: saturated). Recommended by default: student."),
 ])  # fmt: skip
 def test_what_is_recommended_is_shown_to_be_better_or_the_student(scores, verdict: str | None, expected: str) -> None:

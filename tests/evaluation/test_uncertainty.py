@@ -149,7 +149,8 @@ def test_models_are_found_better_worse_or_neither() -> None:
         assert row["difference"] == pytest.approx(mean[model][task] - mean["base"][task], abs=1e-6)
         assert row["low"] <= row["difference"] <= row["high"]
         assert row["p"] <= row["p_holm"]
-    np.testing.assert_allclose(frame["p_holm"], uncertainty.holm(frame["p"].to_numpy()))
+    for own in (frame.index.isin([uncertainty.OVERALL], level="task"), frame.index.isin(tasks[:2], level="task")):
+        np.testing.assert_allclose(frame["p_holm"][own], uncertainty.holm(frame["p"][own].to_numpy()))
 
 
 def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
