@@ -140,7 +140,7 @@ def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student
     if (best := str(means.index[0])) == student:
         return f"Recommended: {student}, the best of {len(means)} models {over}."
     numbers = f"{means[best]:.3f} against {means[student]:.3f} {over}"
-    return f"Recommended: {student}. {best} has {numbers}, but no difference is shown."
+    return f"Recommended: {student}; {best} has {numbers}, but no difference is shown."
 
 
 def over_tasks(rows: pd.DataFrame) -> pd.DataFrame:

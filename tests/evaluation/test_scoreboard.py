@@ -93,8 +93,8 @@ def test_standing_names_the_best_reference_common_practice_and_the_start_also_on
 @pytest.mark.parametrize(("scores", "verdict", "expected"), [  # of student, best reference and untrained, on two tasks
     ([(0.9, 0.5), (0.7, 0.6), (0.6, 0.4)], "no difference shown", f"Recommended: student, the best of 3 models {OVER}."),
     ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "worse", f"Recommended: SBERT, which is shown to be better than student (0.775 against 0.700 {OVER})."),
-    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "no difference shown", f"Recommended: student. SBERT has 0.775 against 0.700 {OVER}, but no difference is shown."),
-    ([(0.99, 0.5), (0.98, 0.6), (0.98, 0.4)], "no difference shown", f"Recommended: student. SBERT has 0.790 against 0.745 {OVER} (package: saturated), but no difference is shown."),
+    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "no difference shown", f"Recommended: student; SBERT has 0.775 against 0.700 {OVER}, but no difference is shown."),
+    ([(0.99, 0.5), (0.98, 0.6), (0.98, 0.4)], "no difference shown", f"Recommended: student; SBERT has 0.790 against 0.745 {OVER} (package: saturated), but no difference is shown."),
     ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], None, f"Recommended: student, the best of 2 models {OVER}."),
     ([(0.99, 0.98), (0.98, 1.0), (0.98, 0.99)], "worse", "No task tells these models apart (package, see-also: saturated). Recommended by default: student."),
 ])  # fmt: skip
