@@ -18,7 +18,7 @@ from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
 from docemb_lib.evaluation.scoreboard import interval_board, last_round, recommendation, score_frame, standing
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, Task, example_lengths
-from docemb_lib.evaluation.uncertainty import by_length, differences, score_intervals, verdicts
+from docemb_lib.evaluation.uncertainty import Scores, by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
 from docemb_lib.experiments.records import Record
@@ -135,7 +135,7 @@ class ScoreStage:
         return Final(
             _stacked(rounds, score_frame),
             _stacked(rounds, score_intervals),
-            _comparison([*rounds.values()][-1], student, references),
+            _comparison(_last(rounds), student, references),
             pd.DataFrame(described, columns=["model", "fingerprint", "fitted on", "ranks_only"]),
             student,
         )
@@ -149,7 +149,7 @@ class ScoreStage:
         lengths = {task: self.lengths(task) for task in self._names(final=True)}
         frames = [
             by_length(s.per_example[s.metric], lengths[task]).assign(model=model, task=task, metric=s.metric)
-            for model, by_task in [*self.by_round(models, final=True).values()][-1].items()
+            for model, by_task in _last(self.by_round(models, final=True)).items()
             for task, s in by_task.items()
         ]
         return pd.concat(frames, ignore_index=True)
@@ -264,14 +264,18 @@ def read_scores(folder: Path) -> dict[str, Score]:
     return found
 
 
-def _stacked(rounds: Rounds, rows_of: Callable[[dict[str, dict[str, Score]]], pd.DataFrame]) -> pd.DataFrame:
+def _last(rounds: Rounds) -> Scores:
+    return [*rounds.values()][-1]
+
+
+def _stacked(rounds: Rounds, rows_of: Callable[[Scores], pd.DataFrame]) -> pd.DataFrame:
     """The rows of all rounds; a column `round` tells them apart where there are several."""
     frames = [rows_of(scores).assign(round=name) for name, scores in rounds.items()]
     rows = pd.concat(frames, ignore_index=True)
     return rows if len(rounds) > 1 else rows.drop(columns="round")
 
 
-def _comparison(scores: Mapping[str, Mapping[str, Score]], student: str, references: Sequence[str]) -> pd.DataFrame:
+def _comparison(scores: Scores, student: str, references: Sequence[str]) -> pd.DataFrame:
     """The student against each reference, then the other models against SBERT over chunks; maybe empty.
 
     p-values are corrected over the tests of the student, and over those of the others.
