@@ -76,10 +76,12 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object], f
     """`params/own.yaml`, filled in and sized to the documents of `source`; what was found, by name; mean tokens."""
     import numpy as np
 
-    from docemb_lib.corpus.rows import read_rows
+    from docemb_lib.corpus.rows import read_rows, without_surrogates
     from docemb_lib.corpus.sources import local_documents, local_paths
     from docemb_lib.settings.profile import SHIPPED
 
+    if (named := f"{source.resolve()}, -o {out}") != without_surrogates(named):
+        raise InputError(f"{named}: a profile is UTF-8 and cannot hold a name that is not; rename it")
     characters: Counter[str] = Counter()  # of each field of data files
     paths = [path for path in local_paths(source) if path.is_file()]
     rows = [row.fields for row in islice(chain.from_iterable(map(read_rows, paths)), 1000)]

@@ -137,6 +137,7 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     ("few.jsonl", "".join(f'{{"text": "a {n}"}}\n' for n in range(59)), "few.jsonl: 59 different documents; a student needs 60 or more: add some"),
     ("chinese.jsonl", "".join(f'{{"text": "{"我们今天去公园散步，" * 9}{n}"}}\n' for n in range(60)), "chinese.jsonl: 92 characters from space to space in the mean; put spaces between words"),
     ("none.csv", "id,text\n", "none.csv: holds no document; a folder needs .txt or .md files, a data file rows"),
+    ("caf\udce9.jsonl", "", "caf\ufffd.jsonl, -o mine.yaml: a profile is UTF-8 and cannot hold a name that is not; rename it"),
     ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: the text is blank")])  # fmt: skip
 def test_documents_that_make_no_profile_are_refused(workspace_root, name, content, said):
     (workspace_root / name).write_text(content)
