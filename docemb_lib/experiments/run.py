@@ -213,6 +213,7 @@ class Run:
         box = figure.get_tightbbox().padded(0.1)  # inches; computed once for both files
         for suffix in ("png", "svg"):
             figure.savefig(folder / f"{name}.{suffix}", dpi=figure.dpi, bbox_inches=box)
+        figure.dpi = shown_at
         if "inline" in pyplot.get_backend():  # show the file: the backend would draw the figure again
             from IPython.display import Image, display
 

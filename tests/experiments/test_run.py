@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from matplotlib import pyplot as plt
 
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import Model
@@ -82,6 +83,14 @@ def test_an_identical_run_keeps_the_seconds_and_the_end_of_its_first_record(work
     assert found[2].metrics == {"documents": 2.0}
     shown = run.finish({"documents": 3, "mean": 0.25}).iloc[:, 0]
     assert [str(shown[name]) for name in ("documents", "mean")] == ["3", "0.25"]  # a count is an integer
+
+
+def test_a_saved_figure_keeps_its_own_resolution(workspace_root):
+    run, (figure, ax) = Run(RunKey("01_corpus", Profile.load("small"))), plt.subplots(figsize=(2, 2), dpi=70)
+    run.save_figure(ax, "drawn")
+    height, _, _ = plt.imread(workspace_root / run.figures[0]).shape
+    assert (figure.dpi, 300 < height < 350) == (70, True)  # that of the file: 2 inches and a margin, 150 dots each
+    plt.close(figure)
 
 
 @pytest.mark.parametrize(("notebook", "forms", "shown"), [
