@@ -193,7 +193,8 @@ print(fill(final.recommendation().replace(run.label, "this student"), 110))
 # has them, too.
 
 # %%
-references = run.references[: 3 + len(run.profile.evaluation.beside)]  # the untrained student, both SBERT, those beside
+names = ["student before distillation", "SBERT truncated", "SBERT over chunks", *run.profile.evaluation.beside]
+references = [model for model in run.references if model.label in names]
 few = run.stages.scores.few_shot([run.model, *students, *references])
 for task in few["task"].unique():
     _, ax = plt.subplots()
