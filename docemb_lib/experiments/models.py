@@ -41,9 +41,9 @@ logger = logging.getLogger(__name__)
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
 TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
-# Endings of labels: of a student with its lexical half fitted on the texts of a task, and without its lexical half.
-ADAPTED, DENSE = ", adapted", ", dense half"
-CENTRED = ", centred"  # ends the label of a model whose mean embedding is subtracted
+# Endings of the labels of a student: as it was saved; with its lexical half fitted on the texts of a task; without that
+# half; minus its mean embedding of these texts.
+_, ADAPTED, DENSE, CENTRED = FORMS = ("", ", adapted", ", dense half", ", centred")
 LSA_BY_THE_WAY = 20_000  # documents at most for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
@@ -350,7 +350,7 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
     """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
     if not (found := records.comparable(RunKey(FINAL[0], profile), workspace)):
         return []
-    own = {f"{found[0].label}{form}" for form in ("", DENSE, ADAPTED)}
+    own = {f"{found[0].label}{form}" for form in FORMS}
     table = records.table_of(workspace, found[0], "models")
     return [
         scored_model(r["model"], r["fingerprint"])._replace(fitted_on=r["fitted on"], ranks_only=r["ranks_only"])

@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.typing import LineStyleType
 
-from docemb_lib.experiments.models import ADAPTED, CENTRED, DENSE, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
+from docemb_lib.experiments.models import FORMS, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
 from docemb_lib.progress import in_kernel
 
 # The colours of Okabe and Ito, distinguishable with every common colour blindness; one per kind of model.
@@ -76,7 +76,7 @@ def short_name(label: str, own: str | None = None) -> str:
         >>> short_name("cosine;None;λ=0.5"), short_name("student a;b, adapted", "student a;b")
         ('cosine, no mask, λ .5', 'this student: a, b, adapted')
     """
-    if own is not None and label in (own, f"{own}{ADAPTED}", f"{own}{DENSE}", f"{own}{CENTRED}"):
+    if own is not None and label in [f"{own}{form}" for form in FORMS]:
         text = short_name(own.removeprefix("student "))
         return ("this student" if len(text) > LONGEST_OWN else f"this student: {text}") + label.removeprefix(own)
     for long, name in SHORT.items():

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from docemb_lib import pretrained
 from docemb_lib.experiments import models
-from docemb_lib.experiments.models import ADAPTED, DENSE, SBERT_LABELS, TFIDF, UNTRAINED, untrained_model
+from docemb_lib.experiments.models import FORMS, SBERT_LABELS, TFIDF, UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
@@ -56,7 +56,7 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
     workspace = Workspace(workspace_root)
     for seed in range(2):
         run = Run(RunKey.of("06_evaluation", Profile.load("small"), seed=seed), workspace)
-        own = [(f"{run.label}{form}", f"own{form}") for form in ("", DENSE, ADAPTED)]
+        own = [(f"{run.label}{form}", f"own{form}") for form in FORMS]
         rows = [*own, (UNTRAINED, f"before {seed}"), ("TF-IDF", "words")]
         described = pd.DataFrame(rows, columns=["model", "fingerprint"])
         run.finish({}, tables={"models": described.assign(**{"fitted on": "task", "ranks_only": False})})
