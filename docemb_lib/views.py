@@ -130,7 +130,7 @@ def taught(run: Run) -> str:
     before, after = run.history()[1]["loss"].iloc[[0, -1]]
     did, teacher = "brought" if after < before else "did not bring", "teachers" if len(run.key.roles) > 1 else "teacher"
     nearer = f"by this loss training {did} the student nearer to its {teacher} on validation documents"
-    return f"The validation loss is {before:.4f} before training and {after:.4f} after it: {nearer}."
+    return f"The validation loss is {before:.4f} before training and {after:.4f} after it:\n{nearer}."
 
 
 def students_of_runs(run: Run) -> list[Model]:

@@ -42,8 +42,6 @@ max_structural_len = "profile"  # mask documents beyond so many structural token
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-from textwrap import fill
-
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views, widgets
 
@@ -60,7 +58,7 @@ run.settings()
 train_history, validation_history = run.history()  # trains the student, unless it is there already
 ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
-print(fill(views.taught(run), 110))
+print(views.taught(run))
 
 # %% [markdown]
 # ## Every model on every task
@@ -104,8 +102,7 @@ figure = figures.each_task(figures.plot_differences, comparison, reference="chun
 run.save_figure(figure, "differences", final.comparison)
 
 # %% tags=["conclusion"]
-print(fill(final.standing().replace(run.label, "this student"), 110))  # the settings above show the whole label
-print(fill(final.recommendation().replace(run.label, "this student"), 110))
+print(thesis.conclusion(run, final))
 
 # %%
 columns = ["reference", "task", "difference", "low", "high", "p", "p_holm", "verdict"]

@@ -40,8 +40,6 @@ beside_teachers = "profile"  # weight of all this beside the losses of the profi
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-from textwrap import fill
-
 import matplotlib.pyplot as plt
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
@@ -170,8 +168,7 @@ figure = figures.each_task(figures.plot_differences, comparison, reference="chun
 run.save_figure(figure, "differences", final.comparison)
 
 # %% tags=["conclusion"]
-print(fill(final.standing().replace(run.label, "this student"), 110))  # the settings above show the whole label
-print(fill(final.recommendation().replace(run.label, "this student"), 110))
+print(thesis.conclusion(run, final))
 
 # %% [markdown]
 # **How to read it.** Only the verdict *better* shows that a difference generalises to other test documents; an interval

@@ -20,7 +20,7 @@ from docemb_lib.evaluation.scoreboard import interval_board, last_round, recomme
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, Task, example_lengths
 from docemb_lib.evaluation.uncertainty import Scores, by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
+from docemb_lib.experiments.models import FORMS, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
@@ -49,6 +49,13 @@ class Final(NamedTuple):
         """The evaluation that a run has recorded; its frames are empty where the record lacks them."""
         tables = {name: records.table_of(workspace, record, name) for name in KEPT}
         return cls(records.scores_of(workspace, record), **tables, student=student)
+
+    def called(self, own: str, name: str = "this student") -> Self:
+        """The same evaluation, in which the label `own` is `name`, also where one of `FORMS` follows it."""
+        names = {f"{own}{form}": f"{name}{form}" for form in FORMS}
+        columns = {"model": names, "reference": names}
+        frames = {table: getattr(self, table).replace(columns) for table in ("scores", *KEPT)}
+        return self._replace(**frames, student=names.get(self.student, self.student))
 
     @property
     def last(self) -> pd.DataFrame:

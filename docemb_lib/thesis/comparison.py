@@ -31,7 +31,6 @@ MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
 CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
 CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
-LINE = 110  # characters of printed text
 FIRST = "It is the first recorded run. Make another as described below, and execute this cell again to compare them."
 BEST = "figure 4.12"  # of the students of Table 4.10
 
@@ -84,20 +83,25 @@ def _shown(run: Run, entries: Sequence[Entry], thesis: ThesisValues) -> pd.DataF
     return rows.assign(group=pd.Categorical(rows["group"], categories=order))
 
 
-def conclusion(run: Run) -> str:
+def conclusion(run: Run, final: Final | None = None) -> str:
     """Sentences on validation scores: this run beside its references, and the best recorded run beside the others.
+    Of a `final` evaluation: its student beside the references, and which model to use.
 
     The runs are those of `scores_of_runs`. Paired tests of the mean over tasks, corrected for their number, compare the
     best with each other run, where 95% intervals that do not overlap replace them if scores of single examples are
     gone, and each run with the student before distillation.
     """
-    own, stage, called = run.validation, run.stages.scores, "this student" if run.key.trains else "this model"
+    called = "this student" if run.key.trains else "this model"  # the settings of a run show its whole label
+    if final is not None:
+        final = final.called(run.label, called)
+        return _lines(final.standing(), final.recommendation())
+    own, stage = run.validation, run.stages.scores
     others = ((one, one.record) for one in _entries(run, own.scores))
     recorded = {one.label: Final.of_record(run.workspace, made, one.model) for one, made in others if made}
     finals = {run.label: own} | {name: final for name, final in recorded.items() if len(final.comparison)}
-    standing = own.standing().replace(f" {run.label} (", f" {called} (")  # the settings of a run show its whole label
+    standing = own.called(run.label, called).standing()
     if len(finals) == 1:
-        return f"{fill(standing, LINE)}\n{FIRST}"
+        return _lines(standing, FIRST)
     rows = (over_tasks(f.intervals).query("model == @f.student").assign(model=name) for name, f in finals.items())
     means = pd.concat(rows).set_index("model")
     fingerprints = {name: f.models.set_index("model")["fingerprint"][f.student] for name, f in finals.items()}
@@ -121,9 +125,7 @@ def conclusion(run: Run) -> str:
     starts = pd.concat(compared.values()).query("reference == @UNTRAINED")
     if len(starts):
         better, less = ((verdicts(starts)["verdict"] == verdict).sum() for verdict in VERDICTS[:2])
-        said.append(
-            f"{less} of {len(starts)} recorded runs are shown to be worse than the {UNTRAINED}, {better} better."
-        )
+        said += [f"{less} of {len(starts)} recorded runs are shown to be worse than the {UNTRAINED}, {better} better."]
     if best != run.label:
         by_verdict = compared[best].groupby("verdict")["reference"].agg(", ".join)
         listed = "; ".join(f"{verdict}: {names}" for verdict, names in by_verdict.items())
@@ -131,7 +133,11 @@ def conclusion(run: Run) -> str:
     more = f"more than {means['examples'][best]} validation examples, or other seeds, may show further differences"
     repeat = "train the best with another seed; the tests are about the choice of examples alone"
     said.append(f"Next: {repeat if len(worse) == count else more}.")
-    return "\n".join(fill(text, LINE) for text in (standing, *said))
+    return _lines(standing, *said)
+
+
+def _lines(*sentences: str) -> str:
+    return "\n".join(fill(sentence, 110) for sentence in sentences)
 
 
 def _entries(run: Run, scores: pd.DataFrame) -> list[Entry]:

@@ -236,6 +236,8 @@ def test_without_training_and_chunks_a_model_is_compared_with_the_truncated_teac
     assert final.standing().startswith("In the mean over 2 tasks, TF-IDF (.")
     assert " is worse than the best of 2 references, student (.5" in final.standing()
     assert f"; it is worse than {SBERT_TRUNCATED} (.4" in final.standing()
+    assert " is worse than the best of 2 references, this student (.5" in final.called("student").standing()
+    assert final.called("TF-IDF", "this model").standing() == final.standing().replace("TF-IDF", "this model")
 
 
 def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(workspace_root):

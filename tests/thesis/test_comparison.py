@@ -220,6 +220,12 @@ def test_the_best_recorded_run_is_compared_with_all_others_and_its_references(
         run.references = [scored_model(name, name) for name in (BASELINE, UNTRAINED)]
         if loss != own:
             run.finish({}, scores=run.scores(), tables=run.validation.tables)
+    final = " ".join(conclusion(run, run.validation).split())
+    assert final.startswith(f"In the mean over 1 task, this student (.{RIGHT[run.label]}0 [")
+    advice = (
+        "SBERT truncated, which is shown to be better than this student" if own == "cosine" else "this student, the"
+    )
+    assert (f"). Recommended: {advice}" in final, run.label in final) == (True, False)
     for kept, how in ((True, "paired tests"), (False, "the intervals")):
         monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final, kept=kept: kept)
         standing, tie = " ".join(conclusion(run).split()), ", and 1 has the same" if "max-margin" in others else ""

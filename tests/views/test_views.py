@@ -80,7 +80,7 @@ def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypa
     ("03_structural", 0.4, "brought the student nearer to its teacher on"), ("05_weighting", 0.6, "did not bring the student nearer to its teachers on")])  # fmt: skip
 def test_a_sentence_says_whether_training_lowered_the_validation_loss(make_run, notebook, last, said):
     (run := make_run(notebook)).history = lambda: (None, pd.DataFrame({"loss": [0.5, 0.45, last]}))
-    assert f"0.5000 before training and {last:.4f} after it: by this loss training {said}" in views.taught(run)
+    assert f"0.5000 before training and {last:.4f} after it:\nby this loss training {said}" in views.taught(run)
 
 
 @pytest.mark.parametrize(("teacher", "width"), [("PV", 16), ("DM", 8), ("LSA", 8), (None, None)])
