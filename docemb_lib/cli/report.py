@@ -94,10 +94,9 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
         notebook = nbformat.read(run.executed, as_version=4)
         concluding = [cell for cell in notebook.cells if "conclusion" in cell.metadata.get("tags", ())]
         said = "".join(output.get("text", "") for cell in concluding for output in cell.outputs)
-        sentences = " ".join(said.replace("-\n", "-").split())  # lines may end within a compound
         write_text(folder / name, page_of(notebook))
         blocks.append(f'<p><a href="{escape(name)}">{escape(f"{run.notebook}: {run.label}")}</a></p>')
-        blocks.append(f"<p>{escape(sentences)}</p>")
+        blocks.append(f"<p>{escape(' '.join(said.split()))}</p>")
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
     write_text(folder / "index.html", page_of(index))
     return folder / "index.html"

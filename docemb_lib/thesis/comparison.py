@@ -137,7 +137,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
 
 
 def _lines(*sentences: str) -> str:
-    return "\n".join(fill(sentence, 110) for sentence in sentences)
+    return "\n".join(fill(sentence, 110, break_on_hyphens=False) for sentence in sentences)
 
 
 def _entries(run: Run, scores: pd.DataFrame) -> list[Entry]:
