@@ -15,6 +15,7 @@ from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
 MAIN_METRICS = ("accuracy", "map")  # one per task; means and tables leave out further metrics
+RELATIONS = dict(zip(VERDICTS, ("better than", "worse than", "not shown to differ from"), strict=True))
 SATURATED = 0.97  # a score beyond which a task no longer tells models apart
 NO_BREAK = "\u00a0"  # inside an interval, so that a narrow column wraps before it
 
@@ -99,18 +100,14 @@ def standing(
     scores = over_tasks(intervals).set_index("model")
     own = over_tasks(comparison).query("model == @student").set_index("reference")
     references = [model for model in own.index if model in scores.index]
-    named = [student, practice, *([] if before is None else [before])]
     best = scores.loc[references, "value"].idxmax()
-    better, worse, _ = VERDICTS
 
     def number(model: str) -> str:
         return with_interval(*scores.loc[model, ["value", "low", "high"]])
 
     title = f"the best of {len(references)} references, {best}" if len(references) > 1 else best
-    found = []
-    for other in dict.fromkeys((best, *named[1:])):
-        verdict = {better: "better than", worse: "worse than"}.get(own["verdict"][other], "not shown to differ from")
-        found.append(f"{verdict} {title if other == best else other} ({number(other)})")
+    others = dict.fromkeys((best, practice, *([] if before is None else [before])))
+    found = [f"{RELATIONS[own['verdict'][o]]} {title if o == best else o} ({number(o)})" for o in others]
     over = f"{tasks} {'task' if tasks == 1 else 'tasks'}"
     return f"In the mean over {over}, {student} ({number(student)}) is {'; it is '.join(found)}."
 

@@ -21,6 +21,7 @@ PERMUTATIONS = 9999  # of the results of two models, so that the smallest p-valu
 CELLS = 4_000_000  # examples drawn at a time; bounds the memory
 DECIMALS = 12  # means are rounded to these, since sums in another order differ in the last bits
 EDGES = (256, 384, 512, 1024, 2048, 4096)  # tokens; SBERT teachers read 256 to 512, the student 4,096
+LEAST = 10  # fewest examples between two of them
 
 OVERALL = "mean over tasks"  # the name in the column `task` for the mean over several tasks
 VERDICTS = ("better", "worse", "no difference shown")
@@ -166,16 +167,20 @@ def all_results(scores: Scores, *, extra: bool = True) -> Iterator[tuple[str, st
 
 
 def by_length(per_example: np.ndarray, lengths: Sequence[int] | np.ndarray) -> pd.DataFrame:
-    """A score by document length: columns bucket, examples, value, low, high (a 95% interval, NaN below 2 examples).
+    """A score by document length: columns bucket, examples, value, low, high (a 95% interval).
 
-    per_example: (seeds, N); lengths: (N,). Buckets end with the lengths in EDGES, the last bucket is open.
+    Buckets end at those of EDGES that leave LEAST examples or more on either side, up to the one before: so every
+    example is in a bucket, and no bucket is too small to say something. per_example: (seeds, N); lengths: (N,).
     """
-    results = np.asarray(per_example).mean(axis=0, dtype=np.float64)  # (N,)
-    names = [f"≤ {EDGES[0]}", *(f"{low + 1}-{high}" for low, high in pairwise(EDGES)), f"> {EDGES[-1]}"]
-    bucket_of = np.searchsorted(EDGES, lengths, side="left")
+    results, lengths = np.asarray(per_example).mean(axis=0, dtype=np.float64), np.asarray(lengths)  # (N,)
+    edges = [0]
+    for edge in EDGES:
+        shorter, longer = (lengths > edges[-1]) & (lengths <= edge), lengths > edge
+        edges += [edge] if min(shorter.sum(), longer.sum()) >= LEAST else []
+    names = [f"{low + 1}-{high}" for low, high in pairwise(edges)] + [f"> {edges[-1]}"]
+    bucket_of = np.searchsorted(edges[1:], lengths, side="left")
     rows = []
     for number, name in enumerate(names):
         own = results[bucket_of == number]
-        interval = bootstrap_over_tasks([own[None]])[1:].ravel() if len(own) > 1 else (np.nan, np.nan)
-        rows.append((name, len(own), own.mean() if len(own) else np.nan, *interval))
+        rows.append((name, len(own), *bootstrap_over_tasks([own[None]]).ravel()))
     return pd.DataFrame(rows, columns=["bucket", "examples", "value", "low", "high"])

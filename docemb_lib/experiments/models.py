@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNTRAINED = "student before distillation"
+UNTRAINED_ADAPTED = f"{UNTRAINED} ⊕ LSA"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
 TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
 # Endings of the labels of a student: as it was saved; with its lexical half fitted on the texts of a task; without that

@@ -18,7 +18,7 @@ from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.experiments import models as made
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model
+from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, UNTRAINED_ADAPTED, Model
 from docemb_lib.experiments.plan import grid_place, names_in_grids
 from docemb_lib.experiments.runkey import PAIRS, PAPER, PV_NAMES, SOFT_CCA, RunKey
 from docemb_lib.experiments.scores import Final, ScoreStage
@@ -125,7 +125,7 @@ class Run:
         sbert = made.sbert_models(stages.teachers, together=final)
         before = [made.untrained_model(stages.students)] if trains else []
         if self.key.has_lexical_half:
-            label, width = f"{UNTRAINED} ⊕ LSA", self.profile.student.lexical
+            label, width = UNTRAINED_ADAPTED, self.profile.student.lexical
             before.append(made.beside_lsa(self.workspace, before[0], label, width))
         contextual = made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []
         both = next((model for model in contextual if model.label.startswith("PV")), None)

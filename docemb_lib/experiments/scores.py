@@ -20,7 +20,16 @@ from docemb_lib.evaluation.scoreboard import interval_board, last_round, recomme
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, Task, example_lengths
 from docemb_lib.evaluation.uncertainty import Scores, by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import FORMS, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, embed_once
+from docemb_lib.experiments.models import (
+    ADAPTED,
+    FORMS,
+    SBERT_CHUNKS,
+    SBERT_TRUNCATED,
+    UNTRAINED,
+    UNTRAINED_ADAPTED,
+    Model,
+    embed_once,
+)
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
@@ -75,9 +84,13 @@ class Final(NamedTuple):
         return board.assign(**{"fitted on": fitted.to_numpy()})
 
     def standing(self) -> str:
-        """A sentence: the student's mean over tasks beside the best reference, the common practice and its start."""
+        """A sentence: the student's mean over tasks beside the best reference, the common practice and its start.
+
+        The start of a student that is adapted to the words of a task is adapted to them, too.
+        """
         models = set(self.models["model"])
-        before = UNTRAINED if UNTRAINED in models else None
+        starts = [UNTRAINED_ADAPTED, UNTRAINED] if self.student.endswith(ADAPTED) else [UNTRAINED]
+        before = next((start for start in starts if start in models), None)
         practice = SBERT_CHUNKS if SBERT_CHUNKS in models else SBERT_TRUNCATED
         return standing(self.last, self.comparison, student=self.student, before=before, practice=practice)
 

@@ -144,7 +144,7 @@ def plot_plane(
     ax = sns.scatterplot(points, x="first", y="second", hue=values, s=22, linewidth=0, legend=legend, **look, ax=ax)
     if legend:
         sns.move_legend(ax, **BESIDE, title="tokens" if by_length else colour)
-    share = "no variance" if np.isnan(explained) else f"{explained:.0%} of the variance in the plane"
+    share = "no variance" if np.isnan(explained) else f"both axes: {explained:.0%} of the variance"
     ax.set(xlabel=f"first principal axis ({share})", ylabel="second principal axis", xticks=[], yticks=[])
     ax.grid(visible=False)
     return ax

@@ -21,7 +21,6 @@ METRICS = {"map": "MAP", "mrr": "MRR", "mean": OVERALL, "f1_macro": "macro-F1"}
 NOT_LOSSES = ("step", "epoch", "norm", "spread", "cca")  # columns of the validation history
 MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
 HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "color": GREY, "linestyle": "", "markersize": 5}
-LEAST = 10  # fewest examples of a length bucket that is drawn
 
 
 def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
@@ -181,7 +180,7 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
     by_length: columns model, task, metric, bucket (in order), examples, value, low, high.
     """
     ax = plt.gca() if ax is None else ax
-    rows = by_length[(by_length["task"] == task) & (by_length["examples"] >= LEAST)]
+    rows = by_length[by_length["task"] == task]
     examples = rows.drop_duplicates("bucket").set_index("bucket")["examples"]
     looks = looks_of(rows["model"])
     for (model, (color, style)), shift in zip(looks.items(), _dodged(len(looks), 0.1), strict=True):
@@ -189,12 +188,11 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
         look: dict[str, Any] = {"fmt": f"o{style}", "color": color, "elinewidth": 1, "capsize": 2, "markersize": 4}
         places = own["bucket"].map(list(examples.index).index) + shift
         ax.errorbar(places, own["value"], yerr=_reach(own), label=model, **look)
-    if len(rows):
-        legend_beside(ax, handlelength=3)
+    legend_beside(ax, handlelength=3)
     names = [f"{bucket}\n({count})" for bucket, count in examples.items()]
     ax.set_xticks(range(len(examples)), names, fontsize="small")  # seven buckets side by side
-    ax.set_xlabel(f"length in tokens of the structural teacher (examples, at least {LEAST})")
-    ax.set(ylabel=_metric(by_length[by_length["task"] == task]), title=task)
+    ax.set_xlabel(f"length in tokens of the structural teacher (examples)")
+    ax.set(ylabel=_metric(rows), title=task)
     return ax
 
 

@@ -102,7 +102,7 @@ def tested(table: pd.DataFrame, profile: str) -> pd.DataFrame:
     known = table["on thesis tasks"].ne(UNTESTED) | table["on other tasks"].ne(UNTESTED)
     if not known.all():
         print(f"{(~known).sum()} of {len(table)} claims are not tested, because runs or tasks of theirs are missing.")
-        print(f"`docemb results --claims {profile}` lists these; the profile thesis has all, in miniature thesis-mini.")
+        print(f"`docemb results --claims {profile}` lists these; the profiles thesis and thesis-mini have all.")
     return table[known]
 
 
@@ -112,7 +112,8 @@ def _verdicts(asked: Claims, in_thesis: pd.DataFrame, rounds: Rounds, tasks: Tas
     others = {metric: sorted({task for own, task in present if own == metric} - {*tasks[metric]}) for metric in tasks}
     on_tasks, on_others = (check_claims(asked, rounds, names, counts) for names in (tasks, others))
     one_reason = on_tasks["verdict"].ne(UNTESTED) | on_tasks["because"].eq(on_others["because"])
-    both_reasons = on_tasks["because"] + "; other tasks: " + on_others["because"]
+    names = pd.Series({claim["id"]: ", ".join(others[claim.get("metric", "accuracy")]) for claim in asked})
+    both_reasons = on_tasks["because"] + "; on " + names.where(names != "", "other tasks") + ": " + on_others["because"]
     table = pd.DataFrame({"claim": pd.Series({claim["id"]: claim["says"] for claim in asked})}).rename_axis("id")
     verdicts = {"in the thesis": in_thesis, "on thesis tasks": on_tasks, "on other tasks": on_others}
     table = table.assign(**{name: found["verdict"] for name, found in verdicts.items()})

@@ -4,14 +4,14 @@ Scores are rows of model, round, task, metric, value, like `published("table_5_7
 GAMES is that of the thesis only with `evaluation.map_at: 1000`, see `Evaluation`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from textwrap import fill
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from docemb_lib.evaluation.protocols import round_name
-from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, normalised, over_tasks, with_interval
+from docemb_lib.evaluation.scoreboard import MAIN_METRICS, RELATIONS, last_round, normalised, over_tasks, with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, differences, verdicts
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import UNTRAINED, scored_model
@@ -26,7 +26,7 @@ from docemb_lib.thesis.values import BASELINE, FIGURES, ThesisValues, baseline_n
 
 STRUCTURAL = "03_structural"
 HERE, THESIS = "here", "thesis"  # where the rows of a table are from
-NEITHER = "–"  # the group of runs without the property that defines groups
+NEITHER = "none"  # the group of runs without the property that defines groups
 MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
 CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
@@ -128,8 +128,8 @@ def conclusion(run: Run, final: Final | None = None) -> str:
         said += [f"{less} of {len(starts)} recorded runs are shown to be worse than the {UNTRAINED}, {better} better."]
     if best != run.label:
         by_verdict = compared[best].groupby("verdict")["reference"].agg(", ".join)
-        listed = "; ".join(f"{verdict}: {names}" for verdict, names in by_verdict.items())
-        said.append(f"The best beside its references: {listed}.")
+        listed = "; ".join(f"{RELATIONS[verdict]} {names}" for verdict, names in by_verdict.items())
+        said.append(f"The best run is {listed}.")
     more = f"more than {means['examples'][best]} validation examples, or other seeds, may show further differences"
     repeat = "train the best with another seed; the tests are about the choice of examples alone"
     said.append(f"Next: {repeat if len(worse) == count else more}.")
@@ -145,7 +145,10 @@ def _entries(run: Run, scores: pd.DataFrame) -> list[Entry]:
     entries = [Entry(run.label, run.label, run.key, scores)]
     recorded = [(record, records.scores_of(run.workspace, record)) for record in run.comparable()]
     entries += [Entry(record.label, record.label, run.key_of(record), rows, record) for record, rows in recorded]
-    entries += _structural_only(run, entries)
+    for record in structural_only(run, [entry.key for entry in entries]):
+        if (label := f"only-structural;{record.label}") not in (entry.label for entry in entries):
+            rows = records.scores_of(run.workspace, record)
+            entries.append(Entry(label, record.label, run.key_of(record), rows, record))
     return [entry._replace(label=label) for entry, label in zip(entries, _distinct(entries), strict=True)]
 
 
@@ -168,22 +171,20 @@ def is_sibling(run: Run, key: RunKey) -> bool:
     return len(run.key.roles) == 2 and run.key.trains and key.same_but(*along) == run.key.same_but(*along)
 
 
-def _structural_only(run: Run, entries: Sequence[Entry]) -> list[Entry]:
-    """Runs of the structural notebook, which the thesis shows beside runs with a contextual teacher."""
+def structural_only(run: Run, keys: Collection[RunKey]) -> list[Record]:
+    """Recorded runs of the structural notebook with the structural loss of one of `keys`, and this run's size and seed.
+
+    The thesis shows them beside runs with a contextual teacher.
+    """
     further = run.profile.further_teachers
     if "contextual_teacher" not in run.parameters or any(teacher.role == "contextual" for teacher in further):
         return []  # with a further contextual teacher no run is structural-only
-    wanted = {entry.key.only(*LOSS) for entry in entries}
-    if any("structural" not in entry.key.roles for entry in entries):  # as in Figure 4.7
+    wanted = {key.only(*LOSS) for key in keys}
+    if any("structural" not in key.roles for key in keys):  # as in Figure 4.7
         wanted.add(RunKey.bare(STRUCTURAL, run.profile, structural_loss="cosine").only(*LOSS))
     size = {name: run.parameters[name] for name in ("documents", "seed")}
-    found = []
-    for record in run.comparable(STRUCTURAL):
-        key, label = run.key_of(record), f"only-structural;{record.label}"
-        is_shown = any(entry.label == label for entry in entries)
-        if key.only(*LOSS) in wanted and size.items() <= key.counting.items() and not is_shown:
-            found.append(Entry(label, record.label, key, records.scores_of(run.workspace, record), record))
-    return found
+    made = [(record, run.key_of(record)) for record in run.comparable(STRUCTURAL)]
+    return [record for record, key in made if key.only(*LOSS) in wanted and size.items() <= key.counting.items()]
 
 
 def _distinct(entries: Sequence[Entry]) -> list[str]:

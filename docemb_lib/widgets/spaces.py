@@ -86,7 +86,7 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
             raise InputError(f"{few}; choose a wider range with at least {LEAST}")
         parts = {model: found.part(chosen, negatives) for model, found in distances.measured[distance].items()}
         shown = parts if loss == ALL_LOSSES else {loss: parts[loss]}
-        margin = f"max-margin loss, γ = {gamma:g}"
+        margin = f"max-margin {'MSE' if distance == 'mse' else distance}, γ = {gamma:g}"
         rows = [(model, *probing.separation(found, gamma=gamma)) for model, found in shown.items()]
         separations = pd.DataFrame(rows, columns=["student", "AUC", margin])
         text = html.table("separation", separations, {margin: "{:.4g}".format})
@@ -115,8 +115,9 @@ def _pair(documents: pd.DataFrame, pair: pd.Series) -> str:
     """A mistaken pair, side by side: the document, and the other with the nearer teacher embedding."""
     one, other = (documents.iloc[int(row)] for row in pair[["document", "other"]])
     texts = "".join(html.document(f"{own['id']}, {own['length']} tokens", own["text"]) for own in (one, other))
-    ahead = f"{one['id']}: distance to its own teacher embedding minus that to the one of {other['id']}"
-    text = f"<p>{html.escape(ahead)}: {pair['ahead']:+.3f} (positive: the other one is nearer)</p>"
+    nearer, by = ("nearer to", pair["ahead"]) if pair["ahead"] > 0 else ("farther from", -pair["ahead"])
+    text = f"The student of {one['id']} is {by:.3f} {nearer} the teacher embedding of {other['id']} than its own."
+    text = f"<p>{html.escape(text)}</p>"
     return f'{text}<div style="display: flex; flex-wrap: wrap; gap: 8px;">{texts}</div>'
 
 
@@ -172,7 +173,7 @@ def projection_explorer(spaces: Spaces) -> Explorer:
         return Answer("", figure, alt, dots)
 
     controls = {
-        "space": choice(names, STUDENT),
+        "space": choice(names, list(names)[-2]),  # first the two views, which the loss makes alike
         "beside": choice(names, list(names)[-1]),
         "colour": choice({name: name for name in ("source", "length")}, "source"),
     }

@@ -14,7 +14,7 @@ from docemb_lib.experiments import records
 from docemb_lib.experiments.plan import profile_argument
 from docemb_lib.experiments.run import Run
 from docemb_lib.figures.results import plot_weighting
-from docemb_lib.thesis.comparison import is_sibling
+from docemb_lib.thesis.comparison import is_sibling, structural_only
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider
 
@@ -24,14 +24,18 @@ COLUMNS = ["lam", "max_structural_len", "task", "metric", "value", "low", "high"
 def weighting_points(run: Run) -> pd.DataFrame:
     """The scores of this run and of the recorded runs that differ in λ and mask alone, a row per run and task.
 
-    Columns lam and max_structural_len (NaN: no weighting, no mask), task, metric, value, low, high: the 95% interval
-    over validation examples. The last task of a run is the mean over all. Runs without intervals are left out.
+    Beside them the student of notebook 03 with the same structural loss, documents and seed, at λ = 1. Columns lam and
+    max_structural_len (NaN: no weighting, no mask), task, metric, value, low, high: the 95% interval over validation
+    examples. The last task of a run is the mean over all. Runs without intervals are left out.
     """
     frames = [_at(run.parameters, run.validation.intervals, run.label)]
-    for record in run.comparable():
+    alone = {"lam": 1.0, "max_structural_len": None}
+    made = [(record, record.parameters) for record in run.comparable() if is_sibling(run, run.key_of(record))]
+    made += [(record, alone) for record in structural_only(run, [run.key]) if len(run.key.roles) == 2]
+    for record, parameters in made:
         intervals = records.table_of(run.workspace, record, "intervals")
-        if len(intervals) and is_sibling(run, run.key_of(record)):
-            frames.append(_at(record.parameters, intervals, record.label))
+        if len(intervals):
+            frames.append(_at(parameters, intervals, record.label))
     return pd.concat(frames, ignore_index=True).drop_duplicates(["lam", "max_structural_len", "task"])
 
 

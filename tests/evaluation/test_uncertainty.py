@@ -189,13 +189,15 @@ def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -
     assert set(compare({"new": {"pairs": scores["good"]["pairs"]}} | scores, "new")["task"]) == {"pairs"}
 
 
-def test_examples_fall_into_buckets_up_to_and_with_their_edge() -> None:
-    right = np.array([[1, 1, 0, 0, 1, 0], [1, 0, 0, 1, 1, 0]], dtype=np.float32)
-    frame = uncertainty.by_length(right, [100, 256, 257, 300, 9000, 384])
-    assert frame["bucket"].tolist() == ["≤ 256", "257-384", "385-512", "513-1024", "1025-2048", "2049-4096", "> 4096"]
-    assert frame["examples"].tolist() == [2, 3, 0, 0, 0, 0, 1]
-    np.testing.assert_allclose(frame["value"], [0.75, 1 / 6, *[np.nan] * 4, 1.0])
-    assert frame["low"].isna().tolist() == frame["high"].isna().tolist() == [False] * 2 + [True] * 5
-    for row, chosen in zip(frame.itertuples(), ([0, 1], [2, 3, 5]), strict=False):
-        alone = uncertainty.bootstrap_over_tasks([right[:, chosen].mean(axis=0)[None]])
-        assert (row.low, row.high) == tuple(alone[1:, 0])
+@pytest.mark.parametrize(("lengths", "buckets"), [
+    ([*[100] * 9, 256, *[257] * 7, *[400] * 4, *[9000] * 12], {"1-256": range(10), "257-512": range(10, 21), "> 512": range(21, 33)}),
+    ([*[100] * 30, *[300] * 9], {"> 0": range(39)}),  # too few on the longer side of each edge
+    ([*[300] * 9, *[500] * 1, *[3000] * 10], {"1-512": range(10), "> 512": range(10, 20)}),
+])  # fmt: skip
+def test_every_example_is_in_a_bucket_of_ten_or_more_that_ends_with_its_edge(lengths, buckets) -> None:
+    right = np.random.default_rng(0).integers(2, size=(2, len(lengths))).astype(np.float32)
+    frame = uncertainty.by_length(right, lengths)
+    assert dict(zip(frame["bucket"], frame["examples"], strict=True)) == {name: len(rows) for name, rows in buckets.items()}
+    for row, chosen in zip(frame.itertuples(), buckets.values(), strict=True):
+        alone = uncertainty.bootstrap_over_tasks([right[:, list(chosen)].mean(axis=0)[None]])
+        assert (row.value, row.low, row.high) == tuple(alone[:, 0])

@@ -338,7 +338,7 @@ def test_scores_by_length_are_those_of_each_task_with_its_lengths(rounds, monkey
     monkeypatch.setattr(ScoreStage, "lengths", lambda stage, task: lengths[task])
     profile = SimpleNamespace(evaluation=SimpleNamespace(tasks=["sort", "find"]))
     frame = ScoreStage(profile, None, None).by_length(MODELS)
-    assert len(frame) == 5 * 2 * 7
+    assert len(frame) == 5 * (6 + 2)  # to 256, 384, 512, 1,024, 2,048 and beyond; queries to 256 and beyond
     own = frame.query("model == 'student' and task == 'find'").reset_index(drop=True)
     expected = by_length(found["student"]["find"].per_example["map"], lengths["find"])
     pd.testing.assert_frame_equal(own[expected.columns], expected)

@@ -139,7 +139,7 @@ def test_claims_are_checked_on_other_tasks_but_not_tested(three, evaluated):
     # c2: SBERT is behind; c7-map: only-MSE is first, SBERT not second
     expected = {"c1": UNTESTED} | dict.fromkeys(["c2", "c7-map"], FAILS + NO_INTERVAL)
     assert table["on other tasks"][list(expected)].to_dict() == expected
-    assert table.loc["c1", "because"] == f"{ABSENT}; other tasks: no round 1k"
+    assert table.loc["c1", "because"] == f"{ABSENT}; on halves, package: no round 1k"
 
 
 def test_recorded_claims_are_those_of_both_chapters_and_nothing_is_built(workspace_root, recorded, validated, students):
@@ -149,11 +149,11 @@ def test_recorded_claims_are_those_of_both_chapters_and_nothing_is_built(workspa
     validated("03_structural", 0.9, structural_loss="cosine")
     table = module.recorded_claims("small")
     assert list(table.index) == [claim["id"] for claim in (*OF_FIGURES, *CLAIMS)]
-    assert table.loc["s1", "because"].endswith("other tasks: no run of MSE")
+    assert table.loc["s1", "because"].endswith("on package: no run of MSE")
     recorded(**students["only-MSE"])
     table = module.recorded_claims("small")
     assert table.loc["c7-mrr", "on other tasks"] == UNTESTED
-    assert table.loc["c7-mrr", "because"].endswith("other tasks: no run of cosine-masked, MSE-contextual")
+    assert table.loc["c7-mrr", "because"].endswith(": no run of cosine-masked, MSE-contextual")
     assert not (workspace_root / "outputs" / "artefacts").exists()
 
 
@@ -172,7 +172,7 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
     table = module.claims_of_run(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     said = "12 of 15 differences significant, 3 significant in the opposite direction; least: "
-    assert table.loc["c2", "because"].startswith(f"{ABSENT}; other tasks: {said}")
+    assert table.loc["c2", "because"].startswith(f"{ABSENT}; on halves, package: {said}")
     assert table.loc["c7-map", "on other tasks"] == FAILS + NO_INTERVAL  # rankings have no per-example scores here
 
 
@@ -217,7 +217,7 @@ def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_one
     validated("03_structural", 0.99, profile=elsewhere, **MARGIN, gamma=1.0)  # of another setting
     table = module.claims_of_figures(make_run("03_structural"))
     assert table.loc["s1", ["on thesis tasks", "on other tasks"]].tolist() == [UNTESTED, HOLDS + NO_INTERVAL]
-    said = "no scores on aan, arxiv, imdb, oc, pan, s2orc; other tasks: "
+    said = "no scores on aan, arxiv, imdb, oc, pan, s2orc; on package: "
     assert table.loc["s1", "because"].startswith(said + "3 of 3 differences as claimed; least: cosine minus SBERT")
     names = "max-margin;MSE;γ=0.1, max-margin;MSE;γ=0.5, max-margin;MSE;γ=1.0, max-margin;MSE;γ=1.5"
     assert table.loc["s2", "because"] == f"{said}no run of {names}"

@@ -62,14 +62,15 @@ def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(dista
     part = distances.measured["mse"]["before"].part(np.arange(10, 19) // 6 == 2, 4)  # 12 to 17 tokens
     expected = separation(part, gamma=0.3)
     shown = {"student": "before", "AUC": f"{expected[0]:.3f}"}
-    shown["max-margin loss, γ = 0.3"] = f"{expected[1]:.4g}"
+    shown["max-margin MSE, γ = 0.3"] = f"{expected[1]:.4g}"
     assert (tables(text)["separation"].to_dict("records"), numbers(text, "documents")) == ([shown], ["6"])
     pair = mistaken(part, k=10).iloc[2]
     text = moved(explorer, pair=3)
     rows = [int(pair[name]) for name in ("document", "other")]
     assert [f"d{row}, {10 + row} tokens" in text for row in rows] == [True, True]
-    own = f"d{rows[0]}: distance to its own teacher embedding minus that to the one of d{rows[1]}"
-    assert f"{own}: {pair['ahead']:+.3f} (positive: the other one is nearer)" in text
+    side = "nearer to" if pair["ahead"] > 0 else "farther from"
+    said = f"is {abs(pair['ahead']):.3f} {side} the teacher embedding of d{rows[1]} than its own"
+    assert f"The student of d{rows[0]} {said}." in text
     assert "<script" not in text
     assert "<img" not in text
     assert text.count("&lt;script&gt;") == 2

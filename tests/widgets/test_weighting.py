@@ -74,19 +74,22 @@ def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(work
     run, workspace = a_run(workspace_root), Workspace(workspace_root)
     scores = {run.label: {"package": answered(0.6), "find": answered(0.3)}, "SBERT": {"package": answered(0.9)}}
     run.validation = SimpleNamespace(intervals=score_intervals(scores))
-    others = {0.2: {}, 0.8: {"max_structural_len": None}, 0.7: {"seed": 1}, 0.9: {}}
-    for lam, parameters in others.items():  # one of another seed is no sibling; the last has no intervals
-        other = a_run(workspace_root, lam=lam, **parameters)
+    varied = {0.2: {}, 0.8: {"max_structural_len": None}, 0.7: {"seed": 1}, 0.9: {}}
+    others = [(lam, a_run(workspace_root, lam=lam, **given)) for lam, given in varied.items()]
+    structural = {"cosine": 0.4, "mse": 0.1}  # the run's loss, and another
+    others += [(score, Run(RunKey.of("03_structural", run.profile, structural_loss=loss), workspace))
+               for loss, score in structural.items()]  # fmt: skip
+    for lam, other in others:  # one of another seed is no sibling; the last of this notebook has no intervals
         rows = score_intervals({other.label: {"package": answered(lam)}, "SBERT": {"package": answered(0.9)}})
         tables = {} if lam == 0.9 else {"intervals": rows.to_dict("records")}
         record = records.Record(
-            notebook=run.notebook, label=other.label, fingerprint=other.fingerprint, setting=other.key.setting,
+            notebook=other.notebook, label=other.label, fingerprint=other.fingerprint, setting=other.key.setting,
             profile="small", parameters=other.parameters)  # fmt: skip
         records.save(workspace, record, tables=tables)
     found = weighting.weighting_points(run)
     assert found.columns.tolist() == weighting.COLUMNS
     rows = [(0.2, 64, "package", 0.2), (0.5, 64, "find", 0.3), (0.5, 64, "mean over tasks", 0.45)]
-    rows += [(0.5, 64, "package", 0.6), (0.8, np.nan, "package", 0.8)]
+    rows += [(0.5, 64, "package", 0.6), (0.8, np.nan, "package", 0.8), (1.0, np.nan, "package", 0.4)]
     expected = pd.DataFrame(rows, columns=["lam", "max_structural_len", "task", "value"])
     pd.testing.assert_frame_equal(found[expected.columns].sort_values(["lam", "task"], ignore_index=True), expected)
     assert (found["low"] < found["value"]).all()
