@@ -16,6 +16,7 @@ from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import benchmarks, probes
 from docemb_lib.evaluation.catalogue import task_inputs
+from docemb_lib.evaluation.probes import ALL
 from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.experiments import models as known_models
@@ -176,6 +177,13 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
             found = probes.probe((embeddings[0], fitted), (embeddings[1], measured), buckets)
             frames[model.label, f"{name} teacher"] = found
     return pd.concat(frames, names=["model", "teacher", "row"]).reset_index(["model", "teacher"]).reset_index(drop=True)
+
+
+def learnt(probes: pd.DataFrame) -> str:
+    """A sentence: R² of each teacher's probe on all documents, before and after. probes: see `probes_of_teachers`."""
+    found = probes[probes["bucket"] == ALL].groupby("teacher", sort=False)["r2"].agg(["first", "last"])
+    said = (f"{teacher} {first:.2f} before distillation and {last:.2f} after" for teacher, first, last in found.itertuples())
+    return f"R² on all validation documents: {'; '.join(said)}."
 
 
 def weights_by_length(run: Run) -> pd.DataFrame:

@@ -39,12 +39,12 @@ run.settings()
 # %% [markdown]
 # ## Splits
 #
-# The contextual teachers are fitted on `train`, and students are trained on its first documents. The loss on
-# `validation` is measured during training. `tasks` is held out: it is used neither to fit a teacher nor to train a
-# student. Where the profile takes a part of what its sources have, the part is drawn evenly from all of it: all rows
-# are read, and those with the lowest hashes of seed and id are kept. Lengths are in tokens of the student. The last two
-# columns are the percentages of documents that are longer than the context of the structural teacher and than that of
-# the student.
+# The contextual teachers are fitted on `train` or a part of it, and students are trained on its first documents (the
+# parameter `documents` of later notebooks). The loss on `validation` is measured during training. `tasks` is held out:
+# it is used neither to fit a teacher nor to train a student. Where the profile takes a part of what its sources have,
+# the part is drawn evenly from all of it: all rows are read, and those with the lowest hashes of seed and id are kept.
+# Lengths are in tokens of the student. The last two columns are the percentages of documents that are longer than the
+# context of the structural teacher and than that of the student.
 
 # %%
 statistics = views.corpus_statistics(run)
@@ -60,15 +60,16 @@ thesis.corpus_tables(statistics, run.profile.name).round(1)
 
 # %% [markdown]
 # **How to read it.** The documents of the thesis are long: 71% have more than the 384 tokens that SBERT reads,
-# because the thesis keeps only news articles of 1,200 tokens and more. The closer the last two columns are to the 71
-# and 66 percent of the thesis, the more text is hidden from the structural teacher and visible to the contextual one.
+# because the thesis keeps only news articles of 1,200 tokens and more. The higher the last two columns are, the more
+# text is hidden from a teacher that truncates. That of this profile may read fewer tokens than that of the thesis.
 #
 # ## Lengths
 #
 # How long are the documents, and which source do they come from? Lengths are in tokens of the structural teacher. The
-# dashed line is the number of tokens that this teacher reads at once. The teacher of the thesis truncates longer
-# documents. For this reason there is a second, contextual teacher, and a *mask* can remove the structural loss of long
-# documents. With `long: chunks` in the profile the structural teacher averages over chunks of the whole document.
+# dashed line is the number of tokens that this teacher reads at once: its limit without two special tokens. The teacher
+# of the thesis truncates longer documents. For this reason there is a second, contextual teacher, and a *mask* can
+# remove the structural loss of long documents. With `long: chunks` in the profile the structural teacher averages over
+# chunks of the whole document.
 
 # %%
 corpus = run.stages.corpus
@@ -148,7 +149,8 @@ figures.table(views.tasks_beside_thesis(tasks, "validation", columns), digits=2)
 # %% [markdown]
 # ## Tasks of the final evaluation
 #
-# The final evaluation uses all examples of a task. The first table shows the classes and their balance (Table 5.3).
+# The final evaluation uses all examples of a task's splits. Tasks that are made of held-out documents draw
+# `evaluation.documents` of them. The first table shows the classes and their balance (Table 5.3).
 
 # %%
 figures.table(views.tasks_beside_thesis(tasks, "final", columns[1:]), digits=2)
@@ -171,10 +173,15 @@ retrieval = views.tasks_beside_thesis(tasks, "final", columns)
 figures.table(retrieval[retrieval["queries"].notna()], digits=2, empty="This profile has no retrieval task.")
 
 # %% [markdown]
-# **How to read them.** A task can show the benefit of a long context only if its texts are long. In the thesis this is
-# true of ARXIV, WINES and GAMES and of most of PAN; the abstracts of AAN and OC fit into the context of nearly any
-# model.
-#
+# A task can show the benefit of a long context only if its texts are long. In the thesis this is true of ARXIV, WINES
+# and GAMES and of most of PAN; the abstracts of AAN and OC fit into the context of nearly any model. The last table
+# shows the percentages of documents that are longer than the structural teacher of this profile reads at once.
+
+# %%
+longer = lengths.assign(longer=100.0 * (lengths["n_structural_tokens"] > views.structural_limit(run)))
+figures.table(longer.pivot_table(index="task", columns="split", values="longer", sort=False), digits=0)
+
+# %% [markdown]
 # ## Lengths of the tasks' documents
 #
 # Which share of a task's documents has at most a given number of tokens? The figure corresponds to Figure 5.2 of the
@@ -189,8 +196,7 @@ run.save_figure(ax, "tasks", lengths[["data", "split", "tokens"]])
 
 # %% [markdown]
 # **How to read it.** The further right a line rises, the longer the documents are. The lines of train and test of one
-# task should be close. Where they differ, as for `see-also-pairs` of the embedded default, heads are tested on
-# documents of other lengths than they were trained on.
+# task should be close. Where they differ, heads are tested on documents of other lengths than they were trained on.
 
 # %% [markdown]
 # ## The answer

@@ -67,10 +67,10 @@ run.settings()
 #
 # The model is trained on `train`, or on the part of it that the profile selects, with the settings of Table 4.5: window
 # 5, 5 negative samples, no subsampling, and 10 epochs unless the profile changes them. gensim ignores all words of a
-# document after the 10,000th; docemb splits longer documents. `min_count="10%"` is the label of the thesis, which
-# prints "10 percent of the training corpus"; its author's logs have 1 percent, 5,000 of 500,000, and so does docemb,
-# counted in occurrences of a word, as gensim does. A compound loads its members if their own runs have trained them,
-# and trains them otherwise.
+# document after the 10,000th; docemb splits longer documents. `min_count="10%"` is the thesis' high threshold. Its text
+# says "10 percent of the training corpus", its author's logs 1 percent: 5,000 for 500,000 documents. docemb follows the
+# logs, and counts occurrences of a word, as gensim does. A compound loads its members if their own runs have trained
+# them, and trains them otherwise.
 
 # %%
 print(run.model.label, "·", sum(one.vector_size for one in run.stages.key.paragraph_vectors), "dimensions")
@@ -115,6 +115,7 @@ run.save_figure(ax, "runs", runs)
 # widths of this profile. Unless the profile is `thesis`, its tasks and numbers of documents are others, so compare the
 # order of runs, not their values. In the thesis larger vectors are better, DBOW and DM are close, and the concatenation
 # of the best two is better than either. Expect a smaller effect of the vector size with a few thousand documents.
+# `04_projections` and `05_weighting` take both side by side (PV), as the thesis does, whichever is best here.
 
 # %% [markdown]
 # ## The answer so far
@@ -130,7 +131,7 @@ print(thesis.conclusion(run))
 run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
 
 # %% [markdown]
-# **What to try next.** Train the other kind of model (DBOW as below, or DM), in a terminal, in `notebooks/`:
+# **Other models.** Train the other kind (DBOW as below, or DM), in a terminal, in `notebooks/`:
 #
 # ```
 # papermill 02_paragraph_vector.ipynb ../outputs/dbow.ipynb -p dm False -p preprocess none

@@ -58,8 +58,9 @@ run.settings()
 ax = figures.plot_training(run.profile, views.widths_of(run))
 
 # %% [markdown]
-# **How to read it.** The loss compares $y$ and $t$ component by component, so the student must be as wide as this
-# teacher. The box of a model states how much of a document it reads, and how wide its embedding is.
+# **How to read it.** The loss compares $y$ with $t$ directly, so the student must be as wide as this teacher. The box
+# of a model states how much of a document it reads, and how wide its embedding is. In the embedded default the student
+# starts as two of the six layers of its own teacher; the final student of `06_evaluation` has all six.
 #
 # What has the teacher learnt? SBERT was trained on pairs of sentences, as the next figure shows (Figure 3.2 of the
 # thesis): one network embeds both, and its loss is small if sentences of one meaning are near each other.
@@ -71,20 +72,22 @@ ax = figures.plot_siamese(run.profile)
 # ## What the negatives do
 #
 # What does each loss do to the embeddings? The figure is a toy example in the plane: the losses act on twenty documents
-# of two topics (circles and triangles). The teacher separates the topics; the student starts, like an untrained
-# network, with similar embeddings for all documents. There is no network: gradient descent moves the embeddings. All
-# other documents are negatives, and $\gamma$ is the weight of pushing away from them. The panels have different scales.
+# of two topics (circles and triangles). The teacher separates the topics; the student starts, like a network with
+# random weights, with similar embeddings for all documents. There is no network: gradient descent moves the embeddings.
+# All other documents are negatives, and $\gamma$ is the weight of pushing away from them. The panels have different
+# scales.
 
 # %%
 axes = figures.plot_descents()
 
 # %% [markdown]
 # **What to see.** MSE ends at the teacher's embeddings. Cosine ends in their direction, with another norm. With
-# $\gamma=0.5$ the minimum lies beyond the teacher, twice as far from the mean of the other documents. With $\gamma=1$
-# the loss is affine in $y_i$ and has no minimum: the gradient $\frac2d\,(\bar t_{-i} - t_i)$, where $\bar t_{-i}$ is
-# the mean of the other documents, does not depend on $y_i$, so all steps are equal, the topics separate and norms grow
-# without bound. With $\gamma=1.5$ the steps grow, too: all embeddings move to one side, away from the teacher's. The
-# student of the thesis collapsed with this setting.
+# $\gamma=0.5$ the minimum lies beyond the teacher's embedding: twice as far from the mean of the other documents as
+# that embedding is. With $\gamma=1$ the loss is affine in $y_i$ and has no minimum: the gradient $\frac2d\,(\bar t_{-i}
+# - t_i)$, where $\bar t_{-i}$ is the mean of the other documents, does not depend on $y_i$, so all steps are equal, the
+# topics separate and norms grow without bound. With $\gamma=1.5$ the steps grow, too, and embeddings end far from the
+# teacher's. Here, where each embedding moves freely, the topics still separate; the student of the thesis, a network,
+# collapsed with this setting.
 
 # %% [markdown]
 # ## Distil
@@ -139,8 +142,8 @@ print(f"{p.structural_loss}: by hand {by_hand:.6f}, by the library {three.loss:.
 # has 20 negatives, drawn once and equal for all students. Two numbers summarise the separation:
 #
 # * **AUC**: the probability that a positive is nearer than a negative; 0.5 is chance, 1 is perfect separation.
-# * **max-margin loss**: positive minus γ times the mean negative, as in the equation above, for the γ of the slider.
-#   Minus this loss is the margin, the pink bar of a row: γ moves its right end.
+# * **max-margin**: positive minus γ times the mean negative, as in the equation above, for the distance and the γ of
+#   the controls. Minus this loss is the margin, the pink bar of a row: γ moves its right end.
 #
 # The controls select students, the distance, the number of negatives and the lengths of documents. `pair` walks through
 # the ten pairs of documents that the selected student confuses most (with all losses selected: the student of this
@@ -164,11 +167,10 @@ figures.plot_distances(shown[shown["distance"] == "mse"], distance="mse", ax=rig
 run.save_figure(left.figure, "distances", shown)
 
 # %% [markdown]
-# **How to read it.** Compare each student with the untrained student in the first row. A structural loss should move
-# positives to the left and leave negatives in place. A small distance alone is no success: the gap between positives
-# and negatives counts, and AUC measures it. Squared differences have a logarithmic axis because max-margin lets norms
-# grow. After training on few documents the gap may shrink: the student first learns the direction that all teacher
-# embeddings share, so a falling loss does not yet mean a better student.
+# **How to read it.** Compare each student with the first row, the student before distillation. A structural loss should
+# move positives to the left, and negatives less. A small distance alone is no success: the gap between positives and
+# negatives counts, and AUC measures it. It measures agreement with the teacher; a higher AUC need not mean better
+# scores on tasks, which the next figure shows. The right axis is logarithmic because max-margin lets norms grow.
 #
 # ## All runs so far
 #
@@ -191,8 +193,8 @@ run.save_figure(ax, "runs", runs)
 # cosine with γ = 0.5 and by cosine, and it collapses with γ = 1.5.
 
 # %% [markdown]
-# The next figure is Figure 4.2 of the thesis: the two losses without negatives, the student before distillation and its
-# teacher. Scores are divided by the best of these models, so they differ from those above.
+# The next figure is Figure 4.2 of the thesis: recorded students of the two losses without negatives, the student before
+# distillation and its teacher. Scores are divided by the best of these models, so they differ from those above.
 
 # %%
 plain = thesis.scores_of_runs(run, scores, "figure 4.2")
@@ -228,7 +230,7 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
 
 # %% [markdown]
-# **What to try next.** Provoke a collapse, in a terminal, in `notebooks/`, and look at `norm` and `spread`:
+# **Other students.** Provoke a collapse, in a terminal, in `notebooks/`, and look at `norm` and `spread`:
 #
 # ```
 # papermill 03_structural.ipynb ../outputs/gamma.ipynb -p structural_loss max-margin -p gamma 1.5

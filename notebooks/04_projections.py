@@ -46,6 +46,8 @@ contextual_projection = "profile"  # the same for the teacher's side; - is the i
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
+from textwrap import fill
+
 import matplotlib.pyplot as plt
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
@@ -114,6 +116,7 @@ for teacher, ax in zip(teachers, axes[0], strict=True):
     figures.plot_probe(figures.named(probes, run.label), teacher=teacher, ax=ax)
 figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 run.save_figure(figure, "probe", probes)
+print(fill(views.learnt(probes), 110))
 
 # %% [markdown]
 # **How to read it.** R² = 1 means that the map predicts the teacher's embeddings exactly, 0 that it predicts only their
@@ -123,11 +126,11 @@ run.save_figure(figure, "probe", probes)
 #
 # ## The spaces themselves
 #
-# Do both views arrange documents alike? The figure shows the same documents in the student's space before and after
-# distillation, in the teachers' spaces, and in the two *views*, the projections that the contextual loss compares. Each
-# space is drawn along its own first two principal axes, so positions in different panels cannot be compared, but
-# neighbourhoods can. Move the pointer over a point to see its document. Colour by `length`: if length is a direction of
-# a space, the space separates long from short documents more than topics.
+# Do both views arrange documents alike? The figure shows the same documents in two spaces, first in the two *views*,
+# the projections that the contextual loss compares. The controls select others: the student's space before and after
+# distillation, and the teachers' spaces. Each space is drawn along its own first two principal axes, so positions in
+# different panels cannot be compared, but neighbourhoods can. Move the pointer over a point to see its document. Colour
+# by `length`: if length is a direction of a space, the space separates long from short documents more than topics.
 
 # %%
 widgets.projection_explorer(widgets.spaces_of_run(run))
@@ -187,7 +190,8 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
 
 # %% [markdown]
-# **What to try next.** Distil from the contextual teacher alone, in a terminal, in `notebooks/`:
+# **Other students.** A sweep of one of the grids above compares projections. Or distil from the contextual teacher
+# alone, in a terminal, in `notebooks/`:
 #
 # ```
 # papermill 04_projections.ipynb ../outputs/contextual.ipynb -p structural_loss None

@@ -94,7 +94,7 @@ run.save_figure(ax, "training", validation_history)
 
 # %% [markdown]
 # **How to read it.** The values of the two losses are not comparable, but their trends are. The structural part counts
-# masked documents as zero.
+# masked documents as zero, so with a mask the parts alone do not give the loss.
 #
 # ## The loss by hand
 #
@@ -146,8 +146,8 @@ for name, runs in thesis.runs_by_figure(run, scores).items():
 # each has a picture of its own, with diamonds, below that of all runs.
 #
 # The next figure shows the runs that differ from this one in λ and mask alone: the mean of their scores against λ.
-# There is one line per mask; a dotted line is the plain sum of both losses. Bars are 95% intervals over validation
-# examples.
+# There is one line per mask; a dotted line is the plain sum of both losses. λ = 1 is the structural-only student of
+# `03_structural`. Bars are 95% intervals over validation examples.
 
 # %%
 points = widgets.weighting_points(run)
@@ -155,7 +155,8 @@ ax = figures.plot_weighting(points)
 run.save_figure(ax, "lambda", points)
 
 # %% [markdown]
-# **How to read it.** First compare the differences between runs with the bars. In the thesis masking at λ = 0.5 is
+# **How to read it.** A bar is the uncertainty of one run. All runs are scored on the same examples, so that their
+# differences are more certain than the bars: "The answer so far" tests them. In the thesis masking at λ = 0.5 is
 # slightly better for the cosine loss and worse for max-margin. With the mask, long documents lose the structural loss
 # and keep only a correlation of projections, which is little to learn from if there are few documents and most are
 # long. If the structural teacher averages over chunks of the whole document (`long: chunks`), it truncates nothing, and
@@ -205,7 +206,7 @@ widgets.run_monitor("05_weighting")
 figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
 
 # %% [markdown]
-# **What to try next.** Use a weight that falls with the length instead of a mask, in a terminal, in `notebooks/`:
+# **Other students.** Use a weight that falls with the length instead of a mask, in a terminal, in `notebooks/`:
 #
 # ```
 # papermill 05_weighting.ipynb ../outputs/ramp.ipynb -p lam_by_length linear:256:2048 -p max_structural_len None

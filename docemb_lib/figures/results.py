@@ -106,7 +106,7 @@ def _draw_points(
 def plot_weighting(
     points: pd.DataFrame, *, task: str | None = None, lam: float | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Score on a task against λ, a line per mask with 95% intervals, side by side; dotted: no weighting.
+    """Score on a task against λ, a line per mask with 95% intervals, side by side; dotted: the plain sum of both losses.
 
     points: see `widgets.weighting_points`. task: None is the last one, the mean if there are several. lam: to be
     marked.
@@ -121,7 +121,7 @@ def plot_weighting(
         look: dict[str, Any] = {"fmt": "o-", "color": color, "elinewidth": 1, "capsize": 2, "label": mask}
         ax.errorbar(line["lam"] + shift, line["value"], yerr=_reach(line), **look)
         for value in group.loc[group["lam"].isna(), "value"]:
-            ax.axhline(value, color=color, linestyle=":", linewidth=1.2, label=f"no λ, {mask}")
+            ax.axhline(value, color=color, linestyle=":", linewidth=1.2, label=f"plain sum, {mask}")
     if lam is not None:
         ax.axvline(lam, color=GREY, linewidth=0.8)
     legend_beside(ax)

@@ -91,7 +91,7 @@ def test_lambda_has_a_line_with_intervals_per_mask_and_dots_without_weighting(ax
     for task, factor in (("sort", 1), (None, 0.5)):  # None: the mean
         ax.clear()
         assert figures.plot_weighting(points, task=task, ax=ax) is ax
-        assert names_of(ax.get_legend()) == ["no λ, no mask", "mask 256", "no mask"]
+        assert names_of(ax.get_legend()) == ["plain sum, no mask", "mask 256", "no mask"]
         lines = [line.get_xydata().round(6).tolist() for line in ax.lines if line.get_marker() == "o"]
         assert lines == [[[0.494, 0.3 * factor]], [[0.206, 0.1 * factor], [0.806, 0.2 * factor]]]  # side by side
         assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == [0.4 * factor]
