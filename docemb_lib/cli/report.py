@@ -37,11 +37,12 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
     Returns the scoreboard, models × tasks (None if no run of the plan opens the test splits), the last student beside
     the other models and which model to use, in words, and names and paths of results.
     """
-    done = records.finished(planned, workspace)
+    done, by_fingerprint = records.finished(planned, workspace), {run.fingerprint: run for run in planned}
     evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
     final = evaluations or simde
     paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
-    paths += [("student", record.student) for record in final if record.student]
+    students = [(by_fingerprint[r.fingerprint].executed.stem, workspace.root / r.student) for r in final if r.student]
+    paths += [("student", workspace.shown(workspace.link("students", *student))) for student in students]
     if not final:
         return None, "", paths
     last = final[-1]
@@ -50,10 +51,9 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
         evaluated = evaluated._replace(student=adapted)
     sentence = f"{evaluated.standing()}\n{evaluated.recommendation()}"
     if evaluated.student == adapted:
-        of_user = any(run.fingerprint == last.fingerprint and run.profile.corpus.source == "local" for run in planned)
-        embed = f"To embed your documents: docemb embed {last.student} INPUT -o embeddings.parquet"
-        adapt = f"To fit the student on your documents: docemb adapt {last.student} CORPUS -o OUT"
-        sentence += f"\n{embed if of_user else adapt}"
+        embed = f"To embed your documents: docemb embed {paths[-1][1]} INPUT -o embeddings.parquet"
+        adapt = f"To fit the student on your documents: docemb adapt {paths[-1][1]} CORPUS -o OUT"
+        sentence += f"\n{embed if by_fingerprint[last.fingerprint].profile.corpus.source == 'local' else adapt}"
 
     def of_models(name: str, *by: str) -> pd.DataFrame:
         # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.

@@ -249,7 +249,9 @@ class Run:
         `link_student`; tables: further ones to keep, by name.
         """
         first = records.find(self.workspace, self.notebook, self.fingerprint)
-        made_by: dict[str, Any] = {"student": student, "revision": revision(self.workspace.root)}
+        root = self.workspace.root
+        folder = student and self.workspace.shown((root / student).resolve())  # a link may lead to another one later
+        made_by: dict[str, Any] = {"student": folder, "revision": revision(root)}
         if first is not None and first.status == "done":
             made_by |= {"seconds": first.seconds, "finished": first.finished, "threads": first.threads}
         else:

@@ -295,25 +295,29 @@ def test_without_references_there_is_nothing_to_compare(rounds):
 
 
 @pytest.mark.parametrize(("notebook", "source", "how"), [
-    ("06_evaluation", "local", "docemb embed S INPUT -o embeddings.parquet"), ("07_simde", "local", None),
-    ("06_evaluation", "installed-docs", "docemb adapt S CORPUS -o OUT")])  # fmt: skip
+    ("06_evaluation", "local", "docemb embed outputs/students/S INPUT -o embeddings.parquet"), ("07_simde", "local", None),
+    ("06_evaluation", "installed-docs", "docemb adapt outputs/students/S CORPUS -o OUT")])  # fmt: skip
 def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root, notebook, source, how):
     rounds("1k", "all")
     run = Run(RunKey(notebook, Profile.load("small")), Workspace(workspace_root))
     student = run.label if how is None else f"{run.label}, adapted"
     models = [MODELS[0]._replace(label=label) for label in dict.fromkeys((run.label, student))]
     final = evaluated([*models, *MODELS[1:]], student=student)
-    run.finish({}, scores=final.scores, student="S", tables=final.tables)
+    run.finish({}, scores=final.scores, student="own", tables=final.tables)
     profile = SimpleNamespace(corpus=SimpleNamespace(source=source))
     planned = SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint, profile=profile)
-    board, standing, _ = report([planned], run.workspace)
+    planned.executed = workspace_root / "S.ipynb"
+    run.workspace.link("students", "S", workspace_root / "other")  # by a later run of another setting
+    board, standing, (*_, named) = report([planned], run.workspace)
+    assert (named, (workspace_root / named[1]).resolve()) == (("student", "outputs/students/S"), workspace_root / "own")
     assert standing.startswith(f"In the mean over 2 tasks, {student} (.")
     assert [line.partition(": ")[2] for line in standing.splitlines()[2:]] == ([] if how is None else [how])
     assert f" is not shown to differ from the best of 4 references, {SBERT_CHUNKS} (." in standing
     assert f"; it is better than {UNTRAINED} (." in standing
     assert f"\nRecommended: {run.label}" in standing
-    assert [*board.index] == [model for model, _ in final.board.query("round == 'all'").index.swaplevel()]
-    assert (board["mean"] == final.board.xs("all")["mean over tasks"].str.replace("\xa0", " ")).all()
+    shown = final.board.xs("all")
+    assert [*board.index] == [*shown.index]
+    assert (board["mean"] == shown["mean over tasks"].str.replace("\xa0", " ")).all()
     last = final.scores.query("round == 'all' and task == 'sort' and metric == 'accuracy' and model == 'TF-IDF'")
     assert board.loc["TF-IDF", "sort"] == pytest.approx(last["value"].mean())
 

@@ -273,7 +273,7 @@ def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
              ("06_evaluation", "deleted", {"seed": 1}), ("05_weighting", "distilled", {})]  # fmt: skip
     for notebook, name, parameters in given:
         run = make_run(notebook, **parameters)
-        run.finish({}, student=run.workspace.shown(folders[name]))
+        run.finish({}, student=run.workspace.shown(run.workspace.link("students", "of-one-name", folders[name])))
     first, second = views.students_beside(of_sizes(9, 9, 9))
     assert (first.label, second.label[:14]) == ("SimCSE;24 docs", "student cosine")
     assert [model.fingerprint.split("/")[1] for model in (first, second)] == ["simcse", "distilled"]
