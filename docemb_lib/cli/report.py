@@ -46,18 +46,20 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
     if not final:
         return None, "", paths
     last = final[-1]
-    evaluated, adapted = Final.of_record(workspace, last, last.label), f"{last.label}{ADAPTED}"
-    if adapted in set(evaluated.models["model"]):
-        evaluated = evaluated._replace(student=adapted)
-    sentence = f"{evaluated.standing()}\n{evaluated.recommendation()}"
-    if evaluated.student == adapted:
+    alike = [one for one in final if one.setting == last.setting]
+    evaluated = [Final.of_record(workspace, one, last.label).called(last.label) for one in alike]
+    own = evaluated[-1]
+    if (adapted := f"{own.student}{ADAPTED}") in set(own.models["model"]):
+        own = own._replace(student=adapted)
+    sentence = f"{own.standing()}\n{own.recommendation()}"
+    if own.student == adapted:
         embed = f"To embed your documents: docemb embed {paths[-1][1]} INPUT -o embeddings.parquet"
         adapt = f"To fit the student on your documents: docemb adapt {paths[-1][1]} CORPUS -o OUT"
         sentence += f"\n{embed if by_fingerprint[last.fingerprint].profile.corpus.source == 'local' else adapt}"
 
     def of_models(name: str, *by: str) -> pd.DataFrame:
         # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
-        found = [last_round(records.table_of(workspace, one, name)) for one in final if one.setting == last.setting]
+        found = [last_round(getattr(one, name)) for one in evaluated]
         return pd.concat(found).drop_duplicates(["model", *by]).set_index("model")
 
     intervals, fitted = of_models("intervals", "task", "metric"), of_models("models")["fitted on"]

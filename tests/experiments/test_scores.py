@@ -310,12 +310,12 @@ def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root, notebook,
     run.workspace.link("students", "S", workspace_root / "other")  # by a later run of another setting
     board, standing, (*_, named) = report([planned], run.workspace)
     assert (named, (workspace_root / named[1]).resolve()) == (("student", "outputs/students/S"), workspace_root / "own")
-    assert standing.startswith(f"In the mean over 2 tasks, {student} (.")
+    assert standing.startswith(f"In the mean over 2 tasks, {student.replace(run.label, 'this student')} (.")
     assert [line.partition(": ")[2] for line in standing.splitlines()[2:]] == ([] if how is None else [how])
     assert f" is not shown to differ from the best of 4 references, {SBERT_CHUNKS} (." in standing
     assert f"; it is better than {UNTRAINED} (." in standing
-    assert f"\nRecommended: {run.label}" in standing
-    shown = final.board.xs("all")
+    assert "\nRecommended: this student" in standing
+    shown = final.called(run.label).board.xs("all")
     assert [*board.index] == [*shown.index]
     assert (board["mean"] == shown["mean over tasks"].str.replace("\xa0", " ")).all()
     last = final.scores.query("round == 'all' and task == 'sort' and metric == 'accuracy' and model == 'TF-IDF'")
@@ -332,7 +332,7 @@ def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspac
         run.finish({}, scores=own.scores, tables=own.tables)
         runs.append(run)
     board, *_ = report([SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint) for run in runs], workspace)
-    assert set(board.index) == {runs[1].label, *SKILL} - {"student"}
+    assert set(board.index) == {"this student", *SKILL} - {"student"}
     assert 0.123 not in board["find"].to_numpy()
 
 
