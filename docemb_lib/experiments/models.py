@@ -138,6 +138,7 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[
 
     Without a lexical half there is the student alone.
     """
+    from docemb_lib.student.export import saved_card
     from docemb_lib.student.lexical import saved_lexical_half
 
     own = student_model(label, trained)
@@ -145,7 +146,8 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[
         return [own]
     inputs = trained.manifest["inputs"] if (trained.path / MANIFEST).is_file() else {}
     artefact = Artefact("student", inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
-    dense = student_model(f"{label}{DENSE}", artefact, dense=True)._replace(fitted_on="corpus" if inputs else "")
+    seen = "corpus" if "`trained_on`" in saved_card(str(trained.path)) else ""  # by a converted encoder: none
+    dense = student_model(f"{label}{DENSE}", artefact, dense=True)._replace(fitted_on=seen)
     own = own._replace(embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts))
     words = inputs.get("words", 50_000)
     return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words)]

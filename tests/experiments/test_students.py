@@ -20,6 +20,7 @@ from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead,
 from docemb_lib.settings import SimDE, Training
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
+from docemb_lib.student.export import saved_card
 from docemb_lib.training.monitor import validate
 from docemb_lib.training.run import AUTOCAST, precision_of
 from docemb_lib.workspace import Workspace
@@ -211,8 +212,9 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     on_texts = beside_lsa(final.workspace, dense, f"{folder.name}, adapted", 8)
     assert forms == [own.fingerprint, dense.fingerprint, on_texts.fingerprint]
     assert [one.fitted_on for one in (own, dense, adapted)] == ["corpus", "corpus", "task"]
-    student.save(root / "elsewhere")  # as it was published: docemb knows no corpus of its encoder
-    assert [one.fitted_on for one in models_of(str(root / "elsewhere"), final.workspace)] == ["corpus", "", "task"]
+    for card, seen in ((None, ""), (saved_card(str(folder)), "corpus")):  # of a converted encoder; of a trained one
+        student.save(elsewhere := root / "elsewhere", card=card)
+        assert [one.fitted_on for one in models_of(str(elsewhere), final.workspace)] == ["corpus", seen, "task"]
     assert (folder / "history.json").is_file()
     card = (folder / "README.md").read_text()
     assert "trust_remote_code=True" in card
