@@ -182,7 +182,7 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
 def learnt(probes: pd.DataFrame) -> str:
     """A sentence: R² of each teacher's probe on all documents, before and after. probes: see `probes_of_teachers`."""
     found = probes[probes["bucket"] == ALL].groupby("teacher", sort=False)["r2"].agg(["first", "last"])
-    said = (f"{teacher} {first:.2f} before distillation and {last:.2f} after" for teacher, first, last in found.itertuples())
+    said = (f"{teacher} {r2[0]:.2f} before distillation and {r2[1]:.2f} after" for teacher, *r2 in found.itertuples())
     return f"R² on all validation documents: {'; '.join(said)}."
 
 

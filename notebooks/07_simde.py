@@ -17,6 +17,8 @@
 # %% [markdown]
 # # 07 · SimDE, a student without teachers
 #
+# How good is a student that learns without teachers, only which two halves belong to one document?
+#
 # Distillation needs teachers, SimDE does not. It assigns each sentence of a document to one of two sets at random and
 # trains the encoder to match the two halves $x_i$ and $x_i^+$ of a document among the halves of other documents. With
 # $h$ an embedding, $B$ documents in a batch and the temperature $\tau$:
@@ -25,7 +27,7 @@
 #
 # The loss adds `mlm_weight` times the masked language modelling loss on the same texts. SimCSE is closely related: its
 # two texts are the same text with different dropout (`pairs = "dropout"`). The texts of such a pair have all words in
-# common, while two halves have only their topic in common.
+# common, while two halves share no sentence.
 #
 # This notebook trains one such student and compares it with recorded ones, including distilled students. With the
 # embedded default `docemb run --only 07` makes two runs, SimCSE and SimDE.
@@ -60,7 +62,7 @@ run.settings()
 views.example_halves(run).style.set_properties(**{"text-align": "left", "white-space": "normal", "width": "50%"})
 
 # %% [markdown]
-# **What to see.** Compare the columns: they have few words in common, but the same topic and terminology. To match a
+# **What to see.** Compare the columns: they share no sentence, but the topic and its terms. To match a
 # half with the other half of its document, an encoder has to represent this topic.
 #
 # Repetition in documents can be measured. The next table shows the ratio of nouns and verbs to distinct nouns and
@@ -83,14 +85,14 @@ figures.table(views.redundancy_beside_paper(run), digits=2)
 views.similarity_beside_paper(run).round(2)
 
 # %% [markdown]
-# **What to see.** In the paper longer documents repeat more, so their halves share a topic. The exact values depend on
+# **What to see.** In the paper longer documents repeat more. The exact values depend on
 # the tagger: compare slopes. If two sentences of one document are more similar than sentences of different documents,
 # but not equal, pairs are neither trivial nor arbitrary.
 #
 # The paper's study of attention (A.4, Figure 3) is not repeated here. It claims that in the last layer [CLS] attends to
 # nouns over 40% more in SimDE than in BERT and SimCSE.
 #
-# ## How well the untrained encoder matches halves
+# ## How well the encoder matches halves before training
 #
 # Is there something to learn? The figure shows cosine distances from the first half of each validation document to its
 # second half and to second halves of 20 other documents. AUC is the probability that the document's own half is nearer.
@@ -171,12 +173,12 @@ run.save_figure(figure, "differences", final.comparison)
 print(thesis.conclusion(run, final))
 
 # %% [markdown]
-# **How to read it.** Only the verdict *better* shows that a difference generalises to other test documents; an interval
-# that contains 0 does not. A comparison with SimCSE shows whether
-# halves are better pairs. A comparison with a distilled student, which is in the table if `06_evaluation` was run with
-# this profile, shows the benefit of teachers. Consider the initial encoder, too: the embedded default starts from
-# layers of all-MiniLM-L6-v2, which was trained on a billion pairs of texts, so halves can add less than to the plain
-# BERT of the paper.
+# **How to read it.** Only the verdict *better* shows that a difference generalises to other test documents. Intervals
+# are not corrected for the number of tests, verdicts are. A comparison with SimCSE shows whether halves are better
+# pairs. A comparison with a distilled student, which is in the table if `06_evaluation` was run with this profile,
+# shows the benefit of teachers. Consider the initial encoder, too: the embedded default starts from layers of
+# all-MiniLM-L6-v2, which was trained on a billion pairs of texts, so halves can add less than to the plain BERT of the
+# paper.
 #
 # ## A few examples of each class
 #
@@ -219,7 +221,7 @@ folder = run.link_student(final.scores)
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]
-# **What to try next.** Train a student on teachers and halves at once, in a terminal, in `notebooks/`. All later runs
+# **Another student.** Train a student on teachers and halves at once, in a terminal, in `notebooks/`. All later runs
 # show it in their tables.
 #
 # ```

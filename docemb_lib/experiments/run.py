@@ -317,6 +317,9 @@ def _shown(key: RunKey) -> dict[str, str]:
         from docemb_lib.training.run import chosen_here  # with torch
 
         every |= chosen_here(key.training, pooling=profile.student.pooling)
+    if key.self_supervised:
+        given = {f"student.{name}": getattr(profile.simde, name) for name in ("max_tokens", "dropout")}
+        every |= {name: value for name, value in given.items() if value is not None}
     unread = set() if profile.evaluation.head.hidden else MLP  # by a logistic regression
     every = {name: ("the model's own" if name in OF_MODEL else "all") if v is None else v for name, v in every.items()}
     for name in PV_NAMES:

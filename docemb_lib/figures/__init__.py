@@ -52,6 +52,7 @@ def __getattr__(name: str) -> Any:
 
 
 SHORT = {UNTRAINED: "before distillation", SBERT_CHUNKS: "chunks", SBERT_TRUNCATED: "truncated"}
+SHORT["no-weighting"] = "plain sum"  # of both losses
 LONGEST_OWN = 24  # characters of a label that is shown beside "this student"
 
 

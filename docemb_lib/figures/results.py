@@ -106,7 +106,7 @@ def _draw_points(
 def plot_weighting(
     points: pd.DataFrame, *, task: str | None = None, lam: float | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Score on a task against λ, a line per mask with 95% intervals, side by side; dotted: the plain sum of both losses.
+    """Score on a task against λ, a line per mask with 95% intervals, side by side; dotted: the plain sum.
 
     points: see `widgets.weighting_points`. task: None is the last one, the mean if there are several. lam: to be
     marked.
@@ -191,7 +191,7 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
     legend_beside(ax, handlelength=3)
     names = [f"{bucket}\n({count})" for bucket, count in examples.items()]
     ax.set_xticks(range(len(examples)), names, fontsize="small")  # seven buckets side by side
-    ax.set_xlabel(f"length in tokens of the structural teacher (examples)")
+    ax.set_xlabel("length in tokens of the structural teacher (examples)")
     ax.set(ylabel=_metric(rows), title=task)
     return ax
 

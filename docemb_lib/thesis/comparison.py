@@ -271,6 +271,13 @@ class Finals(NamedTuple):
     scores: pd.DataFrame  # round, model, task, metric, value, low, high, and the columns of `beside_thesis`
     labels: dict[str, str]  # {name in Table 5.7: model}
     fingerprints: dict[str, str]  # {model: fingerprint}
+    runs: int = 0
+
+    @property
+    def compared(self) -> pd.DataFrame:
+        """The scores, unless they are those of one run, in one round, on tasks that the thesis lacks: then none."""
+        rows = self.scores
+        return rows if self.runs > 1 or rows["round"].nunique() > 1 or rows["thesis"].notna().any() else rows.head(0)
 
 
 def recorded_finals(run: Run, own: Final | None = None) -> Finals:
@@ -299,7 +306,7 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
     labels = {name: model for model, name in reversed(known.items())}  # the first model of a name
     models = pd.concat([models for *_, models in found]).drop_duplicates("model")
     fingerprints = dict(zip(models["model"], models["fingerprint"], strict=True))
-    return Finals(beside_thesis(rows, known), labels, fingerprints)
+    return Finals(beside_thesis(rows, known), labels, fingerprints, len(found))
 
 
 def recorded_in_figures(run: Run, sources: Iterable[str], *, elsewhere: bool = False) -> dict[str, dict[str, Record]]:

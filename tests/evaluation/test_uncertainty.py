@@ -197,7 +197,7 @@ def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -
 def test_every_example_is_in_a_bucket_of_ten_or_more_that_ends_with_its_edge(lengths, buckets) -> None:
     right = np.random.default_rng(0).integers(2, size=(2, len(lengths))).astype(np.float32)
     frame = uncertainty.by_length(right, lengths)
-    assert dict(zip(frame["bucket"], frame["examples"], strict=True)) == {name: len(rows) for name, rows in buckets.items()}
+    assert frame.set_index("bucket")["examples"].to_dict() == {name: len(rows) for name, rows in buckets.items()}
     for row, chosen in zip(frame.itertuples(), buckets.values(), strict=True):
         alone = uncertainty.bootstrap_over_tasks([right[:, list(chosen)].mean(axis=0)[None]])
         assert (row.value, row.low, row.high) == tuple(alone[:, 0])

@@ -34,6 +34,7 @@ def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
     ("05_weighting", "grid", "in the paper", "cosine-masked, masked-cosine;λ=0.5"), ("07_simde", "grid", "in the paper", ""),
     ("06_evaluation", "training.learning_rate", "in the paper", "3e-05"), ("06_evaluation", "training.attention", "in the paper", ""),
     ("06_evaluation", "corpus.documents", "in the paper", "1030000"), ("05_weighting", "student.layers", "in the paper", "all"), ("06_evaluation", "contextual_teacher", "value", "None"),
+    ("07_simde", "student.dropout", "value", "0.1"), ("07_simde", "student.max_tokens", "value", "512"),
     ("07_simde", "head.learning_rate", "in the paper", "0.0003"), ("06_evaluation", "training.precision", "in the paper", "fp16"),
     ("06_evaluation", "training.attention", "value", "blocks"), ("06_evaluation", "contextual_teachers.documents", "in the paper", "all")])  # fmt: skip
 def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(notebook, row, column, expected):

@@ -153,8 +153,7 @@ def test_the_evaluation_says_how_sure_its_scores_are(root, finished):
     text = nbformat.writes(executed_of(root, "06_evaluation"))
     assert all(words in text for words in ("mean over tasks", "no difference shown"))
     figures = {path.stem for path in figures_of(root, "06_evaluation")}
-    retrieval = {"retrieval-map", "retrieval-mrr"}
-    assert figures == {"training", "tasks", "differences", "by-length", "rounds", *retrieval}
+    assert figures == {"training", "tasks", "differences", "by-length"}  # those of several runs would repeat these
     (record,) = records.all_records("06_evaluation", workspace=Workspace(root))
     assert not [name for name in record.metrics if name.endswith(("ndcg", "hit_rate_10"))]
     said = records.table_of(Workspace(root), record, "comparison")

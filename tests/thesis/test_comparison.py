@@ -294,7 +294,8 @@ def test_comparable_evaluations_stand_together_each_model_once(make_run, evaluat
     run = make_run(**students["cosine-masked"])
     final = evaluated(run.label)
     finals = recorded_finals(run, final)
-    rows = finals.scores
+    rows = finals.compared
+    pd.testing.assert_frame_equal(rows, finals.scores)
     assert list(dict.fromkeys(rows["model"])) == [*final.models["model"], other.label]
     assert not rows.duplicated(["round", "model", "task", "metric"]).any()
     assert (set(rows["metric"]), set(rows["task"])) == ({"accuracy", "map", "mrr"}, {"package", "halves", "find"})
@@ -321,12 +322,16 @@ def test_a_recorded_run_is_read_and_without_records_there_are_no_scores(make_run
     nothing = recorded_finals(run)
     assert (nothing.scores.empty, nothing.labels) == (True, {})
     recorded(**students["only-MSE"])
+    alone = recorded_finals(run, evaluated(run.label)).compared  # one run, one round: its own tables have these
+    assert [table_5_7(alone, metric).empty for metric in ("accuracy", "map")] == [True, True]
+    assert len(recorded_finals(run, evaluated(run.label, rounds=("1k", "all"))).compared)
     pd.testing.assert_frame_equal(recorded_finals(run).scores, recorded_finals(run, evaluated(run.label)).scores)
     assert recorded_finals(make_run(structural_loss="mse")).labels["only-MSE"] == run.label
 
 
 def test_the_thesis_number_stands_beside_scores_on_its_tasks(make_run, evaluated, small, students):
     run = make_run(**students["MSE-contextual"])
+    assert recorded_finals(run, evaluated(run.label, 0.7, {"arxiv": "accuracy"})).compared["thesis"].notna().any()
     final = evaluated(run.label, 0.7, {"arxiv": "accuracy", "games": "map"}, rounds=("1k", "all"))
     rows = recorded_finals(run, final).scores.set_index(["round", "model", "task", "metric"])["thesis"]
     expected = {("1k", run.label, "arxiv", "accuracy"): 0.645, ("all", "DM;8d", "arxiv", "accuracy"): 0.710}
