@@ -309,11 +309,9 @@ def similarity_beside_paper(run: Run) -> pd.DataFrame:
 
     Sentences are encoded by `simde.sentence_encoder` or, without one, by the structural teacher.
     """
-    simde, source = run.profile.simde, run.profile.corpus.source
-    encoder = (
-        known_models.sbert_models(run.stages.teachers)[0] if simde.sentence_encoder is None
-        else known_models.published_model(simde.sentence_encoder, pooling="cls")
-    )  # fmt: skip
+    simde, source, teachers = run.profile.simde, run.profile.corpus.source, run.stages.teachers
+    name = simde.sentence_encoder
+    encoder = known_models.published_model(name, pooling="cls") if name else known_models.sbert_models(teachers)[0]
     embed = partial(embed_once, run.workspace, encoder)
     here = probes.sentence_similarity(_texts_read(run), embed, language=simde.language)
     paper = published("simde").query("source == 'table 5'").pivot(index="task", columns="metric", values="value")

@@ -60,8 +60,7 @@ def init(
             shutil.rmtree(partial := root / f".{name}.partial", ignore_errors=True)  # of an interrupted copy
             shutil.copytree(shipped, partial, copy_function=shutil.copyfile, ignore=unwanted).rename(here)
             copied.append(name)
-    done = f"{' and '.join(copied)} copied" if copied else "notebooks and params are there already"
-    console.print(f"{root}: {done}")
+    console.print(f"{root}:", f"{' and '.join(copied)} copied" if copied else "notebooks and params are there already")
     if source is None:
         return
     out.write_text(text, encoding="utf-8")
@@ -92,9 +91,8 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object], f
     ids = f"of field {id_field}" if given[id_field] else f"numbers of rows, which have none of {', '.join(IDS)}"
     text_field = "text" if "text" in characters or not characters else characters.most_common(1)[0][0]
     counts: dict[int, tuple[int, ...]] = {}  # of each text by its hash, because a corpus keeps one of equal texts
-    for document in progress(
-        local_documents(source, text_field=text_field, id_field=id_field), desc="reading", unit="documents"
-    ):
+    documents = local_documents(source, text_field=text_field, id_field=id_field)
+    for document in progress(documents, desc="reading", unit="documents"):
         text = " ".join(words := document.text.lower().split())
         counts[hash(text)] = len(words), len(text), words.count("the")
     if (N := len(counts)) < LEAST:

@@ -186,9 +186,6 @@ def tag_words(text: str) -> list[Word]:
     for sentence in split_sentences(text):
         found = TOKENS.findall(sentence)
         tagged = parser.find_tags([token.replace("’", "'") for token in found])
-        words += [
-            Word(token, TAGS.get(tag[:2], "other"))
-            for token, (_, tag) in zip(found, tagged, strict=True)
-            if any(map(str.isalpha, token))
-        ]
+        pairs = ((token, tag) for token, (_, tag) in zip(found, tagged, strict=True) if any(map(str.isalpha, token)))
+        words += [Word(token, TAGS.get(tag[:2], "other")) for token, tag in pairs]
     return words

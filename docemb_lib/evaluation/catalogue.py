@@ -205,10 +205,9 @@ def cut_in_half(text: str) -> tuple[str, str]:
 
 
 def _balanced_pairs(
-    positives: Sequence[tuple[Document, Document]],
-    related: Callable[[Document, Document], bool],
+    positives: Sequence[tuple[Document, Document]], related: Callable[[Document, Document], bool],
     rng: np.random.Generator,
-) -> LabelledPairs:
+) -> LabelledPairs:  # fmt: skip
     """Each positive pair (label 1), then its first page with an unrelated second page of its source (label 0).
 
     The latter are drawn by a matching, so that every second page is used once, if possible, and being used does not

@@ -106,9 +106,8 @@ def few_shot_scores(
     runs = [(number, draw) for number in per_class for draw in range(draws)]
     jobs = [(draw_per_class(train.labels, number, draw=draw), draw) for number, draw in runs]
     predictions = tasks.predict(train, test, jobs, head)
-    frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(
-        accuracy=(predictions == test.labels).mean(axis=1), f1_macro=tasks.f1_macro(predictions, test.labels)
-    )
+    accuracy, f1_macro = (predictions == test.labels).mean(axis=1), tasks.f1_macro(predictions, test.labels)
+    frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(accuracy=accuracy, f1_macro=f1_macro)
     return frame.melt(["per_class", "draw"], var_name="metric", value_name="value")
 
 

@@ -245,13 +245,12 @@ class Run:
 
         A run that is executed again keeps the times of its first execution, whose artefacts it reuses.
 
-        metrics: flat and named, see `metrics`; scores: tidy; student: its folder relative to the workspace, see
-        `link_student`; tables: further ones to keep, by name.
+        metrics: flat and named, see `metrics`; scores: tidy; student: its folder, or a link to it (see `link_student`),
+        which may lead elsewhere later, relative to the workspace; tables: further ones to keep, by name.
         """
         first = records.find(self.workspace, self.notebook, self.fingerprint)
-        root = self.workspace.root
-        folder = student and self.workspace.shown((root / student).resolve())  # a link may lead to another one later
-        made_by: dict[str, Any] = {"student": folder, "revision": revision(root)}
+        root, shown = self.workspace.root, self.workspace.shown
+        made_by: dict[str, Any] = {"student": student and shown((root / student).resolve()), "revision": revision(root)}
         if first is not None and first.status == "done":
             made_by |= {"seconds": first.seconds, "finished": first.finished, "threads": first.threads}
         else:

@@ -151,14 +151,10 @@ class ScoreStage:
         as well; the other models are compared with the common practice, SBERT over chunks.
         """
         rounds = self.by_round(models, final=final)
-        described = [(m.label, m.fingerprint, m.fitted_on, m.ranks_only) for m in models]
-        return Final(
-            _stacked(rounds, score_frame),
-            _stacked(rounds, score_intervals),
-            _comparison(_last(rounds), student, references),
-            pd.DataFrame(described, columns=["model", "fingerprint", "fitted on", "ranks_only"]),
-            student,
-        )
+        rows = [(m.label, m.fingerprint, m.fitted_on, m.ranks_only) for m in models]
+        described = pd.DataFrame(rows, columns=["model", "fingerprint", "fitted on", "ranks_only"])
+        compared = _comparison(_last(rounds), student, references)
+        return Final(_stacked(rounds, score_frame), _stacked(rounds, score_intervals), compared, described, student)
 
     def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
         """Every model's score on each task in buckets of length, with intervals; of the last round.
@@ -267,9 +263,7 @@ def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
     """Write a task's score of every round."""
     numbers = {name: {"metric": s.metric, "values": s.values, "extra": dict(s.extra)} for name, s in by_round.items()}
     write_text(folder / NUMBERS, json.dumps(numbers))
-    examples: dict[str, Any] = {}
-    for name, score in by_round.items():
-        examples |= {f"{name}/{metric}": answers for metric, answers in score.per_example.items()}
+    examples: Any = {f"{name}/{metric}": a for name, s in by_round.items() for metric, a in s.per_example.items()}
     np.savez_compressed(folder / EXAMPLES, **examples)
 
 

@@ -35,9 +35,8 @@ def plot_lengths(
     names = list(documents["source"].value_counts().index if sources is None else sources)
     kept = names if len(names) <= SOURCES else [*names[: SOURCES - 1], "other"]
     colors, source = series_colors(kept), documents["source"]
-    shown = documents.assign(
-        tokens=documents["tokens"].clip(upper=longest), source=source.where(source.isin(kept), "other")
-    )
+    few = source.where(source.isin(kept), "other")
+    shown = documents.assign(tokens=documents["tokens"].clip(upper=longest), source=few)
     bars: dict[str, Any] = {"multiple": "stack", "stat": "percent", "bins": 40, "binrange": (0, longest), "alpha": 1}
     bars |= {"edgecolor": "white", "linewidth": 0.3}
     sns.histplot(shown, x="tokens", hue="source", palette=colors, hue_order=list(colors), **bars, ax=ax)

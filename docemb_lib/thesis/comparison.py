@@ -5,7 +5,7 @@ GAMES is that of the thesis only with `evaluation.map_at: 1000`, see `Evaluation
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from textwrap import fill
+from textwrap import TextWrapper
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -31,6 +31,7 @@ MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
 CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
 CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
+LINES = TextWrapper(110, break_on_hyphens=False)  # a page of `docemb report` joins the lines again
 FIRST = "It is the first recorded run. Make another as described below, and execute this cell again to compare them."
 BEST = "figure 4.12"  # of the students of Table 4.10
 
@@ -94,14 +95,14 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     called = "this student" if run.key.trains else "this model"  # the settings of a run show its whole label
     if final is not None:
         final = final.called(run.label, called)
-        return _lines(final.standing(), final.recommendation())
+        return "\n".join(map(LINES.fill, (final.standing(), final.recommendation())))
     own, stage = run.validation, run.stages.scores
     others = ((one, one.record) for one in _entries(run, own.scores))
     recorded = {one.label: Final.of_record(run.workspace, made, one.model) for one, made in others if made}
     finals = {run.label: own} | {name: final for name, final in recorded.items() if len(final.comparison)}
     standing = own.called(run.label, called).standing()
     if len(finals) == 1:
-        return _lines(standing, FIRST)
+        return f"{LINES.fill(standing)}\n{FIRST}"
     rows = (over_tasks(f.intervals).query("model == @f.student").assign(model=name) for name, f in finals.items())
     means = pd.concat(rows).set_index("model")
     fingerprints = {name: f.models.set_index("model")["fingerprint"][f.student] for name, f in finals.items()}
@@ -133,11 +134,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     more = f"more than {means['examples'][best]} validation examples, or other seeds, may show further differences"
     repeat = "train the best with another seed; the tests are about the choice of examples alone"
     said.append(f"Next: {repeat if len(worse) == count else more}.")
-    return _lines(standing, *said)
-
-
-def _lines(*sentences: str) -> str:
-    return "\n".join(fill(sentence, 110, break_on_hyphens=False) for sentence in sentences)
+    return "\n".join(map(LINES.fill, (standing, *said)))
 
 
 def _entries(run: Run, scores: pd.DataFrame) -> list[Entry]:
@@ -338,10 +335,8 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
     The runs have their names in the thesis. The frame is empty if none of them is recorded, see `recorded_in_figures`.
     """
     thesis = ThesisValues(run.notebook, run.profile)
-    entries = [
-        Entry(label, record.label, run.key_of(record), records.scores_of(run.workspace, record))
-        for label, record in recorded_in_figures(run, [BEST], elsewhere=True).get(BEST, {}).items()
-    ]
+    best = recorded_in_figures(run, [BEST], elsewhere=True).get(BEST, {})
+    entries = [Entry(label, r.label, run.key_of(r), records.scores_of(run.workspace, r)) for label, r in best.items()]
     if not entries:
         return pd.DataFrame()
     columns = [{"group": "student", "thesis": thesis.of_run(entry.key)} for entry in entries]

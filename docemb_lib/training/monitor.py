@@ -119,10 +119,8 @@ def _correlation(X1: Tensor, X2: Tensor, *, fitted: int, components: int, ridge:
     # A = L1^{-1} S12 L2^{-T}; its singular vectors are the directions p and q, in coordinates in which S + R is I.
     A = torch.linalg.solve_triangular(roots[0], S12, upper=False)
     left, _, right = torch.linalg.svd(torch.linalg.solve_triangular(roots[1], A.T, upper=False).T, full_matrices=False)
-    p, q = (
-        torch.linalg.solve_triangular(L.T, vectors[:, :components], upper=True)
-        for L, vectors in zip(roots, (left, right.T), strict=True)
-    )
+    sides = zip(roots, (left[:, :components], right.T[:, :components]), strict=True)
+    p, q = (torch.linalg.solve_triangular(L.T, vectors, upper=True) for L, vectors in sides)
     S11, S12, S22 = _covariances(X1[1 - fitted :: 2], X2[1 - fitted :: 2])
     variances = (p * ((S11 + ridges[0]) @ p)).sum(dim=0) * (q * ((S22 + ridges[1]) @ q)).sum(dim=0)
     return ((p * (S12 @ q)).sum(dim=0) / variances.sqrt()).mean().item()

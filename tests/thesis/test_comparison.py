@@ -25,7 +25,7 @@ from docemb_lib.thesis import (
     scores_of_runs,
     table_5_7,
 )
-from docemb_lib.thesis.comparison import MEAN, NORMALISED, _lines, beside_thesis, is_sibling
+from docemb_lib.thesis.comparison import LINES, MEAN, NORMALISED, beside_thesis, is_sibling
 
 BASELINE = "SBERT truncated"
 TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
@@ -220,7 +220,7 @@ def test_the_best_recorded_run_is_compared_with_all_others_and_its_references(
         run.references = [scored_model(name, name) for name in (BASELINE, UNTRAINED)]
         if loss != own:
             run.finish({}, scores=run.scores(), tables=run.validation.tables)
-    assert _lines(f"{'a ' * 52}max-margin") == f"{'a ' * 51}a\nmax-margin"  # so that a page can join the lines
+    assert LINES.fill(f"{'a ' * 52}max-margin") == f"{'a ' * 51}a\nmax-margin"  # so that a page can join the lines
     final = " ".join(conclusion(run, run.validation).split())
     assert final.startswith(f"In the mean over 1 task, this student (.{RIGHT[run.label]}0 [")
     advice = (
