@@ -35,7 +35,7 @@ def init(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")] = None,
 ) -> None:
     """Make this folder a working folder, with notebooks and params; with INPUT, also write a profile sized to it."""
-    from docemb_lib.cli.forecast import TOKENS, forecast
+    from docemb_lib.cli.forecast import forecast
     from docemb_lib.corpus.sources import stem
     from docemb_lib.experiments.plan import resolve_plan
     from docemb_lib.settings.profile import SHIPPED, Profile, folder_above
@@ -53,7 +53,7 @@ def init(
         there = {path.name for path in (root / name).glob("*")}  # empty for a plain file
         if (root / name).exists() and there.isdisjoint(os.listdir(SHIPPED / name)):
             raise InputError(f"{root / name}: is in the way, it is not docemb's; give the command in a new folder")
-    text, found, tokens = _initial_profile(source, out) if source else ("", {}, 0.0)  # before anything is written
+    text, found = _initial_profile(source, out) if source else ("", {})  # before anything is written
     for name in ("notebooks", "params"):  # `params`, by which a working folder is known, is the last
         shipped, here, unwanted = SHIPPED / name, root / name, shutil.ignore_patterns("__pycache__", ".*")
         if not here.exists():
@@ -61,18 +61,16 @@ def init(
             shutil.copytree(shipped, partial, copy_function=shutil.copyfile, ignore=unwanted).rename(here)
             copied.append(name)
     console.print(f"{root}:", f"{' and '.join(copied)} copied" if copied else "notebooks and params are there already")
-    if source is None:
-        return
-    out.write_text(text, encoding="utf-8")
-    workspace = Workspace()
-    steps = resolve_plan(Profile.load(out), str(out), workspace)
-    found["takes"] = forecast(steps, workspace, means=TOKENS | {"local": tokens}).total
+    if source:
+        out.write_text(text, encoding="utf-8")
+        workspace = Workspace()
+        found["takes"] = forecast(resolve_plan(Profile.load(out), str(out), workspace), workspace).total
     for name, value in found.items():
         console.print(f"{name + ':':<16}{value}")
 
 
-def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object], float]:
-    """`params/own.yaml`, filled in and sized to the documents of `source`; what was found, by name; mean tokens."""
+def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
+    """`params/own.yaml`, filled in and sized to the documents of `source`; what was found, by name."""
     import numpy as np
 
     from docemb_lib.corpus.rows import read_rows, without_surrogates
@@ -127,7 +125,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object], f
         **({"ids": ids} if rows else {}),
         "next": f"docemb run --profile {out}",
     }
-    return text, found, TOKENS_PER_WORD * sizes.mean()
+    return text, found
 
 
 @command

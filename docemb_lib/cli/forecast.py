@@ -8,7 +8,9 @@ reaching a share of a large matrix product, which is measured. Expect times with
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from math import inf
+from itertools import islice
+from math import inf, prod
+from statistics import fmean
 from typing import NamedTuple
 
 import pandas as pd
@@ -18,7 +20,7 @@ from rich.filesize import decimal
 
 from docemb_lib import hardware
 from docemb_lib.cli.terminal import duration, print_table
-from docemb_lib.corpus.sources import local_files, streamed
+from docemb_lib.corpus.sources import local_documents, local_files, streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
@@ -33,8 +35,9 @@ from docemb_lib.settings.sections import EMBEDDED_TASKS
 from docemb_lib.workspace import Workspace
 
 # Measured on two cores, of the corpora of `tiny` and of English Wikipedia.
-DOCUMENTS = {"installed-docs": 8_000, "hub": 8.3e6, "local": 10_000}  # of a source that is taken whole
-TOKENS = {"installed-docs": 700, "hub": 1400, "local": 700}  # of a mean document; a hub's: articles and long news
+# Documents of a source that is taken whole, and tokens of a mean one; a hub's: articles and long news.
+SIZES = {"installed-docs": (8e3, 700.0), "hub": (8.3e6, 1400.0), "local": (1e4, 700.0)}
+READ = 1000  # documents of local files whose mean length is taken
 WORDS, BYTES = 0.55, 4.0  # words, between white space, and bytes of a token
 COUNTING = 3e5  # tokens a second and core: read, cleaned, counted by two tokenizers, written
 GENSIM = 4e6  # words a second and thread, times 4 + vector_size / 100: DM, and DBOW without word vectors
@@ -65,19 +68,19 @@ class Forecast(NamedTuple):
     missing: list[str]  # why `docemb run` would refuse now, a line each
 
 
-def forecast(
-    steps: Sequence[Step], workspace: Workspace, done: set[Planned] | None = None, means: Mapping[str, float] = TOKENS
-) -> Forecast:
+def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | None = None) -> Forecast:
     """What the missing runs of a plan need and take. Builds nothing. done: those that are done; None: find them."""
     done = {run for run in runs_of(steps) if is_done(run, workspace)} if done is None else done
     rows, total = [], Cost()
     needs: dict[tuple[str, str], list[int]] = {}
     reasons = {f"{problem}; {INSTALL}": ["packages"] for problem in unmet()}  # reason → what it holds for
-    built = {piece for run in done for piece in _pieces(run.key)}
+    sources = {str(source): source for run in runs_of(steps) for source in run.profile.text_sources}
+    sizes = {name: _size(source) for name, source in sources.items()}
+    built = {piece for run in done for piece in _pieces(run.key, sizes)}
     for number, step in enumerate(steps, 1):
         first, missing, costs = step.runs[0], [run for run in step.runs if run not in done], [Cost()]
         for stages in (Stages(run.key, workspace) for run in missing):
-            pieces = _pieces(stages.key, means)
+            pieces = _pieces(stages.key, sizes)
             built |= _built(stages)
             costs += [Cost(RUN, LIBRARIES), *(cost for piece, cost in pieces.items() if piece not in built)]
             built |= pieces.keys()
@@ -134,18 +137,18 @@ def _tasks(key: RunKey) -> list[str]:
     return key.profile.evaluation.tasks if key.notebook in FINAL else key.profile.evaluation.sweep_tasks
 
 
-def _pieces(key: RunKey, means: Mapping[str, float] = TOKENS) -> dict[Hashable, Cost]:
+def _pieces(key: RunKey, sizes: Mapping[str, tuple[float, float]]) -> dict[Hashable, Cost]:
     """What a run builds, or finds built by another one: corpora, Paragraph Vectors, its student. Name → cost."""
     profile, student = key.profile, key.profile.student
     fitted_on = profile.contextual_teachers.corpus or profile.corpus
     pieces: dict[Hashable, Cost] = {}
-    for source in profile.text_sources:
-        read = _documents(source, means) * means[source.source]
-        pieces[str(source)] = Cost(read / COUNTING / CPU_COUNT, disk=read * BYTES)
+    for source in map(str, profile.text_sources):
+        read = prod(sizes[source])
+        pieces[source] = Cost(read / COUNTING / CPU_COUNT, disk=read * BYTES)
     for vectors in key.paragraph_vectors:
-        documents = min(_documents(fitted_on, means), profile.contextual_teachers.documents or inf)
-        words = documents * means[fitted_on.source] * WORDS
-        pieces[str(vectors), str(fitted_on)] = _fitting(vectors, documents, words)
+        documents, mean = sizes[str(fitted_on)]
+        documents = min(documents, profile.contextual_teachers.documents or inf)
+        pieces[str(vectors), str(fitted_on)] = _fitting(vectors, documents, documents * mean * WORDS)
     if key.trains:
         D = width(student.model) or 768
         layers = 12 * D * D * (len(student.layers) if student.layers else D // 64)  # as of a BERT as wide
@@ -154,7 +157,7 @@ def _pieces(key: RunKey, means: Mapping[str, float] = TOKENS) -> dict[Hashable, 
         size, own = profile.evaluation, min(profile.evaluation.documents, profile.corpus.tasks)
         embedded = sum(own if task in EMBEDDED_TASKS else 2 * size.limit for task in _tasks(key))
         # Backward passes take two thirds; of each token, a multiplication and an addition for each weight.
-        tokens = (3 * passes + embedded) * min(means[profile.corpus.source], student.max_tokens)
+        tokens = (3 * passes + embedded) * min(sizes[str(profile.corpus)][1], student.max_tokens)
         # A weight has a gradient and two moments, and as much again for activations.
         trained = Cost(tokens * 2 * layers / encoder_flops(), LIBRARIES + 32 * weights, 4 * weights)
         pieces[f"{key.same_but()} {key.self_supervised} {student} {profile.corpus}"] = trained
@@ -173,12 +176,16 @@ def _built(stages: Stages) -> set[Hashable]:
     return {corpus, *((name, corpus) for name in inputs if stages.workspace.is_built("paragraph-vector", inputs[name]))}
 
 
-def _documents(source: TextSource, means: Mapping[str, float]) -> float:
-    found = DOCUMENTS[source.source]
+def _size(source: TextSource) -> tuple[float, float]:
+    """The documents of a source, and the tokens of a mean one."""
+    documents, mean = SIZES[source.source]
     if source.source == "local":
-        with suppress(InputError):  # of files that are missing
-            found = sum(file.stat().st_size for file in local_files(source.path or [])) / BYTES / means["local"]
-    return min(found, source.documents or inf)
+        with suppress(InputError):  # of files that are missing or no documents
+            paths, fields = source.path or [], {"text_field": source.text_field, "id_field": source.id_field}
+            first = islice(local_documents(paths, **fields), READ)
+            mean = fmean(len(document.text.encode()) for document in first) / BYTES
+            documents = sum(file.stat().st_size for file in local_files(paths)) / BYTES / mean
+    return min(documents, source.documents or inf), mean
 
 
 def _fitting(settings: ParagraphVectorSettings, documents: float, words: float) -> Cost:

@@ -102,26 +102,33 @@ def test_what_is_at_hand_lacks_nothing_and_what_one_line_builds_the_next_does_no
     assert found_in(workspace, "once").total.disk < once.total.disk
 
 
+def pieces_of(name):
+    key = RunKey.of("03_structural", Profile.load(name))
+    return forecasts._pieces(key, {str(source): forecasts._size(source) for source in key.profile.text_sources})
+
+
 def test_a_training_takes_about_the_arithmetic_of_the_student(published):
     """Of tiny's student: two layers, written out, with the attention that the forecast leaves out."""
     tokens, D, wide, window = 700, 384, 1536, 256
     pairs = sum(min(i + window // 2, tokens - 1) - max(i - window // 2, 0) + 1 for i in range(tokens))
     forward = 2 * (2 * tokens * (4 * D * D + 2 * D * wide) + 4 * D * pairs)
-    pieces = forecasts._pieces(RunKey.of("03_structural", Profile.load("tiny")))
-    (cost,) = (cost for cost in pieces.values() if cost.memory)
+    (cost,) = (cost for cost in pieces_of("tiny").values() if cost.memory)
     assert cost.seconds == pytest.approx((3 * (100 + 40) + 2 * 107) * forward / FLOPS, rel=0.15)
     sizes = {"hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 12, "intermediate_size": wide}
     model = hf.BertModel(hf.BertConfig(**sizes))
     assert cost.disk == pytest.approx(4 * sum(parameter.numel() for parameter in model.parameters()), rel=0.15)
 
 
-def test_a_measured_mean_length_and_few_task_documents_cost_less(workspace_root):
-    write_files(workspace_root, {f"texts/{n}.txt": f"a short text {n}" for n in range(9)})
+def test_shorter_documents_and_few_task_documents_cost_less(workspace_root):
     own = "corpus: {source: local, path: ../texts, tasks: 20}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}"
     (workspace_root / "params" / "own-texts.yaml").write_text(f"base: small.yaml\n{own}")
-    key = RunKey.of("03_structural", Profile.load("own-texts"))
-    assumed, measured = (sum(cost.seconds for cost in forecasts._pieces(key, {"local": n}).values()) for n in (60, 30))
-    assert measured == pytest.approx(assumed / 2, rel=0.1)
+    seconds = []
+    for letters in (240, 120):
+        write_files(workspace_root, {f"texts/{n}.txt": f"{n:03} {'a' * (letters - 4)}" for n in range(9)})
+        source = Profile.load("own-texts").corpus
+        assert forecasts._size(source) == (9, letters / forecasts.BYTES)
+        seconds.append(sum(cost.seconds for cost in pieces_of("own-texts").values()))
+    assert seconds[1] == pytest.approx(seconds[0] / 2, rel=0.1)
 
 
 @pytest.mark.parametrize(("given", "factor"), [
