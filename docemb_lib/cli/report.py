@@ -46,9 +46,8 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
     if not final:
         return None, "", paths
     last = final[-1]
-    alike = [one for one in final if one.setting == last.setting]
-    evaluated = [Final.of_record(workspace, one, last.label).called(last.label) for one in alike]
-    own = evaluated[-1]
+    shown = [Final.of_record(workspace, r, last.label).called(last.label) for r in final if r.setting == last.setting]
+    own = shown[-1]
     if (adapted := f"{own.student}{ADAPTED}") in set(own.models["model"]):
         own = own._replace(student=adapted)
     sentence = f"{own.standing()}\n{own.recommendation()}"
@@ -59,7 +58,7 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
 
     def of_models(name: str, *by: str) -> pd.DataFrame:
         # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
-        found = [last_round(getattr(one, name)) for one in evaluated]
+        found = [last_round(getattr(one, name)) for one in shown]
         return pd.concat(found).drop_duplicates(["model", *by]).set_index("model")
 
     intervals, fitted = of_models("intervals", "task", "metric"), of_models("models")["fitted on"]

@@ -106,7 +106,7 @@ def standing(
         return with_interval(*scores.loc[model, ["value", "low", "high"]])
 
     title = f"the best of {len(references)} references, {best}" if len(references) > 1 else best
-    others = dict.fromkeys((best, practice, *([] if before is None else [before])))
+    others = dict.fromkeys(filter(None, (best, practice, before)))
     found = [f"{RELATIONS[own['verdict'][o]]} {title if o == best else o} ({number(o)})" for o in others]
     over = f"{tasks} {'task' if tasks == 1 else 'tasks'}"
     return f"In the mean over {over}, {student} ({number(student)}) is {'; it is '.join(found)}."

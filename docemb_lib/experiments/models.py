@@ -355,7 +355,6 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
         return []
     own = {f"{found[0].label}{form}" for form in FORMS}
     table = records.table_of(workspace, found[0], "models")
-    return [
-        scored_model(r["model"], r["fingerprint"])._replace(fitted_on=r["fitted on"], ranks_only=r["ranks_only"])
-        for r in table[~table["model"].isin(own)].to_dict("records")
-    ]
+    rows = table[~table["model"].isin(own)].to_dict("records")
+    models = ((row, scored_model(row["model"], row["fingerprint"])) for row in rows)
+    return [model._replace(fitted_on=row["fitted on"], ranks_only=row["ranks_only"]) for row, model in models]

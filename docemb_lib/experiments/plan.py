@@ -207,10 +207,9 @@ def _best_runs(runs: Runs, count: int, workspace: Workspace) -> list[tuple[Plann
     means = [(run, record.metrics.get("mean", nan)) for run, record in found if record is not None]
     best = sorted(((run, mean) for run, mean in means if isfinite(mean)), key=lambda one: -one[1])[:count]
     if len(means) < len(runs) or len(best) < count:
-        raise InputError(
-            f"winners: own: {len(means)} of the {len(runs)} runs of {runs[0].notebook} to choose from are recorded, "
-            f"{len(best)} with a score; execute their sweep first, of which at least {count} must succeed"
-        )
+        few = f"{len(means)} of the {len(runs)} runs of {runs[0].notebook} to choose from are recorded"
+        mend = f"execute their sweep first, of which at least {count} must succeed"
+        raise InputError(f"winners: own: {few}, {len(best)} with a score; {mend}")
     return best
 
 

@@ -118,8 +118,7 @@ class RunKey:
         profile, evaluation = self.profile, self.profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below; plan and parameters do not count.
         excluded: Any = dict.fromkeys(("plan", "winners", "parameters", "notebooks", "corpus"), True)
-        excluded |= {"contextual_teachers": {"corpus"}}
-        excluded |= {"training": NOT_IN_FINGERPRINT}
+        excluded |= {"contextual_teachers": {"corpus"}, "training": NOT_IN_FINGERPRINT}
         excluded["simde"] = {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True
         few_shot = set() if self.self_supervised else {"few_shot", "few_shot_table"}
         excluded["evaluation"] = few_shot if evaluation.beside else few_shot | {"beside"}
