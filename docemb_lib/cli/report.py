@@ -42,7 +42,7 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
     final = evaluations or simde
     paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
     students = [(by_fingerprint[r.fingerprint].executed.stem, workspace.root / r.student) for r in final if r.student]
-    paths += [("student", workspace.shown(workspace.link("students", *student))) for student in students]
+    paths += [("student", workspace.shown(workspace.link("students", name, at.resolve()))) for name, at in students]
     if not final:
         return None, "", paths
     last = final[-1]

@@ -205,7 +205,7 @@ class FurtherTeacher(Section):
 
 class Student(Section):
     model: str = "allenai/longformer-base-4096"
-    # lead: a mean in which the first 256 tokens count four times; first: the first token, [CLS] of a BERT; cls: the
+    # lead: a mean in which the beginning counts more; first: the first token, [CLS] of a BERT; cls: the
     # same with global attention, unpacked and slow
     pooling: Literal["mean", "lead", "first", "cls"] = "mean"
     layers: list[Annotated[int, Field(ge=0)]] | None = Field(None, min_length=1)  # those to keep; None: all

@@ -68,7 +68,7 @@ def write_folder(student: Student, folder: Path, card: str | None) -> None:
     tokenizer.save_pretrained(folder)
     first = f"{STOCK}.Transformer"
     if pooling == "lead" or student.lexical is not None:
-        first = f"{MODULE}.{'LeadTransformer' if pooling == 'lead' else 'TextTransformer'}"
+        first = f"{MODULE}.{'WeightedTransformer' if pooling == 'lead' else 'TextTransformer'}"
         (folder / CODE).write_bytes((Path(__file__).parent / CODE).read_bytes())
     types = {first: "", f"{STOCK}.Pooling": POOLING}
     if student.lexical is not None:  # reads the texts that the first module hands on
@@ -100,7 +100,7 @@ def _write_json(path: Path, content: object) -> None:
 
 def saved_pooling(path_or_id: str) -> Pooling:
     """The pooling of a saved student; "mean" for a plain transformers model. Raises InputError for others."""
-    return _pooling(path_or_id, "a student (see docemb adapt)", "(Text|Lead)?Transformer Pooling( LexicalHalf)?")
+    return _pooling(path_or_id, "a student (see docemb adapt)", "(Text|Weighted)?Transformer Pooling( LexicalHalf)?")
 
 
 def encoder_pooling(name: str) -> Pooling:
@@ -115,14 +115,14 @@ def _pooling(name: str, kind: str, expected: str) -> Pooling:
         return "mean"
     names = " ".join(name for name, _ in modules)
     if not re.fullmatch(expected, names):
-        plain = expected.removeprefix("(Text|Lead)?").replace("( ", " and perhaps ").removesuffix(")?")
+        plain = expected.removeprefix("(Text|Weighted)?").replace("( ", " and perhaps ").removesuffix(")?")
         raise InputError(f"{name}: modules {names}; {kind} has {plain}")
     config = read_json(path_or_id, "config.json", subfolder=modules[1][1])
     flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
     mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "") or "mean"
     task = read_json(path_or_id, SETTINGS, subfolder=modules[0][1]).get("transformer_task")
     is_global = task == GLOBAL_ATTENTION["transformer_task"]
-    mean: Pooling = "lead" if names.startswith("Lead") else "mean"
+    mean: Pooling = "lead" if names.startswith("Weighted") else "mean"
     poolings: dict[Any, Pooling] = {("mean", False): mean, ("cls", False): "first", ("cls", True): "cls"}
     if (mode, is_global) not in poolings:
         found = f"pooling is {mode} {'with' if is_global else 'without'} global attention"
@@ -132,7 +132,7 @@ def _pooling(name: str, kind: str, expected: str) -> Pooling:
 
 POOLINGS = {
     "mean": "mean over all tokens",
-    "lead": "mean over all tokens, of which the first 256 count four times; needs `trust_remote_code=True`",
+    "lead": "mean over all tokens, of which the first 256 count four times and more; needs `trust_remote_code=True`",
     "first": "hidden state of the first token",
     "cls": "hidden state of the first token, which has global attention; needs sentence-transformers 5.4",
 }

@@ -42,7 +42,7 @@ def fit_lexical_half(
     """
     from docemb_lib.student.lexical_module import LexicalHalf
     from docemb_lib.teachers import LSA  # imported here: a student also runs where gensim is not installed
-    from docemb_lib.teachers.lsa import directions
+    from docemb_lib.teachers.lsa import LEADS, directions
 
     if weight is not None and not 0 <= weight <= 1:
         raise InputError(f"weight: got {weight}, use a number from 0 to 1")
@@ -60,7 +60,7 @@ def fit_lexical_half(
         "dense_map": tempering(X),
         "weight": torch.tensor(0.5 if weight is None else weight),
     }
-    half = LexicalHalf(lsa.vocabulary, fitted)
+    half = LexicalHalf(lsa.vocabulary, fitted, LEADS)
     if weight is None:
         half.weight.fill_(balance(half.dense(X), half.centred(lexical)))
     return half

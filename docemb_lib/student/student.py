@@ -56,7 +56,7 @@ class Student(nn.Module):
     Args:
         model: a Longformer or a ModernBERT.
         tokenizer: a fast one, whose `model_max_length` limits a document.
-        pooling: "mean" of all tokens, special ones included; "lead", in which the first 256 count four times; or the
+        pooling: "mean" of all tokens, special ones included; "lead", in which those at the beginning count more; or the
             first token of a Longformer, without global attention ("first") or with it ("cls").
         lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
 
@@ -252,11 +252,12 @@ class Student(nn.Module):
 
 def _lead_weighted(hidden: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
     """The states (T, D) times their weights, and the sum of the weights of each document (B,)."""
-    from docemb_lib.student.lexical_module import LEAD_TOKENS, LEAD_WEIGHT  # which imports sentence-transformers
+    from docemb_lib.student.lexical_module import FIRST_TOKENS  # which imports sentence-transformers
 
     place = torch.arange(len(hidden), device=hidden.device) - batch.first[batch.document]
-    weights = torch.where(place < LEAD_TOKENS, LEAD_WEIGHT, 1)
-    return hidden * weights[:, None], batch.lengths + (LEAD_WEIGHT - 1) * batch.lengths.clamp(max=LEAD_TOKENS)
+    weights = 1 + sum(more * (place < first) for first, more in FIRST_TOKENS)
+    totals = batch.lengths + sum(more * batch.lengths.clamp(max=first) for first, more in FIRST_TOKENS)
+    return hidden * weights[:, None], totals
 
 
 def _means(hidden: Tensor, totals: Tensor, batch: PackedBatch) -> Tensor:

@@ -110,7 +110,7 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(make_stud
     assert not list(tmp_path.rglob(".model*"))
 
 
-def test_in_a_lead_mean_the_first_256_tokens_count_four_times_also_in_stock_sentence_transformers(make_student, tmp_path):  # fmt: skip
+def test_in_a_lead_mean_the_first_tokens_count_more_also_in_stock_sentence_transformers(make_student, tmp_path):  # fmt: skip
     student = make_student(windows=[8], pooling="lead")
     texts = ["word " * words + "other thing " * (words // 2) for words in (1, 100, 128, 250)]
     states = make_student(windows=[8])
@@ -119,13 +119,13 @@ def test_in_a_lead_mean_the_first_256_tokens_count_four_times_also_in_stock_sent
     for found, ids in zip(ours, student.tokenize(texts).sequences, strict=True):
         with torch.no_grad():
             rows = states.hidden(pack([ids])).numpy()
-        weights = np.array([4] * 256 + [1] * 400)[: len(rows)]
+        weights = np.array([16] * 16 + [8] * 48 + [4] * 192 + [1] * 400)[: len(rows)]
         np.testing.assert_allclose(found, (rows * weights[:, None]).sum(axis=0) / weights.sum(), atol=1e-5)
         lengths.append(len(ids))
     assert min(lengths) < 256 < lengths[2] < 260 < max(lengths)
     student.save(tmp_path)
     card = (tmp_path / "README.md").read_text()
-    assert "first 256 count four times; needs `trust_remote_code=True`" in card
+    assert "first 256 count four times and more; needs `trust_remote_code=True`" in card
     assert 'SentenceTransformer("this/folder", trust_remote_code=True).encode' in card
     stock = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
     np.testing.assert_allclose(stock.encode(texts), ours, atol=1e-5)
@@ -191,6 +191,18 @@ def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
     assert Student.load(tmp_path).lexical is not None  # of another version
     (tmp_path / "3_Lexical" / "words.json").unlink()
     refused("or a file of 3_Lexical is missing", Student.load, tmp_path)
+
+
+def test_a_loaded_half_counts_the_first_words_as_it_was_fitted(adapted, tmp_path, refused):
+    adapted.save(tmp_path)
+    config, texts = tmp_path / "3_Lexical" / "config.json", collection(1)[:4]
+    saved, found = json.loads(config.read_text()), []
+    for leads, given in (([[3, 50]], texts), ([], [" ".join([*50 * text.split()[:3], text]) for text in texts])):
+        config.write_text(json.dumps(saved | {"leads": leads}))
+        found.append(Student.load(tmp_path).lexical.lexical(given))
+    torch.testing.assert_close(*found)
+    config.write_text(json.dumps({name: value for name, value in saved.items() if name != "leads"}))
+    refused("3_Lexical cannot be used", Student.load, tmp_path)
 
 
 def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, monkeypatch):

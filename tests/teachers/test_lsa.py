@@ -10,8 +10,8 @@ from docemb_lib.teachers import LSA, lsa
 @pytest.mark.parametrize(("dim", "kept"), [(10, 10), (30, 20), (60, 20)])  # of 60 documents at most a third
 def test_it_is_scikit_learns_svd_tempered_and_shrunk(pages, dim, kept):
     words = TfidfVectorizer(min_df=2, use_idf=False, norm=None).fit(pages[:60])
-    twice_more = [" ".join([text, *text.split()[:150], *text.split()[:150]]) for text in pages]
-    X = np.sqrt(words.transform(twice_more).toarray())
+    repeated = [" ".join([text, *10 * text.split()[:10], *2 * text.split()[:150]]) for text in pages]
+    X = np.sqrt(words.transform(repeated).toarray())
     X *= 1 + np.log(61 / (1 + (X[:60] > 0).sum(axis=0)))
     svd = TruncatedSVD(kept, random_state=0).fit(normalize(X[:60]))
     shrunk = [1 / (1 + 3 / s**2) for s in svd.singular_values_]
