@@ -108,8 +108,8 @@ run.save_figure(figure, "differences", final.comparison)
 print(thesis.conclusion(run, final))
 
 # %%
-columns = ["reference", "task", "difference", "low", "high", "p", "p_holm", "verdict"]
-figures.table(final.comparison.query("model == @final.student")[columns], digits=4)
+columns = ["reference", "difference", "low", "high", "p", "p_holm", "verdict"]
+figures.table(final.beside_references[columns], digits=4)  # of single tasks: differences.csv beside the figure
 
 # %% [markdown]
 # ## Does length matter?

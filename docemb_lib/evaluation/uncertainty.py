@@ -139,8 +139,9 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
     p_holm is corrected for the number of tests of means over tasks, and for that of single tasks, each by itself: the
     means decide what is recommended, and the many tests of single tasks must not hide them.
     """
-    corrected = found.groupby(found["task"] == OVERALL)["p"].transform(holm)
-    (better, worse, unclear) = VERDICTS
+    means, corrected, (better, worse, unclear) = (found["task"] == OVERALL).to_numpy(), np.empty(len(found)), VERDICTS
+    for family in (means, ~means):
+        corrected[family] = holm(found["p"].to_numpy()[family])
     verdict = np.where(corrected < 1 - LEVEL, np.where(found["difference"] > 0, better, worse), unclear)
     return found.assign(p_holm=corrected, verdict=verdict)
 

@@ -13,10 +13,9 @@ import pandas as pd
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import protocols
+from docemb_lib.evaluation import protocols, scoreboard
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
-from docemb_lib.evaluation.scoreboard import interval_board, last_round, recommendation, score_frame, standing
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, Task, example_lengths
 from docemb_lib.evaluation.uncertainty import Scores, by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments import records
@@ -69,7 +68,7 @@ class Final(NamedTuple):
     @property
     def last(self) -> pd.DataFrame:
         """The intervals of the round with most training examples."""
-        return last_round(self.intervals)
+        return scoreboard.last_round(self.intervals)
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -79,9 +78,14 @@ class Final(NamedTuple):
     @property
     def board(self) -> pd.DataFrame:
         """Models × tasks with intervals, best mean first, and what each was fitted on."""
-        board = interval_board(self.intervals)
+        board = scoreboard.interval_board(self.intervals)
         fitted = self.models.set_index("model")["fitted on"].reindex(board.index.get_level_values("model"))
         return board.assign(**{"fitted on": fitted.to_numpy()})
+
+    @property
+    def beside_references(self) -> pd.DataFrame:
+        """The student against each reference in the mean over tasks: rows of `comparison`."""
+        return scoreboard.over_tasks(self.comparison).query("model == @self.student")
 
     def standing(self) -> str:
         """A sentence: the student's mean over tasks beside the best reference, the common practice and its start.
@@ -92,11 +96,11 @@ class Final(NamedTuple):
         starts = [UNTRAINED_ADAPTED, UNTRAINED] if self.student.endswith(ADAPTED) else [UNTRAINED]
         before = next((start for start in starts if start in models), None)
         practice = SBERT_CHUNKS if SBERT_CHUNKS in models else SBERT_TRUNCATED
-        return standing(self.last, self.comparison, student=self.student, before=before, practice=practice)
+        return scoreboard.standing(self.last, self.comparison, student=self.student, before=before, practice=practice)
 
     def recommendation(self) -> str:
         """Which of the models to use, and why."""
-        return recommendation(self.last, self.comparison, student=self.student, before=UNTRAINED)
+        return scoreboard.recommendation(self.last, self.comparison, student=self.student, before=UNTRAINED)
 
 
 class ScoreStage:
@@ -154,7 +158,9 @@ class ScoreStage:
         rows = [(m.label, m.fingerprint, m.fitted_on, m.ranks_only) for m in models]
         described = pd.DataFrame(rows, columns=["model", "fingerprint", "fitted on", "ranks_only"])
         compared = _comparison(_last(rounds), student, references)
-        return Final(_stacked(rounds, score_frame), _stacked(rounds, score_intervals), compared, described, student)
+        return Final(
+            _stacked(rounds, scoreboard.score_frame), _stacked(rounds, score_intervals), compared, described, student
+        )
 
     def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
         """Every model's score on each task in buckets of length, with intervals; of the last round.

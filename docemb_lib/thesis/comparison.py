@@ -122,14 +122,14 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     rank = f"Of {count + 1} recorded runs {called if best == run.label else best} ({score}) has the best mean"
     rank += f", and {ties} {'has' if ties == 1 else 'have'} the same" if ties else ""
     said = [f"{rank}; {how} {'show' if worse else 'do not show'} it to be better than {which}."]
-    compared = {name: over_tasks(final.comparison).query("model == @final.student") for name, final in finals.items()}
+    compared = {name: final.beside_references for name, final in finals.items()}
     starts = pd.concat(compared.values()).query("reference == @UNTRAINED")
     if len(starts):
         better, less = ((verdicts(starts)["verdict"] == verdict).sum() for verdict in VERDICTS[:2])
         said += [f"{less} of {len(starts)} recorded runs are shown to be worse than the {UNTRAINED}, {better} better."]
     if best != run.label:
         by_verdict = compared[best].groupby("verdict")["reference"].agg(", ".join)
-        listed = "; ".join(f"{RELATIONS[verdict]} {names}" for verdict, names in by_verdict.items())
+        listed = "; ".join(f"{RELATIONS[str(verdict)]} {names}" for verdict, names in by_verdict.items())
         said.append(f"The best run is {listed}.")
     more = f"more than {means['examples'][best]} validation examples, or other seeds, may show further differences"
     repeat = "train the best with another seed; the tests are about the choice of examples alone"
