@@ -19,7 +19,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from torch import Tensor, nn
 
 # A token among the first 256 counts three times more in the mean, among the first 64 another four times more, and among
-# the first 16, where a title stands, another eight times more. Chosen on ten collections.
+# the first 16, where a title stands, another eight times more. Chosen on eight collections.
 FIRST_TOKENS = ((256, 3), (64, 4), (16, 8))
 WORDS, WEIGHTS, CONFIG = "words.json", "model.safetensors", "config.json"
 
