@@ -155,7 +155,7 @@ widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 # %%
 finals = thesis.recorded_finals(run, final)
 accuracy = thesis.table_5_7(finals.compared, "accuracy")
-figures.table(accuracy, run.label, empty="One run, one round and no task of the thesis: the scores are those above.")
+figures.table(accuracy, run.label, empty="No further scores of accuracy.")
 
 # %%
 figures.table(thesis.table_5_7(finals.compared, "map"), run.label, empty="No further scores of retrieval.")

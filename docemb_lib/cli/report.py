@@ -35,14 +35,15 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
     """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE.
 
     Returns the scoreboard, models × tasks (None if no run of the plan opens the test splits), the last student beside
-    the other models and which model to use, in words, and names and paths of results.
+    the other models and which model to use, in words, and names and paths of results; students get their links again.
     """
     done, by_fingerprint = records.finished(planned, workspace), {run.fingerprint: run for run in planned}
     evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
     final = evaluations or simde
     paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
     students = [(by_fingerprint[r.fingerprint].executed.stem, workspace.root / r.student) for r in final if r.student]
-    paths += [("student", workspace.shown(workspace.link("students", name, at.resolve()))) for name, at in students]
+    students = [(name, at.resolve()) for name, at in students if at.is_dir()]
+    paths += [("student", workspace.shown(workspace.link("students", *student))) for student in students]
     if not final:
         return None, "", paths
     last = final[-1]

@@ -15,7 +15,7 @@ import pandas as pd
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 
-LEVEL = 0.95  # confidence level of intervals and tests
+LEVEL, ALPHA = 0.95, 0.05  # confidence level of intervals, and significance level of tests
 RESAMPLES = 2000  # of the examples, for an interval
 PERMUTATIONS = 9999  # of the results of two models, so that the smallest p-value is 1e-4
 CELLS = 4_000_000  # examples drawn at a time; bounds the memory
@@ -134,7 +134,7 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
 
 
 def verdicts(found: pd.DataFrame) -> pd.DataFrame:
-    """All `differences` of one comparison, with p_holm and verdict by 1 - LEVEL.
+    """All `differences` of one comparison, with p_holm and verdict by ALPHA.
 
     p_holm is corrected for the number of tests of means over tasks, and for that of single tasks, each by itself: the
     means decide what is recommended, and the many tests of single tasks must not hide them.
@@ -142,7 +142,7 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
     means, corrected, (better, worse, unclear) = (found["task"] == OVERALL).to_numpy(), np.empty(len(found)), VERDICTS
     for family in (means, ~means):
         corrected[family] = holm(found["p"].to_numpy()[family])
-    verdict = np.where(corrected < 1 - LEVEL, np.where(found["difference"] > 0, better, worse), unclear)
+    verdict = np.where(corrected < ALPHA, np.where(found["difference"] > 0, better, worse), unclear)
     return found.assign(p_holm=corrected, verdict=verdict)
 
 
@@ -174,7 +174,7 @@ def by_length(per_example: np.ndarray, lengths: Sequence[int] | np.ndarray) -> p
     example is in a bucket, and no bucket is too small to say something. per_example: (seeds, N); lengths: (N,).
     """
     results, lengths = np.asarray(per_example).mean(axis=0, dtype=np.float64), np.asarray(lengths)  # (N,)
-    edges = [0]
+    edges = [0]  # a single bucket is `> 0`
     for edge in EDGES:
         shorter, longer = (lengths > edges[-1]) & (lengths <= edge), lengths > edge
         edges += [edge] if min(shorter.sum(), longer.sum()) >= LEAST else []

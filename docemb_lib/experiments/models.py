@@ -202,7 +202,7 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
 def _on_task(label: str, fit: Callable[[list[str]], Any], key: str = "", *, ranks_only: bool = False) -> Model:
     """A model fitted on the texts of each task. key: identifies the fit and its other inputs; by default the label."""
     fingerprint = f"on-task/{VERSIONS['on-task']}/{key or label}"
-    return scored_model(label, fingerprint)._replace(fit=fit, ranks_only=ranks_only, fitted_on="task")
+    return scored_model(label, fingerprint, fit=fit, ranks_only=ranks_only, fitted_on="task")
 
 
 def _joined(half: Any, dense: np.ndarray, texts: list[str]) -> np.ndarray:
@@ -222,13 +222,16 @@ def _side_by_side(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.concatenate([np.sqrt(1 - w) * halves[0].numpy(), np.sqrt(w) * halves[1].numpy()], axis=1)
 
 
-def scored_model(label: str, fingerprint: str) -> Model:
-    """A model of which only the scores, or what it gives on a task, are available: it embeds no other text."""
+def scored_model(label: str, fingerprint: str, **known: Any) -> Model:
+    """A model of which only the scores, or what it gives on a task, are available: it embeds no other text.
+
+    known: further fields of the model.
+    """
 
     def embed(texts: list[str]) -> NoReturn:
         raise RuntimeError(f"{label} cannot embed texts: only its scores on tasks are available")
 
-    return Model(label, fingerprint, embed)
+    return Model(label, fingerprint, embed, **known)
 
 
 def published_model(name: str, prompt: str = "", *, pooling: str | None = None) -> Model:
@@ -355,6 +358,5 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
         return []
     own = {f"{found[0].label}{form}" for form in FORMS}
     table = records.table_of(workspace, found[0], "models")
-    rows = table[~table["model"].isin(own)].to_dict("records")
-    models = ((row, scored_model(row["model"], row["fingerprint"])) for row in rows)
-    return [model._replace(fitted_on=row["fitted on"], ranks_only=row["ranks_only"]) for row, model in models]
+    kept = table.loc[~table["model"].isin(own), ["model", "fingerprint", "fitted on", "ranks_only"]]
+    return [scored_model(*row, fitted_on=seen, ranks_only=ranks) for *row, seen, ranks in kept.itertuples(index=False)]

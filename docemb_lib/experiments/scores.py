@@ -48,7 +48,7 @@ class Final(NamedTuple):
 
     scores: pd.DataFrame  # model, task, metric, seed, value, and round where there are several
     intervals: pd.DataFrame  # see `score_intervals`, and round
-    comparison: pd.DataFrame  # see `compare`; of the last round
+    comparison: pd.DataFrame  # see `verdicts`; of the last round
     models: pd.DataFrame  # model, fingerprint, "fitted on", ranks_only: identify the scores' artefacts
     student: str  # the model that is compared with each reference
 
@@ -298,7 +298,7 @@ def _stacked(rounds: Rounds, rows_of: Callable[[Scores], pd.DataFrame]) -> pd.Da
 def _comparison(scores: Scores, student: str, references: Sequence[str]) -> pd.DataFrame:
     """The student against each reference, then the other models against SBERT over chunks; maybe empty.
 
-    p-values are corrected over the tests of the student, and over those of the others.
+    p-values are corrected over the tests of the student, and over those of the others, see `verdicts`.
     """
     others = {model: by_task for model, by_task in scores.items() if model != student}
     pairs = [(name, {student: scores[student], name: scores[name]}) for name in references if name in others]

@@ -154,7 +154,7 @@ def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> 
 def plot_differences(comparison: pd.DataFrame, *, task: str, reference: str, ax: Axes | None = None) -> Axes:
     """One task: difference of each model to the reference with its 95% interval, in the order of the rows.
 
-    A point is filled if the paired test shows a difference. comparison: see `evaluation.uncertainty.compare`.
+    A point is filled if the paired test shows a difference. comparison: see `evaluation.uncertainty.verdicts`.
     """
     ax = plt.gca() if ax is None else ax
     rows = comparison[(comparison["task"] == task) & (comparison["reference"] == reference)]

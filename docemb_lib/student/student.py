@@ -255,10 +255,8 @@ def _lead_weighted(hidden: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
     from docemb_lib.student.lexical_module import FIRST_TOKENS  # which imports sentence-transformers
 
     place = torch.arange(len(hidden), device=hidden.device) - batch.first[batch.document]
-    weights, totals = torch.ones_like(place), batch.lengths
-    for first, more in FIRST_TOKENS:
-        weights = weights + more * (place < first)
-        totals = totals + more * batch.lengths.clamp(max=first)
+    weights = sum((more * (place < first) for first, more in FIRST_TOKENS), torch.ones_like(place))
+    totals = sum((more * batch.lengths.clamp(max=first) for first, more in FIRST_TOKENS), batch.lengths)
     return hidden * weights[:, None], totals
 
 

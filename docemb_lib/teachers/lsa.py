@@ -14,7 +14,7 @@ from docemb_lib.errors import InputError
 DESCRIPTION, VOCABULARY, VECTORS = "lsa.json", "vocabulary.json", "lsa.safetensors"
 DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
 # A word among the first 10 words of a document, where its title stands, counts ten times more, among the first 150 two
-# times more. Chosen on ten collections (outputs/published/README.md).
+# times more. Chosen on eight collections (outputs/published/README.md).
 LEADS = ((10, 10), (150, 2))
 NOISE = 3.0  # squared singular value of a direction that is halved; one document alone has 1. Chosen on validation
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary

@@ -15,7 +15,7 @@ import pandas as pd
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import HeadTask, Score
-from docemb_lib.evaluation.uncertainty import DECIMALS, LEVEL, OVERALL, holm, paired_p_value, side_by_side
+from docemb_lib.evaluation.uncertainty import ALPHA, DECIMALS, OVERALL, holm, paired_p_value, side_by_side
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import Model, scored_model
 from docemb_lib.experiments.run import Run
@@ -252,7 +252,7 @@ def check_order(compared: pd.DataFrame) -> Verdict:
     if compared["p"].isna().any():
         verdict = (HOLDS if ahead.all() else FAILS) + NO_INTERVAL
         return Verdict(verdict, f"{ahead.sum()} of {total} differences as claimed; {detail}")
-    significant = holm(compared["p"].to_numpy()) < 1 - LEVEL
+    significant = holm(compared["p"].to_numpy()) < ALPHA
     confirmed, opposite = (significant & ahead).sum(), (significant & ~ahead).sum()
     verdict = FAILS if opposite else HOLDS if confirmed == total else UNDECIDED
     counter = f", {opposite} significant in the opposite direction" if opposite else ""

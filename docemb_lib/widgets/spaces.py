@@ -173,7 +173,7 @@ def projection_explorer(spaces: Spaces) -> Explorer:
         return Answer("", figure, alt, dots)
 
     controls = {
-        "space": choice(names, list(names)[-2]),  # first the two views, which the loss makes alike
+        "space": choice(names, view if (view := f"{STUDENT} view") in names else STUDENT),  # beside the other view
         "beside": choice(names, list(names)[-1]),
         "colour": choice({name: name for name in ("source", "length")}, "source"),
     }

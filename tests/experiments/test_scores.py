@@ -15,7 +15,14 @@ from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
 from docemb_lib.experiments import models as baselines
 from docemb_lib.experiments import scores as module
-from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, Model, scored_model
+from docemb_lib.experiments.models import (
+    SBERT_CHUNKS,
+    SBERT_TRUNCATED,
+    UNTRAINED,
+    UNTRAINED_ADAPTED,
+    Model,
+    scored_model,
+)
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import ScoreStage
@@ -230,6 +237,22 @@ def test_a_model_that_only_ranks_stands_last_without_a_mean(rounds):
     assert "the best of 3 references, SBERT over chunks" in final.standing()
 
 
+def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):
+    rounds("all")
+    labels = {
+        "student, adapted": "student",
+        UNTRAINED: "TF-IDF",
+        UNTRAINED_ADAPTED: UNTRAINED,
+        SBERT_CHUNKS: SBERT_CHUNKS,
+    }
+    models = [Model(label, scored, print) for label, scored in labels.items()]
+    final = ScoreStage(None, None, None).evaluate(models, student="student, adapted", references=list(labels)[1:])
+    assert f"; it is better than {UNTRAINED_ADAPTED} (." in final.standing()
+    plain = [*models, Model("student", "student", print)]
+    final = ScoreStage(None, None, None).evaluate(plain, student="student", references=list(labels)[1:])
+    assert f"; it is better than {UNTRAINED} (." in final.standing()
+
+
 def test_without_training_and_chunks_a_model_is_compared_with_the_truncated_teacher(rounds):
     rounds("all")
     final = evaluated([model for model in MODELS if model.label not in (UNTRAINED, SBERT_CHUNKS)], student="TF-IDF")
@@ -307,6 +330,7 @@ def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root, notebook,
     profile = SimpleNamespace(corpus=SimpleNamespace(source=source))
     planned = SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint, profile=profile)
     planned.executed = workspace_root / "S.ipynb"
+    (workspace_root / "own").mkdir()
     run.workspace.link("students", "S", workspace_root / "other")  # by a later run of another setting
     board, standing, (*_, named) = report([planned], run.workspace)
     assert (named, (workspace_root / named[1]).resolve()) == (("student", "outputs/students/S"), workspace_root / "own")

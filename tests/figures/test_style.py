@@ -40,7 +40,8 @@ OWN = "student cosine;PV;S:384(ReLU)x512;C:-;700 docs"
     ("SBERT truncated", OWN, "truncated"), ("student before distillation ⊕ LSA", OWN, "before distillation ⊕ LSA"),
     (OWN, OWN, "this student"), (f"{OWN}, adapted", OWN, "this student, adapted"), ("student a;b", "student a", "student a, b"),
     ("cosine", "cosine", "this student: cosine"), ("cosine;None;λ=0.5", None, "cosine, no mask, λ .5"),
-    ("max-margin;MSE;γ=1.0", "cosine", "max-margin, MSE, γ 1"), ("DBOW;100;None;2", None, "DBOW, 100, None, 2")])  # fmt: skip
+    ("max-margin;MSE;γ=1.0", "cosine", "max-margin, MSE, γ 1"), ("DBOW;100;None;2", None, "DBOW, 100, None, 2"),
+    ("cosine;no-weighting;PV", None, "cosine, plain sum, PV")])  # fmt: skip
 def test_models_have_short_names_in_figures_and_tables(label, own, name):
     assert short_name(label, own) == name
 

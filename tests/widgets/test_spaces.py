@@ -130,6 +130,11 @@ def test_the_projection_explorer_shows_each_document_in_both_spaces(moved, hosti
     documents = pd.DataFrame({"length": range(1, 6), "source": list("xyxyx"), "id": [*"abcd", hostile]})
     planes = {space: principal_plane(rng.standard_normal((5, 5))) for space in ("student", "contextual teacher")}
     explorer = widgets.projection_explorer(Spaces(documents, planes))
+    both = widgets.projection_explorer(
+        Spaces(documents, planes | {f"{of} view": planes["student"] for of in ("student", "contextual")})
+    )
+    first = [[one.settings[name] for name in ("space", "beside")] for one in (explorer, both)]
+    assert first == [["student", "contextual teacher"], ["student view", "contextual view"]]
     moved(explorer, colour="source")
     picture = explorer._picture.value
     assert picture.count("<title>") == 2 * 5  # each document in both panels
