@@ -18,17 +18,9 @@ from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, Task, example_lengths
 from docemb_lib.evaluation.uncertainty import Scores, by_length, differences, score_intervals, verdicts
+from docemb_lib.experiments import models as made
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import (
-    ADAPTED,
-    FORMS,
-    SBERT_CHUNKS,
-    SBERT_TRUNCATED,
-    UNTRAINED,
-    UNTRAINED_ADAPTED,
-    Model,
-    embed_once,
-)
+from docemb_lib.experiments.models import Model, embed_once
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
@@ -59,8 +51,8 @@ class Final(NamedTuple):
         return cls(records.scores_of(workspace, record), **tables, student=student)
 
     def called(self, own: str, name: str = "this student") -> Self:
-        """The same evaluation, in which the label `own` is `name`, also where one of `FORMS` follows it."""
-        names = {f"{own}{form}": f"{name}{form}" for form in FORMS}
+        """The same evaluation, in which the label `own` is `name`, also where one of `made.FORMS` follows it."""
+        names = {f"{own}{form}": f"{name}{form}" for form in made.FORMS}
         columns = {"model": names, "reference": names}
         frames = {table: getattr(self, table).replace(columns) for table in ("scores", *KEPT)}
         return self._replace(**frames, student=names.get(self.student, self.student))
@@ -93,14 +85,14 @@ class Final(NamedTuple):
         The start of a student that is adapted to the words of a task is adapted to them, too.
         """
         models = set(self.models["model"])
-        starts = [UNTRAINED_ADAPTED, UNTRAINED] if self.student.endswith(ADAPTED) else [UNTRAINED]
+        starts = [made.UNTRAINED_ADAPTED, made.UNTRAINED] if self.student.endswith(made.ADAPTED) else [made.UNTRAINED]
         before = next((start for start in starts if start in models), None)
-        practice = SBERT_CHUNKS if SBERT_CHUNKS in models else SBERT_TRUNCATED
+        practice = made.SBERT_CHUNKS if made.SBERT_CHUNKS in models else made.SBERT_TRUNCATED
         return scoreboard.standing(self.last, self.comparison, student=self.student, before=before, practice=practice)
 
     def recommendation(self) -> str:
         """Which of the models to use, and why."""
-        return scoreboard.recommendation(self.last, self.comparison, student=self.student, before=UNTRAINED)
+        return scoreboard.recommendation(self.last, self.comparison, student=self.student, before=made.UNTRAINED)
 
 
 class ScoreStage:
@@ -305,6 +297,6 @@ def _comparison(scores: Scores, student: str, references: Sequence[str]) -> pd.D
     if not pairs:
         return pd.DataFrame()
     families = [pd.concat([differences(pair, reference) for reference, pair in pairs], ignore_index=True)]
-    if SBERT_CHUNKS in dict(pairs) and len(others) > 1:
-        families.append(differences(others, SBERT_CHUNKS))
+    if made.SBERT_CHUNKS in dict(pairs) and len(others) > 1:
+        families.append(differences(others, made.SBERT_CHUNKS))
     return pd.concat([verdicts(family) for family in families], ignore_index=True)
