@@ -1,6 +1,6 @@
-"""Makes three collections of manual pages from Debian packages: `python prepare.py PACKAGES INTO`.
+"""Makes collections of manual pages from Debian packages: `python prepare.py PACKAGES INTO NAME ...`.
 
-PACKAGES holds unpacked packages (`dpkg-deb -x`); `mandoc` renders the pages. INTO gets of each collection NAME.jsonl.gz
+PACKAGES holds unpacked packages (`dpkg-deb -x`); `mandoc` renders the pages. INTO gets of each NAME in COLLECTIONS NAME.jsonl.gz
 (id, text) and NAME.tsv, in which a page is a source and each page of its SEE ALSO section a target. That section and
 those on authors and copyright are left out of the texts. Pages that name more than twelve others are no sources. Of
 pages with one name in several sections the last is kept.
@@ -15,17 +15,25 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-COLLECTIONS = {  # name: package, files
-    "linux": ("manpages*", r"\.[27]\.gz$"),
-    "openssl": ("libssl-doc", r"ssl\.gz$"),
-    "git": ("git-man", r"\.[1-7]\.gz$"),
+COLLECTIONS = {  # name: package, folders, files
+    "linux": ("manpages*", "man*", r"\.[27]\.gz$"),
+    "openssl": ("libssl-doc", "man*", r"ssl\.gz$"),
+    "git": ("git-man", "man*", r"\.[1-7]\.gz$"),
+    "spanish": ("manpages-es", "es/man[17]", ""),
+    "polish": ("manpages-pl", "pl/man[178]", ""),
+    "german": ("manpages-de", "de/man[78]", ""),
 }
-LEFT_OUT = {"SEE ALSO", "AUTHOR", "AUTHORS", "COPYRIGHT", "COLOPHON"}
+SEE_ALSO = {"SEE ALSO", "VÉASE TAMBIÉN", "ZOBACZ TAKŻE", "SIEHE AUCH"}
+LEFT_OUT = SEE_ALSO | {
+    "AUTHOR", "AUTHORS", "COPYRIGHT", "COLOPHON", "AUTOR", "AUTORES", "AUTORZY", "AUTOREN", "INFORMAR DE ERRORES",
+    "ZGŁASZANIE BŁĘDÓW", "FEHLER MELDEN", "PRAWA AUTORSKIE", "TRADUCCIÓN", "TŁUMACZENIE", "ÜBERSETZUNG", "KOLOPHON",
+}  # fmt: skip
 MOST = 12  # targets of a source
 
 
 def rendered(page: Path) -> str:
-    command = f"mandoc -T ascii -O width=200 '{page}' | col -b"
+    form = "ascii" if page.parts[-3] == "man" else "utf8"  # below the folder of a language
+    command = f"mandoc -T {form} -O width=200 '{page}' | col -b"
     return subprocess.run(command, shell=True, capture_output=True, check=True).stdout.decode(errors="replace")
 
 
@@ -41,8 +49,8 @@ def sections(text: str) -> Iterable[tuple[str, str]]:
 
 
 def write(packages: Path, name: str, into: Path) -> None:
-    package, files = COLLECTIONS[name]
-    found = [p for p in packages.glob(f"{package}/usr/share/man/man*/*.gz") if re.search(files, p.name)]
+    package, folders, files = COLLECTIONS[name]
+    found = [p for p in packages.glob(f"{package}/usr/share/man/{folders}/*.gz") if re.search(files, p.name)]
     whole = sorted(p for p in found if not p.is_symlink() and gzip.decompress(p.read_bytes())[:4] != b".so ")
     with ThreadPoolExecutor() as pool:
         texts = dict(zip([re.sub(r"\.[^.]*\.gz$", "", p.name) for p in whole], pool.map(rendered, whole), strict=True))
@@ -55,7 +63,7 @@ def write(packages: Path, name: str, into: Path) -> None:
             parts = list(sections(text))
             kept = "\n".join(part for title, part in parts if title not in LEFT_OUT)
             pages.write(json.dumps({"id": source, "text": kept}) + "\n")
-            listed = " ".join(part for title, part in parts if title == "SEE ALSO")
+            listed = " ".join(part for title, part in parts if title in SEE_ALSO)
             targets = {*re.findall(r"[A-Za-z_][\w:.-]*", listed)} & {*texts} - {source}
             links.writelines(f"{source}\t{target}\n" for target in sorted(targets) if len(targets) <= MOST)
 
@@ -63,5 +71,5 @@ def write(packages: Path, name: str, into: Path) -> None:
 if __name__ == "__main__":
     packages, into = map(Path, sys.argv[1:3])
     into.mkdir(parents=True, exist_ok=True)
-    for name in COLLECTIONS:
+    for name in sys.argv[3:]:
         write(packages, name, into)
