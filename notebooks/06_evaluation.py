@@ -147,10 +147,10 @@ widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 # ## All final students, beside the thesis
 #
 # How do other settings compare? With several recorded runs, several rounds or tasks of the thesis, the tables and
-# figures show this run and all comparable ones; otherwise they would repeat the scores above, and stay empty. They are
-# like Table 5.7 of the thesis: accuracy for each number of training examples of the heads, and MAP. For the normalised
-# mean each score is divided by the best model's score on the same task and in the same round, so it depends on the
-# models shown. The last column has the thesis' name of a model.
+# figures show this run and all comparable ones; otherwise they stay empty, because they would repeat the scores above.
+# They are like Table 5.7 of the thesis: accuracy for each number of training examples of the heads, and MAP. For the
+# normalised mean each score is divided by the best model's score on the same task and in the same round, so it depends
+# on the models shown. The last column has the thesis' name of a model.
 
 # %%
 finals = thesis.recorded_finals(run, final)

@@ -86,6 +86,7 @@ def _shown(run: Run, entries: Sequence[Entry], thesis: ThesisValues) -> pd.DataF
 
 def conclusion(run: Run, final: Final | None = None) -> str:
     """Sentences on validation scores: this run beside its references, and the best recorded run beside the others.
+
     Of a `final` evaluation: its student beside the references, and which model to use.
 
     The runs are those of `scores_of_runs`. Paired tests of the mean over tasks, corrected for their number, compare the
