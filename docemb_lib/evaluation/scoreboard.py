@@ -98,7 +98,7 @@ def standing(
     """
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
     scores = over_tasks(intervals).set_index("model")
-    own = over_tasks(comparison).query("model == @student").set_index("reference")
+    own = beside_references(comparison, student).set_index("reference")
     references = [model for model in own.index if model in scores.index]
     best = scores.loc[references, "value"].idxmax()
 
@@ -126,7 +126,7 @@ def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student
     silent = f" ({', '.join(sorted(saturated))}: saturated)" if saturated else ""
     if not shown or saturated == set(tasks):
         return f"No task tells these models apart{silent}. Recommended by default: {student}."
-    own = over_tasks(comparison).query("model == @student").set_index("reference")["verdict"]
+    own = beside_references(comparison, student).set_index("reference")["verdict"]
     means = over_tasks(intervals).set_index("model")["value"].sort_values(ascending=False)
     means = means[means.index.isin([student, *own.index])]  # a student's other forms are not compared with it
     better = [model for model in means.index if own.get(model) == VERDICTS[1]]
@@ -138,6 +138,11 @@ def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student
         return f"Recommended: {student}, the best of {len(means)} models {over}."
     numbers = f"{means[best]:.3f} against {means[student]:.3f} {over}"
     return f"Recommended: {student}; {best} has {numbers}, but no difference is shown."
+
+
+def beside_references(comparison: pd.DataFrame, student: str) -> pd.DataFrame:
+    """The student against each reference in the mean over tasks: rows of `comparison`, see `verdicts`."""
+    return over_tasks(comparison).query("model == @student")
 
 
 def over_tasks(rows: pd.DataFrame) -> pd.DataFrame:

@@ -77,7 +77,7 @@ class Final(NamedTuple):
     @property
     def beside_references(self) -> pd.DataFrame:
         """The student against each reference in the mean over tasks: rows of `comparison`."""
-        return scoreboard.over_tasks(self.comparison).query("model == @self.student")
+        return scoreboard.beside_references(self.comparison, self.student)
 
     def standing(self) -> str:
         """A sentence: the student's mean over tasks beside the best reference, the common practice and its start.
