@@ -24,7 +24,7 @@ from docemb_lib.experiments.models import Model, embed_once, recorded_student, s
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.settings.profile import FINAL
-from docemb_lib.thesis.comparison import HERE, THESIS
+from docemb_lib.thesis.comparison import HERE, LINES, THESIS
 from docemb_lib.thesis.values import published
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def learnt(probes: pd.DataFrame) -> str:
     """A sentence: R² of each teacher's probe on all documents, before and after. probes: see `probes_of_teachers`."""
     found = probes[probes["bucket"] == ALL].groupby("teacher", sort=False)["r2"].agg(["first", "last"])
     said = (f"{teacher} {r2[0]:.2f} before distillation and {r2[1]:.2f} after" for teacher, *r2 in found.itertuples())
-    return f"R² on all validation documents: {'; '.join(said)}."
+    return LINES.fill(f"R² on all validation documents: {'; '.join(said)}.")
 
 
 def weights_by_length(run: Run) -> pd.DataFrame:

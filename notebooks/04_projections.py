@@ -46,8 +46,6 @@ contextual_projection = "profile"  # the same for the teacher's side; - is the i
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-from textwrap import fill
-
 import matplotlib.pyplot as plt
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
@@ -116,7 +114,7 @@ for teacher, ax in zip(teachers, axes[0], strict=True):
     figures.plot_probe(figures.named(probes, run.label), teacher=teacher, ax=ax)
 figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 run.save_figure(figure, "probe", probes)
-print(fill(views.learnt(probes), 110))
+print(views.learnt(probes))
 
 # %% [markdown]
 # **How to read it.** R² = 1 means that the map predicts the teacher's embeddings exactly, 0 that it predicts only their
