@@ -106,8 +106,10 @@ def unmet() -> list[str]:
         lines = requires("docemb") or []
     except PackageNotFoundError:
         return ["docemb is missing"]
-    found, every = [], map(Requirement, lines)  # also those of another platform, or of an extra
-    for requirement in (one for one in every if one.marker is None or one.marker.evaluate({"extra": ""})):
+    found = []
+    for requirement in map(Requirement, lines):
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue  # for another platform, or an extra
         try:
             installed = version(requirement.name)
         except PackageNotFoundError:

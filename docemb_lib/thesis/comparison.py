@@ -292,7 +292,7 @@ def recorded_finals(run: Run, own: Final | None = None) -> Finals:
         intervals, models = (records.table_of(run.workspace, other, name) for name in ("intervals", "models"))
         found.append((other.label, run.key_of(other), intervals, models))
     if not found:
-        return Finals(pd.DataFrame(columns=["round", "model", "task", "metric", "value"]), {}, {})
+        return Finals(pd.DataFrame(columns=["round", "model", "task", "metric", "value", "thesis"]), {}, {})
     only = round_name(run.profile.evaluation.rounds[-1])  # intervals of a single round do not name it
     rows = pd.concat([one if "round" in one else one.assign(round=only) for _, _, one, _ in found])
     rows = rows[rows["metric"].isin([*MAIN_METRICS, "mrr"]) & (rows["task"] != OVERALL)]
