@@ -1,8 +1,8 @@
 """What a plan needs before it starts: data, files and models, and about how much time, memory and disk on this machine.
 
-Counted are corpora, Paragraph Vectors, students and the tasks that they embed, each in the first line that needs it.
-Not counted are downloads, and embedding by teachers and references. All documents count as mean ones, and encoders as
-reaching a share of a large matrix product, which is measured. Expect times within a factor of three, on one device.
+Counted are corpora, Paragraph Vectors, students, and the tasks that they and their references embed, each in the first
+line that needs it. Not counted are downloads. All documents count as mean ones, and encoders as reaching a share of a
+large matrix product, which is measured. Expect times within a factor of three, on one device.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import islice
 from math import inf, prod
+from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
@@ -24,13 +25,14 @@ from docemb_lib.corpus.sources import local_documents, local_files, streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
+from docemb_lib.evaluation.catalogue import files_of
 from docemb_lib.experiments.execution import Planned, is_done
 from docemb_lib.experiments.plan import Step, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import TEACHER_SEED
 from docemb_lib.settings import ParagraphVectorSettings, TextSource
-from docemb_lib.settings.profile import FINAL, width
+from docemb_lib.settings.profile import FINAL, Profile, width
 from docemb_lib.settings.sections import EMBEDDED_TASKS
 from docemb_lib.workspace import Workspace
 
@@ -39,6 +41,7 @@ from docemb_lib.workspace import Workspace
 SIZES = {"installed-docs": (8e3, 700.0), "hub": (8.3e6, 1400.0), "local": (1e4, 700.0)}
 READ = 1000  # documents of local files whose mean length is taken
 WORDS, BYTES = 0.55, 4.0  # words, between white space, and bytes of a token
+GZIP = 3.0  # times that text takes of its compressed size
 COUNTING = 3e5  # tokens a second and core: read, cleaned, counted by two tokenizers, written
 GENSIM = 4e6  # words a second and thread, times 4 + vector_size / 100: DM, and DBOW without word vectors
 SKIP_GRAM = 4.0  # time of DBOW with word vectors against that
@@ -114,8 +117,7 @@ def print_forecast(found: Forecast, console: Console) -> None:
     for line in found.missing:
         console.print(f"missing: {line}")
     runs, there = found.lines["runs"].sum(), found.lines["there"].sum()
-    total = f"{found.total}, embedding by teachers not counted"
-    console.print(f"{runs} runs, {there} of them already there; {total}", soft_wrap=not console.is_terminal)
+    console.print(f"{runs} runs, {there} of them already there; {found.total}", soft_wrap=not console.is_terminal)
 
 
 def _needs(stages: Stages) -> Iterator[tuple[str, str]]:
@@ -151,17 +153,32 @@ def _pieces(key: RunKey, sizes: Mapping[str, tuple[float, float]]) -> dict[Hasha
         pieces[str(vectors), str(fitted_on)] = _fitting(vectors, documents, documents * mean * WORDS)
     if key.trains:
         D = width(student.model) or 768
-        layers = 12 * D * D * (len(student.layers) if student.layers else D // 64)  # as of a BERT as wide
+        whole = 12 * D * D * (D // 64)  # weights of the layers of a BERT as wide, as the structural teacher has them
+        layers = whole * len(student.layers) // (D // 64) if student.layers else whole
         weights = layers + 35_000 * D
-        passes = key.training.epochs * (profile.parameters.documents + profile.corpus.validation)
-        size, own = profile.evaluation, min(profile.evaluation.documents, profile.corpus.tasks)
-        embedded = sum(own if task in EMBEDDED_TASKS else 2 * size.limit for task in _tasks(key))
-        # Backward passes take two thirds; of each token, a multiplication and an addition for each weight.
-        tokens = (3 * passes + embedded) * min(sizes[str(profile.corpus)][1], student.max_tokens)
+        mean = min(sizes[str(profile.corpus)][1], student.max_tokens)
+        trained = key.training.epochs * (profile.parameters.documents + profile.corpus.validation) * mean
+        embedded = sum(_task_tokens(profile, task, mean) for task in _tasks(key))
+        # Of each token, a multiplication and an addition for each weight. Backward passes take two thirds.
+        seconds, read = 2 / encoder_flops(), (3 * trained + embedded) * layers + trained * whole
         # A weight has a gradient and two moments, and as much again for activations.
-        trained = Cost(tokens * 2 * layers / encoder_flops(), LIBRARIES + 32 * weights, 4 * weights)
-        pieces[f"{key.same_but()} {key.self_supervised} {student} {profile.corpus}"] = trained
+        built = Cost(read * seconds, LIBRARIES + 32 * weights, 4 * weights)
+        pieces[f"{key.same_but()} {key.self_supervised} {student} {profile.corpus}"] = built
+        # The student before distillation and the structural teacher, which reads the whole as well.
+        pieces[f"{student}", *_tasks(key)] = Cost(embedded * (layers + whole) * seconds)
     return pieces
+
+
+def _task_tokens(profile: Profile, task: str, mean: float) -> float:
+    """The tokens of a task's documents. mean: of a document of the corpus, also taken where a task is not at hand."""
+    size = profile.evaluation
+    if task in EMBEDDED_TASKS:
+        return min(size.documents, profile.corpus.tasks) * mean
+    return _tokens(files_of(task, size)) or 2 * size.limit * mean
+
+
+def _tokens(files: Sequence[Path]) -> float:
+    return sum(file.stat().st_size * (GZIP if file.suffix == ".gz" else 1) for file in files if file.is_file()) / BYTES
 
 
 def _built(stages: Stages) -> set[Hashable]:
@@ -184,7 +201,7 @@ def _size(source: TextSource) -> tuple[float, float]:
             paths, fields = source.path or [], {"text_field": source.text_field, "id_field": source.id_field}
             first = islice(local_documents(paths, **fields), READ)
             mean = fmean(len(document.text.encode()) for document in first) / BYTES
-            documents = sum(file.stat().st_size for file in local_files(paths)) / BYTES / mean
+            documents = _tokens(local_files(paths)) / mean
     return min(documents, source.documents or inf), mean
 
 

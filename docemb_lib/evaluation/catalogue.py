@@ -79,16 +79,22 @@ def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[
 
 def task_fingerprint(name: str, settings: Evaluation) -> str | None:
     """What identifies a task without reading it: its settings and files; None for an embedded task."""
-    if own := _own(name, settings):
-        files = task_files(own)
+    own, files = _own(name, settings), files_of(name, settings)
+    if own:
         if missing := [file for file in files if not file.is_file()]:
             raise InputError(f"evaluation.own_tasks: {name}: {missing[0]} is no file; name the one that holds the data")
         return f"{VERSIONS['task']} {own.model_dump_json()} {files_fingerprint(files)}"
     if name not in BENCHMARKS:
         return None
-    place = _place(name, settings) or str(BENCHMARKS[name].hub)
-    files = sorted(file for file in (Path(place), *Path(place).rglob("*")) if file.is_file())
-    return f"{VERSIONS['task']} {place} {files_fingerprint(files)}"
+    return f"{VERSIONS['task']} {_place(name, settings) or BENCHMARKS[name].hub} {files_fingerprint(files)}"
+
+
+def files_of(name: str, settings: Evaluation) -> list[Path]:
+    """The files of an own task or of a local benchmark task; none for an embedded one, or one of a hub."""
+    if own := _own(name, settings):
+        return task_files(own)
+    place = _place(name, settings)
+    return sorted(file for file in (Path(place), *Path(place).rglob("*")) if file.is_file()) if place else []
 
 
 def check_task(profile: Profile, workspace: Workspace, name: str, split: str) -> None:

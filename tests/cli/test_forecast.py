@@ -1,6 +1,8 @@
 """The forecast of a plan: what is counted, once; what it needs from outside; what is missing."""
 
 import dataclasses
+import gzip
+import json
 import shutil
 from pathlib import Path
 
@@ -112,11 +114,14 @@ def test_a_training_takes_about_the_arithmetic_of_the_student(published):
     tokens, D, wide, window = 700, 384, 1536, 256
     pairs = sum(min(i + window // 2, tokens - 1) - max(i - window // 2, 0) + 1 for i in range(tokens))
     forward = 2 * (2 * tokens * (4 * D * D + 2 * D * wide) + 4 * D * pairs)
-    (cost,) = (cost for cost in pieces_of("tiny").values() if cost.memory)
-    assert cost.seconds == pytest.approx((3 * (100 + 40) + 2 * 107) * forward / FLOPS, rel=0.15)
+    student, references = [cost for cost in pieces_of("tiny").values() if cost.memory or not cost.disk]
+    teacher = 6 / 2 * forward  # it has six layers, and embeds what the student learns from
+    read = (3 * (100 + 40) + 2 * 160) * forward + (100 + 40) * teacher
+    assert student.seconds == pytest.approx(read / FLOPS, rel=0.15)
+    assert references.seconds == pytest.approx(2 * 160 * (forward + teacher) / FLOPS, rel=0.15)
     sizes = {"hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 12, "intermediate_size": wide}
     model = hf.BertModel(hf.BertConfig(**sizes))
-    assert cost.disk == pytest.approx(4 * sum(parameter.numel() for parameter in model.parameters()), rel=0.15)
+    assert student.disk == pytest.approx(4 * sum(parameter.numel() for parameter in model.parameters()), rel=0.15)
 
 
 def test_shorter_documents_and_few_task_documents_cost_less(workspace_root):
@@ -129,6 +134,24 @@ def test_shorter_documents_and_few_task_documents_cost_less(workspace_root):
         assert forecasts._size(source) == (9, letters / forecasts.BYTES)
         seconds.append(sum(cost.seconds for cost in pieces_of("own-texts").values()))
     assert seconds[1] == pytest.approx(seconds[0] / 2, rel=0.1)
+
+
+def test_a_task_from_files_is_counted_by_their_size(workspace_root):
+    """Also where they are compressed; a task that is not at hand counts as two splits of the profile's limit."""
+    lines = enumerate((PARAMS.parent / "README.md").read_text(encoding="utf-8").splitlines())
+    posts = "".join(json.dumps({"id": str(n), "text": line, "label": str(n % 2)}) + "\n" for n, line in lines)
+    (workspace_root / "params" / "posts.jsonl").write_text(posts)
+    with gzip.open(workspace_root / "params" / "posts.jsonl.gz", "wt") as compressed:
+        compressed.write(posts)
+    tokens = []
+    for file in ("posts.jsonl", "posts.jsonl.gz"):
+        own = f"own_tasks: [{{name: posts, kind: classification, path: {file}}}]"
+        evaluation = f"evaluation: {{tasks: [posts], sweep_tasks: [posts], {own}}}"
+        (workspace_root / "params" / "posts.yaml").write_text(f"base: small.yaml\n{evaluation}")
+        tokens.append(forecasts._task_tokens(Profile.load("posts"), "posts", mean=100))
+    assert tokens[0] == len(posts.encode()) / forecasts.BYTES
+    assert tokens[1] == pytest.approx(tokens[0], rel=0.4)
+    assert forecasts._task_tokens(Profile.load("own"), "imdb", mean=100) == 2 * 10_000 * 100
 
 
 @pytest.mark.parametrize(("given", "factor"), [

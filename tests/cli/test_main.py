@@ -161,7 +161,7 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
     plan = [["1", "01_corpus", "1", "0", "mine", "corpus"], ["2", "05_weighting", "2", "0", "mine", "lams"]]
     assert [row[:6] for row in rows] == [*plan, ["model", "all-MiniLM-L6-v2", "1, 2"]]
     assert all(re.search(r"^[\d.]+ GB [\d.]+ [kM]B$", " ".join(row[7:])) for row in rows[:2])
-    takes = r"about \d+ s on this machine, .* [\d.]+ MB of disk, embedding by teachers not counted\n$"
+    takes = r"about \d+ s on this machine, .* [\d.]+ MB of disk\n$"
     assert re.search(f"3 runs, 0 of them already there; {takes}", done.stdout)
     assert not (workspace_root / "outputs").exists()
     said = "profile mine: --only 03 leaves no run; the plan's notebooks are 01_corpus, 05_weighting"

@@ -89,7 +89,7 @@ def test_recorded_runs_and_forecasts_fit_the_terminal(columns):
     print_forecast(Forecast(pd.DataFrame(listed), Cost(), needs, []), shown := console(columns, terminal=True))
     *_, last = lines = Text.from_ansi(shown.file.getvalue()).plain.splitlines()
     assert max(map(len, lines)) <= columns
-    assert last.endswith("not counted")
+    assert last.endswith("of disk")
 
 
 def test_long_texts_wrap_where_the_terminal_is_narrow():
