@@ -187,6 +187,7 @@ def adapt(
     source: Annotated[Path, typer.Argument(metavar="CORPUS", help=DOCUMENTS)],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
     dim: Annotated[int | None, typer.Option(min=1, help="Lexical width; default: as it is, or up to 512.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Of the embedding, by PCA; default: both halves.")] = None,
     weight: Annotated[float | None, typer.Option(min=0, max=1, help="Of the lexical half; default: fitted.")] = None,
     text_field: TextField = "text",
     id_field: IdField = "id",
@@ -211,7 +212,7 @@ def adapt(
         student = Student.load(model)
         card = saved_card(model) or student_card(student)
     texts = [document.text for document in local_documents(source, text_field=text_field, id_field=id_field)]
-    student.adapt(texts, dim=dim, weight=weight)
+    student.adapt(texts, dim=dim, weight=weight, width=width)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, out.name)

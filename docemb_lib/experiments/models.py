@@ -150,11 +150,14 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[
     dense = student_model(f"{label}{DENSE}", artefact, dense=True)._replace(fitted_on=seen)
     own = own._replace(embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts))
     words = inputs.get("words", 50_000)
-    return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words)]
+    width = None if half.reduction is None else half.dim
+    return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words, width)]
 
 
-def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, words: int = 50_000) -> Model:
-    """A model and LSA of a task's texts side by side, joined as a student's two halves.
+def beside_lsa(
+    workspace: Workspace, dense: Model, label: str, dim: int = DIM, words: int = 50_000, width: int | None = None
+) -> Model:
+    """A model and LSA of a task's texts side by side, joined as a student's two halves, and reduced to a width.
 
     A task whose texts share too few words is scored by the dense half alone.
     """
@@ -163,13 +166,14 @@ def beside_lsa(workspace: Workspace, dense: Model, label: str, dim: int = DIM, w
         from docemb_lib.student.lexical import fit_lexical_half
 
         X = embed_once(workspace, dense, texts)
+        limits: Any = {"dim": directions(len(texts), dim), "words": words, "width": width and min(width, len(texts))}
         try:
-            return _joined(fit_lexical_half(lambda: X, texts, dim=directions(len(texts), dim), words=words), X, texts)
+            return _joined(fit_lexical_half(lambda: X, texts, **limits), X, texts)
         except InputError as error:
             logger.warning("%s without words: %s", label, error)
             return X
 
-    return _on_task(label, fit, f"{dense.fingerprint} ⊕ LSA/{dim}/{words}")
+    return _on_task(label, fit, f"{dense.fingerprint} ⊕ LSA/{dim}/{words}/{width}")
 
 
 def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None) -> list[Model]:

@@ -125,8 +125,8 @@ class Run:
         sbert = made.sbert_models(stages.teachers, together=final)
         before = [made.untrained_model(stages.students)] if trains else []
         if self.key.has_lexical_half:
-            label, width = UNTRAINED_ADAPTED, self.profile.student.lexical
-            before.append(made.beside_lsa(self.workspace, before[0], label, width))
+            student, label = self.profile.student, UNTRAINED_ADAPTED
+            before.append(made.beside_lsa(self.workspace, before[0], label, student.lexical, width=student.width))
         contextual = made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []
         both = next((model for model in contextual if model.label.startswith("PV")), None)
         on_task = made.on_task_models(self.workspace, sbert, both)
@@ -292,7 +292,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
 SHOWN = {
     "corpus": ("source", "documents", "validation", "tasks"),
     "structural_teacher": ("model", "max_tokens", "long"),
-    "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout", "lexical"),
+    "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout", "lexical", "width"),
     "training": ("batch_size", "accumulation", "learning_rate", "warmup", "weight_decay", "max_grad_norm", "epochs",
                  "precision", "attention"),
     "head": ("hidden", "dropout", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing",
@@ -301,7 +301,7 @@ SHOWN = {
 }  # fmt: skip
 MLP = {f"head.{name}" for name in SHOWN["head"][1:-1]}
 OF_MODEL = ("structural_teacher.max_tokens", "student.attention_window", "student.dropout")  # where they are None
-OURS = ("corpus.tasks", "student.lexical", "training.attention")  # settings that no paper has
+OURS = ("corpus.tasks", "student.lexical", "student.width", "training.attention")  # settings that no paper has
 # Those that the SimDE paper gives.
 OF_SIMDE = r"corpus\.documents|student\.(model|pooling)|training\.epochs|(training|head)\.(batch_size|learning_rate)"
 

@@ -150,7 +150,8 @@ def check_student(key: RunKey, corpus: CorpusStage) -> None:
     if max(student.layers or [0]) >= layers:
         problem = f"student.layers: got {student.layers}, {student.model} has layers 0 to {layers - 1}"
         raise InputError(f"{problem}; name some of these, or null for all")
-    corpus.check_documents(asked | ({"student.lexical": student.lexical} if key.has_lexical_half else {}))
+    halves = {"student.lexical": student.lexical, "student.width": student.width or 0} if key.has_lexical_half else {}
+    corpus.check_documents(asked | halves)
 
 
 class TeacherStage:

@@ -69,7 +69,7 @@ class StudentStage:
         if not self.key.has_lexical_half:
             return self.dense
         settings = self.profile.student
-        options: dict[str, Any] = {"dim": settings.lexical, "words": settings.lexical_words}
+        options: dict[str, Any] = {"dim": settings.lexical, "words": settings.lexical_words, "width": settings.width}
         fitted_by = {"lsa": VERSIONS["lsa"], "precision": precision_of(None)}
         inputs = {"dense": self.dense.fingerprint, "corpus": self.corpus.fingerprint, **options, **fitted_by}
 
@@ -145,7 +145,7 @@ class StudentStage:
         return self._untrained(self.profile.student.model_copy(update=changed))
 
     def _untrained(self, settings: StudentSettings) -> Artefact:
-        options = settings.model_dump(exclude={"model", "lexical", "lexical_words"})
+        options = settings.model_dump(exclude={"model", "lexical", "lexical_words", "width"})
         inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
         def build(folder: Path) -> None:

@@ -146,9 +146,10 @@ embeddings = SentenceTransformer("this/folder").encode(["a long document"])
 WITH_CODE = ('"this/folder")', '"this/folder", trust_remote_code=True)')  # in a card, of a folder without code and with
 LEXICAL, SCORES = "## Lexical half", "## Scores"
 LEXICAL_SENTENCE = (
-    "After the dense half comes a lexical half of {width} dimensions, a sum of one vector per word of the whole text, "
-    "fitted on {documents}; refit it on others with `docemb adapt`. Its code is `" + CODE + "`, which "
-    "sentence-transformers runs with `SentenceTransformer(folder, trust_remote_code=True)`."
+    "After the dense half comes a lexical half of {dim} dimensions, a sum of one vector per word of the whole text, "
+    "fitted on {documents}; refit it on others with `docemb adapt`. An embedding has {width} dimensions. "
+    "sentence-transformers runs the code of the half, `" + CODE + "`, with "
+    "`SentenceTransformer(folder, trust_remote_code=True)`."
 )
 
 Score = tuple[str, str, float, float | None]  # task, metric, value, spread (None: of one measurement)
@@ -177,7 +178,8 @@ def with_lexical_half(card: str, student: Student, documents: str) -> str:
 
     What the card says of an earlier half, and the scores of the student before, are left out.
     """
-    sentence = LEXICAL_SENTENCE.format(width=student.width - student.dim, documents=documents)
+    dim = student.lexical.vectors.shape[1] if student.lexical else 0
+    sentence = LEXICAL_SENTENCE.format(dim=dim, width=student.width, documents=documents)
     return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from docemb_lib.student.loading import find_file, one_line, read_json, read_modu
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
 
+logger = logging.getLogger(__name__)
+
 FOLDER, CODE = "3_Lexical", "lexical_module.py"
 SHRINKAGE = 0.01  # of the mean variance, added to each: directions that a few documents leave empty are not blown up
 LEAST_DIM, MOST_DIM = 16, 512
@@ -24,7 +27,7 @@ SAMPLE = 2000  # documents whose cosines give the spread of a half
 
 def fit_lexical_half(
     dense: Callable[[], np.ndarray], texts: Sequence[str], *, dim: int | None = None, words: int = 50_000,
-    weight: float | None = None, rows: Sequence[int] | np.ndarray | None = None,
+    weight: float | None = None, width: int | None = None, rows: Sequence[int] | np.ndarray | None = None,
 ) -> LexicalHalf:  # fmt: skip
     """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its embeddings.
 
@@ -36,9 +39,11 @@ def fit_lexical_half(
         dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM to MOST_DIM.
         words: size of its vocabulary at most.
         weight: w between 0 and 1; None: from the spreads.
+        width: dimensions to which both halves together are reduced, by PCA; None, or more than both: they are not.
         rows: which of the texts the embeddings belong to, None: all.
 
-    Raises InputError for fewer documents or words than `dim`, documents alike, and a weight out of range.
+    Raises InputError for fewer documents or words than `dim`, fewer embeddings than `width`, documents alike, and a
+    weight out of range.
     """
     from docemb_lib.student.lexical_module import LexicalHalf
     from docemb_lib.teachers import LSA  # imported here: a student also runs where gensim is not installed
@@ -48,6 +53,8 @@ def fit_lexical_half(
         raise InputError(f"weight: got {weight}, use a number from 0 to 1")
     if dim is not None and dim < 1:
         raise InputError(f"dim: got {dim}, use 1 or more")
+    if width is not None and not 1 <= width <= (most := len(texts if rows is None else rows)):
+        raise InputError(f"width: got {width}, use 1 to {most}, the number of documents that are embedded for it")
     lsa = LSA(dim or max(LEAST_DIM, directions(len(texts), MOST_DIM)), words=words).fit(texts)
     lexical = torch.from_numpy(lsa.embed(texts if rows is None else [texts[row] for row in rows]))
     if (lexical - lexical.mean(dim=0)).abs().max() < 1e-5:  # equal up to rounding
@@ -63,6 +70,12 @@ def fit_lexical_half(
     half = LexicalHalf(lsa.vocabulary, fitted, LEADS)
     if weight is None:
         half.weight.fill_(balance(half.dense(X), half.centred(lexical)))
+    if width is not None:
+        joined = half.join(X, half.centred(lexical))
+        # Principal components without centring, so that products between rows change least.
+        half.reduction = torch.linalg.eigh(joined.double().T @ joined.double())[1][:, -width:].flip(1).float()
+        kept = (joined @ half.reduction).square().sum() / joined.square().sum()
+        logger.info("%d of %d dimensions keep %.1f%% of the squared length", half.dim, joined.shape[1], 100 * kept)
     return half
 
 

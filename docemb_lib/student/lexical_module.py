@@ -49,16 +49,18 @@ class LexicalHalf(nn.Module):
 
     Cosines of the result are the sum of those of the halves, weighted by 1 - w and w. The lexical half of a document is
     the sum over its distinct words of sqrt(count) * vector, of unit length. Both halves are then centred and scaled
-    to unit length; `dense_map` is applied to the dense half between the two.
+    to unit length; `dense_map` is applied to the dense half between the two. The whole may be reduced to K dimensions.
 
-    vocabulary: V words; vectors: (V, L); lexical_mean: (L,); dense_mean: (D,); dense_map: (D, D); weight: w. leads:
-    pairs of numbers, a word among so many first words of a document counts so many times more.
+    vocabulary: V words; vectors: (V, L); lexical_mean: (L,); dense_mean: (D,); dense_map: (D, D); weight: w; reduction:
+    (D + L, K), where there is one. leads: pairs of numbers, a word among so many first words of a document counts so
+    many times more.
     """
 
     lexical_mean: Tensor
     dense_mean: Tensor
     dense_map: Tensor
     weight: Tensor
+    reduction: Tensor | None
 
     def __init__(self, vocabulary: list[str], tensors: dict[str, Tensor], leads: Sequence[Sequence[int]]) -> None:
         super().__init__()
@@ -67,11 +69,13 @@ class LexicalHalf(nn.Module):
         self.counter = CountVectorizer(vocabulary=vocabulary, dtype=np.float32)
         for name in ("lexical_mean", "dense_mean", "dense_map", "weight"):
             self.register_buffer(name, tensors[name].float())
+        self.register_buffer("reduction", tensors["reduction"].float() if "reduction" in tensors else None)
 
     @property
     def dim(self) -> int:
-        """D + L."""
-        return self.dense_map.shape[1] + self.vectors.shape[1]
+        """K, or else D + L."""
+        whole = self.dense_map.shape[1] + self.vectors.shape[1]
+        return whole if self.reduction is None else self.reduction.shape[1]
 
     def lexical(self, texts: Sequence[str]) -> Tensor:
         """(N, L) on the CPU, rows of unit length; zero for a text without a known word."""
@@ -89,10 +93,11 @@ class LexicalHalf(nn.Module):
         return nn.functional.normalize((embeddings.float() - self.dense_mean.float()) @ self.dense_map.float())
 
     def join(self, embeddings: Tensor, lexical: Tensor) -> Tensor:
-        """(N, D + L)."""
+        """(N, D + L) or (N, K), rows of unit length where both halves have a direction."""
         w = self.weight.float()
         halves = (1 - w).sqrt() * self.dense(embeddings), w.sqrt() * lexical.to(embeddings.device)
-        return torch.cat(halves, dim=1)
+        joined = torch.cat(halves, dim=1)
+        return joined if self.reduction is None else nn.functional.normalize(joined @ self.reduction.float())
 
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
         embeddings = features["sentence_embedding"]

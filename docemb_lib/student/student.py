@@ -123,21 +123,21 @@ class Student(nn.Module):
 
     def adapt(
         self, texts: Sequence[str], *, dim: int | None = None, words: int = 50_000, weight: float | None = None,
-        bf16: bool | None = None,
+        width: int | None = None, bf16: bool | None = None,
     ) -> None:  # fmt: skip
         """Fit a lexical half on the documents of a collection; `embed` appends it from now on, and it is saved.
 
-        The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim). dim: None is the
-        width of the student's half, if it has one. See `lexical.fit_lexical_half` for the other arguments and for
-        the causes of InputError, after which the student is unchanged.
+        The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim), or (N, width).
+        dim: None is the width of the student's half, if it has one. See `lexical.fit_lexical_half` for the other
+        arguments and for the causes of InputError, after which the student is unchanged.
         """
-        dim = self.width - self.dim if dim is None and self.lexical is not None else dim
+        dim = self.lexical.vectors.shape[1] if dim is None and self.lexical is not None else dim
         most = max(ADAPTED_ON, round(PER_DIMENSION * self.dim))
         rows = np.unique(np.linspace(0, len(texts) - 1, min(most, len(texts))).astype(int)).tolist()
         plain = copy.copy(self)  # the same encoder without a lexical half
         plain.__dict__["lexical"] = None
         dense = partial(plain.embed, [texts[row] for row in rows], bf16=bf16, desc="adapting")
-        half = lexical.fit_lexical_half(dense, texts, dim=dim, words=words, weight=weight, rows=rows)
+        half = lexical.fit_lexical_half(dense, texts, dim=dim, words=words, weight=weight, width=width, rows=rows)
         self.__dict__["lexical"] = half
 
     @property
@@ -151,7 +151,7 @@ class Student(nn.Module):
 
     @property
     def width(self) -> int:
-        """The width of the rows that `embed` returns, D or that of both halves."""
+        """The width of the rows that `embed` returns, D or that of both halves, reduced where they are."""
         return self.dim if self.lexical is None else self.lexical.dim
 
     @property

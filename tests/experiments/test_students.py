@@ -205,6 +205,13 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     on_task = adapted.fit(texts[:30])
     student.adapt(texts[:30], dim=8)
     np.testing.assert_allclose(on_task, student.embed(texts[:30]), atol=1e-4)
+    student.adapt(texts[:30], width=5)
+    narrow = final.key.profile.student.model_copy(update={"width": 5})
+    profile = final.key.profile.model_copy(update={"student": narrow})
+    reduced = Stages(RunKey("06_evaluation", profile), final.workspace)
+    reduced.students.dense = plain.students.trained
+    *_, on_narrow = lexical_models("s", reduced.students.trained, reduced.workspace)
+    np.testing.assert_allclose(on_narrow.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
     without_words = ["alone", "single"]
     np.testing.assert_array_equal(adapted.fit(without_words), embed_once(final.workspace, dense, without_words))
     assert dense.fingerprint == student_model("", final.students.dense).fingerprint  # whose embeddings may be there

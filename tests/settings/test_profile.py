@@ -145,6 +145,7 @@ def further(fields: str) -> str:
     ("contextual_teachers: {corpus: {tasks: 9}}", {}, "unknown key 'contextual_teachers.corpus.tasks'"),
     ("contextual_teachers: {corpus: {source: hub}}", {}, "contextual_teachers.corpus: datasets is missing"),
     ("corpus: {tasks: 90, source: local, path: x}\nevaluation: {tasks: [package]}", {}, "package needs corpus.source"),
+    ("student: {width: 384}", {}, "student: width reduces an embedding of two halves; give lexical, too"),
     ("evaluation: {rounds: [1]}", {}, "evaluation.rounds.0: input should be greater than or equal to 2"),
     *((further(f"role: {role}, loss: mse{more}"), {}, f"a contextual one a teacher, got role {role}")
       for role, more in (("structural", ""), ("contextual", ""), ("structural", ", model: x, teacher: PV"))),

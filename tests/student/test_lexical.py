@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import docemb, write_files
 from sentence_transformers import SentenceTransformer
+from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 
 from docemb_lib.student import Student, pack
@@ -50,6 +51,29 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
     lexical = normalize(lexical - lexical.mean(axis=0))[:5]
     np.testing.assert_allclose(found @ found.T, 0.7 * dense @ dense.T + 0.3 * lexical @ lexical.T, atol=1e-4)
     np.testing.assert_allclose(found, np.hstack([0.7**0.5 * dense, 0.3**0.5 * lexical]), atol=1e-4)
+
+
+def test_both_halves_are_reduced_to_the_directions_that_keep_their_products(make_student, tmp_path, caplog, refused):
+    student, texts = make_student(windows=[8]), collection()
+    student.adapt(texts, dim=6, bf16=False)
+    whole = student.embed(texts, bf16=False)
+    caplog.set_level("INFO", "docemb_lib")
+    student.adapt(texts, width=9, bf16=False)
+    found, pca = student.embed(texts, bf16=False), TruncatedSVD(9, algorithm="arpack").fit(whole)
+    expected = normalize(pca.transform(whole))
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-4)
+    kept = 100 * (pca.singular_values_**2).sum() / len(texts)
+    assert f"9 of 22 dimensions keep {kept:.1f}% of the squared length" in caplog.text
+    student.save(tmp_path)
+    assert student.width == Student.load(tmp_path).width == 9
+    stock = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
+    assert stock.get_embedding_dimension() == 9
+    np.testing.assert_allclose(stock.encode(texts), found, atol=1e-5)
+    student.adapt(texts, width=40, bf16=False)  # more than both halves have: nothing is lost
+    whole_again = student.embed(texts, bf16=False)
+    np.testing.assert_allclose(whole_again @ whole_again.T, whole @ whole.T, atol=1e-4)
+    refused("width: got 41, use 1 to 40, the number of documents that are embedded", student.adapt, texts, width=41)
+    np.testing.assert_array_equal(student.embed(texts, bf16=False), whole_again)
 
 
 def test_the_lexical_half_reads_on_where_the_tokens_end(make_student):
