@@ -75,7 +75,7 @@ def fit_lexical_half(
         # Principal components without centring, so that products between rows change least.
         half.reduction = torch.linalg.eigh(joined.double().T @ joined.double())[1][:, -width:].flip(1).float()
         kept = (joined @ half.reduction).square().sum() / joined.square().sum()
-        logger.info("%d of %d dimensions keep %.1f%% of the squared length", half.dim, joined.shape[1], 100 * kept)
+        logger.warning("%d of %d dimensions keep %.1f%% of the squared length", half.dim, joined.shape[1], 100 * kept)
     return half
 
 

@@ -57,7 +57,6 @@ def test_both_halves_are_reduced_to_the_directions_that_keep_their_products(make
     student, texts = make_student(windows=[8]), collection()
     student.adapt(texts, dim=6, bf16=False)
     whole = student.embed(texts, bf16=False)
-    caplog.set_level("INFO", "docemb_lib")
     student.adapt(texts, width=9, bf16=False)
     found, pca = student.embed(texts, bf16=False), TruncatedSVD(9, algorithm="arpack").fit(whole)
     expected = normalize(pca.transform(whole))
