@@ -103,6 +103,8 @@ class StudentStage:
             "precision": precision_of(training.precision),
             "versions": {name: version(name) for name in packages},
         }
+        if key.self_supervised and key.taught:  # what `make_objective` reads from the training of other students
+            inputs["losses"] = self.profile.training.model_dump(include={"batch_size", "sdl", "ridge"})
         return build_together(self.workspace, "student", inputs, self._train)
 
     def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -186,6 +186,21 @@ def test_it_learns_beside_its_teachers_and_from_dropout(root, infer_in_process):
     assert "| `pairs` | dropout |" in (folder / "README.md").read_text()
 
 
+def test_settings_of_the_losses_of_teachers_identify_a_student_that_learns_beside_them(root, monkeypatch):
+    monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
+
+    def fingerprint(beside, **changed):
+        stages = stages_of(root, beside_teachers=beside, documents=18)
+        training = stages.key.profile.training.model_copy(update=changed)
+        profile = stages.key.profile.model_copy(update={"training": training})
+        return Stages(RunKey("07_simde", profile), stages.workspace).students.dense.fingerprint
+
+    changes = ({"batch_size": 5}, {"sdl": "sum"}, {"ridge": 0.1})
+    assert len({fingerprint(0.5), *(fingerprint(0.5, **changed) for changed in changes)}) == 4
+    assert fingerprint(0.5, learning_rate=1.0) == fingerprint(0.5)  # of `training` the losses alone are used
+    assert len({fingerprint(None), *(fingerprint(None, **changed) for changed in changes)}) == 1
+
+
 def with_lexical_half(stages, notebook="06_evaluation", dim=8):
     student = stages.key.profile.student.model_copy(update={"lexical": dim})
     return Stages(RunKey(notebook, stages.key.profile.model_copy(update={"student": student})), stages.workspace)
