@@ -11,7 +11,7 @@ from torch import nn
 
 from docemb_lib.bench.harness import Report, interleaved, ratio_row
 from docemb_lib.evaluation.heads import HeadJob, initial_head, one_thread, train_jobs
-from docemb_lib.settings import HeadSettings
+from docemb_lib.settings.sections import HeadSettings
 
 HEADS = 20  # four folds of five seeds
 EXAMPLES, CLASSES = 1000, 3  # the thesis' smallest round

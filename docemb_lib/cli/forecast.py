@@ -31,9 +31,8 @@ from docemb_lib.experiments.plan import Step, runs_of
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import TEACHER_SEED
-from docemb_lib.settings import ParagraphVectorSettings, TextSource
 from docemb_lib.settings.profile import FINAL, Profile, width
-from docemb_lib.settings.sections import EMBEDDED_TASKS
+from docemb_lib.settings.sections import EMBEDDED_TASKS, ParagraphVectorSettings, TextSource
 from docemb_lib.workspace import Workspace
 
 # Measured on two cores, of the corpora of `tiny` and of English Wikipedia.

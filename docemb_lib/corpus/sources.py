@@ -25,7 +25,7 @@ from docemb_lib.corpus.rows import (
 )  # fmt: skip
 from docemb_lib.errors import InputError, as_line
 from docemb_lib.progress import progress
-from docemb_lib.settings import HubDataset, TextSource
+from docemb_lib.settings.sections import HubDataset, TextSource
 from docemb_lib.tokenizing import batched
 from docemb_lib.workspace import VERSIONS, fingerprint_of
 

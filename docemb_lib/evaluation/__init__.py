@@ -19,7 +19,7 @@ from docemb_lib.evaluation.tasks import (
     Task,
     evaluate,
 )
-from docemb_lib.settings import HeadSettings
+from docemb_lib.settings.sections import HeadSettings
 
 __all__ = [
     "Classification", "HeadSettings", "Labelled", "LabelledPairs", "Pairs", "Ranking", "Retrieval", "Score", "Task",

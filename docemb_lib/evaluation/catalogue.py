@@ -37,8 +37,8 @@ from docemb_lib.evaluation.tasks import (
     Task,
     warn_of_problems,
 )
-from docemb_lib.settings import Evaluation, OwnTask
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import Evaluation, OwnTask
 from docemb_lib.workspace import VERSIONS, Workspace, write_text
 
 TRAIN_SHARE = 0.6  # of the pages of an embedded task in train, the rest in the split that is scored

@@ -23,7 +23,7 @@ from torch import Generator, Tensor
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
-from docemb_lib.settings import HeadSettings, PairFeatures
+from docemb_lib.settings.sections import HeadSettings, PairFeatures
 
 BLOCK = 4096  # rows whose hidden layers of all heads are held at a time
 CHUNK = 16  # batches whose dropout masks are drawn together

@@ -14,7 +14,7 @@ import pandas as pd
 
 from docemb_lib.evaluation import tasks
 from docemb_lib.evaluation.tasks import HeadTask, Score
-from docemb_lib.settings import HEADS, HeadSettings
+from docemb_lib.settings.sections import HEADS, HeadSettings
 
 
 def round_name(limit: int | None) -> str:

@@ -17,7 +17,7 @@ from docemb_lib.corpus.rows import Row, any_word, file_format, read_csv, read_ro
 from docemb_lib.corpus.sources import hub_rows
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
-from docemb_lib.settings import OwnTask
+from docemb_lib.settings.sections import OwnTask
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.retrieval import by_cosine, precision_and_reciprocal_rank, rank_documents
-from docemb_lib.settings import HeadSettings
+from docemb_lib.settings.sections import HeadSettings
 
 logger = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from docemb_lib.experiments.stages import TeacherStage
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.integrity import MANIFEST, is_published, is_whole
 from docemb_lib.progress import progress
-from docemb_lib.settings import Long, ParagraphVectorSettings
 from docemb_lib.settings.profile import FINAL, Profile
+from docemb_lib.settings.sections import Long, ParagraphVectorSettings
 from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.lsa import directions
 from docemb_lib.workspace import VERSIONS, Artefact, Workspace

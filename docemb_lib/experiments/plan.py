@@ -35,7 +35,7 @@ from docemb_lib.experiments.execution import Planned, Runs
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.projections import parse_projection, with_widths
-from docemb_lib.settings import label_of_paragraph_vector, members_of
+from docemb_lib.settings.parameters import members_of
 from docemb_lib.settings.profile import (
     NOTEBOOKS,
     SHIPPED,
@@ -50,7 +50,7 @@ from docemb_lib.settings.profile import (
     width,
     yaml_file,
 )  # fmt: skip
-from docemb_lib.settings.sections import Section
+from docemb_lib.settings.sections import Section, label_of_paragraph_vector
 from docemb_lib.workspace import Workspace
 
 THESIS = Profile(name="thesis")  # the thesis' settings are the defaults

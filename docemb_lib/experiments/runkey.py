@@ -12,9 +12,9 @@ from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.projections import check_widths
-from docemb_lib.settings import NOT_IN_FINGERPRINT, FurtherTeacher, ParagraphVectorSettings, Training
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, NOTEBOOKS, SELF_SUPERVISED, TRAINING, Profile, width
+from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, FurtherTeacher, ParagraphVectorSettings, Training
 from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
 
 STRUCTURAL = ("structural_loss", "distance", "gamma", "temperature")  # parameters of the structural loss

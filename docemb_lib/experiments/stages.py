@@ -22,8 +22,8 @@ from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import read_documents, source_fingerprint, streamed
 from docemb_lib.errors import InputError
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.settings import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
 from docemb_lib.settings.profile import Profile, local_config
+from docemb_lib.settings.sections import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Preprocessing, write_words

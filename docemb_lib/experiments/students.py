@@ -22,9 +22,10 @@ from docemb_lib.experiments.stages import CorpusStage, TeacherStage, check_stude
 from docemb_lib.losses import InfoNCE, MaskedLanguageHead, Objective, PairObjective, Projection, Teaching, Weighting
 from docemb_lib.losses.contextual import contextual_loss
 from docemb_lib.losses.structural import structural_loss
-from docemb_lib.settings import NOT_IN_FINGERPRINT, Parameters
-from docemb_lib.settings import Student as StudentSettings
+from docemb_lib.settings.parameters import Parameters
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
+from docemb_lib.settings.sections import Student as StudentSettings
 from docemb_lib.student import Student
 from docemb_lib.student.export import saved_card, student_card, with_lexical_half
 from docemb_lib.student.loading import load_masked_head

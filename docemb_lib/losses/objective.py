@@ -26,7 +26,7 @@ class Weighting:
     keep_i = 1 if len_i <= max_structural_len else 0. Without lam, and in the author's code at lam 0.5, it is the plain
     sum keep_i * S_i + C_i. `lam_by_length`, as in "linear:384:4096", multiplies lam (1 where lam is None) by a factor
     that is 1 up to the first length and falls linearly to 0 at the second. Lengths are counted in the structural
-    teacher's tokens without special tokens. `settings.Parameters` validates the values.
+    teacher's tokens without special tokens. `Parameters` validates the values.
     """
 
     lam: float | None = None  # weight of the structural loss, in [0, 1]; None: no weighting
@@ -69,7 +69,7 @@ class Teaching(Described):
         role: a `structural` loss is called with the mask and weighted by lam_i; a `contextual` one is called without
             and weighted by 1 - lam_i (see `Weighting`).
         student_projection, teacher_projection: from the embeddings of either to views; None: identity.
-        weight: of this loss among those of its role; `settings.FurtherTeacher` validates it, the name and the role.
+        weight: of this loss among those of its role; `FurtherTeacher` validates it, the name and the role.
     """
 
     def __init__(

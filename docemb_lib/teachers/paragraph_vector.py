@@ -24,7 +24,7 @@ from joblib import cpu_count
 
 from docemb_lib.errors import InputError
 from docemb_lib.progress import progress
-from docemb_lib.settings import SINGLE, label_of_paragraph_vector
+from docemb_lib.settings.sections import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.store import BAR_FROM
 from docemb_lib.teachers.words import Preprocessing, Words, pieces, preprocess, write_words
 from docemb_lib.worker_pool import WorkerPool

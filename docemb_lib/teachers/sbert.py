@@ -13,7 +13,7 @@ from docemb_lib import pretrained, tokenizing
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import devices_at_hand, fast_bf16
 from docemb_lib.progress import progress
-from docemb_lib.settings import Long
+from docemb_lib.settings.sections import Long
 from docemb_lib.teachers.store import BAR_FROM
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
-from docemb_lib.settings import members_of
+from docemb_lib.settings.parameters import members_of
 from docemb_lib.settings.profile import FIXED
 from docemb_lib.thesis.values import BASELINE, FIGURES, ThesisValues, baseline_name, cells_of, final_name, published
 

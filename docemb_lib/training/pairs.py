@@ -23,7 +23,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.losses import ObjectiveOutput, PairObjective
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.pairs import NO_LABEL
-from docemb_lib.settings import Training
+from docemb_lib.settings.sections import Training
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import Collate, MicroBatch, Tokens, TrainingDocuments, Updates, consecutive_batches

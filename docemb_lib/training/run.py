@@ -15,7 +15,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.hardware import devices_at_hand, fast_bf16, free_memory
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.private import use_one_gpu
-from docemb_lib.settings import NOT_IN_FINGERPRINT, Training
+from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
 from docemb_lib.student.longformer import fits_varlen
 from docemb_lib.training.batches import TrainingDocuments

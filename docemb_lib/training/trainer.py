@@ -28,7 +28,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.integrity import MARKER, damaged, sealed
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.progress import progress
-from docemb_lib.settings import Training
+from docemb_lib.settings.sections import Training
 from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.distributed import all_reduced, from_first
 from docemb_lib.training.monitor import Monitor, validate

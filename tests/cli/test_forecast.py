@@ -17,7 +17,7 @@ from docemb_lib.cli.forecast import forecast
 from docemb_lib.experiments.plan import resolve_plan
 from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.settings import ParagraphVectorSettings
+from docemb_lib.settings.sections import ParagraphVectorSettings
 
 PARAMS = Path(__file__).resolve().parents[2] / "params"
 FLOPS = 1e11

@@ -15,7 +15,7 @@ from scipy.stats import chisquare, kstest, spearmanr
 from docemb_lib.corpus import sources
 from docemb_lib.corpus.sources import Document, local_documents, read_documents, source_fingerprint
 from docemb_lib.errors import InputError
-from docemb_lib.settings import Corpus, HubDataset
+from docemb_lib.settings.sections import Corpus, HubDataset
 
 
 def words(texts):

@@ -21,7 +21,7 @@ from conftest import write_files, write_rows
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, benchmark_task, benchmarks
 from docemb_lib.evaluation.tasks import SPLITS, Labelled, LabelledPairs, Ranking
-from docemb_lib.settings import ON_HUB, BenchmarkName, SimDEName
+from docemb_lib.settings.sections import ON_HUB, BenchmarkName, SimDEName
 
 # ---- The tasks of the thesis
 NAMES = {"aan": "{}_cite.csv", "oc": "{}_ai2_ab.csv", "pan": "pla_{}.csv", "s2orc": "{}_ai2_gorc.csv"}

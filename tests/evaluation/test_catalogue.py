@@ -19,7 +19,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, catalogue
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import check_task, load_task, task_fingerprint
-from docemb_lib.settings import HEADS, Evaluation, HeadSettings
+from docemb_lib.settings.sections import HEADS, Evaluation, HeadSettings
 
 TASK = {"name": "mine", "kind": "classification", "path": "data/mine.jsonl"}
 MARK = Path("ran")

@@ -11,7 +11,7 @@ from torch import nn
 
 from docemb_lib.bench.heads import train_loop
 from docemb_lib.evaluation import Classification, Labelled, heads
-from docemb_lib.settings import HeadSettings
+from docemb_lib.settings.sections import HeadSettings
 
 
 def blobs(n: int, classes: int, dim: int, seed: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

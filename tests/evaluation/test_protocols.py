@@ -10,7 +10,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, protocols
 from docemb_lib.evaluation.heads import HeadJob, train_jobs
-from docemb_lib.settings import HeadSettings
+from docemb_lib.settings.sections import HeadSettings
 
 QUICK = HeadSettings(learning_rate=1e-2, epochs=3)
 LABELS = [0, 0, 0, 0, 0, 1, 1]

@@ -13,7 +13,7 @@ from docemb_lib.corpus.rows import visible_files
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, evaluate
 from docemb_lib.evaluation.readers import NO_SPLIT, class_folder_rows, own_task, split_in, task_files
 from docemb_lib.evaluation.tasks import SPLITS
-from docemb_lib.settings import OwnTask
+from docemb_lib.settings.sections import OwnTask
 from docemb_lib.teachers import LSA
 
 Records = list[dict[str, Any]]

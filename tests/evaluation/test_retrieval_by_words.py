@@ -9,7 +9,7 @@ import pytest
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, retrieval
 from docemb_lib.evaluation.retrieval import bm25, by_cosine, fused, tfidf
-from docemb_lib.settings import HeadSettings
+from docemb_lib.settings.sections import HeadSettings
 
 TEXTS = ["graph node graph", "node edge", "path of graph", "edge of path of path"]
 DOCUMENTS = [text.split() for text in TEXTS]

@@ -10,7 +10,7 @@ import pytest
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, evaluate
 from docemb_lib.evaluation.benchmarks import task_lengths, task_statistics
 from docemb_lib.evaluation.tasks import warn_of_problems
-from docemb_lib.settings import HeadSettings
+from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.thesis.values import published
 from docemb_lib.views import tasks_beside_thesis
 

@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score
 
 from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Score, tasks
 from docemb_lib.evaluation.tasks import evaluate, example_lengths, f1_macro, rows_by_text, score_predictions, unique
-from docemb_lib.settings import HeadSettings
+from docemb_lib.settings.sections import HeadSettings
 
 TEXTS = [f"text {n}" for n in range(16)]
 QUICK = HeadSettings(learning_rate=1e-2, epochs=20)

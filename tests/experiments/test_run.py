@@ -11,8 +11,8 @@ from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.run import Run, begin
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import CorpusStage
-from docemb_lib.settings import HeadSettings
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import HeadSettings
 
 
 def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.settings import FurtherTeacher, SimDE
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import FurtherTeacher, SimDE
 from docemb_lib.thesis.values import published
 
 FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}

@@ -26,8 +26,8 @@ from docemb_lib.experiments.models import (
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import ScoreStage
-from docemb_lib.settings import Evaluation
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import Evaluation
 from docemb_lib.workspace import Workspace
 
 TEXTS = [f"text {i}" for i in range(8)]

@@ -17,8 +17,8 @@ from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.students import StudentStage, make_objective
 from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead, MaxMargin, SoftCCA, Weighting
-from docemb_lib.settings import SimDE, Training
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import SimDE, Training
 from docemb_lib.student import Student
 from docemb_lib.student.export import saved_card
 from docemb_lib.training.monitor import validate

@@ -14,7 +14,7 @@ from docemb_lib.losses.contextual import CCA, Projection, SoftCCA
 from docemb_lib.losses.objective import Objective, Teaching, Weighting
 from docemb_lib.losses.pairs import InfoNCE, PairObjective
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin
-from docemb_lib.settings import Parameters
+from docemb_lib.settings.parameters import Parameters
 
 W, D, C, P = 3, 8, 5, 6  # widths: words, student (and structural), contextual, projected
 LENGTHS = torch.tensor([10, 384, 385, 4000, 500, 20, 384])

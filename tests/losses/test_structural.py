@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from docemb_lib.losses import MSE, Contrastive, Cosine, MaxMargin, structural_loss
-from docemb_lib.settings import Parameters
+from docemb_lib.settings.parameters import Parameters
 
 MARGINS = [MaxMargin(distance, gamma) for distance in ("mse", "cosine") for gamma in (0.0, 0.1, 0.5, 1.0, 1.5)]
 LOSSES = [MSE(), Cosine(), *MARGINS, Contrastive(), Contrastive(temperature=0.05)]

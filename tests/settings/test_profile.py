@@ -7,8 +7,9 @@ import pytest
 from conftest import write_files
 
 from docemb_lib.errors import InputError
-from docemb_lib.settings import BenchmarkName, HeadSettings, label_of_paragraph_vector, length_ramp, members_of
+from docemb_lib.settings.parameters import length_ramp, members_of
 from docemb_lib.settings.profile import NOTEBOOKS, Profile, find_root, read_profile_file
+from docemb_lib.settings.sections import BenchmarkName, HeadSettings, label_of_paragraph_vector
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))

@@ -11,8 +11,8 @@ from docemb_lib.evaluation.tasks import Score
 from docemb_lib.experiments.models import UNTRAINED, scored_model
 from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.scores import ScoreStage
-from docemb_lib.settings import FurtherTeacher
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import FurtherTeacher
 from docemb_lib.thesis import (
     beside_paper,
     best_of_chapter_4,

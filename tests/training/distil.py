@@ -10,7 +10,7 @@ import torch
 from transformers import LongformerConfig, LongformerModel
 
 from docemb_lib.losses import Cosine, MaxMargin, Objective, Projection, SoftCCA, Teaching, Weighting
-from docemb_lib.settings import Training
+from docemb_lib.settings.sections import Training
 from docemb_lib.student import Student
 from docemb_lib.training import trainer
 from docemb_lib.training.batches import TrainingDocuments

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from docemb_lib.settings import Training
+from docemb_lib.settings.sections import Training
 from docemb_lib.student import Student
 from docemb_lib.training import run
 

@@ -22,8 +22,8 @@ from docemb_lib.experiments.models import UNTRAINED, Model, student_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.students import make_objective
-from docemb_lib.settings import FurtherTeacher, SimDE, SimDEName
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import FurtherTeacher, SimDE, SimDEName
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
 from docemb_lib.workspace import Workspace
