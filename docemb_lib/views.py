@@ -93,7 +93,7 @@ def _described(stages: Stages, name: str) -> Path:
     def build(folder: Path) -> None:
         from docemb_lib.student import count_tokens
 
-        task, of_student = stages.scores.tasks[name], partial(count_tokens, pretrained.resolve(student))
+        task, of_student = stages.scores.task(name), partial(count_tokens, pretrained.resolve(student))
         of_teacher = stages.teachers.sbert("truncate").count_tokens
         lengths = benchmarks.task_lengths(task, {"n_student_tokens": of_student, "n_structural_tokens": of_teacher})
         lengths.to_parquet(folder / LENGTHS, index=False)

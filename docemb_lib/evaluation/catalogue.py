@@ -46,22 +46,14 @@ LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh 
 LEAST_PAIRS = 4  # two of each class
 
 
-class ProfileTasks(dict[str, Task]):
-    """The tasks of a profile by name; each is built at the first access, of `pages` if it is embedded."""
-
-    def __init__(self, profile: Profile, pages: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
-        super().__init__()
-        self.profile, self.pages = profile, pages
-
-    def __missing__(self, name: str) -> Task:
-        evaluation, seed = self.profile.evaluation, self.profile.corpus.seed
-        if name in BUILDERS:
-            task = embedded_task(self.pages(), name, seed=seed, limit=evaluation.documents)
-        else:
-            task = load_task(name, evaluation)
-        warn_of_problems(task)
-        self[name] = task
-        return task
+def profile_task(profile: Profile, name: str, pages: Callable[[], Iterable[Mapping[str, Any]]]) -> Task:
+    """The task of that name, made of `pages` if it is embedded; logs what is odd about it."""
+    if name in BUILDERS:
+        task = embedded_task(pages(), name, seed=profile.corpus.seed, limit=profile.evaluation.documents)
+    else:
+        task = load_task(name, profile.evaluation)
+    warn_of_problems(task)
+    return task
 
 
 def load_task(name: str, settings: Evaluation) -> Task:

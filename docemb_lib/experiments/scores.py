@@ -4,7 +4,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -15,8 +15,8 @@ from docemb_lib import pretrained
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import protocols, scoreboard
 from docemb_lib.evaluation.benchmarks import missing_files
-from docemb_lib.evaluation.catalogue import ProfileTasks, check_task, task_inputs
-from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, Task, example_lengths
+from docemb_lib.evaluation.catalogue import check_task, profile_task, task_inputs
+from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
 from docemb_lib.evaluation.uncertainty import Scores, by_length, differences, score_intervals, verdicts
 from docemb_lib.experiments import models as made
 from docemb_lib.experiments import records
@@ -100,12 +100,8 @@ class ScoreStage:
 
     def __init__(self, profile: Profile, workspace: Workspace, corpus: CorpusStage) -> None:
         self.profile, self.workspace, self.corpus = profile, workspace, corpus
+        self.task = cache(lambda name: profile_task(profile, name, lambda: corpus.split("tasks")))
         self._task_inputs = cache(lambda name: task_inputs(profile, name, lambda: corpus.fingerprint))
-
-    @cached_property
-    def tasks(self) -> dict[str, Task]:
-        """The profile's tasks by name, each made when it is first accessed."""
-        return ProfileTasks(self.profile, lambda: self.corpus.split("tasks"))
 
     def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
         """Scores with each example's answer, by round: the profile's rounds, or the only one of a sweep.
@@ -131,7 +127,7 @@ class ScoreStage:
         """
         frames = [pd.DataFrame(columns=["model", "task", "metric", "per_class", "value"])]
         for name in self.profile.evaluation.tasks:
-            if isinstance(task := self.tasks[name], Classification):
+            if isinstance(task := self.task(name), Classification):
                 smallest = min(Counter(task.splits["train"].labels).values())
                 numbers = sorted(number for number in self.profile.evaluation.few_shot if number <= smallest)
                 for model in models if numbers else ():
@@ -174,7 +170,7 @@ class ScoreStage:
         inputs = {"tokens": pretrained.fingerprint(settings.model), **self._task_inputs(name)}
 
         def build(folder: Path) -> None:
-            task = self.tasks[name]
+            task = self.task(name)
             counted = sbert_of(settings, settings.long).count_tokens(task.texts("test"))
             np.save(folder / LENGTHS, example_lengths(task, counted))
 
@@ -199,7 +195,7 @@ class ScoreStage:
     def _names_of(self, model: Model, *, final: bool) -> list[str]:
         """The tasks that the model can be scored on."""
         names = self._names(final)
-        return [name for name in names if not (model.ranks_only and isinstance(self.tasks[name], HeadTask))]
+        return [name for name in names if not (model.ranks_only and isinstance(self.task(name), HeadTask))]
 
     def _of_model(self, model: Model, *, final: bool) -> dict[str, dict[str, Score]]:
         """{task: {round: score}}; the texts of all tasks without a score are embedded together."""
@@ -238,14 +234,14 @@ class ScoreStage:
 
     def _texts(self, name: str, *, final: bool) -> list[str]:
         """The texts that scoring needs embedded, each once."""
-        task = self.tasks[name]
+        task = self.task(name)
         if isinstance(task, HeadTask) and not final:
             return protocols.validation_texts(protocols.for_validation(task, self.profile.evaluation.limit))
         return task.texts("test" if final else "validation")
 
     def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
         """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or `Similarities` for retrieval."""
-        task, evaluation, split = self.tasks[name], self.profile.evaluation, "test" if final else "validation"
+        task, evaluation, split = self.task(name), self.profile.evaluation, "test" if final else "validation"
         limits = evaluation.rounds if final else [None]
         rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):

@@ -276,7 +276,7 @@ def _recorded_counts(run: Run, finals: Finals) -> Counts:
     lengths = np.asarray(run.stages.corpus.split("train")["n_structural_tokens"][: run.parameters["documents"]])
     kept = (lengths <= (run.profile.structural_teacher.max_tokens or 384)).mean()  # the context of the thesis' SBERT
     first = run.profile.evaluation.rounds[0] or np.nan
-    tasks = [(name, run.stages.scores.tasks[name]) for name in run.profile.evaluation.tasks]
+    tasks = [(name, run.stages.scores.task(name)) for name in run.profile.evaluation.tasks]
     sizes = {name: len(task.splits["train"].labels) / first for name, task in tasks if isinstance(task, HeadTask)}
     return {"masked": 1 / (kept or np.nan), **sizes}
 

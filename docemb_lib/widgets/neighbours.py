@@ -59,7 +59,7 @@ class Neighbourhoods:
 
     def _pool(self, task: str) -> Pool:
         """The first `POOL` texts of the test split, with the embeddings that were scored."""
-        data: Any = pick(task, self.stages.scores.tasks[task].splits, "test")
+        data: Any = pick(task, self.stages.scores.task(task).splits, "test")
         texts = list(dict.fromkeys(data.texts))[:POOL]
         spaces = {label: embed_once(self.stages.workspace, model, texts) for label, model in self.models.items()}
         return Pool(texts, np.asarray(self.stages.teachers.structural.count_tokens(texts)), spaces)

@@ -10,7 +10,6 @@ import pytest
 from docemb_lib.cli.report import report
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Labelled, Ranking, Retrieval, Score, protocols
-from docemb_lib.evaluation.catalogue import ProfileTasks
 from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
 from docemb_lib.experiments import models as baselines
@@ -57,7 +56,7 @@ def a_world(root, tasks, **evaluation):
     names = {"tasks": list(tasks), "sweep_tasks": list(tasks)}
     settings = Evaluation(**{"head": TINY_HEAD, "seeds": 2, **evaluation}).model_copy(update=names)
     stage = ScoreStage(SimpleNamespace(evaluation=settings), Workspace(root), SimpleNamespace(fingerprint="corpus"))
-    stage.tasks = dict(tasks)
+    stage.task = tasks.__getitem__
     return stage
 
 
@@ -158,9 +157,10 @@ def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_r
     (workspace_root / "params" / "odd.yaml").write_text("corpus: {source: local, path: texts, tasks: 20}\nplan: []\n"
         "evaluation: {tasks: [mine], sweep_tasks: [mine], "
         f"own_tasks: [{{name: mine, kind: classification, path: {file}}}]}}\n", encoding="utf-8")  # fmt: skip
-    tasks = ProfileTasks(Profile.load("odd"), lambda: pytest.fail("no embedded task is asked for"))
+    corpus = SimpleNamespace(split=lambda name: pytest.fail("no embedded task is asked for"))
+    stage = ScoreStage(Profile.load("odd"), Workspace(workspace_root), corpus)
     with caplog.at_level(logging.WARNING):
-        assert tasks["mine"] is tasks["mine"]
+        assert stage.task("mine") is stage.task("mine")
     assert caplog.messages == ["task mine, split test: 6 of 6 also in train (leakage), the first is 0"]
 
 
@@ -383,7 +383,7 @@ def test_lengths_are_counted_once_in_the_structural_teachers_tokens(workspace_ro
     task = Classification("sort", {"train": Labelled(["a", "b b"], [0, 1]), "test": Labelled(["d d d", "a"], [0, 1])})
     monkeypatch.setattr(module, "sbert_of", lambda settings, long: SimpleNamespace(count_tokens=count_tokens))
     stage = ScoreStage(Profile.load("small"), Workspace(workspace_root), SimpleNamespace(fingerprint="c"))
-    stage.tasks = {"package": task}
+    stage.task = {"package": task}.__getitem__
     for _ in range(2):
         assert stage.lengths("package").tolist() == [3, 1]
     assert counted == [task.texts("test")]

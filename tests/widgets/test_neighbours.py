@@ -51,7 +51,7 @@ def test_a_task_becomes_a_pool_embedded_once(workspace_root):
 
     texts = ["a query", "an answer", "a query", "some other page"]  # one text twice
     task = Retrieval("find", {"test": Ranking(texts, [0, 1], [[1, 3], [3]])})
-    stages = SimpleNamespace(workspace=Workspace(workspace_root), scores=SimpleNamespace(tasks={"find": task}),
+    stages = SimpleNamespace(workspace=Workspace(workspace_root), scores=SimpleNamespace(task={"find": task}.get),
         key=SimpleNamespace(profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"]))),
         teachers=SimpleNamespace(structural=SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts])))  # fmt: skip
     found = Neighbourhoods(stages, [Model("a", "s", embed), Model("SBERT truncated", "t", embed)])
