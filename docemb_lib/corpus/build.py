@@ -130,27 +130,6 @@ def digest(text: str, words: int | None) -> bytes:
     return hashlib.sha256(plain.encode()).digest()[:16]
 
 
-def corpus_statistics(corpus: Mapping[str, Dataset], *, limit: int, student_limit: int) -> pd.DataFrame:
-    """One row per split: its documents, and their lengths in tokens without special tokens.
-
-    `limit` is that of the structural teacher in its tokens, `student_limit` that of the student in its own. Columns:
-    split, documents, tokens, mean, std, median (of student tokens), and percent of documents that are longer:
-    beyond_limit and beyond_student, over_384 and over_512 (structural tokens, as in Tables 4.1 and 5.1).
-    """
-    rows = {}
-    for split, table in corpus.items():
-        student, structural = (pd.Series(table[f"n_{of}_tokens"][:], dtype=float) for of in ("student", "structural"))
-        rows[str(split)] = {
-            "documents": len(student), "tokens": int(student.sum()),
-            "mean": student.mean(), "std": student.std(ddof=0), "median": student.median(),
-            "beyond_limit": 100 * (structural > limit).mean(),
-            "beyond_student": 100 * (student > student_limit).mean(),
-            "over_384": 100 * (structural > 384).mean(),  # the limit of SBERT in the thesis
-            "over_512": 100 * (structural > 512).mean(),  # the limit of its tokenizer
-        }  # fmt: skip
-    return pd.DataFrame(rows.values(), index=pd.Index(rows, name="split")).reset_index()
-
-
 def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetDict:
     from datasets import Dataset, DatasetDict, Features, Value
 

@@ -5,15 +5,13 @@ import itertools
 import logging
 import random
 import shutil
-import statistics
 from collections import Counter
 
-import numpy as np
 import pytest
-from datasets import Dataset, DatasetDict, load_from_disk
+from datasets import Dataset, load_from_disk
 
 from docemb_lib.corpus import build as module
-from docemb_lib.corpus.build import build_corpus, corpus_statistics, distinct_rows, hold_out, open_parts, write_parts
+from docemb_lib.corpus.build import build_corpus, distinct_rows, hold_out, open_parts, write_parts
 from docemb_lib.corpus.sources import Document
 from docemb_lib.errors import InputError
 
@@ -227,20 +225,3 @@ def test_the_rest_balances_the_sources_where_there_are_links():
     assert counts == {(partition, "abc"[i]): share[i] for partition, share in shares.items() for i in range(3)}
     pages = [page(f"{n:02}", "ab"[n % 3 == 0]) for n in range(50)]  # without links the first, in order
     assert list(hold_out(pages, size=10)) == [f"{n:02}" for n in range(10)]
-
-
-# Statistics
-def test_the_statistics_are_those_of_the_lengths():
-    lengths = [10, 256, 257, 600, 5000]
-    table = Dataset.from_dict({"n_student_tokens": lengths, "n_structural_tokens": [2 * n for n in lengths]})
-    corpus = DatasetDict(train=table, validation=table.select([]))
-    frame = corpus_statistics(corpus, limit=512, student_limit=600).set_index("split")
-    row, empty = frame.loc["train"], frame.loc["validation"]
-    assert (row.documents, row.tokens) == (5, 6123)
-    assert (row["mean"], row["std"]) == pytest.approx((statistics.mean(lengths), statistics.pstdev(lengths)))
-    assert row["median"] == 257
-    # A document as long as the limit is not beyond it: 514, 1200 and 10,000 of 512.
-    assert (row.beyond_limit, row.beyond_student) == pytest.approx((60, 20))
-    assert (row.over_384, row.over_512) == pytest.approx((80, 60))  # structural tokens: 512, 514, 1200 and 10,000
-    assert (empty.documents, empty.tokens) == (0, 0)
-    assert np.isnan(empty["mean"])

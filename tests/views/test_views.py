@@ -59,6 +59,27 @@ def described(make_run):
     return run
 
 
+def test_the_statistics_of_the_corpus_are_those_of_the_lengths(make_run):
+    lengths = [10, 256, 257, 600, 5000]
+    table = Dataset.from_dict({"n_student_tokens": lengths, "n_structural_tokens": [2 * n for n in lengths]})
+    splits = {"train": table, "validation": table.select([]), "tasks": table}
+    student = Profile.load("small").student.model_copy(update={"max_tokens": 600})
+    run = make_run("01_corpus", changes={"student": student})
+    run.stages = SimpleNamespace(corpus=SimpleNamespace(split=splits.__getitem__),
+        teachers=SimpleNamespace(sbert=lambda long: SimpleNamespace(max_text_tokens=512)))  # fmt: skip
+    frame = views.corpus_statistics(run).set_index("split")
+    assert frame.index.tolist() == ["train", "validation", "tasks"]
+    row, empty = frame.loc["train"], frame.loc["validation"]
+    assert (row.documents, row.tokens) == (5, 6123)
+    assert (row["mean"], row["std"]) == pytest.approx((np.mean(lengths), np.std(lengths)))
+    assert row["median"] == 257
+    # A document as long as the limit is not beyond it: 514, 1200 and 10,000 of 512.
+    assert (row.beyond_limit, row.beyond_student) == pytest.approx((60, 20))
+    assert (row.over_384, row.over_512) == pytest.approx((80, 60))  # structural tokens: 512, 514, 1200 and 10,000
+    assert (empty.documents, empty.tokens) == (0, 0)
+    assert np.isnan(empty["mean"])
+
+
 def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypatch):
     assert views.seen_by_models(described) == (  # (200 + 256) / 510 and (3 + 4) / 8
         "50% of the 2 training documents are longer than the 256 tokens that the structural teacher reads at once.\n"
