@@ -50,12 +50,17 @@ DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
 
 
+def _no_embeddings(texts: list[str]) -> NoReturn:
+    raise RuntimeError("this model cannot embed texts: only its scores on tasks are available")
+
+
 class Model(NamedTuple):
     """A model that embeds texts; `embed` is called only for texts that have not been embedded yet."""
 
     label: str  # in tables and figures
     fingerprint: str  # equal for two models only if they embed alike
-    embed: Callable[[list[str]], np.ndarray]  # (N, D); loads what it needs
+    # (N, D); loads what it needs. Left out where only scores on tasks are known, or only what `fit` gives on a task.
+    embed: Callable[[list[str]], np.ndarray] = _no_embeddings
     # Fits the model on the N texts of a task, without labels, and gives what the task scores: embeddings (N, D), dense
     # or sparse, or `Similarities`. None: `embed` embeds any text.
     fit: Callable[[list[str]], Any] | None = None
@@ -206,7 +211,7 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
 def _on_task(label: str, fit: Callable[[list[str]], Any], key: str = "", *, ranks_only: bool = False) -> Model:
     """A model fitted on the texts of each task. key: identifies the fit and its other inputs; by default the label."""
     fingerprint = f"on-task/{VERSIONS['on-task']}/{key or label}"
-    return scored_model(label, fingerprint, fit=fit, ranks_only=ranks_only, fitted_on="task")
+    return Model(label, fingerprint, fit=fit, ranks_only=ranks_only, fitted_on="task")
 
 
 def _joined(half: Any, dense: np.ndarray, texts: list[str]) -> np.ndarray:
@@ -224,18 +229,6 @@ def _side_by_side(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     halves = [tempered(torch.tensor(X)) for X in (first, second)]
     w = balance(*halves)
     return np.concatenate([np.sqrt(1 - w) * halves[0].numpy(), np.sqrt(w) * halves[1].numpy()], axis=1)
-
-
-def scored_model(label: str, fingerprint: str, **known: Any) -> Model:
-    """A model of which only the scores, or what it gives on a task, are available: it embeds no other text.
-
-    known: further fields of the model.
-    """
-
-    def embed(texts: list[str]) -> NoReturn:
-        raise RuntimeError(f"{label} cannot embed texts: only its scores on tasks are available")
-
-    return Model(label, fingerprint, embed, **known)
 
 
 def published_model(name: str, prompt: str = "", *, pooling: str | None = None) -> Model:
@@ -363,4 +356,5 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
     own = {f"{found[0].label}{form}" for form in FORMS}
     table = records.table_of(workspace, found[0], "models")
     kept = table.loc[~table["model"].isin(own), ["model", "fingerprint", "fitted on", "ranks_only"]]
-    return [scored_model(*row, fitted_on=seen, ranks_only=ranks) for *row, seen, ranks in kept.itertuples(index=False)]
+    rows = kept.itertuples(index=False)
+    return [Model(label, key, fitted_on=seen, ranks_only=only) for label, key, seen, only in rows]

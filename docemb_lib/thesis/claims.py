@@ -17,7 +17,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import ALPHA, DECIMALS, OVERALL, holm, paired_p_value, side_by_side
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import Model, scored_model
+from docemb_lib.experiments.models import Model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
@@ -264,7 +264,7 @@ def _recorded_scores(run: Run, finals: Finals) -> Rounds:
     found: dict[str, dict[str, Mapping[str, Score]]] = {}
     for name, label in finals.labels.items():
         rows = finals.scores[finals.scores["model"] == label]
-        for of_round, scores in _scores_of(run, scored_model(label, finals.fingerprints[label]), rows).items():
+        for of_round, scores in _scores_of(run, Model(label, finals.fingerprints[label]), rows).items():
             found.setdefault(of_round, {})[name] = scores[label]
     return found
 
@@ -296,7 +296,7 @@ def _recorded_figures(run: Run, asked: Claims) -> Rounds:
             fingerprints = described.reindex(columns=["model", "fingerprint"]).set_index("model")["fingerprint"]
             for model, of_model in means.assign(round=source).groupby("model"):
                 if name := {record.label: label, **baselines}.get(model):
-                    known[name] = scored_model(model, fingerprints.get(model, "")), of_model
+                    known[name] = Model(model, fingerprints.get(model, "")), of_model
         found[source] = {}
         for name, (one, of_model) in known.items():
             (scores,) = _scores_of(run, one, of_model, final=False).values()

@@ -14,7 +14,7 @@ from docemb_lib.evaluation.protocols import round_name
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, RELATIONS, last_round, normalised, over_tasks, with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, differences, verdicts
 from docemb_lib.experiments import records
-from docemb_lib.experiments.models import UNTRAINED, scored_model
+from docemb_lib.experiments.models import UNTRAINED, Model
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
@@ -107,7 +107,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     rows = (over_tasks(f.intervals).query("model == @f.student").assign(model=name) for name, f in finals.items())
     means = pd.concat(rows).set_index("model")
     fingerprints = {name: f.models.set_index("model")["fingerprint"][f.student] for name, f in finals.items()}
-    models = [scored_model(*labelled) for labelled in fingerprints.items()]
+    models = [Model(*labelled) for labelled in fingerprints.items()]
     best, count = str(means["value"].idxmax()), len(finals) - 1
     if all(stage.is_scored(model, final=False) for model in models):
         (scores,) = stage.by_round(models, final=False).values()

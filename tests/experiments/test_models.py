@@ -33,6 +33,11 @@ def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace_root):
     assert embedder.asked == [["bb", "bbbb"]]
 
 
+def test_a_model_of_which_only_scores_are_known_embeds_no_text(workspace):
+    with pytest.raises(RuntimeError, match="only its scores on tasks are available"):
+        embed_once(workspace, Model("scored", "f"), ["a text"])
+
+
 def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(workspace):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice([f"word{n}" for n in range(50)], size=9)) for _ in range(60)]

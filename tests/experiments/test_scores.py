@@ -14,14 +14,7 @@ from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, by_length, differences, holm, score_intervals
 from docemb_lib.experiments import models as baselines
 from docemb_lib.experiments import scores as module
-from docemb_lib.experiments.models import (
-    SBERT_CHUNKS,
-    SBERT_TRUNCATED,
-    UNTRAINED,
-    UNTRAINED_ADAPTED,
-    Model,
-    scored_model,
-)
+from docemb_lib.experiments.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, UNTRAINED_ADAPTED, Model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import ScoreStage
@@ -273,7 +266,7 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
         asked.append(texts)
         return lambda rows: np.eye(len(texts), len(texts), 2)[rows]
 
-    model = scored_model("ranks", "r")._replace(fit=rank, ranks_only=True)
+    model = Model("ranks", "r", fit=rank, ranks_only=True)
     world = a_world(workspace_root, tasks)
     for _ in range(2):
         (found,) = world.by_round([model], final=True).values()

@@ -8,7 +8,7 @@ import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.experiments.models import UNTRAINED, scored_model
+from docemb_lib.experiments.models import UNTRAINED, Model
 from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
@@ -216,8 +216,8 @@ def test_the_best_recorded_run_is_compared_with_all_others_and_its_references(
     monkeypatch.setattr(ScoreStage, "by_round", lambda _, models, final: {"all": {m.label: score(m) for m in models}})
     for loss in (*others, own):
         run = make_run("03_structural", structural_loss=loss)
-        run._of_student = [scored_model(run.label, loss)]
-        run.references = [scored_model(name, name) for name in (BASELINE, UNTRAINED)]
+        run._of_student = [Model(run.label, loss)]
+        run.references = [Model(name, name) for name in (BASELINE, UNTRAINED)]
         if loss != own:
             run.finish({}, scores=run.scores(), tables=run.validation.tables)
     assert LINES.fill(f"{'a ' * 52}max-margin") == f"{'a ' * 51}a\nmax-margin"  # so that a page can join the lines
