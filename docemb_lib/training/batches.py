@@ -141,10 +141,12 @@ class Collate:
     processes: int = 1
 
     def __call__(self, rows: Sequence[int]) -> list[MicroBatch]:
-        batches = [list(rows[start : start + self.batch_size]) for start in range(0, len(rows), self.batch_size)]
+        return list(self.passes(rows))
+
+    def passes(self, rows: Sequence[int]) -> Iterator[MicroBatch]:
+        batches = consecutive_batches(rows, self.batch_size)
         lengths = [[len(self.documents.tokens[row]) for row in batch] for batch in batches]
         tokens = [sum(map(self.padded, own)) for own in lengths]
-        micro_batches = []
         for plan, owners in rounds(tokens, budget=self.budget, processes=self.processes):
             own = [batches[i] for i, owner in zip(plan, owners, strict=True) if owner == self.rank]
             packed = own or [batches[min(plan, key=lambda i: tokens[i])]]  # the shortest, uncounted
@@ -152,8 +154,7 @@ class Collate:
             run_groups = GroupExchange(owners, self.rank) if self.processes > 1 else in_order
             documents, n_tokens = sum(len(batches[i]) for i in plan), sum(sum(lengths[i]) for i in plan)
             share, flat = sum(map(len, own)) / len(rows), [row for batch in packed for row in batch]
-            micro_batches.append(MicroBatch(batch, targets, flat, share, run_groups, documents, n_tokens))
-        return micro_batches
+            yield MicroBatch(batch, targets, flat, share, run_groups, documents, n_tokens)
 
 
 def rounds(tokens: Sequence[int], *, budget: int, processes: int) -> Iterator[tuple[range, tuple[int, ...]]]:
@@ -180,7 +181,7 @@ def deal(tokens: Sequence[int], processes: int) -> tuple[int, ...]:
     return tuple(owners)
 
 
-def consecutive_batches(n: int, batch_size: int) -> list[range]:
-    """Batches of n documents in order, for validation; a single document left over joins the batch before."""
-    ends = np.cumsum(group_sizes(n, batch_size)).tolist()
-    return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+def consecutive_batches(rows: Sequence[int], batch_size: int) -> list[list[int]]:
+    """The rows in batches, in order; a single one left over joins the batch before."""
+    ends = np.cumsum(group_sizes(len(rows), batch_size)).tolist()
+    return [list(rows[start:end]) for start, end in zip([0, *ends], ends, strict=False)]

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from docemb_lib.losses import Objective, ObjectiveOutput
-from docemb_lib.training.batches import TrainingDocuments, consecutive_batches, rounds
+from docemb_lib.training.batches import Collate, TrainingDocuments
 from docemb_lib.training.distributed import all_reduced
 
 COMPONENTS = 10  # canonical correlations in `cca`
@@ -147,24 +147,21 @@ def validate(
     device = next(objective.parameters()).device
     was_training = objective.training
     objective.eval()
-    batches = [list(rows) for rows in consecutive_batches(len(documents), batch_size)]
-    padded = objective.student.padded
-    tokens = [sum(padded(len(documents.tokens[row])) for row in batch) for batch in batches]
     means = Means(["loss", *objective.parts], dim=objective.student.dim, device=device)
     views: list[Tensor] = []  # (N, P) each, rows of other processes are zero
-    for plan, owners in rounds(tokens, budget=budget, processes=processes):
-        own = [batches[i] for i, owner in zip(plan, owners, strict=True) if owner == rank]
-        # Batches of the full size are the objective's groups in one pass; the last one may differ and runs alone.
-        full = [batch for batch in own if len(batch) == batch_size]
-        for packed in ([full] if full else []) + [[batch] for batch in own if len(batch) != batch_size]:
-            batch, targets = documents.pack(packed)
-            with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-                output = objective(batch.to(device), **send_to_device(targets, device, non_blocking=True)._asdict())
-            means.add([output.loss, *output.parts.values()], output.embeddings)
-            if output.views is not None:
-                views = views or [view.new_zeros(len(documents), view.shape[1]) for view in output.views]
-                for whole, view in zip(views, output.views, strict=True):
-                    whole[[row for one in packed for row in one]] = view
+    collate = Collate(documents, batch_size, budget, objective.student.padded, rank, processes)
+    for micro in collate.passes(range(len(documents))):
+        if not micro.share:  # an uncounted pass
+            continue
+        # The batches of a pass are the objective's groups; only the last of all, which ends a pass, has another size.
+        targets = send_to_device(micro.targets, device, non_blocking=True)
+        with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+            output = objective(micro.batch.to(device), **targets._asdict())
+        means.add([output.loss, *output.parts.values()], output.embeddings)
+        if output.views is not None:
+            views = views or [view.new_zeros(len(documents), view.shape[1]) for view in output.views]
+            for whole, view in zip(views, output.views, strict=True):
+                whole[micro.rows] = view
     objective.train(was_training)
     found = means.values()
     seen = torch.tensor([view.shape[1] for view in views] or [0, 0], device=device)

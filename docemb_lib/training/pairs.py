@@ -259,7 +259,7 @@ class PairTrainer(DistillationTrainer):
         teach = Collate(self.taught[0], size, self.budget, padded) if self.taught else None
 
         def update(rows: list[int]) -> tuple[list[PairBatch], list[MicroBatch]]:
-            batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+            batches = consecutive_batches(rows, size)
             pairs = [documents.pack(batch, epoch=updates.epoch, budget=self.budget, padded=padded) for batch in batches]
             return pairs, [] if teach is None else teach(documents.rows[rows].tolist())
 
@@ -313,7 +313,7 @@ def validate_pairs(
     means = Means(names, dim=objective.student.dim, device=device)
     autocast = partial(torch.autocast, device.type, dtype=dtype, enabled=dtype is not None)
     learn = partial(learn_from_pairs, objective, device=device, autocast=autocast, share=1, backward=lambda loss: None)
-    for rows in consecutive_batches(len(documents), batch_size):
+    for rows in consecutive_batches(range(len(documents)), batch_size):
         output = learn(documents.pack(rows, epoch=0, budget=budget, padded=objective.student.padded))
         means.add([output.parts[name] for name in names], output.embeddings)
     objective.train(was_training)
