@@ -48,7 +48,7 @@ def diagnose() -> Iterator[Finding]:
         yield Finding("embedded model", "all-MiniLM-L6-v2, checksum verified")
     except InputError as error:
         yield Finding("embedded model", str(error), "wrong", INSTALL)
-    answers = not constants.HF_HUB_OFFLINE and pretrained.ask_hub(constants.ENDPOINT) is not None
+    answers = not pretrained.hub_silence()
     value = f"{constants.ENDPOINT} {'answers' if answers else 'does not answer, or HF_HUB_OFFLINE is set'}"
     mend = "the profile tiny needs no hub; for others copy models and data sets here, or connect"
     yield Finding("hub", value, "ok" if answers else "slow", mend)
