@@ -104,10 +104,8 @@ class LexicalHalf(nn.Module):
         features["sentence_embedding"] = self.join(embeddings, self.lexical(features["texts"]))
         return features
 
-    def get_sentence_embedding_dimension(self) -> int:
+    def get_embedding_dimension(self) -> int:
         return self.dim
-
-    get_embedding_dimension = get_sentence_embedding_dimension  # its name from release 6 on
 
     def save(self, folder: str, **kwargs: Any) -> None:
         """Write vocabulary, tensors (the vectors in half precision) and the checksum of this file."""
