@@ -11,7 +11,7 @@ import numpy as np
 
 from docemb_lib.errors import InputError
 
-DESCRIPTION, VOCABULARY, VECTORS = "lsa.json", "vocabulary.json", "lsa.safetensors"
+VOCABULARY, VECTORS = "vocabulary.json", "lsa.safetensors"
 DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
 # A word among the first 10 words of a document, where its title stands, counts ten times more, among the first 150 two
 # times more. Chosen on eight collections (outputs/published/README.md).
@@ -94,13 +94,11 @@ class LSA:
         return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def save(self, folder: Path | str) -> None:
-        """Write a description, the vocabulary and the vectors to `folder`, without pickles."""
+        """Write the vocabulary and the vectors to `folder`, without pickles."""
         from safetensors.numpy import save_file
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        description = {"dim": self.dim, "words": self.words, "seed": self.seed}
-        (folder / DESCRIPTION).write_text(json.dumps(description) + "\n")
         (folder / VOCABULARY).write_text(json.dumps(self.vocabulary) + "\n")
         save_file({"vectors": self.vectors}, folder / VECTORS)
 
@@ -108,10 +106,9 @@ class LSA:
     def load(cls, folder: Path | str) -> Self:
         from safetensors.numpy import load_file
 
-        folder = Path(folder)
-        model = cls(**json.loads((folder / DESCRIPTION).read_text()))
-        model.vocabulary = json.loads((folder / VOCABULARY).read_text())
-        model.vectors = load_file(folder / VECTORS)["vectors"]
+        vectors = load_file(Path(folder) / VECTORS)["vectors"]
+        model = cls(vectors.shape[1])
+        model.vocabulary, model.vectors = json.loads((Path(folder) / VOCABULARY).read_text()), vectors
         return model
 
     def _frequencies(self, texts: Sequence[str], counts: Any) -> Any:
