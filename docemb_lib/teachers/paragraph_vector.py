@@ -127,7 +127,7 @@ class ParagraphVector:
         folder = Path(folder).resolve()
         if words.preprocess != self.preprocess:
             raise InputError(f"{self.label}: the words in {words.folder} are of preprocess {words.preprocess!r}")
-        words.vocabulary(self.min_count)  # raises if there is none
+        words.kept_words(self.min_count)  # raises if there is none
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
         options = self.gensim_options(words.occurrences(self.min_count))

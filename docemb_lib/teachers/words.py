@@ -70,7 +70,7 @@ class Words:
         """`min_count` as a number: "10%", the thesis' name for it, is 1% of the documents, at least 2."""
         return max(2, round(0.01 * self.documents)) if min_count == "10%" else int(min_count)
 
-    def vocabulary(self, min_count: int | str) -> int:
+    def kept_words(self, min_count: int | str) -> int:
         """The number of words that occur at least `min_count` times. Raises InputError if it is zero."""
         least = self.occurrences(min_count)
         counts = np.load(self.folder / COUNTS, mmap_mode="r")  # ascending

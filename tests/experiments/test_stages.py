@@ -63,7 +63,7 @@ def artefacts(stages, kind):
 def test_words_are_written_once_for_each_preprocessing(make):
     stages = make()
     lowercase = stages.teachers.words("lowercase")
-    assert (lowercase.documents, lowercase.vocabulary(1)) == (16, 23 + 1 + 16)
+    assert (lowercase.documents, lowercase.kept_words(1)) == (16, 23 + 1 + 16)
     for given in ({"vector_size": 4}, {"dm": False}):
         model_of(make(**given))
     assert (len(artefacts(stages, "paragraph-vector")), len(artefacts(stages, "words"))) == (2, 1)

@@ -33,10 +33,10 @@ def test_the_vocabulary_is_known_before_training(corpus, tmp_path, min_count):
     words = write_words(tmp_path, corpus, "stem")
     counts = Counter(word for text in corpus for word in preprocess(text, "stem"))
     assert words.types == len(counts)
-    assert words.vocabulary(min_count) == sum(count >= min_count for count in counts.values())
+    assert words.kept_words(min_count) == sum(count >= min_count for count in counts.values())
     model = Doc2Vec(min_count=min_count, vector_size=2)
     model.build_vocab(corpus_file=str(words.file))
-    assert len(model.wv) == words.vocabulary(min_count)
+    assert len(model.wv) == words.kept_words(min_count)
     assert (model.corpus_count, model.corpus_total_words) == (words.lines, words.words)
 
 
@@ -70,7 +70,7 @@ def test_half_a_surrogate_pair_does_not_stop_gensim(tmp_path):
     (["a b", "a"], "none", 9, r"none of the 3 words in 2 training documents occurs 9 times, the most .* 2;"),
     (["a", "b"] + [""] * 310, "none", "10%", "occurs 3 times,"), (["a"], "lemma", 1, "none, lowercase, stem")])  # fmt: skip
 def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count, message, refused):
-    refused(message, lambda: write_words(tmp_path, iter(texts), how).vocabulary(min_count))
+    refused(message, lambda: write_words(tmp_path, iter(texts), how).kept_words(min_count))
 
 
 @pytest.mark.parametrize(("how", "words"), [
