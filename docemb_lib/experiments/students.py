@@ -57,12 +57,42 @@ class StudentStage:
     @cached_property
     def untrained(self) -> Artefact:
         """The student before training: the encoder's weights, or some of its layers, as a Longformer."""
-        return self._untrained(self.profile.student)
+        return self._converted(self.profile.student)
 
     @property
     def width(self) -> int:
         """D, from the student's configuration."""
         return int(json.loads((self.untrained.path / "config.json").read_text(encoding="utf-8"))["hidden_size"])
+
+    @property
+    def before_training(self) -> Artefact:
+        """The untrained student with the dropout of its training, which learning from pairs may change."""
+        dropout = self.profile.simde.dropout if self.key.self_supervised else None
+        changed = {} if dropout is None else {"dropout": dropout}
+        return self._converted(self.profile.student.model_copy(update=changed))
+
+    @cached_property
+    def dense(self) -> Artefact:
+        """The trained student without a lexical half: a sentence-transformers folder with `history.json` and the
+        modules trained beside it: projections, or the head that predicts masked words."""
+        key, training = self.key, self.key.training
+        corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
+        check_student(key, self.corpus)
+        simde = self.profile.simde.model_dump(exclude={"training", "dropout", "sentence_encoder"})
+        packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
+        inputs = {
+            "corpus": corpus,
+            "start": self.before_training.fingerprint,  # which refuses wrong layers before the next line fits teachers
+            "teachers": {name: one.fingerprint for name, one in self.teachers.of_student.items()} if key.taught else {},
+            "parameters": key.counting,
+            "simde": simde if key.self_supervised else None,
+            "training": training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
+            "precision": precision_of(training.precision),
+            "versions": {name: version(name) for name in packages},
+        }
+        if key.self_supervised and key.taught:  # what `make_objective` reads from the training of other students
+            inputs["losses"] = self.profile.training.model_dump(include={"batch_size", "sdl", "ridge"})
+        return build_together(self.workspace, "student", inputs, self._train)
 
     @cached_property
     def trained(self) -> Artefact:
@@ -84,29 +114,6 @@ class StudentStage:
                     shutil.copy(self.dense.path / file, folder)
 
         return self.workspace.artefact("student-lexical", inputs, build)
-
-    @cached_property
-    def dense(self) -> Artefact:
-        """The trained student without a lexical half: a sentence-transformers folder with `history.json` and the
-        modules trained beside it: projections, or the head that predicts masked words."""
-        key, training = self.key, self.key.training
-        corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
-        check_student(key, self.corpus)
-        simde = self.profile.simde.model_dump(exclude={"training", "dropout", "sentence_encoder"})
-        packages = ("torch", "transformers", "sentencex") if key.self_supervised else ("torch", "transformers")
-        inputs = {
-            "corpus": corpus,
-            "start": self._start.fingerprint,  # which refuses wrong layers before the next line fits teachers
-            "teachers": {name: one.fingerprint for name, one in self.teachers.of_student.items()} if key.taught else {},
-            "parameters": key.counting,
-            "simde": simde if key.self_supervised else None,
-            "training": training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
-            "precision": precision_of(training.precision),
-            "versions": {name: version(name) for name in packages},
-        }
-        if key.self_supervised and key.taught:  # what `make_objective` reads from the training of other students
-            inputs["losses"] = self.profile.training.model_dump(include={"batch_size", "sdl", "ridge"})
-        return build_together(self.workspace, "student", inputs, self._train)
 
     def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """A row per update, and a row per validation."""
@@ -140,14 +147,7 @@ class StudentStage:
         options: Any = {"ids": ids, "tokenizer": student.tokenizer, "max_tokens": most}
         return PairedDocuments(sentences, pairs=p.pairs, seed=p.seed, **options)
 
-    @property
-    def _start(self) -> Artefact:
-        """The untrained student with the dropout of its training, which learning from pairs may change."""
-        dropout = self.profile.simde.dropout if self.key.self_supervised else None
-        changed = {} if dropout is None else {"dropout": dropout}
-        return self._untrained(self.profile.student.model_copy(update=changed))
-
-    def _untrained(self, settings: StudentSettings) -> Artefact:
+    def _converted(self, settings: StudentSettings) -> Artefact:
         options = settings.model_dump(exclude={"model", "lexical", "lexical_words", "width"})
         inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
@@ -160,7 +160,7 @@ class StudentStage:
         if (folder / HISTORY).is_file():  # written last: an earlier build was killed while it removed checkpoints
             remove_checkpoints(folder)
             return
-        student = Student.load(self._start.path)
+        student = Student.load(self.before_training.path)
         trained = (self._learn_from_pairs if self.key.self_supervised else self._distil)(student, folder)
         if not is_first():
             return
