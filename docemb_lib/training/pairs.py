@@ -28,7 +28,7 @@ from docemb_lib.student.packing import PackedBatch, pack, token_batches
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import Collate, MicroBatch, Tokens, TrainingDocuments, Updates, consecutive_batches
 from docemb_lib.training.monitor import Means, validate
-from docemb_lib.training.run import History, run
+from docemb_lib.training.run import History, train_with
 from docemb_lib.training.trainer import DistillationTrainer
 
 logger = logging.getLogger(__name__)
@@ -233,7 +233,7 @@ def train_on_pairs(
         raise InputError("SimDE trains in one process; start it without torchrun or accelerate")
     if train.pairs == "dropout" and not has_dropout(objective.student):
         raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
-    return run(
+    return train_with(
         PairTrainer, objective, (train, validation, *taught), settings=settings, seed=seed, folder=folder, title=title,
         pass_documents=settings.batch_size if taught else 1, taught=taught,
     )  # fmt: skip

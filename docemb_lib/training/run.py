@@ -55,13 +55,13 @@ def train_objective(
     Raises InputError for too few documents, and for a checkpoint of another run; FloatingPointError for a loss that is
     not finite, naming its documents.
     """
-    return run(
+    return train_with(
         DistillationTrainer, objective, (train, validation), settings=settings, seed=seed, folder=folder, title=title,
         pass_documents=settings.batch_size,
     )  # fmt: skip
 
 
-def run(
+def train_with(
     trainer_class: type[DistillationTrainer], model: Objective | PairObjective, documents: Sequence[Any], *,
     settings: Training, seed: int, folder: Path, title: str, pass_documents: int, **options: Any,
 ) -> History:  # fmt: skip
