@@ -214,16 +214,13 @@ class TeacherStage:
 
     def embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
         """The teacher's embeddings of the first `rows` documents of a split: float32 (rows, dim), memory-mapped."""
-        corpus, maker = f"{self.corpus.fingerprint}/{split}", teacher.fingerprint
         block = 256 if isinstance(teacher, SBERT) else 4096  # seconds of work, which is what a kill costs
 
         def build(folder: Path) -> None:
-            texts = self.corpus.texts(split, rows)
-            write_embeddings(folder, texts, teacher.embed, teacher.dim, corpus=corpus, teacher=maker, block=block)
+            write_embeddings(folder, self.corpus.texts(split, rows), teacher.embed, teacher.dim, block=block)
 
-        inputs = {"corpus": corpus, "teacher": maker, "rows": rows}
-        artefact = self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True)
-        return open_embeddings(artefact.path, corpus=corpus, teacher=maker)
+        inputs = {"corpus": f"{self.corpus.fingerprint}/{split}", "teacher": teacher.fingerprint, "rows": rows}
+        return open_embeddings(self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True).path)
 
     def _further(self, further: FurtherTeacher) -> Teacher:
         if further.teacher is not None:

@@ -1,4 +1,3 @@
-import json
 import zlib
 
 import numpy as np
@@ -7,7 +6,6 @@ import pytest
 from docemb_lib.teachers import open_embeddings, write_embeddings
 
 TEXTS = [f"document {i}" for i in range(23)]
-ORIGIN = {"corpus": "corpus-1", "teacher": "teacher-1"}
 
 
 class Checksums:
@@ -25,22 +23,20 @@ class Checksums:
 
 def test_row_i_is_the_embedding_of_text_i(tmp_path):
     teacher = Checksums()
-    write_embeddings(tmp_path, TEXTS, teacher, 2, **ORIGIN, block=5)
-    stored = open_embeddings(tmp_path, **ORIGIN)
+    write_embeddings(tmp_path, TEXTS, teacher, 2, block=5)
+    stored = open_embeddings(tmp_path)
     np.testing.assert_array_equal(stored, [[np.float32(zlib.crc32(t.encode())), len(t)] for t in TEXTS])
     assert teacher.seen == [5, 5, 5, 5, 3]
     assert (isinstance(stored, np.memmap), stored.flags.writeable) == (True, False)
-    assert json.loads((tmp_path / "store.json").read_text()) == {"rows": 23, "dim": 2, **ORIGIN}
 
 
 @pytest.mark.parametrize("fails_at", [0, 1, 4])
-def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fails_at, refused):
-    write_embeddings(tmp_path / "unbroken", TEXTS, Checksums(), 2, **ORIGIN, block=5)
+def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fails_at):
+    write_embeddings(tmp_path / "unbroken", TEXTS, Checksums(), 2, block=5)
     killed, second = Checksums(fails_at), Checksums()
     with pytest.raises(KeyboardInterrupt):
-        write_embeddings(tmp_path / "broken", TEXTS, killed, 2, **ORIGIN, block=5)
-    refused("no finished embeddings", open_embeddings, tmp_path / "broken", **ORIGIN)
-    write_embeddings(tmp_path / "broken", TEXTS, second, 2, **ORIGIN, block=5)
+        write_embeddings(tmp_path / "broken", TEXTS, killed, 2, block=5)
+    write_embeddings(tmp_path / "broken", TEXTS, second, 2, block=5)
     assert killed.seen + second.seen == [5, 5, 5, 5, 3]
     for file in (tmp_path / "unbroken").iterdir():
         assert (tmp_path / "broken" / file.name).read_bytes() == file.read_bytes()
@@ -49,29 +45,17 @@ def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fai
 
 def test_of_an_unfinished_store_broken_progress_is_named(tmp_path, refused):
     with pytest.raises(KeyboardInterrupt):
-        write_embeddings(tmp_path / "cut", TEXTS, Checksums(2), 2, **ORIGIN, block=5)
+        write_embeddings(tmp_path / "cut", TEXTS, Checksums(2), 2, block=5)
     marker = tmp_path / "cut" / "rows_done.json"
     marker.write_text(marker.read_text()[:9])
     message = f"rows_done.json: not valid JSON .*; remove {tmp_path / 'cut'} and give the same command again"
-    refused(message, write_embeddings, tmp_path / "cut", TEXTS, Checksums(), 2, **ORIGIN)
+    refused(message, write_embeddings, tmp_path / "cut", TEXTS, Checksums(), 2)
 
 
-@pytest.mark.parametrize("field", ["corpus", "teacher"])
-def test_a_store_of_something_else_is_refused_with_both_fingerprints(tmp_path, field, refused):
-    other = ORIGIN | {field: "other"}
-    write_embeddings(tmp_path / "whole", TEXTS, Checksums(), 2, **ORIGIN)
-    with pytest.raises(KeyboardInterrupt):
-        write_embeddings(tmp_path / "part", TEXTS, Checksums(1), 2, **ORIGIN, block=5)
-    message = f"embeddings of {field} {field}-1, wanted {field} other"
-    refused(message, open_embeddings, tmp_path / "whole", **other)
-    for folder in ("whole", "part"):
-        refused(message, write_embeddings, tmp_path / folder, TEXTS, Checksums(), 2, **other)
-
-
-def test_a_finished_store_is_not_written_again_and_faulty_embeddings_are_refused(tmp_path):
-    write_embeddings(tmp_path, TEXTS, Checksums(), 2, **ORIGIN)
-    write_embeddings(tmp_path, TEXTS, Checksums(fails_at=0), 2, **ORIGIN)
+def test_finished_embeddings_are_not_written_again_and_faulty_ones_are_refused(tmp_path):
+    write_embeddings(tmp_path, TEXTS, Checksums(), 2)
+    write_embeddings(tmp_path, TEXTS, Checksums(fails_at=0), 2)
     with pytest.raises(ValueError, match="could not broadcast"):
-        write_embeddings(tmp_path / "wide", TEXTS, Checksums(), 3, **ORIGIN)
+        write_embeddings(tmp_path / "wide", TEXTS, Checksums(), 3)
     with pytest.raises(ValueError, match="not finite"):
-        write_embeddings(tmp_path / "nan", TEXTS, lambda texts: np.full((len(texts), 2), np.nan), 2, **ORIGIN)
+        write_embeddings(tmp_path / "nan", TEXTS, lambda texts: np.full((len(texts), 2), np.nan), 2)
