@@ -23,7 +23,6 @@ from docemb_lib.losses import InfoNCE, MaskedLanguageHead, Objective, PairObject
 from docemb_lib.losses.contextual import contextual_loss
 from docemb_lib.losses.structural import structural_loss
 from docemb_lib.settings.parameters import Parameters
-from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
 from docemb_lib.settings.sections import Student as StudentSettings
 from docemb_lib.student import Student
@@ -90,8 +89,6 @@ class StudentStage:
             "precision": precision_of(training.precision),
             "versions": {name: version(name) for name in packages},
         }
-        if key.self_supervised and key.taught:  # what `make_objective` reads from the training of other students
-            inputs["losses"] = self.profile.training.model_dump(include={"batch_size", "sdl", "ridge"})
         return build_together(self.workspace, "student", inputs, self._train)
 
     @cached_property
@@ -124,7 +121,7 @@ class StudentStage:
         """The objective as its training left it: the trained student, projections and running statistics; for eval."""
         student, weights = Student.load(self.dense.path), load_file(self.dense.path / PROJECTIONS)
         widths = {name: teacher.dim for name, teacher in self.teachers.of_student.items()}
-        objective = make_objective(student, self.profile, widths)
+        objective = make_objective(student, self.key, widths)
         for one in objective.teachings:
             start = f"{one.name}."
             one.load_state_dict({key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)})
@@ -176,7 +173,7 @@ class StudentStage:
         p, title = self.profile.parameters, RunKey("06_evaluation", self.profile).label  # the same for all notebooks
         train, validation = (self.training_documents(student, split, rows) for split, rows in self._sizes)
         torch.manual_seed(p.seed)  # before projections draw their weights
-        objective = make_objective(student, self.profile, _widths(train))
+        objective = make_objective(student, self.key, _widths(train))
         options: Any = {"settings": self.key.training, "seed": p.seed, "folder": folder, "title": title}
         history = train_objective(objective, train, validation, **options)
         states = ((one.name, one.state_dict()) for one in objective.teachings)
@@ -194,7 +191,7 @@ class StudentStage:
             contrast=InfoNCE(p.pair_temperature),
             head=self._head(student) if p.mlm_weight else None,
             mlm_weight=p.mlm_weight,
-            distillation=make_objective(student, self.profile, _widths(taught[0])) if taught else None,
+            distillation=make_objective(student, self.key, _widths(taught[0])) if taught else None,
             weight=p.beside_teachers or 1.0,
         )
         options: Any = {"settings": self.key.training, "seed": p.seed, "folder": folder, "title": self.key.label}
@@ -237,9 +234,9 @@ class StudentStage:
         return TokenFile(self.workspace.artefact(kind, inputs, build).path / TOKENS)
 
 
-def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]) -> Objective:
-    """The objective of a profile (widths: by teacher). Its projections draw from torch's global generator."""
-    p, training = profile.parameters, profile.training
+def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> Objective:
+    """The objective of a run (widths: by teacher). Its projections draw from torch's global generator."""
+    p, training = key.profile.parameters, key.training
     teachings = []
     of_contextual: Any = {"delta": p.delta, "beta": p.beta, "reduction": training.sdl, "ridge": training.ridge}
 
@@ -256,7 +253,7 @@ def make_objective(student: Student, profile: Profile, widths: Mapping[str, int]
         add("structural", "structural", p.structural_loss, p, ("-", "-"))
     if p.contextual_teacher is not None:
         add("contextual", "contextual", p.contextual_loss, p, (p.student_projection, p.contextual_projection))
-    for t in profile.further_teachers:
+    for t in key.profile.further_teachers:
         add(t.name, t.role, t.loss, t, (t.student_projection, t.teacher_projection), t.weight)
     return Objective(student, teachings, weighting=weighting_of(p), group_size=training.batch_size)
 

@@ -39,12 +39,13 @@ class Embeddings(nn.Linear):
     dim = D
 
 
-def make(further=(), training=(), **parameters):
+def make(further=(), training=(), simde=(), notebook="05_weighting", **parameters):
     torch.manual_seed(0)
     widths = {"structural": D, "contextual": C, "far": 7, "topics": 2}
     parameters = {"student_projection": "5(ReLU)x3", "contextual_projection": "-", **parameters}
-    profile = Profile(name="made up", parameters=parameters, training=dict(training), further_teachers=further)
-    return make_objective(Embeddings(D, D), profile, widths)
+    settings = {"training": dict(training), "simde": dict(simde), "further_teachers": further}
+    profile = Profile(name="made up", parameters=parameters, **settings)
+    return make_objective(Embeddings(D, D), RunKey(notebook, profile), widths)
 
 
 @pytest.mark.parametrize(("parameters", "kind", "settings"), [
@@ -70,6 +71,14 @@ def test_the_objective_has_the_form_of_the_decorrelation_and_the_weighting_that_
     objective = make(training={"sdl": "sum"}, **weighting)
     assert objective.teachings[1].loss.teacher_decorrelation.reduction == "sum"
     assert objective.weighting == Weighting(**weighting)
+
+
+def test_beside_teachers_their_losses_are_computed_in_the_batches_of_its_own_training():
+    """Otherwise groups of documents would depend on how many batches fit into one pass."""
+    own = {"training": {"batch_size": 7, "sdl": "sum"}}
+    objective = make(training={"batch_size": 5}, simde=own, notebook="07_simde", beside_teachers=0.5)
+    assert objective.group_size == 7
+    assert objective.teachings[1].loss.teacher_decorrelation.reduction == "sum"
 
 
 @pytest.mark.parametrize(("off", "left"), [("structural_loss", "contextual"), ("contextual_teacher", "structural")])
@@ -184,21 +193,6 @@ def test_it_learns_beside_its_teachers_and_from_dropout(root, infer_in_process):
     packed = documents.pack(range(len(documents)), epoch=0, budget=10_000)
     assert max(size for part in packed.parts for size in part.texts.sizes) == 16
     assert "| `pairs` | dropout |" in (folder / "README.md").read_text()
-
-
-def test_settings_of_the_losses_of_teachers_identify_a_student_that_learns_beside_them(root, monkeypatch):
-    monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
-
-    def fingerprint(beside, **changed):
-        stages = stages_of(root, beside_teachers=beside, documents=18)
-        training = stages.key.profile.training.model_copy(update=changed)
-        profile = stages.key.profile.model_copy(update={"training": training})
-        return Stages(RunKey("07_simde", profile), stages.workspace).students.dense.fingerprint
-
-    changes = ({"batch_size": 5}, {"sdl": "sum"}, {"ridge": 0.1})
-    assert len({fingerprint(0.5), *(fingerprint(0.5, **changed) for changed in changes)}) == 4
-    assert fingerprint(0.5, learning_rate=1.0) == fingerprint(0.5)  # of `training` the losses alone are used
-    assert len({fingerprint(None), *(fingerprint(None, **changed) for changed in changes)}) == 1
 
 
 def with_lexical_half(stages, notebook="06_evaluation", dim=8):
