@@ -152,19 +152,21 @@ def _pieces(key: RunKey, sizes: Mapping[str, tuple[float, float]]) -> dict[Hasha
         pieces[str(vectors), str(fitted_on)] = _fitting(vectors, documents, documents * mean * WORDS)
     if key.trains:
         D = width(student.model) or 768
-        whole = 12 * D * D * (D // 64)  # weights of the layers of a BERT as wide, as the structural teacher has them
-        layers = whole * len(student.layers) // (D // 64) if student.layers else whole
+        depth = max(1, D // 64)  # layers of a BERT as wide, which the structural teacher has
+        whole, layers = (12 * D * D * n for n in (depth, len(student.layers or range(depth))))  # their weights
         weights = layers + 35_000 * D
         mean = min(sizes[str(profile.corpus)][1], student.max_tokens)
-        trained = key.training.epochs * (profile.parameters.documents + profile.corpus.validation) * mean
+        documents = (profile.parameters.documents + profile.corpus.validation) * mean
+        targets = documents if key.taught and profile.parameters.structural_loss else 0  # that the teacher embeds
         embedded = sum(_task_tokens(profile, task, mean) for task in _tasks(key))
         # Of each token, a multiplication and an addition for each weight. Backward passes take two thirds.
-        seconds, read = 2 / encoder_flops(), (3 * trained + embedded) * layers + trained * whole
+        seconds, read = 2 / encoder_flops(), (3 * key.training.epochs * documents + embedded) * layers + targets * whole
         # A weight has a gradient and two moments, and as much again for activations.
         built = Cost(read * seconds, LIBRARIES + 32 * weights, 4 * weights)
         pieces[f"{key.same_but()} {key.self_supervised} {student} {profile.corpus}"] = built
         # The student before distillation and the structural teacher, which reads the whole as well.
-        pieces[f"{student}", *_tasks(key)] = Cost(embedded * (layers + whole) * seconds)
+        of_references = Cost(embedded * (layers + whole) * seconds)
+        pieces[f"{student} {profile.corpus} {profile.evaluation}", *_tasks(key)] = of_references
     return pieces
 
 

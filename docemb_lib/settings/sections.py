@@ -216,7 +216,7 @@ class Student(Section):
     # Width of a lexical half, fitted after training on the words of the corpus' train split; 0: none
     lexical: int = Field(0, ge=0, le=WIDEST)
     lexical_words: int = Field(50_000, ge=2)  # size of its vocabulary at most
-    # Dimensions to which both halves are reduced, by PCA of 512 documents at most; None: they are not
+    # Dimensions to which both halves are reduced, by PCA of the documents that `adapt` embeds; None: they are not
     width: int | None = Field(None, ge=1, le=512)
 
     @model_validator(mode="after")

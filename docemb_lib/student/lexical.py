@@ -39,7 +39,7 @@ def fit_lexical_half(
         dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM to MOST_DIM.
         words: size of its vocabulary at most.
         weight: w between 0 and 1; None: from the spreads.
-        width: dimensions to which both halves together are reduced, by PCA; None, or more than both: they are not.
+        width: dimensions to which both halves together are reduced, by PCA; None, or as many as both: they are not.
         rows: which of the texts the embeddings belong to, None: all.
 
     Raises InputError for fewer documents or words than `dim`, fewer embeddings than `width`, documents alike, and a
@@ -70,7 +70,7 @@ def fit_lexical_half(
     half = LexicalHalf(lsa.vocabulary, fitted, LEADS)
     if weight is None:
         half.weight.fill_(balance(half.dense(X), half.centred(lexical)))
-    if width is not None:
+    if width is not None and width < half.dim:
         joined = half.join(X, half.centred(lexical))
         # Principal components without centring, so that products between rows change least.
         half.reduction = torch.linalg.eigh(joined.double().T @ joined.double())[1][:, -width:].flip(1).float()

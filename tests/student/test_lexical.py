@@ -68,11 +68,10 @@ def test_both_halves_are_reduced_to_the_directions_that_keep_their_products(make
     stock = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
     assert stock.get_embedding_dimension() == 9
     np.testing.assert_allclose(stock.encode(texts), found, atol=1e-5)
-    student.adapt(texts, width=40, bf16=False)  # more than both halves have: nothing is lost
-    whole_again = student.embed(texts, bf16=False)
-    np.testing.assert_allclose(whole_again @ whole_again.T, whole @ whole.T, atol=1e-4)
+    student.adapt(texts, width=40, bf16=False)  # more than both halves have: they are not reduced
+    np.testing.assert_allclose(student.embed(texts, bf16=False), whole, atol=1e-6)
     refused("width: got 41, use 1 to 40, the number of documents that are embedded", student.adapt, texts, width=41)
-    np.testing.assert_array_equal(student.embed(texts, bf16=False), whole_again)
+    np.testing.assert_allclose(student.embed(texts, bf16=False), whole, atol=1e-6)
 
 
 def test_the_lexical_half_reads_on_where_the_tokens_end(make_student):

@@ -144,7 +144,7 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request
     given = {**given, **{name: value for name, value in parameters.items() if name != "sdl"}}
     run = make_run(notebook, further, {"training": training}, **given)
     torch.manual_seed(0)
-    objective = make_objective(distil.make_student(0.0), run.profile, distil.WIDTHS).train()
+    objective = make_objective(distil.make_student(0.0), run.key, distil.WIDTHS).train()
     train, validation = distil.make_documents(30, 1, more=True), distil.make_documents(9, 2, more=True)
     batch, targets = train.pack([range(12)])
     objective(batch, **targets._asdict())  # statistics of a training
