@@ -159,10 +159,11 @@ def _pieces(key: RunKey, sizes: Mapping[str, tuple[float, float]]) -> dict[Hasha
         documents = (profile.parameters.documents + profile.corpus.validation) * mean
         targets = documents if key.taught and profile.parameters.structural_loss else 0  # that the teacher embeds
         embedded = sum(_task_tokens(profile, task, mean) for task in _tasks(key))
-        # Of each token, a multiplication and an addition for each weight. Backward passes take two thirds.
-        seconds, read = 2 / encoder_flops(), (3 * key.training.epochs * documents + embedded) * layers + targets * whole
+        seconds = 2 / encoder_flops()  # of a token and a weight: a multiplication and an addition
+        # Backward passes take two thirds.
+        work = (3 * key.training.epochs * documents + embedded) * layers + targets * whole
         # A weight has a gradient and two moments, and as much again for activations.
-        built = Cost(read * seconds, LIBRARIES + 32 * weights, 4 * weights)
+        built = Cost(work * seconds, LIBRARIES + 32 * weights, 4 * weights)
         pieces[f"{key.same_but()} {key.self_supervised} {student} {profile.corpus}"] = built
         # The student before distillation and the structural teacher, which reads the whole as well.
         of_references = Cost(embedded * (layers + whole) * seconds)

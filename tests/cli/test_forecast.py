@@ -130,27 +130,23 @@ def test_shorter_documents_and_few_task_documents_cost_less(workspace_root):
     seconds = []
     for letters in (240, 120):
         write_files(workspace_root, {f"texts/{n}.txt": f"{n:03} {'a' * (letters - 4)}" for n in range(9)})
-        source = Profile.load("own-texts").corpus
-        assert forecasts._size(source) == (9, letters / forecasts.BYTES)
+        assert forecasts._size(Profile.load("own-texts").corpus) == (9, letters / forecasts.BYTES)
         seconds.append(sum(cost.seconds for cost in pieces_of("own-texts").values()))
     assert seconds[1] == pytest.approx(seconds[0] / 2, rel=0.1)
 
 
 def test_a_task_from_files_is_counted_by_their_size(workspace_root):
-    """Also where they are compressed; a task that is not at hand counts as two splits of the profile's limit."""
     lines = enumerate((PARAMS.parent / "README.md").read_text(encoding="utf-8").splitlines())
     posts = "".join(json.dumps({"id": str(n), "text": line, "label": str(n % 2)}) + "\n" for n, line in lines)
-    (workspace_root / "params" / "posts.jsonl").write_text(posts)
-    with gzip.open(workspace_root / "params" / "posts.jsonl.gz", "wt") as compressed:
-        compressed.write(posts)
-    tokens = []
+    params, found = workspace_root / "params", {}
+    (params / "posts.jsonl").write_text(posts)
+    (params / "posts.jsonl.gz").write_bytes(gzip.compress(posts.encode()))
     for file in ("posts.jsonl", "posts.jsonl.gz"):
         own = f"own_tasks: [{{name: posts, kind: classification, path: {file}}}]"
-        evaluation = f"evaluation: {{tasks: [posts], sweep_tasks: [posts], {own}}}"
-        (workspace_root / "params" / "posts.yaml").write_text(f"base: small.yaml\n{evaluation}")
-        tokens.append(forecasts._task_tokens(Profile.load("posts"), "posts", mean=100))
-    assert tokens[0] == len(posts.encode()) / forecasts.BYTES
-    assert tokens[1] == pytest.approx(tokens[0], rel=0.4)
+        (params / "posts.yaml").write_text(f"base: small.yaml\nevaluation: {{tasks: [posts], {own}}}")
+        found[file] = forecasts._task_tokens(Profile.load("posts"), "posts", mean=100)
+    assert found["posts.jsonl"] == len(posts.encode()) / forecasts.BYTES
+    assert found["posts.jsonl.gz"] == pytest.approx(found["posts.jsonl"], rel=0.4)
     assert forecasts._task_tokens(Profile.load("own"), "imdb", mean=100) == 2 * 10_000 * 100
 
 

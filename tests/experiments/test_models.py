@@ -31,11 +31,8 @@ def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace_root):
     for _ in range(2):
         np.testing.assert_allclose(centred.fit(["bb", "bbbb"]), [[-1, 0], [1, 0]])
     assert embedder.asked == [["bb", "bbbb"]]
-
-
-def test_a_model_of_which_only_scores_are_known_embeds_no_text(workspace):
     with pytest.raises(RuntimeError, match="only its scores on tasks are available"):
-        embed_once(workspace, Model("scored", "f"), ["a text"])
+        centred.embed(["a text"])
 
 
 def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(workspace):

@@ -74,7 +74,6 @@ def test_the_objective_has_the_form_of_the_decorrelation_and_the_weighting_that_
 
 
 def test_beside_teachers_their_losses_are_computed_in_the_batches_of_its_own_training():
-    """Otherwise groups of documents would depend on how many batches fit into one pass."""
     own = {"training": {"batch_size": 7, "sdl": "sum"}}
     objective = make(training={"batch_size": 5}, simde=own, notebook="07_simde", beside_teachers=0.5)
     assert objective.group_size == 7
@@ -195,8 +194,8 @@ def test_it_learns_beside_its_teachers_and_from_dropout(root, infer_in_process):
     assert "| `pairs` | dropout |" in (folder / "README.md").read_text()
 
 
-def with_lexical_half(stages, notebook="06_evaluation", dim=8):
-    student = stages.key.profile.student.model_copy(update={"lexical": dim})
+def with_lexical_half(stages, notebook="06_evaluation", dim=8, width=None):
+    student = stages.key.profile.student.model_copy(update={"lexical": dim, "width": width})
     return Stages(RunKey(notebook, stages.key.profile.model_copy(update={"student": student})), stages.workspace)
 
 
@@ -215,9 +214,7 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     student.adapt(texts[:30], dim=8)
     np.testing.assert_allclose(on_task, student.embed(texts[:30]), atol=1e-4)
     student.adapt(texts[:30], width=5)
-    narrow = final.key.profile.student.model_copy(update={"width": 5})
-    profile = final.key.profile.model_copy(update={"student": narrow})
-    reduced = Stages(RunKey("06_evaluation", profile), final.workspace)
+    reduced = with_lexical_half(plain, width=5)
     reduced.students.dense = plain.students.trained
     *_, on_narrow = lexical_models("s", reduced.students.trained, reduced.workspace)
     np.testing.assert_allclose(on_narrow.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)

@@ -56,17 +56,15 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
 def test_both_halves_are_reduced_to_the_directions_that_keep_their_products(make_student, tmp_path, caplog, refused):
     student, texts = make_student(windows=[8]), collection()
     student.adapt(texts, dim=6, bf16=False)
-    whole = student.embed(texts, bf16=False)
+    pca = TruncatedSVD(9, algorithm="arpack").fit(whole := student.embed(texts, bf16=False))
     student.adapt(texts, width=9, bf16=False)
-    found, pca = student.embed(texts, bf16=False), TruncatedSVD(9, algorithm="arpack").fit(whole)
-    expected = normalize(pca.transform(whole))
+    found = student.embed(texts, bf16=False)
+    expected, kept = normalize(pca.transform(whole)), 100 * (pca.singular_values_**2).sum() / len(texts)
     np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-4)
-    kept = 100 * (pca.singular_values_**2).sum() / len(texts)
     assert f"9 of 22 dimensions keep {kept:.1f}% of the squared length" in caplog.text
     student.save(tmp_path)
-    assert student.width == Student.load(tmp_path).width == 9
     stock = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
-    assert stock.get_embedding_dimension() == 9
+    assert student.width == Student.load(tmp_path).width == stock.get_embedding_dimension() == 9
     np.testing.assert_allclose(stock.encode(texts), found, atol=1e-5)
     student.adapt(texts, width=40, bf16=False)  # more than both halves have: they are not reduced
     np.testing.assert_allclose(student.embed(texts, bf16=False), whole, atol=1e-6)

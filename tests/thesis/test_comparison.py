@@ -13,18 +13,12 @@ from docemb_lib.experiments.plan import grid
 from docemb_lib.experiments.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import FurtherTeacher
+
+# isort: off
 from docemb_lib.thesis import (
-    beside_paper,
-    best_of_chapter_4,
-    conclusion,
-    corpus_tables,
-    deviations,
-    published,
-    recorded_finals,
-    runs_by_figure,
-    scores_of_runs,
-    table_5_7,
-)
+    beside_paper, best_of_chapter_4, conclusion, corpus_tables, deviations, published, recorded_finals, runs_by_figure,
+    scores_of_runs, table_5_7,
+)  # fmt: skip
 from docemb_lib.thesis.comparison import LINES, MEAN, NORMALISED, beside_thesis, is_sibling
 
 BASELINE = "SBERT truncated"
@@ -90,8 +84,7 @@ def test_runs_that_share_a_label_are_told_apart(a_run, with_scores, changes):
     if others[0].label != run.label:  # the newest of a label keeps it
         named[-1] = ""
     assert len(set(named)) == len(changes)
-    found = set(shown(run).index)
-    assert found == {BASELINE, run.label, *(others[0].label + text for text in named)}
+    assert set(shown(run).index) == {BASELINE, run.label, *(others[0].label + text for text in named)}
 
 
 def test_runs_of_an_edited_profile_are_not_compared(make_run, with_scores, workspace_root):
