@@ -189,12 +189,16 @@ def adapt(
     dim: Annotated[int | None, typer.Option(min=1, help="Lexical width; default: as it is, or up to 512.")] = None,
     width: Annotated[int | None, typer.Option(min=1, help="Of the embedding, by PCA; default: both halves.")] = None,
     weight: Annotated[float | None, typer.Option(min=0, max=1, help="Of the lexical half; default: fitted.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Its sweep_tasks choose the weight, on validation.")] = None,
     text_field: TextField = "text",
     id_field: IdField = "id",
 ) -> None:
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a student first."""
     from docemb_lib.corpus.sources import local_documents, local_paths
+    from docemb_lib.experiments.run import Stages
+    from docemb_lib.experiments.runkey import RunKey
     from docemb_lib.pretrained import resolve
+    from docemb_lib.settings.profile import Profile
     from docemb_lib.student import Student
     from docemb_lib.student.export import encoder_pooling, saved_card, student_card, with_lexical_half
     from docemb_lib.student.loading import SHORT, load_config
@@ -203,6 +207,9 @@ def adapt(
         raise InputError(f"-o {out}: exists; name a new folder")
     if any(out.resolve().is_relative_to(path.resolve()) for path in local_paths(source)):  # raises where there is none
         raise InputError(f"-o {out}: lies in {source} and would be read with it; name a folder elsewhere")
+    if profile and weight is not None:
+        raise InputError("--weight and --profile: both give the weight of the lexical half; name one")
+    chosen = Stages(RunKey(NOTEBOOK, Profile.load(profile))).scores.lexical_weight() if profile else weight
     if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
         pooling = encoder_pooling(model)
         pooling = "lead" if pooling == "mean" else pooling
@@ -212,7 +219,7 @@ def adapt(
         student = Student.load(model)
         card = saved_card(model) or student_card(student)
     texts = [document.text for document in local_documents(source, text_field=text_field, id_field=id_field)]
-    student.adapt(texts, dim=dim, weight=weight, width=width)
+    student.adapt(texts, dim=dim, weight=chosen, width=width)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, out.name)

@@ -27,18 +27,18 @@ SAMPLE = 2000  # documents whose cosines give the spread of a half
 
 def fit_lexical_half(
     dense: Callable[[], np.ndarray], texts: Sequence[str], *, dim: int | None = None, words: int = 50_000,
-    weight: float | None = None, width: int | None = None, rows: Sequence[int] | np.ndarray | None = None,
+    weight: float | Callable[[LexicalHalf], float] | None = None, width: int | None = None,
+    rows: Sequence[int] | np.ndarray | None = None,
 ) -> LexicalHalf:  # fmt: skip
     """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its embeddings.
-
-    The weight w is chosen without labels, see `balance`.
 
     Args:
         dense: gives (N, D), the embeddings of some documents; called once the words are fitted, since it takes long.
         texts: of the collection.
         dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM to MOST_DIM.
         words: size of its vocabulary at most.
-        weight: w between 0 and 1; None: from the spreads.
+        weight: w between 0 and 1; None: chosen without labels, see `balance`; or a function that gives it, called with
+            the half that has the weight without labels.
         width: dimensions to which both halves together are reduced, by PCA; None, or as many as both: they are not.
         rows: which of the texts the embeddings belong to, None: all.
 
@@ -49,8 +49,9 @@ def fit_lexical_half(
     from docemb_lib.teachers import LSA  # imported here: a student also runs where gensim is not installed
     from docemb_lib.teachers.lsa import LEADS, directions
 
-    if weight is not None and not 0 <= weight <= 1:
-        raise InputError(f"weight: got {weight}, use a number from 0 to 1")
+    given = 0.5 if weight is None or callable(weight) else weight
+    if not 0 <= given <= 1:
+        raise InputError(f"weight: got {given}, use a number from 0 to 1")
     if dim is not None and dim < 1:
         raise InputError(f"dim: got {dim}, use 1 or more")
     if width is not None and not 1 <= width <= (most := len(texts if rows is None else rows)):
@@ -65,11 +66,13 @@ def fit_lexical_half(
         "lexical_mean": lexical.mean(dim=0),
         "dense_mean": X.mean(dim=0),
         "dense_map": tempering(X),
-        "weight": torch.tensor(0.5 if weight is None else weight),
+        "weight": torch.tensor(given),
     }
     half = LexicalHalf(lsa.vocabulary, fitted, LEADS)
-    if weight is None:
+    if weight is None or callable(weight):
         half.weight.fill_(balance(half.dense(X), half.centred(lexical)))
+    if callable(weight):
+        half.weight.fill_(weight(half))
     if width is not None and width < half.dim:
         joined = half.join(X, half.centred(lexical))
         # Principal components without centring, so that products between rows change least.

@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import ExitStack, closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,6 +25,9 @@ from docemb_lib.student.packing import CHUNK, PackedBatch, embed_chunks, growing
 
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
+
+    # The weight of a lexical half, from the half and a function that gives (N, D), the dense embeddings of N texts.
+    ChooseWeight = Callable[[LexicalHalf, Callable[[Sequence[str]], np.ndarray]], float]
 
 logger = logging.getLogger(__name__)
 
@@ -122,8 +124,8 @@ class Student(nn.Module):
         export.write_folder(self, Path(folder), card)
 
     def adapt(
-        self, texts: Sequence[str], *, dim: int | None = None, words: int = 50_000, weight: float | None = None,
-        width: int | None = None, bf16: bool | None = None,
+        self, texts: Sequence[str], *, dim: int | None = None, words: int = 50_000,
+        weight: float | ChooseWeight | None = None, width: int | None = None, bf16: bool | None = None,
     ) -> None:  # fmt: skip
         """Fit a lexical half on the documents of a collection; `embed` appends it from now on, and it is saved.
 
@@ -136,8 +138,17 @@ class Student(nn.Module):
         rows = np.unique(np.linspace(0, len(texts) - 1, min(most, len(texts))).astype(int)).tolist()
         plain = copy.copy(self)  # the same encoder without a lexical half
         plain.__dict__["lexical"] = None
-        dense = partial(plain.embed, [texts[row] for row in rows], bf16=bf16, desc="adapting")
-        half = lexical.fit_lexical_half(dense, texts, dim=dim, words=words, weight=weight, width=width, rows=rows)
+        known: dict[str, np.ndarray] = {}  # labelled texts are mostly documents of the collection
+
+        def dense(wanted: Sequence[str]) -> np.ndarray:
+            if missing := [text for text in dict.fromkeys(wanted) if text not in known]:
+                known.update(zip(missing, plain.embed(missing, bf16=bf16, desc="adapting"), strict=True))
+            return np.stack([known[text] for text in wanted])
+
+        half = lexical.fit_lexical_half(
+            lambda: dense([texts[row] for row in rows]), texts, dim=dim, words=words, width=width, rows=rows,
+            weight=(lambda half: weight(half, dense)) if callable(weight) else weight,
+        )  # fmt: skip
         self.__dict__["lexical"] = half
 
     @property

@@ -1,5 +1,6 @@
 """The lexical half: two halves whose cosines add, the same in stock sentence-transformers, and refused with a reason."""
 
+import copy
 import json
 import shutil
 import sys
@@ -14,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 
+from docemb_lib.evaluation.uncertainty import nearest_of_the_best
 from docemb_lib.student import Student, pack
 from docemb_lib.student.export import encoder_pooling
 from docemb_lib.student.lexical import balance, fit_lexical_half, tempered
@@ -246,6 +248,48 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     done = docemb("adapt", "student", "texts", "-o", "new", "--dim", 64)
     assert done.returncode == 2
     assert "LSA;64: got 40 documents; use more documents, or fewer dimensions (--dim" in " ".join(done.stderr.split())
+    assert not Path("new").exists()
+
+
+def test_labels_choose_the_weight_on_the_validation_split(adapted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    adapted.save("student")
+    texts, dense = collection(2), copy.copy(adapted)
+    dense.__dict__["lexical"] = None
+    X = normalize((Z := dense.embed(texts)) - Z.mean(axis=0))
+    nearest = {query: int(np.argsort(-X[query] @ X.T)[1]) for query in range(30)}
+    same_topic = {query: (query + 4) % 40 for query in range(30)}
+    rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
+    write_files(tmp_path, {"texts.jsonl": rows, "params/.keep": ""})
+
+    def adapt(out, links, *more, split="validation", task="links"):
+        Path("links.tsv").write_text("".join(f"{query}\t{found}\n" for query, found in links.items()))
+        Path("links.yaml").write_text(f"""{{name: links, corpus: {{source: local, path: texts.jsonl}}, plan: [],
+            student: {{model: all-MiniLM-L6-v2}}, structural_teacher: {{model: all-MiniLM-L6-v2, max_tokens: 256}},
+            evaluation: {{tasks: [links], sweep_tasks: [{task}], own_tasks: [
+            {{name: links, kind: retrieval, path: texts.jsonl, relevance: {{{split}: links.tsv}}}}]}}}}""")
+        done = docemb("adapt", "student", "texts.jsonl", "-o", out, "--width", 9, "--profile", "links.yaml", *more)
+        return done.returncode, " ".join(done.stderr.split())
+
+    spread = fit_lexical_half(lambda: Z, texts, dim=6).weight.item()
+    for name, links in (("dense", nearest), ("words", same_topic)):
+        code, shown = adapt(name, links)
+        assert (code, shown.count("100%")) == (0, 1), shown  # labelled texts of the collection are embedded once
+        half, scores, weights = Student.load(name).lexical, [], np.array([spread, *np.linspace(0, 1, 11)])
+        D, L = half.dense(torch.tensor(Z)).numpy(), half.lexical(texts).numpy()
+        for w in weights:
+            cosines = (1 - w) * D @ D.T + w * L @ L.T - 9 * np.eye(40)
+            scores.append([1 / (1 + (cosines[query] > cosines[query, found]).sum()) for query, found in links.items()])
+        expected = weights[nearest_of_the_best([np.array(scores)], abs(weights - spread))]
+        assert half.weight.item() == pytest.approx(expected, abs=1e-3)
+        assert (half.weight > spread, half.dim) == (name == "words", 9)
+    for problem, asked in {
+        "19 labelled examples to choose a weight by, use 20 or more": adapt("new", dict(list(nearest.items())[:19])),
+        "task links: has no split validation": adapt("new", nearest, split="test"),
+        "halves has no labels": adapt("new", nearest, task="halves"),
+        "both give the weight": adapt("new", nearest, "--weight", 0.5),
+    }.items():
+        assert (asked[0], problem in asked[1]) == (2, True), asked
     assert not Path("new").exists()
 
 
