@@ -113,10 +113,11 @@ def run(
         raise InputError("--from and --only exclude each other; give one of them")
     workspace = Workspace()
     steps = resolve_plan(Profile.load(profile), profile_argument(profile), workspace, first=from_, only=only)
+    found = forecast(steps, workspace)
     if dry_run:
-        print_forecast(forecast(steps, workspace), console)
+        print_forecast(found, console)
         return
-    failures = execute_plan(steps, workspace, terminal.Terminal(console))
+    failures = execute_plan(steps, workspace, terminal.Terminal(console, found.seconds))
     board, standing, paths = report(chosen_runs(steps), workspace)
     if board is not None:
         terminal.print_scoreboard(board, console)
@@ -161,7 +162,8 @@ def sweep(
             terminal.print_table(runs[["label", "done"]], console)
             print_forecast(forecast(steps, workspace, done), console)
         return
-    failures = execute_plan(steps, workspace, terminal.Terminal(console), workers=workers, scheduler=scheduler)
+    reporter = terminal.Terminal(console, forecast(steps, workspace).seconds)
+    failures = execute_plan(steps, workspace, reporter, workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
     paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]
     _end([*paths, *comparison_paths(chosen_runs(steps[-1:]), workspace)], failures)

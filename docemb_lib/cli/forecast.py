@@ -68,12 +68,13 @@ class Forecast(NamedTuple):
     total: Cost
     needs: dict[tuple[str, str], list[int]]  # kind and name → numbers of the lines that need it
     missing: list[str]  # why `docemb run` would refuse now, a line each
+    seconds: dict[Planned, float]  # of each missing run
 
 
 def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | None = None) -> Forecast:
     """What the missing runs of a plan need and take. Builds nothing. done: those that are done; None: find them."""
     done = {run for run in runs_of(steps) if is_done(run, workspace)} if done is None else done
-    rows, total = [], Cost()
+    rows, total, seconds = [], Cost(), {}
     needs: dict[tuple[str, str], list[int]] = {}
     reasons = {f"{problem}; {INSTALL}": ["packages"] for problem in unmet()}  # reason → what it holds for
     sources = {str(source): source for run in runs_of(steps) for source in run.profile.text_sources}
@@ -81,11 +82,12 @@ def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | N
     built = {piece for run in done for piece in _pieces(run.key, sizes)}
     for number, step in enumerate(steps, 1):
         first, missing, costs = step.runs[0], [run for run in step.runs if run not in done], [Cost()]
-        for stages in (Stages(run.key, workspace) for run in missing):
-            pieces = _pieces(stages.key, sizes)
+        for run in missing:
+            stages, pieces = Stages(run.key, workspace), _pieces(run.key, sizes)
             built |= _built(stages)
-            costs += [Cost(RUN, LIBRARIES), *(cost for piece, cost in pieces.items() if piece not in built)]
+            costs.append(_sum([Cost(RUN, LIBRARIES), *(cost for piece, cost in pieces.items() if piece not in built)]))
             built |= pieces.keys()
+            seconds[run] = costs[-1].seconds
             for need in _needs(stages):
                 if number not in needs.setdefault(need, []):
                     needs[need].append(number)
@@ -100,7 +102,7 @@ def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | N
         rows.append((*named, *_sum(costs).texts))
     lines = pd.DataFrame(rows, columns=COLUMNS)
     why = [f"{', '.join(dict.fromkeys(of))}: {reason}" for reason, of in reasons.items()]
-    return Forecast(lines, total, needs, why)
+    return Forecast(lines, total, needs, why, seconds)
 
 
 def _sum(costs: Sequence[Cost]) -> Cost:

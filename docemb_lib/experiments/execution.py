@@ -23,7 +23,7 @@ from docemb_lib.experiments import records
 from docemb_lib.experiments.kernels import NAME, ended_once, kernel_options, socket_folder
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.progress import is_bar
-from docemb_lib.settings.profile import FINAL, Profile
+from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace, locked, write_text
 
 Status = Literal["built", "reused", "failed"]  # how a run has ended
@@ -66,11 +66,6 @@ class Planned:
     def failed(self) -> Path:
         """The copy of a failed run, executed up to its error."""
         return self.executed.with_suffix(".failed.ipynb")
-
-    @property
-    def weight(self) -> float:
-        """A rough share of the plan's time: what every run does counts as much as training on 150 documents."""
-        return 1 + self.key.trains * self.profile.parameters.documents / 150 + 3 * (self.notebook in FINAL)
 
     @property
     def stamp(self) -> dict[str, Any]:

@@ -25,7 +25,6 @@ class ARun:
     label: str
     executed: Path
     notebook: str = "05_weighting"
-    weight: float = 1.0
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def console(columns=100, terminal=False):
 def reported(*labels, terminal=False):
     planned = [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
     shown = console(terminal=terminal)
-    return Terminal(shown), shown, planned
+    return Terminal(shown, dict.fromkeys(planned, 60.0)), shown, planned
 
 
 def cells_of(text):
@@ -86,7 +85,7 @@ def test_recorded_runs_and_forecasts_fit_the_terminal(columns):
     listed = {"line": "10", "notebook": notebooks, "runs": 9, "there": 0, "profile": "tiny", "grid, or single": label,
               "time": "10,155 h 19 min", "memory": "133.5 GB", "disk": "286.6 GB"}  # fmt: skip
     needs = {("files", f"/home/{'somebody/' * 9}data/cda (train_cite.csv, dev_cite.csv, test_cite.csv)"): [*range(9)]}
-    print_forecast(Forecast(pd.DataFrame(listed), Cost(), needs, []), shown := console(columns, terminal=True))
+    print_forecast(Forecast(pd.DataFrame(listed), Cost(), needs, [], {}), shown := console(columns, terminal=True))
     *_, last = lines = Text.from_ansi(shown.file.getvalue()).plain.splitlines()
     assert max(map(len, lines)) <= columns
     assert last.endswith("of disk")
@@ -133,11 +132,11 @@ def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock
         "[1/3] already there  05_weighting  a",
         "begins  05_weighting  b",
         "        training: 50%",
-        "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 15 s left in all",
+        "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 12 s left in all",  # 60 * (75 + 12) / (60 + 12)
         "begins  05_weighting  c",
         "[3/3] failed in 0 s  05_weighting  c",
         "        no luck",
-        "2 runs, 0 of them already there",
+        "2 runs, 0 of them already there; about 2 min 00 s",
         "begins  05_weighting  3",  # the name of a file tells runs of one label apart
     ]
 
@@ -156,7 +155,7 @@ def test_no_name_label_or_text_can_command_the_terminal(monkeypatch):
     name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
     shown = PlainConsole(file=io.StringIO(), width=300, highlight=False, markup=False)
     run = ARun(name, Path(name))
-    reporter = Terminal(shown)
+    reporter = Terminal(shown, {})
     reporter.begin([run], [run], name)
     reporter.start(run)
     reporter.step(run, name)
