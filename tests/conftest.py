@@ -51,6 +51,20 @@ def workspace_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return make_workspace(tmp_path / "workspace", monkeypatch)
 
 
+@pytest.fixture
+def workspace(workspace_root: Path):
+    from docemb_lib.workspace import Workspace
+
+    return Workspace(workspace_root)
+
+
+@pytest.fixture
+def small(workspace_root: Path):
+    from docemb_lib.settings.profile import Profile
+
+    return Profile.load("small")
+
+
 def make_workspace(root: Path, monkeypatch: pytest.MonkeyPatch | None = None) -> Path:
     (root / "params").mkdir(parents=True)
     for profile in (TEXTS / "small.yaml", REPOSITORY / "params" / "own.yaml"):
@@ -88,6 +102,16 @@ def write_files(folder: Path, files: Mapping[str, str | bytes | Sequence[Mapping
         else:
             (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
+
+
+class Hostile:
+    """Runs a function where it is unpickled."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
 
 
 class Done(NamedTuple):

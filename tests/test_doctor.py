@@ -7,17 +7,16 @@ import sys
 import tomllib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
-from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 
 import pytest
 import torch
 import yaml
+from conftest import REPOSITORY
 
 from docemb_lib import doctor, hardware, pretrained
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 IMPORT_NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn", "IPython": "ipykernel", "tokenizers": "transformers"}  # fmt: skip
 
@@ -104,8 +103,7 @@ def test_what_is_slow_or_wrong_has_a_mend(old_environment, slow_machine, monkeyp
         "gpu": "slow", "hub": "slow", "cpu speed": "slow"}  # fmt: skip
     assert all(finding.mend for finding in found.values() if finding.status != "ok")
     assert all("\n" not in finding.value + finding.mend for finding in found.values())
-    assert found["cores"].value == "4, torch uses 2"
-    assert found["cpu speed"].value == "fp32 50 GFLOP/s"
+    assert (found["cores"].value, found["cpu speed"].value) == ("4, torch uses 2", "fp32 50 GFLOP/s")
     assert "http://127.0.0.1:9 does not answer" in found["hub"].value
 
 
@@ -128,8 +126,7 @@ def test_a_hub_that_answers_or_is_switched_off_is_reported(slow_machine, monkeyp
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # answers HEAD with an error
         Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        found = {finding.name: finding.status for finding in doctor.diagnose()}
-        assert found["hub"] == "ok"
+        assert {finding.name: finding.status for finding in doctor.diagnose()}["hub"] == "ok"
         server.shutdown()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert {finding.name: finding.status for finding in doctor.diagnose()}["hub"] == "slow"

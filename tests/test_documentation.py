@@ -6,9 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import make_workspace
+from conftest import REPOSITORY, make_workspace
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
+from conftest import write_files
 
 from docemb_lib import hardware
 from docemb_lib.hardware import fast_bf16, free_memory, matmul_peak
@@ -59,11 +60,8 @@ def test_free_memory_is_the_least_of_what_machine_and_control_groups_leave(tmp_p
     monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": 20 * GiB}))
     (tmp_path / "own").write_text(f"2:cpu:/\n{own}")
     for folder, (limit, usage, cache) in files.items():
-        path = tmp_path / folder
-        path.mkdir(parents=True, exist_ok=True)
-        (path / "memory.max").write_text(f"{limit}\n")
-        (path / "memory.current").write_text(f"{usage}\n")
-        (path / "memory.stat").write_text(f"anon 17\ninactive_file {cache}\n")
+        content = {"memory.max": limit, "memory.current": usage, "memory.stat": f"anon 17\ninactive_file {cache}"}
+        write_files(tmp_path / folder, {name: f"{value}\n" for name, value in content.items()})
     assert free_memory("cpu") == free * GiB
 
 

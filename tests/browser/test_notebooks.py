@@ -158,9 +158,8 @@ def test_the_pointer_on_a_point_names_its_document(notebook):
 def test_a_text_of_ones_own_is_shown_as_text(notebook):
     hostile = "<img src=x onerror='window.harmed = true'><script>window.harmed = true</script>"
     notebook.write("your text", hostile)
-    notebook.page.wait_for_function(
-        "text => document.querySelector('pre.docemb-document').textContent === text", arg=hostile, timeout=60_000
-    )
+    shown = "text => document.querySelector('pre.docemb-document').textContent === text"
+    notebook.page.wait_for_function(shown, arg=hostile, timeout=60_000)
     assert notebook.page.evaluate("() => window.harmed") is None
 
 

@@ -52,8 +52,7 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root, changed):
-    workspace = Workspace(workspace_root)
+def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root, workspace, changed):
     for seed in range(2):
         run = Run(RunKey.of("06_evaluation", Profile.load("small"), seed=seed), workspace)
         own = [(f"{run.label}{form}", f"own{form}") for form in FORMS]

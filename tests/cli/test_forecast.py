@@ -4,11 +4,10 @@ import dataclasses
 import gzip
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 import transformers as hf
-from conftest import write_files
+from conftest import REPOSITORY, write_files
 from huggingface_hub import constants
 
 from docemb_lib import Profile, Workspace
@@ -19,7 +18,7 @@ from docemb_lib.experiments.run import Stages
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.sections import ParagraphVectorSettings
 
-PARAMS = Path(__file__).resolve().parents[2] / "params"
+PARAMS = REPOSITORY / "params"
 FLOPS = 1e11
 
 
@@ -139,8 +138,7 @@ def test_a_task_from_files_is_counted_by_their_size(workspace_root):
     lines = enumerate((PARAMS.parent / "README.md").read_text(encoding="utf-8").splitlines())
     posts = "".join(json.dumps({"id": str(n), "text": line, "label": str(n % 2)}) + "\n" for n, line in lines)
     params, found = workspace_root / "params", {}
-    (params / "posts.jsonl").write_text(posts)
-    (params / "posts.jsonl.gz").write_bytes(gzip.compress(posts.encode()))
+    write_files(params, {"posts.jsonl": posts, "posts.jsonl.gz": gzip.compress(posts.encode())})
     for file in ("posts.jsonl", "posts.jsonl.gz"):
         own = f"own_tasks: [{{name: posts, kind: classification, path: {file}}}]"
         (params / "posts.yaml").write_text(f"base: small.yaml\nevaluation: {{tasks: [posts], {own}}}")
@@ -161,9 +159,8 @@ def test_a_paragraph_vector_takes_words_times_epochs(given, factor):
 
 
 def test_a_missing_package_and_a_missing_file_are_told_together(workspace_root, monkeypatch):
-    (workspace_root / "params" / "gone.yaml").write_text(
-        "base: small.yaml\ncorpus: {source: local, path: nowhere}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}\n"
-    )
+    own = "corpus: {source: local, path: nowhere}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}\n"
+    (workspace_root / "params" / "gone.yaml").write_text(f"base: small.yaml\n{own}")
     monkeypatch.setattr(forecasts, "unmet", lambda: ["numpy is missing"])
     package, path = found_in(Workspace(workspace_root), "gone").missing
     assert package.startswith("packages: numpy is missing; run `pip")

@@ -84,8 +84,7 @@ def test_an_empty_folder_becomes_a_working_folder_and_what_is_there_stays(tmp_pa
 
 def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it_is(tmp_path, monkeypatch):
     texts(tmp_path / "texts", n=60)
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "notebooks" / "mine.ipynb").touch()
+    write_files(tmp_path, {"notebooks/mine.ipynb": ""})
     monkeypatch.chdir(tmp_path)
     for given in ([], ["texts"]):
         refused(docemb("init", *given), str(tmp_path / "notebooks"), "is in the way", "in a new folder")
@@ -150,11 +149,9 @@ def test_documents_that_make_no_profile_are_refused(workspace_root, name, conten
 
 def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
     monkeypatch.setattr(console, "width", 200)
-    grids = workspace_root / "params" / "grids"
-    grids.mkdir()
-    (grids / "lams.yaml").write_text("{notebook: 05_weighting, axes: {lam: [0.2, 0.5]}}")
+    grid = "{notebook: 05_weighting, axes: {lam: [0.2, 0.5]}}"
     plan = "base: small.yaml\nplan: [{notebook: 01_corpus}, {grid: lams, documents: 12}]"
-    (workspace_root / "params" / "mine.yaml").write_text(plan)
+    write_files(workspace_root / "params", {"grids/lams.yaml": grid, "mine.yaml": plan})
     done = docemb("run", "--profile", "mine", "--dry-run")
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]

@@ -177,9 +177,8 @@ def test_parts_have_the_documents_in_order(tmp_path, monkeypatch, number):
     given = documents(number)
     write_parts(tmp_path, iter(given), {"n": words}, copy_words=None)
     assert len(list(tmp_path.glob("*.arrow"))) == -(-number // 20)
-    assert [(row["id"], tuple(row["see_also"]), row["n"], row["n_words"]) for row in open_parts(tmp_path)] == [
-        (document.id, document.see_also, 2 * (n + 1), 2 * (n + 1)) for n, document in enumerate(given)
-    ]
+    found = [(row["id"], tuple(row["see_also"]), row["n"], row["n_words"]) for row in open_parts(tmp_path)]
+    assert found == [(one.id, one.see_also, 2 * (n + 1), 2 * (n + 1)) for n, one in enumerate(given)]
 
 
 # Documents held out for the tasks

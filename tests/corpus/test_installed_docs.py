@@ -7,6 +7,7 @@ import textwrap
 from importlib import import_module
 
 import pytest
+from conftest import write_files
 
 from docemb_lib.corpus import installed_docs as library
 from docemb_lib.corpus.installed_docs import PACKAGES, Page, cut_see_also, installed_docs
@@ -18,7 +19,6 @@ PACKAGE_NAME = re.compile(
     r"|(?<![a-z0-9_])(np|sp|pd|plt|mpl|sns|nx)(?![a-z0-9_])"
 )
 SEE_ALSO = re.compile(r"(?im)^\W*see[ -]?also\b")
-
 FILES = {
     "__init__.py": '"""Everything for the shop, gathered in one place for you."""',
     "_till.py": '''
@@ -62,7 +62,6 @@ FILES = {
     "copies.py": 'def tally():\n    """Count the boxes that STAND on a shelf\n    in the shop."""',
     "tests/test_till.py": '"""A test with quite a few words in its docstring."""',
 }
-
 EXPECTED = [
     Document("minishop", "Everything for the shop, gathered in one place for you.", "minishop"),
     Document("minishop.Till", "Keeps the coins of a day in five small boxes.\n\nempty\nTake all coins out.", "minishop",
@@ -74,10 +73,7 @@ EXPECTED = [
 
 
 def write_package(root, name, files):
-    for path, content in files.items():
-        file = root / name / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(textwrap.dedent(content), encoding="utf-8")
+    write_files(root / name, {path: textwrap.dedent(content) for path, content in files.items()})
 
 
 @pytest.fixture
@@ -194,8 +190,7 @@ def test_every_public_documented_object_is_one_page(pages_of):
     ('"""Notes to ourselves."""\ndef sell():\n    """Sell."""\n', ["Sell."]),  # the page of a private module is left out
     ('def f():\n    r"""Sum %(what)s of \\frac{a}{b}.\n\n    {parameters}\n    """', ["Sum  of \\frac{a}{b}."]),
     ('# -*- coding: latin-1 -*-\ndef f():\n    """Prix en café."""\n'.encode("latin-1"), ["Prix en café."]),
-    (b"print 'python 2'\n", []),
-    (b'def f():\n    """caf\xe9"""\n', [])])  # fmt: skip
+    (b"print 'python 2'\n", []), (b'def f():\n    """caf\xe9"""\n', [])])  # fmt: skip
 def test_placeholders_and_private_modules_are_left_out_and_encodings_read(pages_of, content, docs):
     assert [page.doc for page in pages_of(content, "shop._front")] == docs
 

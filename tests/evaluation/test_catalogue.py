@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import write_files
+from conftest import Hostile, write_files
 from typer.testing import CliRunner
 
 from docemb_lib import Profile, Workspace
@@ -132,17 +132,12 @@ def mine(folder: Path, own: dict[str, Any] | None = None, *, task: str = "mine",
     return str(folder / "mine.yaml")
 
 
-class Program:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (Path.touch, (MARK,))
-
-
 PACKED = gzip.compress("".join(json.dumps(row) + "\n" for row in examples(400)).encode())
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")}, {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}}, r"task 'mine', split 'test': the labels \['z'\] are none of the 2 classes of 'train'; leave"),
     ({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"}, {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}}, r"r\.tsv, row 2: found \['d2', 'd9'\], expected the ids of two documents, source and target; mend the row"),
     ({"a.jsonl.gz": PACKED[: len(PACKED) // 2]}, {"own": {"path": "a.jsonl.gz"}}, r"a\.jsonl\.gz, near line \d+: .*; save the file again"),
-    ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Program()})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: refused, is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
+    ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Hostile(Path.touch, MARK)})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: refused, is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
     ({}, {"task": "imdb"}, r"dataset 'stanfordnlp/imdb': .*Hub.*; or name a folder of its files"),  # no network
     ({"a.jsonl": examples(8), "b.jsonl": examples(6)}, {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}}, r"task mine: has no split test; add it, or leave the task out"),
     ({}, {"own": {"path": "."}}, r"params: holds no folder; name a data file, or put each class into a folder of its name")]  # fmt: skip

@@ -49,8 +49,7 @@ def test_a_linear_map_is_read_whole_nothing_from_noise_and_the_mean_from_a_colla
     student, teacher = rng.standard_normal((400, 6)), rng.standard_normal((400, 4))
     assert probes.probe(*halves(student, teacher), {})["r2"][0] <= 0
     train, validation = halves(np.ones((120, 8)), spaces()[1])
-    residual = ((validation[1] - train[1].mean(0)) ** 2).sum()
-    r2 = 1 - residual / ((validation[1] - validation[1].mean(0)) ** 2).sum()
+    r2 = 1 - ((validation[1] - train[1].mean(0)) ** 2).sum() / ((validation[1] - validation[1].mean(0)) ** 2).sum()
     assert probes.probe(train, validation, {})["r2"][0] == pytest.approx(r2)
 
 

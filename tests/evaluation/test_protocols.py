@@ -99,9 +99,8 @@ def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_n
 
 def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split():
     task, embedding = task_and_embeddings({"train": 150, "test": 70})
-    vectors = embedded(task.texts("test"), embedding)
     rounds = {"few": 20, "more": 90, "all": None, "too many": 10**6}
-    scores = protocols.final_scores(task, vectors, rounds=rounds, head=QUICK, seeds=2)
+    scores = protocols.final_scores(task, embedded(task.texts("test"), embedding), rounds=rounds, head=QUICK, seeds=2)
     assert list(scores) == ["few", "more", "all", "too many"]
     for name, limit in (("few", 20), ("more", 90), ("all", 150)):
         train = task.splits["train"].take(protocols.downsample(task.splits["train"].labels, limit))

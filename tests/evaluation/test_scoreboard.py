@@ -15,12 +15,10 @@ def scores() -> pd.DataFrame:
     """Means over tasks per seed: student .6 .7 .65, untrained .4 .4 .4, SBERT .64 .66 .65, chunks .8 .8 .8."""
     values = {
         "untrained": ((0.5, 0.5, 0.5), 0.3, 0.9), "student": ((0.7, 0.9, 0.8), 0.5, 0.6),
-        "SBERT": ((0.88, 0.92, 0.9), 0.4, 0.5), "chunks": ((1.0, 1.0, 1.0), 0.6, 0.7),
-    }  # fmt: skip
+        "SBERT": ((0.88, 0.92, 0.9), 0.4, 0.5), "chunks": ((1.0, 1.0, 1.0), 0.6, 0.7)}  # fmt: skip
     return boards.score_frame({
         model: {"package": Score("accuracy", accuracy), "see-also": Score("map", (mean,), {"mrr": mrr})}
-        for model, (accuracy, mean, mrr) in values.items()
-    })  # fmt: skip
+        for model, (accuracy, mean, mrr) in values.items()})  # fmt: skip
 
 
 def test_means_are_over_tasks_within_each_seed_and_leaves_further_metrics_out():
@@ -29,8 +27,7 @@ def test_means_are_over_tasks_within_each_seed_and_leaves_further_metrics_out():
     student = frame[frame["model"] == "student"]
     assert student.drop(columns="model").to_numpy().tolist() == [
         ["package", "accuracy", 0, 0.7], ["package", "accuracy", 1, 0.9], ["package", "accuracy", 2, 0.8],
-        ["see-also", "map", 0, 0.5], ["see-also", "mrr", 0, 0.6],
-    ]  # fmt: skip
+        ["see-also", "map", 0, 0.5], ["see-also", "mrr", 0, 0.6]]  # fmt: skip
     means = boards.mean_over_tasks(frame).pivot(index="model", columns="seed", values="value")
     np.testing.assert_allclose(means.loc["student"], [0.6, 0.7, 0.65])
     assert "chunks" not in set(boards.mean_over_tasks(frame.query("model != 'chunks' or task != 'package'"))["model"])
@@ -63,11 +60,8 @@ def comparison(verdicts: dict[str, str], task: str = OVERALL, metric: str = "mea
 
 FOUND = intervals(
     *[(model, task, metric, 0.1, 0.0, 0.2) for model in ("student", "SBERT") for task, metric in (("package", "accuracy"), ("see-also", "map"))],
-    ("student", OVERALL, "mean", 0.65, 0.6, 0.7),
-    ("SBERT", OVERALL, "mean", 0.65, 0.61, 0.69),
-    ("chunks", OVERALL, "mean", 0.8, 0.75, 1.0),
-    ("untrained", OVERALL, "mean", 0.4, 0.355, 0.45),
-)  # fmt: skip
+    ("student", OVERALL, "mean", 0.65, 0.6, 0.7), ("SBERT", OVERALL, "mean", 0.65, 0.61, 0.69),
+    ("chunks", OVERALL, "mean", 0.8, 0.75, 1.0), ("untrained", OVERALL, "mean", 0.4, 0.355, 0.45))  # fmt: skip
 
 
 def test_standing_names_the_best_reference_common_practice_and_the_start_also_on_a_single_task():
@@ -100,12 +94,9 @@ def test_standing_names_the_best_reference_common_practice_and_the_start_also_on
 ])  # fmt: skip
 def test_what_is_recommended_is_shown_to_be_better_or_the_student(scores, verdict: str | None, expected: str) -> None:
     tasks, models = (("package", "accuracy"), ("see-also", "map")), ("student", "SBERT", "untrained")
-    rows = [
-        (model, *task, value, value, value)
-        for model, own in zip(models, scores, strict=True)
-        for task, value in zip(tasks, own, strict=True)
-    ]
-    rows += [(model, OVERALL, "mean", sum(own) / 2, 0.0, 1.0) for model, own in zip(models, scores, strict=True)]
+    levels = dict(zip(models, scores, strict=True))
+    rows = [(model, *task, v, v, v) for model, own in levels.items() for task, v in zip(tasks, own, strict=True)]
+    rows += [(model, OVERALL, "mean", sum(own) / 2, 0.0, 1.0) for model, own in levels.items()]
     found = [("student", "untrained", OVERALL, "mean", "better"), ("student", "SBERT", OVERALL, "mean", verdict)]
     compared = pd.DataFrame(found, columns=["model", "reference", "task", "metric", "verdict"]).dropna()
     options = {"student": "student", "before": "untrained"}

@@ -67,8 +67,7 @@ def test_every_statistic_is_what_one_counts_by_hand_and_validation_has_what_is_l
     rankings = ["documents", "over_384", "over_512", "queries", "relevant_mean", "relevant_std"]
     for of, names, values in (
         (("arxiv", "train"), classes, [50, 25, 2, 4, 50, 25]), (("mine", "train"), classes, [50, 0, 2, 2, 50, 50]),
-        (("wines", "test"), rankings, [4, 100, 50, 2, 2, 1]),
-    ):  # fmt: skip
+        (("wines", "test"), rankings, [4, 100, 50, 2, 2, 1])):  # fmt: skip
         assert value[of].to_dict() == dict(zip(names, values, strict=True))
     cut = found(limit=2).query("protocol == 'validation'")
     assert (set(cut["task"]), set(cut["split"])) == ({"arxiv", "mine"}, {"train"})
@@ -88,8 +87,7 @@ def test_ours_stand_before_the_thesis_and_a_task_of_both_has_its_rows_together()
     table = tasks_beside_thesis(found(), "final", ["examples", "over_512"])
     assert list(table.index[:6]) == [
         ("arxiv", "train", "here"), ("arxiv", "train", "thesis"), ("arxiv", "validation", "thesis"),
-        ("arxiv", "test", "here"), ("arxiv", "test", "thesis"), ("mine", "train", "here"),
-    ]  # fmt: skip
+        ("arxiv", "test", "here"), ("arxiv", "test", "thesis"), ("mine", "train", "here")]  # fmt: skip
     assert table.index.unique("task").tolist() == ["arxiv", "mine", "wines"]
     assert table.loc[("arxiv", "train", "here")].tolist() == [4, 25]
     assert table.loc[("arxiv", "train", "thesis")].tolist() == [28_388, 100]

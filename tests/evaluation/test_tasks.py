@@ -91,7 +91,8 @@ def test_perfect_embeddings_classify_all_and_noise_none_of_the_split_that_was_as
     assert evaluate(ByText(one_hot), task, split="test", head=QUICK, seeds=2).values == (0.0, 0.0)
 
 
-def test_only_train_and_the_scored_split_are_embedded_and_each_text_once() -> None:
+def test_only_train_and_the_scored_split_are_embedded_each_text_once_and_the_examples_run() -> None:
+    assert doctest.testmod(tasks) == (0, 10)
     task = kinds_task(3)
     model = ByText(one_hot)
     evaluate(model, task, split="validation", head=QUICK, seeds=1)
@@ -159,10 +160,6 @@ def test_accuracy_is_counted_for_each_head_and_macro_f1_is_the_mean_over_classes
     labels = np.array([0, 0, 2, 2])
     assert f1_macro(np.array([[0, 0, 2, 2]]), labels)[0] == 1.0  # class 1 is nowhere
     assert f1_macro(np.array([[0, 0, 0, 0]]), labels)[0] == pytest.approx((2 / 3 + 0) / 2)
-
-
-def test_the_examples_in_the_documentation_of_tasks_run() -> None:
-    assert doctest.testmod(tasks) == (0, 10)
 
 
 @pytest.mark.parametrize("kind", [Classification, Pairs])

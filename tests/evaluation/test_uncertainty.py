@@ -20,8 +20,7 @@ def test_intervals_are_scipys_bca_of_the_same_resamples(level: float) -> None:
         resampled = SimpleNamespace(bootstrap_distribution=drawn[:, m])
         expected = stats.bootstrap(
             (row,), lambda x, axis: np.mean(x, axis=axis).round(uncertainty.DECIMALS),  # or ties with the mean are missed
-            n_resamples=0, bootstrap_result=resampled, confidence_level=level, method="BCa",
-        ).confidence_interval  # fmt: skip
+            n_resamples=0, bootstrap_result=resampled, confidence_level=level, method="BCa").confidence_interval  # fmt: skip
         np.testing.assert_allclose((low[m], high[m]), expected, atol=1e-9)
         assert mean[m] == pytest.approx(row.mean())
 
@@ -97,8 +96,7 @@ def test_the_p_value_of_right_or_wrong_answers_is_mcnemars(won: int, lost: int) 
 
 
 def test_p_values_of_equal_models_are_uniform_none_is_impossibly_low_and_rounding_makes_no_difference():
-    rng = np.random.default_rng(3)
-    p = [uncertainty.paired_p_value(d, permutations=499) for d in rng.normal(size=(300, 40))]
+    p = [uncertainty.paired_p_value(d, permutations=499) for d in np.random.default_rng(3).normal(size=(300, 40))]
     assert stats.kstest(p, "uniform").pvalue > 0.01
     assert uncertainty.paired_p_value(np.ones(500), permutations=999) == 1 / 1000
     fifths = np.array([1 / 5 + 2 / 5 - 3 / 5] * 50 + [4 / 5 - 3 / 5] * 20 + [3 / 5 - 4 / 5] * 4)
@@ -207,8 +205,7 @@ def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -
 @pytest.mark.parametrize(("lengths", "buckets"), [
     ([*[100] * 9, 256, *[257] * 7, *[400] * 4, *[9000] * 12], {"1-256": range(10), "257-512": range(10, 21), "> 512": range(21, 33)}),
     ([*[100] * 30, *[300] * 9], {"> 0": range(39)}),  # too few on the longer side of each edge
-    ([*[300] * 9, *[500] * 1, *[3000] * 10], {"1-512": range(10), "> 512": range(10, 20)}),
-])  # fmt: skip
+    ([*[300] * 9, *[500] * 1, *[3000] * 10], {"1-512": range(10), "> 512": range(10, 20)})])  # fmt: skip
 def test_every_example_is_in_a_bucket_of_ten_or_more_that_ends_with_its_edge(lengths, buckets) -> None:
     right = np.random.default_rng(0).integers(2, size=(2, len(lengths))).astype(np.float32)
     frame = uncertainty.by_length(right, lengths)

@@ -63,9 +63,7 @@ def a_run(steps):
     return lambda text="": steps(text)[0].runs[0]
 
 
-def test_an_edited_notebook_or_a_lost_copy_is_executed_again_and_a_process_killed_at_the_end_costs_nothing(
-    a_run, workspace, monkeypatch
-):
+def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_costs_nothing(a_run, workspace, monkeypatch):
     run = a_run(f"{SUCCEEDS}\nif lam == 0.5: open('05_weighting.ipynb', 'a').write(' ')")  # edits itself
     assert execute_run(run, workspace)
     assert records.frame(workspace=workspace)["validation"].tolist() == [0.5]
@@ -125,10 +123,9 @@ def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(a_r
     assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
 
 
-def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, monkeypatch):
+def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, monkeypatch, refused):
     lines = "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]"
-    with pytest.raises(InputError, match=r"plan, line 2 \(05_weighting\): .*384 → 16 → 17.*16 → 16"):
-        steps(SUCCEEDS, lines)
+    refused(r"plan, line 2 \(05_weighting\): .*384 → 16 → 17.*16 → 16", steps, SUCCEEDS, lines)
     plan = steps(SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, lam: 0.6}]")
     monkeypatch.setattr(execution, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
 
@@ -137,8 +134,7 @@ def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, m
             raise InputError("its files are gone")
 
     monkeypatch.setattr("docemb_lib.experiments.scores.check_task", check_task)
-    with pytest.raises(InputError, match=r"^05_weighting \(cosine;.*λ=0.6\): its files are gone"):
-        execute_plan(plan, workspace, Reporter())
+    refused(r"^05_weighting \(cosine;.*λ=0.6\): its files are gone", execute_plan, plan, workspace, Reporter())
 
 
 def test_a_failed_run_is_tried_again_unless_it_is_being_executed_and_once_done_keeps_its_record(a_run, workspace):
@@ -169,9 +165,8 @@ def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, wo
         monkeypatch.setattr(kernels, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
     with ThreadPoolExecutor(1) as thread:
         unwanted = (lambda: True) if kernel_at_once else ready.exists
-        future = thread.submit(execute_run, run, workspace, unwanted=unwanted)
         with pytest.raises(UnwantedError):
-            future.result(timeout=50)
+            thread.submit(execute_run, run, workspace, unwanted=unwanted).result(timeout=50)
     assert len(calls) == kernel_at_once
     assert records.frame(workspace=workspace, failed=True).empty
     assert [path.suffix for path in run.executed.parent.iterdir()] == [".lock"]

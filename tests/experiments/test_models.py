@@ -10,7 +10,6 @@ from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student.lexical import tempered
-from docemb_lib.workspace import Workspace
 
 
 class Noted:
@@ -24,9 +23,9 @@ class Noted:
         return np.array([[len(text), text.count("e")] for text in texts], dtype="float32")
 
 
-def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace_root):
+def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace):
     embedder = Noted()
-    centred = centred_model(Workspace(workspace_root), Model("lengths", "f", embedder.embed))
+    centred = centred_model(workspace, Model("lengths", "f", embedder.embed))
     assert (centred.label, centred.fitted_on) == ("lengths, centred", "task")
     for _ in range(2):
         np.testing.assert_allclose(centred.fit(["bb", "bbbb"]), [[-1, 0], [1, 0]])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import REPOSITORY, write_files
 
 from docemb_lib import grid, sweep
 from docemb_lib.cli.__main__ import evaluate, train
@@ -19,7 +20,6 @@ from docemb_lib.thesis.values import published
 from docemb_lib.workspace import Workspace
 
 MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
-REPOSITORY = Path(__file__).resolve().parents[2]
 PARAMS = REPOSITORY / "params"
 SIZES = {
     "structural": ("03_structural", 11), "paragraph-vector": ("02_paragraph_vector", 36 + 9),
@@ -121,8 +121,7 @@ def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(plan_of,
 @pytest.mark.parametrize("profile", ["thesis", "tiny"])
 def test_a_run_finds_its_names_in_the_thesis_by_its_parameters(notebook, given, names, profile):
     key = RunKey.of(notebook, Profile.load(profile), **given)
-    assert names_in_grids(key) == names
-    assert names_in_grids(key, "final") == names[: "only-MSE" in names]
+    assert (names_in_grids(key), names_in_grids(key, "final")) == (names, names[: "only-MSE" in names])
 
 
 @pytest.mark.parametrize(("names", "said"), [
@@ -222,8 +221,7 @@ def test_soft_ccas_grid_varies_one_thing_at_a_time_of_a_run_of_the_thesis():
 
 def test_widths_and_masks_are_scaled_to_the_profile(tmp_path):
     tiny = Profile.load(PARAMS / "tiny.yaml")
-    contextual = grid("projections-contextual", tiny)
-    sides = [(run["student_projection"], run["contextual_projection"]) for run in contextual]
+    sides = [(run["student_projection"], run["contextual_projection"]) for run in grid("projections-contextual", tiny)]
     assert sides[:4] == [("384(ReLU)x512(ReLU)x384", "100(ReLU)x384"), ("384(ReLU)x512(ReLU)x384", "384"),
                          ("384", "100(ReLU)x384"), ("384", "384")]  # fmt: skip
     assert sides[4:6] == [("384(ReLU)x100", "75x100"), ("384(ReLU)x100", "100")]
@@ -307,9 +305,7 @@ def test_a_notebooks_number_needs_no_quotes_and_may_be_given_beside_the_grid(wor
 
 def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):
     text = "{notebook: 05, runs: [{contextual_teacher: DM, student_projection: 32x16, contextual_projection: 16}]}"
-    small, folder = Profile.load("small"), workspace_root / "params" / "grids"
-    folder.mkdir()
-    (folder / "mine.yaml").write_text(text)
+    small, folder = Profile.load("small"), write_files(workspace_root / "params" / "grids", {"mine.yaml": text})
     assert grid("mine", small)[0]["student_projection"] == "32x16"
     text = text.replace("32x16", "768x100").replace("16}", '"768"}').replace("runs:", "scale: thesis, runs:")
     (folder / "mine.yaml").write_text(text)
@@ -326,8 +322,7 @@ def test_parameters_that_are_no_grid_are_refused(workspace_root, refused, runs, 
 
 
 def test_listing_runs_builds_nothing_where_only_files_tell_the_students_width(workspace_root, tmp_path, monkeypatch):
-    (tmp_path / "encoder").mkdir()
-    (tmp_path / "encoder" / "config.json").write_text('{"model_type": "longformer", "hidden_size": 96}')
+    write_files(tmp_path, {"encoder/config.json": '{"model_type": "longformer", "hidden_size": 96}'})
     small = Profile.load("small")
     student = small.student.model_copy(update={"model": str(tmp_path / "encoder")})
     profile = small.model_copy(update={"student": student})

@@ -34,10 +34,8 @@ def test_the_frame_has_a_row_per_finished_run_with_parameters_and_metrics(worksp
     records.save(workspace, record("f4", status="failed", error="ValueError: no"))
     frame = records.frame("05_weighting", workspace=workspace)
     assert frame[["fingerprint", "lam", "validation"]].to_numpy().tolist() == [["f1", 0.5, 0.7], ["f2", 0.5, 0.8]]
-    means = (
-        records.frame(workspace=workspace).set_index("fingerprint")[["validation", "test"]].fillna(0).T.to_dict("list")
-    )
-    assert means == {"f1": [0.7, 0], "f2": [0.8, 0], "f3": [0.7, 0], "f5": [0, 0.7]}
+    means = records.frame(workspace=workspace).set_index("fingerprint")[["validation", "test"]].fillna(0)
+    assert means.T.to_dict("list") == {"f1": [0.7, 0], "f2": [0.8, 0], "f3": [0.7, 0], "f5": [0, 0.7]}
     assert set(records.frame("05_weighting", workspace=workspace, failed=True)["error"].dropna()) == {"ValueError: no"}
 
 

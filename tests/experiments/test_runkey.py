@@ -19,11 +19,6 @@ CONTEXT = {"contextual_teacher": "DM", "contextual_loss": "mse", "student_projec
 ALONE, CONTEXTUAL = {"contextual_teacher": None}, {"structural_loss": None}
 
 
-@pytest.fixture
-def small(workspace_root):
-    return Profile.load("small")
-
-
 def with_further(profile, further):
     return profile.model_copy(update={"further_teachers": [FurtherTeacher(**teacher) for teacher in further]})
 

@@ -115,8 +115,7 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
 def test_heads_of_few_examples_are_trained_for_classification_alone(tmp_path):
     texts = {split: [f"{split} {label} {i}" for label in "ab" for i in range(4)] for split in ("train", "test")}
     splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
-    exact = SimpleNamespace(embed=lambda asked: np.array([[" a " in one, " b " in one] for one in asked], np.float32))
-    model = Model("exact", "exact", exact.embed)
+    model = Model("exact", "exact", lambda asked: np.array([[" a " in one, " b " in one] for one in asked], np.float32))
     tasks = {"package": Classification("package", splits), "find": TASKS["find"]}
     scores = a_world(tmp_path, tasks, few_shot=[2, 4, 5]).few_shot([model])
     assert scores["value"].dtype == float
@@ -232,17 +231,12 @@ def test_a_model_that_only_ranks_stands_last_without_a_mean(rounds):
 
 def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):
     rounds("all")
-    labels = {
-        "student, adapted": "student",
-        UNTRAINED: "TF-IDF",
-        UNTRAINED_ADAPTED: UNTRAINED,
-        SBERT_CHUNKS: SBERT_CHUNKS,
-    }
-    models = [Model(label, scored, print) for label, scored in labels.items()]
-    final = ScoreStage(None, None, None).evaluate(models, student="student, adapted", references=list(labels)[1:])
+    references = {UNTRAINED: "TF-IDF", UNTRAINED_ADAPTED: UNTRAINED, SBERT_CHUNKS: SBERT_CHUNKS}
+    models = [Model(label, scored, print) for label, scored in {"student, adapted": "student", **references}.items()]
+    final = ScoreStage(None, None, None).evaluate(models, student="student, adapted", references=[*references])
     assert f"; it is better than {UNTRAINED_ADAPTED} (." in final.standing()
     plain = [*models, Model("student", "student", print)]
-    final = ScoreStage(None, None, None).evaluate(plain, student="student", references=list(labels)[1:])
+    final = ScoreStage(None, None, None).evaluate(plain, student="student", references=[*references])
     assert f"; it is better than {UNTRAINED} (." in final.standing()
 
 
@@ -281,7 +275,7 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
     assert "unfit" not in world.by_round([model, left_out], final=True)["all"]
 
 
-def test_the_board_has_intervals_and_models_without_a_mean_last(rounds):
+def test_the_board_has_intervals_and_without_references_there_is_nothing_to_compare(rounds):
     found = rounds("all")["all"]
     board = evaluated(MODELS, student="student").board
     assert list(board.columns) == ["sort", "find", OVERALL, "fitted on"]
@@ -289,6 +283,8 @@ def test_the_board_has_intervals_and_models_without_a_mean_last(rounds):
     assert board.index[-1] == "TF-IDF"
     values = np.array(found["student"]["sort"].values)
     assert board.loc["student", "sort"].startswith(f"{values.mean():.3f}".lstrip("0") + " [")
+    alone = evaluated([MODELS[0]], student="student")
+    assert (alone.comparison.empty, list(alone.board.index)) == (True, ["student"])
 
 
 def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
@@ -301,13 +297,6 @@ def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
     row = final.comparison.query("model == 'student' and reference == @UNTRAINED and task == 'sort'")
     expected = found["all"]["student"]["sort"].mean - found["all"][UNTRAINED]["sort"].mean
     assert row["difference"].item() == pytest.approx(expected)
-
-
-def test_without_references_there_is_nothing_to_compare(rounds):
-    rounds("all")
-    final = evaluated([MODELS[0]], student="student")
-    assert final.comparison.empty
-    assert list(final.board.index) == ["student"]
 
 
 @pytest.mark.parametrize(("notebook", "source", "how"), [
@@ -382,7 +371,7 @@ def test_lengths_are_counted_once_in_the_structural_teachers_tokens(workspace_ro
     assert counted == [task.texts("test")]
 
 
-def test_truncated_texts_are_embedded_with_their_chunks_where_both_are_scored(workspace_root) -> None:
+def test_truncated_texts_are_embedded_with_their_chunks_where_both_are_scored(workspace) -> None:
     asked: list[str] = []
 
     class Teacher:
@@ -396,7 +385,6 @@ def test_truncated_texts_are_embedded_with_their_chunks_where_both_are_scored(wo
             asked.extend(texts)
             return embedding_of(texts), -embedding_of(texts)
 
-    workspace = Workspace(workspace_root)
     models = baselines.sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace), together=True)
     for texts in (TEXTS[:3], TEXTS):
         truncated, chunks = (baselines.embed_once(workspace, model, texts) for model in models)

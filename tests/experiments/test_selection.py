@@ -98,8 +98,7 @@ def test_a_plan_chooses_each_final_recipe_when_the_sweeps_before_have_ended(work
     winners = [runs_in(name, workspace)[place] for name, place in best.items()]
     executed.mean = lambda run: 0.9 if run.fingerprint in {one.fingerprint for one in winners} else 0.5
     steps = plan_of(own, workspace)
-    assert len(runs_of(steps)) == 36 + 9 + 9 + 9 + 11 + 3  # as listed
-    assert len(chosen_runs(steps)) == 36 + 9 + 9 + 11
+    assert (len(runs_of(steps)), len(chosen_runs(steps))) == (36 + 9 + 9 + 9 + 11 + 3, 36 + 9 + 9 + 11)  # as listed
     assert sweeps.execute_plan(steps, workspace, Reporter()) == []
     final = executed.compared[-1]
     assert [run.fingerprint for run in chosen_runs(steps)[-3:]] == [run.fingerprint for run in final]
@@ -111,9 +110,8 @@ def test_a_plan_chooses_each_final_recipe_when_the_sweeps_before_have_ended(work
 
 
 def test_runs_that_failed_or_have_no_finite_mean_are_not_chosen_and_equal_ones_are_one(workspace, params, own, record):
-    (params / "grids" / "mine.yaml").write_text(
-        "{notebook: 06, runs: [{}, {lam: 0.3}], best_of: [[structural], [structural, weighting-cosine]]}"
-    )
+    grid = "{notebook: 06, runs: [{}, {lam: 0.3}], best_of: [[structural], [structural, weighting-cosine]]}"
+    (params / "grids" / "mine.yaml").write_text(grid)
     structural = runs_in("structural", workspace)
     record(structural, [None, nan, 0.4, 0.5, 0.5, *[0.1] * 6])
     record(runs := runs_in("weighting-cosine", workspace), [0.3] * len(runs))
@@ -145,7 +143,6 @@ def test_a_sweep_that_chooses_among_its_own_runs_lists_all(workspace, own, execu
     executed.mean = lambda run: run.parameters["vector_size"] / 1000
     listed = docemb("sweep", "02", "--grid", "paragraph-vector", "--profile", own, "--dry-run", "--json")
     assert len(json.loads(listed.stdout)) == 45
-    frame = sweep("02", "paragraph-vector", profile=own)
+    assert len(sweep("02", "paragraph-vector", profile=own)) == 45
     assert [len(runs) for runs in executed.compared] == [36, 9]
-    assert len(frame) == 45
     assert [bool(run.chosen) for runs in executed.compared for run in runs] == [False] * 36 + [True] * 9

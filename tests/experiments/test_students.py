@@ -29,8 +29,7 @@ DATA = Path(__file__).resolve().parent.parent / "data"
 D, C = 4, 3
 FURTHER = [
     {"name": "far", "role": "structural", "model": "x", "loss": "max-margin", "gamma": 0.3, "student_projection": "7"},
-    {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "cca", "teacher_projection": "4", "weight": 0.5},
-]
+    {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "cca", "teacher_projection": "4", "weight": 0.5}]  # fmt: skip
 
 
 class Embeddings(nn.Linear):
@@ -76,8 +75,7 @@ def test_the_objective_has_the_form_of_the_decorrelation_and_the_weighting_that_
 def test_beside_teachers_their_losses_are_computed_in_the_batches_of_its_own_training():
     own = {"training": {"batch_size": 7, "sdl": "sum"}}
     objective = make(training={"batch_size": 5}, simde=own, notebook="07_simde", beside_teachers=0.5)
-    assert objective.group_size == 7
-    assert objective.teachings[1].loss.teacher_decorrelation.reduction == "sum"
+    assert (objective.group_size, objective.teachings[1].loss.teacher_decorrelation.reduction) == (7, "sum")
 
 
 @pytest.mark.parametrize(("off", "left"), [("structural_loss", "contextual"), ("contextual_teacher", "structural")])
@@ -210,9 +208,8 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     folder = final.students.trained.path
     own, dense, adapted = lexical_models("s", final.students.trained, final.workspace)
     np.testing.assert_allclose(own.embed(texts[:9]), student.embed(texts[:9]), atol=1e-5)
-    on_task = adapted.fit(texts[:30])
     student.adapt(texts[:30], dim=8)
-    np.testing.assert_allclose(on_task, student.embed(texts[:30]), atol=1e-4)
+    np.testing.assert_allclose(adapted.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
     student.adapt(texts[:30], width=5)
     reduced = with_lexical_half(plain, width=5)
     reduced.students.dense = plain.students.trained

@@ -168,10 +168,8 @@ def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_ag
     assert code == 1
     folder = workspace.outputs / "notebooks" / "01_corpus"
     reasons = ("its worker died in each of 3 attempts; out of memory?", "RuntimeError: no luck")
-    assert sorted(stderr.splitlines()) == sorted(
-        f"Failed: 01_corpus (corpus): {reason} (see outputs/notebooks/01_corpus/small-corpus-seed{seed}.failed.ipynb)"
-        for seed, reason in enumerate(reasons)
-    )
+    told = "Failed: 01_corpus (corpus): {} (see outputs/notebooks/01_corpus/small-corpus-seed{}.failed.ipynb)"
+    assert sorted(stderr.splitlines()) == sorted(told.format(reason, seed) for seed, reason in enumerate(reasons))
     assert "failed" in stdout
     by_seed = {record.parameters["seed"]: record for record in records.all_records("01_corpus", workspace=workspace)}
     assert {seed: record.status for seed, record in by_seed.items()} == {0: "failed", 1: "failed", 2: "done"}
@@ -203,8 +201,7 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_two_at_once_share_
     below = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all at once
     _, stderr = process.communicate(timeout=180)  # kernels may take 120 seconds for a checkpoint
-    assert process.returncode == 130
-    assert stderr.splitlines()[-1] == "Interrupted. The same command goes on from here."
+    assert (process.returncode, stderr.splitlines()[-1]) == (130, "Interrupted. The same command goes on from here.")
     assert {path.name for path in workspace.root.glob("checkpoint*")} == {"checkpoint4", "checkpoint5"}
     assert psutil.wait_procs(below, timeout=5)[1] == []
     assert records.frame("01_corpus", workspace=workspace, failed=True)["status"].tolist() == ["done"] * 4

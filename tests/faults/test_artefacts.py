@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import docemb
+from conftest import docemb, write_files
 
 from docemb_lib import integrity, views
 from docemb_lib.experiments.models import student_at
@@ -96,8 +96,7 @@ def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(root, refu
 
 def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog):
     for number in (2, 4, 6):
-        (folder := tmp_path / f"checkpoint-{number}").mkdir()
-        (folder / "model.safetensors").write_bytes(bytes(100))
+        folder = write_files(tmp_path / f"checkpoint-{number}", {"model.safetensors": bytes(100)})
         (folder / MARKER).write_text(integrity.sealed(folder, {"configuration": "c", "batch_tokens": 64}, MARKER))
     flip(tmp_path / "checkpoint-6" / "model.safetensors")
     flip(tmp_path / "checkpoint-4" / MARKER)

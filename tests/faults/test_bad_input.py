@@ -10,9 +10,8 @@ import pytest
 from conftest import docemb, write_files
 
 CONTROL = "\x1b]0;owned\x07\u202e\x9b31m"
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
-)
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+BOMB += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
 # The text of a profile on top of `small`, and what its line says.
 PROFILES = [
     # YAML
@@ -59,8 +58,7 @@ PROFILES = [
     ("further_teachers: [{name: a, role: structural, loss: mse, model: no/such-model, student_projection: 8, teacher_projection: 8}]", "no/such-model: no such folder"),
     ("corpus: {packages: []}", "corpus.packages: .*at least 1 item"), ("corpus: {packages: [no_such]}", "corpus.packages: no_such is not"),
     ("corpus: {source: local, path: []}", "path is missing"), ("corpus: {source: local, path: nowhere}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}", "corpus.path: .*does not exist"),
-    ("evaluation: {tasks: [halfs]}", "no task 'halfs'"),
-    ("evaluation: {tasks: []}", "evaluation.tasks"),
+    ("evaluation: {tasks: [halfs]}", "no task 'halfs'"), ("evaluation: {tasks: []}", "evaluation.tasks"),
     (r'evaluation: {tasks: ["\e[31m\u202e"]}', "there is no task"), ('name: "\\e]0;a\\a"\nplan: [{lam: 1}]', "plan.0: names neither a notebook nor a grid; write {notebook:"),
     ("evaluation: {tasks: [" + "halfs" * 100_000 + "]}", "there is no task 'halfs.* … .*define it in own_tasks"),
     ("parameters: {lam: ''}", "parameters.lam: .*valid number"), ("parameters: {contextual_teacher: LDA}", "contextual_teacher"),
@@ -70,8 +68,7 @@ PROFILES = [
     ("parameters: 3", "parameters: .*valid"), ("plan: 3", "plan: .*list"), ("plan: []", "an empty plan leaves no run"),
     ("plan: [{notebook: 05_weighting, seed: 4294967296}]", r"plan, line 1 \(05_weighting\): 05_weighting: seed: .*less than 4294967296"),
     ("plan: [{notebook: ''}]", "notebook '' is unknown"), ("base: bad.yaml", "leads in a circle"), ("base: 3", "base: got 3; name a .yaml file"),
-    ("base: none.yaml", "base: got .none.yaml.; name a .yaml file"), ("plan: [{grid: none}]", "grid 'none' is unknown"),
-]  # fmt: skip
+    ("base: none.yaml", "base: got .none.yaml.; name a .yaml file"), ("plan: [{grid: none}]", "grid 'none' is unknown")]  # fmt: skip
 SWEEP = ["sweep", "05", "--grid", "params/g.yaml", "--profile", "small", "--dry-run"]
 PARAMETERS = [
     ("profile=tiny", "-p profile=tiny: write NAME=VALUE.*not for --profile"), ("lam=", "-p lam=: write NAME=VALUE"), ("=1", "-p =1: write"),
@@ -79,13 +76,10 @@ PARAMETERS = [
     ("seed=0x" + "f" * 6_000, "seed: "), ("seed=4294967296", "seed: .*less than 4294967296"), ("seed=2026-13-45", "seed: "),
     ("lam=" + "[" * 20_000, "lam: "), ("lam=&a [*a]", "lam: "), ("lam=nan", "lam: "), ("lam=.nan", "lam: "), ("lam=2", "lam: .*less than or equal to 1"),
     ("lam='null'", "lam: got the string 'null'; to switch it off write None"), (f"lam={CONTROL}", "lam: "),
-    ("student_projection=100000000", "is not a block"), ("lamb=1", "unknown parameter 'lamb'; did you mean lam"),
-]  # fmt: skip
+    ("student_projection=100000000", "is not a block"), ("lamb=1", "unknown parameter 'lamb'; did you mean lam")]  # fmt: skip
 GRIDS = [
-    (BOMB, "an alias"),
-    ("runs: 3", "runs: input should be a valid list"),
-    ("runs: [{lam: 2}]", "lam: .*less than or equal to 1"),
-]
+    (BOMB, "an alias"), ("runs: 3", "runs: input should be a valid list"),
+    ("runs: [{lam: 2}]", "lam: .*less than or equal to 1")]  # fmt: skip
 RETRIEVAL = "evaluation: {{tasks: [own], own_tasks: [{{name: own, kind: retrieval, path: docs.jsonl, relevance: {}}}]}}"
 ROWS = "".join(json.dumps({"id": str(n), "text": f"text {n}", "label": "ab"[n % 2]}) + "\n" for n in range(40))
 TASKS = [
@@ -135,8 +129,7 @@ COMMANDS = [
     ("embed no/student t -o out.npy", {"t/a.txt": b"a"}, "no/student"), ("adapt m in.jsonl -o params", {}, "-o params: exists"), ("adapt m none.jsonl -o out", {}, "does not exist"),
     ("adapt m t -o t/out", {"t/a.txt": b"a"}, "-o t/out: lies in t and would be read with it; name a folder elsewhere"),
     ("init a.pdf", {"a.pdf": b"x"}, "a.pdf: not a data file; give .*, or a folder"),
-    ("sweep 99 --grid structural --profile small", {}, "'99' is"), ("results 05 --claims small", {}, "leave out 05"),
-]  # fmt: skip
+    ("sweep 99 --grid structural --profile small", {}, "'99' is"), ("results 05 --claims small", {}, "leave out 05")]  # fmt: skip
 BAD = ["run", "--profile", "bad"]
 NAMED = r"(bad.*|^Error: (\w+ \(.*\): )?)"  # the file, or the run before the field
 CASES = [
@@ -147,8 +140,7 @@ CASES = [
     *((SWEEP, {"params/g.yaml": text}, said) for text, said in GRIDS),
     *((BAD, {"params/bad.yaml": f"base: small.yaml\n{RETRIEVAL.format(name)}", "params/docs.jsonl": ROWS, f"params/{name}": content}, said)
       for name, content, said in TASKS),
-    *((shlex.split(command), files, said) for command, files, said in COMMANDS),
-]  # fmt: skip
+    *((shlex.split(command), files, said) for command, files, said in COMMANDS)]  # fmt: skip
 
 
 def state(root):

@@ -15,8 +15,7 @@ from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook
 KILLS = int(os.environ.get("DOCEMB_KILLS", "1"))  # of each command; 20 take a quarter of an hour
 COMMANDS = {  # by the seeds of their runs
     (0,): ["run", "--profile", "faults"],
-    (1, 2): ["sweep", "03", "--profile", "faults", "--grid", "params/two.yaml", "--workers", "2"],
-}
+    (1, 2): ["sweep", "03", "--profile", "faults", "--grid", "params/two.yaml", "--workers", "2"]}  # fmt: skip
 ARRAYS = {".npy", ".npz", ".safetensors", ".arrow"}  # other files hold times
 PARAMETERS = "profile = 'faults'\nseed = 0\nstructural_loss = 'cosine'"
 # All that 03_structural publishes, and one of its figures: the others take most of its time.

@@ -22,10 +22,8 @@ def text_of(pieces: str, *more: str) -> st.SearchStrategy[str]:
     return st.lists(known | st.text(max_size=8), max_size=12).map("".join)
 
 
-KEYS = [
-    f"{name}: "
-    for name in (*Profile.model_fields, "\n  seed", "\n  lam", "\n  layers", "\n  model", "\n  tasks", "\n  path")
-]
+KEYS = [f"{name}: " for name in Profile.model_fields]
+KEYS += [f"\n  {name}: " for name in ("seed", "lam", "layers", "model", "tasks", "path")]
 YAML = text_of("[ ] { } &a *a ' \" null true !!int !!set", *KEYS, "\n- ", ", ", ": ", "? ", "<<: ", "|\n ", "name: a\n")
 NAMES = [f"{n}=" for n in ("seed", "lam", "lam_by_length", "student_projection", "compound", "min_count", "profile")]
 VALUE = text_of("None null true [ ] { &a *a - x (ReLU) linear: : DM;8;stem;2 + ' \" #")

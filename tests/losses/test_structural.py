@@ -118,8 +118,7 @@ def test_zero_embeddings_have_finite_losses_and_gradients(loss):
 def test_views_that_do_not_fit_are_refused_with_both_sizes(loss, refused):
     for *shapes, message in (
         ((2, 384), (2, 768), r"got \(2, 384\) of the student and \(2, 768\) of the teacher"),
-        ((2, 4), (3, 4), r"\(3, 4\) of the teacher"), ((2, 4), (2, 4), (3,), r"expected 2, got \(3,\)"),
-    ):  # fmt: skip
+        ((2, 4), (3, 4), r"\(3, 4\) of the teacher"), ((2, 4), (2, 4), (3,), r"expected 2, got \(3,\)")):  # fmt: skip
         refused(message, loss, *map(torch.zeros, shapes))
 
 

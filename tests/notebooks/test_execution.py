@@ -104,8 +104,7 @@ def test_an_executed_notebook_begins_with_its_configuration_and_keeps_the_last_s
 
 
 def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explorer(root, inside):
-    notebook = executed_of(root, "03_structural")
-    data = [output["data"] for output in outputs_of(notebook) if "data" in output]
+    data = [output["data"] for output in outputs_of(executed_of(root, "03_structural")) if "data" in output]
     assert not [kind for found in data for kind in found if "widget" in kind]
     pictures = sum("image/png" in found for found in data)
     assert pictures > len(figures_of(root, "03_structural"))

@@ -25,8 +25,7 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(make_kind, texts,
     student = make_kind(kind)
     ours = student.embed(texts, bf16=False)
     student.save(tmp_path)
-    paths = [module["path"] for module in json.loads((tmp_path / "modules.json").read_text())]
-    assert paths == ["", "1_Pooling"]
+    assert [module["path"] for module in json.loads((tmp_path / "modules.json").read_text())] == ["", "1_Pooling"]
     matter, card = front_and_body(tmp_path)
     assert ("mean over all" in card, "global attention" in card) == (student.pooling == "mean", kind == "global")
     assert ("modernbert" in matter["tags"]) == (kind == "modernbert")
@@ -64,9 +63,8 @@ def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(converted
     stock.save_pretrained(str(tmp_path / "theirs"))
     file = "config_sentence_transformers.json"
     theirs, written = (json.loads((tmp_path / name / file).read_text()) for name in ("theirs", "ours"))
-    assert [written[field] for field in ("__version__", "model_type")] == [
-        theirs[field] for field in ("__version__", "model_type")
-    ]
+    for field in ("__version__", "model_type"):
+        assert written[field] == theirs[field]
 
 
 def test_global_attention_distinguishes_cls_from_first(make_kind, tmp_path, refused):
@@ -98,9 +96,8 @@ def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_st
 def test_a_limit_below_the_positions_is_kept(make_kind, tmp_path, edit_files, own, of_tokenizer, expected):
     make_kind("packed").save(tmp_path)
     limits = json.dumps({} if own is None else {"max_seq_length": own})
-    edit_files(
-        tmp_path, {"sentence_bert_config.json": limits, "tokenizer_config.json": {"model_max_length": of_tokenizer}}
-    )
+    files = {"sentence_bert_config.json": limits, "tokenizer_config.json": {"model_max_length": of_tokenizer}}
+    edit_files(tmp_path, files)
     assert Student.load(tmp_path).max_tokens == expected
 
 

@@ -86,8 +86,7 @@ def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_
     rng = np.random.default_rng(0)
     first, second = (normalize(rng.normal(size=(300, D)) + offset) for D, offset in ((5, 0), (50, 1)))
     w = balance(torch.tensor(first), torch.tensor(second))
-    off_diagonal = ~np.eye(300, dtype=bool)
-    spreads = [share * (X @ X.T)[off_diagonal].std() for X, share in ((first, 1 - w), (second, w))]
+    spreads = [share * (X @ X.T)[~np.eye(300, dtype=bool)].std() for X, share in ((first, 1 - w), (second, w))]
     assert spreads[0] == pytest.approx(spreads[1])
     same = tempered(torch.tensor(first).float())
     assert balance(same, same) == pytest.approx(0.5)
@@ -161,9 +160,8 @@ def test_in_a_lead_mean_the_first_tokens_count_more_also_in_stock_sentence_trans
     loaded.adapt(collection(), dim=6, bf16=False)
     loaded.save(tmp_path / "adapted")
     both = SentenceTransformer(str(tmp_path / "adapted"), device="cpu", trust_remote_code=True)
-    np.testing.assert_allclose(
-        both.encode(texts), Student.load(tmp_path / "adapted").embed(texts, bf16=False), atol=1e-5
-    )
+    expected = Student.load(tmp_path / "adapted").embed(texts, bf16=False)
+    np.testing.assert_allclose(both.encode(texts), expected, atol=1e-5)
 
 
 def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
@@ -310,9 +308,8 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_pa
     assert made.width == start.dim + 16  # 40 documents fill 13 directions
     X = torch.tensor(start.embed(collection(), bf16=False))
     half = fit_lexical_half(lambda: X, collection(), dim=16, weight=0.25)
-    np.testing.assert_allclose(
-        made.embed(collection(), bf16=False), half.join(X, half.lexical(collection())), atol=atol
-    )  # vectors are saved in half precision
+    expected = half.join(X, half.lexical(collection()))  # vectors are saved in half precision
+    np.testing.assert_allclose(made.embed(collection(), bf16=False), expected, atol=atol)
     card = Path("made/README.md").read_text()
     assert "| `max_tokens` | 4096 |" in card
     assert "fitted on 40 documents of texts" in card
@@ -325,10 +322,8 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_pa
 def test_the_pooling_of_an_encoder_is_kept_or_refused(tmp_path, refused, modules, mode, pooling):
     assert encoder_pooling("all-MiniLM-L6-v2") == "mean"
     listed = [{"idx": n, "path": f"{n}_{kind}", "type": f"a.{kind}"} for n, kind in enumerate(modules)]
-    if listed:
-        (tmp_path / "modules.json").write_text(json.dumps(listed))
-        (tmp_path / "1_Pooling").mkdir()
-        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+    files = {"modules.json": json.dumps(listed), "1_Pooling/config.json": json.dumps({"pooling_mode": mode})}
+    write_files(tmp_path, files if listed else {})
     if pooling in ("mean", "first"):
         assert encoder_pooling(str(tmp_path)) == pooling
     else:

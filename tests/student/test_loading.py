@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
+from conftest import Hostile
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers, processors
@@ -133,11 +134,6 @@ def test_the_tokenizer_neither_truncates_nor_pads_and_nothing_in_a_converted_mod
     torch.testing.assert_close(*states, atol=0, rtol=0)
 
 
-class Trap:
-    def __reduce__(self):
-        return (Path.touch, (Path("sprung"),))
-
-
 def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(make_student, tmp_path, monkeypatch, caplog, refused):
     """As longformer-base-4096 stands on its hub: a config.json, a tokenizer and pytorch_model.bin."""
     monkeypatch.chdir(tmp_path)
@@ -150,7 +146,7 @@ def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(make_student, 
     for loaded in (Student.from_encoder("longformer", max_tokens=40), Student.load("longformer")):
         torch.testing.assert_close(loaded.state_dict(), student.state_dict(), atol=0, rtol=0)
     assert caplog.messages == ["longformer: has no safetensors; of its pytorch_model.bin only tensors are read"] * 2
-    torch.save({**weights, "trap": Trap()}, "longformer/pytorch_model.bin")
+    torch.save({**weights, "trap": Hostile(Path.touch, Path("sprung"))}, "longformer/pytorch_model.bin")
     refused("longformer: its weights cannot be loaded: .*[Ww]eights.only", Student.load, "longformer")
     assert not Path("sprung").exists()
 
@@ -189,9 +185,8 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match, refused):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
-    refused(
-        f"type {config.model_type}; a student is one of longformer, modernbert; `docemb adapt`", Student.load, tmp_path
-    )
+    said = f"type {config.model_type}; a student is one of longformer, modernbert; `docemb adapt`"
+    refused(said, Student.load, tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -225,8 +220,7 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     for name, weight in stock.state_dict().items():
         assert torch.equal(student.model.state_dict()[name], weight), name
     ids = student.tokenize(texts).sequences
-    assert ids == [[0, *bpe.encode(text).ids[:4094], 2] for text in texts]
-    assert max(map(len, ids)) == 4096
+    assert (ids, max(map(len, ids))) == ([[0, *bpe.encode(text).ids[:4094], 2] for text in texts], 4096)
     short = [document for document in ids if len(document) < 500]
     with torch.no_grad():
         for document, ours in zip(short, student(pack(short)), strict=True):

@@ -102,8 +102,7 @@ def test_the_bar_has_a_total_for_sized_input_alone_and_a_batch_on_a_cpu_at_most_
     hook = student.register_forward_pre_hook(lambda module, arguments: sizes.append(sum(arguments[0].sizes)))
     student.embed(["word " * 500] * 40)
     hook.remove()
-    assert sum(sizes) == 40 * 502
-    assert max(sizes) == 16 * 502  # one more would not fit into 8192
+    assert (sum(sizes), max(sizes)) == (40 * 502, 16 * 502)  # one more would not fit into 8192
 
 
 def test_no_documents_have_no_rows_and_truncation_counts_over_all_chunks(make_student, tmp_path, small_chunks, caplog):  # fmt: skip

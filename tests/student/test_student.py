@@ -42,16 +42,13 @@ def test_bfloat16_embeddings_point_the_same_way(make_kind, converted, texts, kin
     assert np.abs(full - half).max() > 0  # the precisions differ
 
 
-def test_embeddings_that_are_not_finite_are_refused(make_student, tmp_path, refused):
+def test_a_single_string_and_embeddings_that_are_not_finite_are_refused(make_student, tmp_path, refused):
     student = make_student(windows=[8])
+    refused("one string", student.embed, "one text", out=tmp_path / "e.npy")
+    assert list(tmp_path.iterdir()) == []
     with torch.no_grad():
         student.model.embeddings.word_embeddings.weight[2773] = float("nan")  # "word"
     refused("an embedding is not finite: the student's weights are damaged", student.embed,
             ["one", "", "one word"], out=tmp_path / "e.npy")  # fmt: skip
     assert list(tmp_path.iterdir()) == []
     assert np.isfinite(student.embed(["one"])).all()
-
-
-def test_a_single_string_is_refused(make_student, tmp_path, refused):
-    refused("one string", make_student(windows=[8]).embed, "one text", out=tmp_path / "e.npy")
-    assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import write_files
 from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
 from docemb_lib.errors import InputError
@@ -151,10 +152,8 @@ model.fit_words(Words.open(sys.argv[1]), sys.argv[2])
 
 
 def train(folder: Path, documents: list[list[str]], key: str = "key", **options: object) -> Doc2Vec:
-    folder.mkdir(exist_ok=True)
-    file = folder / "words.txt"
-    file.write_text("".join(" ".join(words) + "\n" for words in documents))
-    paragraph_vector.train(file, folder, key, OPTIONS | options)
+    write_files(folder, {"words.txt": "".join(" ".join(words) + "\n" for words in documents)})
+    paragraph_vector.train(folder / "words.txt", folder, key, OPTIONS | options)
     return paragraph_vector.load_model(folder, key, tuple((OPTIONS | options).items()))
 
 

@@ -7,22 +7,15 @@ from docemb_lib.experiments.plan import load_grid
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.scores import Final
-from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import Workspace
 
 LEVELS = {"student before distillation": 0.5, "SBERT truncated": 0.6, "DM;8d": 0.3, "PV;16d": 0.4, "TF-IDF": 0.35}
 TASKS = {"package": "accuracy", "halves": "accuracy", "find": "map"}
 
 
 @pytest.fixture
-def small(workspace_root):
-    return Profile.load("small")
-
-
-@pytest.fixture
-def make_run(workspace_root, small):
+def make_run(workspace, small):
     def make(notebook="06_evaluation", profile=None, **parameters):
-        return Run(RunKey.of(notebook, small if profile is None else profile, **parameters), Workspace(workspace_root))
+        return Run(RunKey.of(notebook, small if profile is None else profile, **parameters), workspace)
 
     return make
 

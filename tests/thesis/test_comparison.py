@@ -17,8 +17,7 @@ from docemb_lib.settings.sections import FurtherTeacher
 # isort: off
 from docemb_lib.thesis import (
     beside_paper, best_of_chapter_4, conclusion, corpus_tables, deviations, published, recorded_finals, runs_by_figure,
-    scores_of_runs, table_5_7,
-)  # fmt: skip
+    scores_of_runs, table_5_7)  # fmt: skip
 from docemb_lib.thesis.comparison import LINES, MEAN, NORMALISED, beside_thesis, is_sibling
 
 BASELINE = "SBERT truncated"
@@ -149,8 +148,7 @@ def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_
 def test_runs_are_grouped_by_what_the_thesis_colours(a_run, with_scores, notebook, parameters, groups):
     for others in parameters[1:]:
         with_scores(notebook, **others)
-    run = a_run(notebook, **parameters[0])
-    assert frame_of(run)["group"].cat.categories.tolist() == [*groups, "baseline"]
+    assert frame_of(a_run(notebook, **parameters[0]))["group"].cat.categories.tolist() == [*groups, "baseline"]
 
 
 def test_the_thesis_values_stand_beside_runs_and_baselines(a_run, with_scores):
@@ -199,9 +197,7 @@ RIGHT = {"cosine": 60, "MSE": 80, "max-margin;MSE;γ=1.0": 80, "contrastive": 78
     ("cosine", ["mse", "contrastive"], "show it to be better than 1 of the 2 others, this run included"), ("mse", ["contrastive"], "do not show it to be better than the other"),
     ("contrastive", ["mse", "cosine"], "show it to be better than 1 of the 2 others, but not than this run"), ("mse", ["contrastive", "max-margin"], "do not show it to be better than any other"),
     ("mse", ["contrastive", "cosine"], "show it to be better than 1 of the 2 others"), ("mse", ["cosine"], "show it to be better than the other"), ("mse", [], None)])  # fmt: skip
-def test_the_best_recorded_run_is_compared_with_all_others_and_its_references(
-    make_run, monkeypatch, own, others, which
-):
+def test_the_best_recorded_run_is_compared_with_others_and_its_references(make_run, monkeypatch, own, others, which):
     def score(model):
         answers = (np.arange(100) < RIGHT[model.label]).astype(np.float32)[None]
         return {"package": Score("accuracy", (float(answers.mean()),), per_example={"accuracy": answers})}
@@ -216,19 +212,15 @@ def test_the_best_recorded_run_is_compared_with_all_others_and_its_references(
     assert LINES.fill(f"{'a ' * 52}max-margin") == f"{'a ' * 51}a\nmax-margin"  # so that a page can join the lines
     final = " ".join(conclusion(run, run.validation).split())
     assert final.startswith(f"In the mean over 1 task, this student (.{RIGHT[run.label]}0 [")
-    advice = (
-        "SBERT truncated, which is shown to be better than this student" if own == "cosine" else "this student, the"
-    )
-    assert (f"). Recommended: {advice}" in final, run.label in final) == (True, False)
+    told = "SBERT truncated, which is shown to be better than this student" if own == "cosine" else "this student, the"
+    assert (f"). Recommended: {told}" in final, run.label in final) == (True, False)
     for kept, how in ((True, "paired tests"), (False, "the intervals")):
         monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final, kept=kept: kept)
         standing, tie = " ".join(conclusion(run).split()), ", and 1 has the same" if "max-margin" in others else ""
         assert standing.startswith(f"In the mean over 1 task, this student (.{RIGHT[run.label]}0 [")
         best = f"Of {len(others) + 1} recorded runs {'this student' if own == 'mse' else 'MSE'} (.800 ["
-        said = (
-            f"has the best mean{tie}; {how} {which}. {int('cosine' in (own, *others))} of {len(others) + 1} recorded "
-        )
-        said += f"runs are shown to be worse than the {UNTRAINED}, {len({own, *others} - {'cosine'})} better."
+        said = f"has the best mean{tie}; {how} {which}. {int('cosine' in (own, *others))} of {len(others) + 1} "
+        said += f"recorded runs are shown to be worse than the {UNTRAINED}, {len({own, *others} - {'cosine'})} better."
         assert (said in standing, best in standing) == (bool(others),) * 2
         listed = f"The best run is better than {BASELINE}, {UNTRAINED}." in standing
         assert (listed, standing.count(run.label)) == (own != "mse", 0)
@@ -359,10 +351,9 @@ def test_figure_4_12_is_the_recorded_runs_of_table_4_10_with_its_baselines(make_
 
 
 def test_figure_4_12_shows_runs_of_one_setting_this_runs_or_the_newest(make_run, validated, small):
-    weighted = grid("weighting-cosine", small)[-1]
     newer, own = (Profile.load("small").with_tasks([task], source="test") for task in ("package", "halves"))
     for level, profile in ((0.61, None), (0.7, newer), (0.9, own)):
-        validated("05_weighting", level, profile=profile, **weighted)
+        validated("05_weighting", level, profile=profile, **grid("weighting-cosine", small)[-1])
         rows = best_of_chapter_4(make_run(profile=own))
         assert rows[rows["group"] == "student"]["value"].tolist() == [level]
 

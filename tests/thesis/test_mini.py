@@ -80,9 +80,7 @@ def test_the_miniature_differs_from_the_thesis_in_sources_and_sizes_alone(chapte
 
 
 @pytest.mark.slow
-def test_a_tenth_of_the_miniature_ends_with_the_thesis_beside_them_and_every_claim_judged_or_not_tested(
-    workspace, data, infer_in_process
-):
+def test_a_tenth_ends_with_the_thesis_beside_it_and_every_claim_judged_or_not_tested(workspace, data, infer_in_process):
     profile = workspace.root / "params" / "thesis-mini.yaml"
     text = profile.read_text()
     for many, few in {"seeds: 2": "seeds: 1", "epochs: 30": "epochs: 3"}.items():

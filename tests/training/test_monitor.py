@@ -61,9 +61,8 @@ def test_canonical_correlation_is_1_of_a_map_0_of_independent_views_and_the_same
     X, Y = (torch.from_numpy(view) for view in two_views(1, n=400, widths=(6, 6)))
     Q = torch.linalg.qr(torch.randn(6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)).Q
     assert canonical_correlation(X, X @ Q + 3, ridge=1e-9) == pytest.approx(1)
-    assert canonical_correlation(100 * X @ Q, Y.float() / 50 - 7) == pytest.approx(
-        canonical_correlation(X, Y), abs=1e-5
-    )
+    scaled = canonical_correlation(100 * X @ Q, Y.float() / 50 - 7)
+    assert scaled == pytest.approx(canonical_correlation(X, Y), abs=1e-5)
     narrow = torch.cat([X[:, :1], 1e-6 * X[:, 1:]], dim=1)  # where rounding is most of a direction
     assert canonical_correlation(narrow, narrow) == pytest.approx(1 / 6, abs=0.01)
     independent = [torch.randn(200, 80, generator=torch.Generator().manual_seed(seed)) for seed in (2, 3)]

@@ -41,8 +41,7 @@ def test_each_sentence_goes_either_way_by_a_coin_of_seed_document_and_epoch():
     assert (two[:, 0] != two[:, 1]).all()
     three = np.array([draw_halves(3, rng) for _ in range(6000)]) @ [1, 2, 4]
     np.testing.assert_allclose(np.bincount(three, minlength=8) / 6000, [0, *[1 / 6] * 6, 0], atol=0.02)
-    assert three.min() == 1  # no half is ever empty
-    assert three.max() == 6
+    assert (three.min(), three.max()) == (1, 6)  # no half is ever empty
 
     def drawn(document="a", **given):
         return tuple(generator_of(document, **{"seed": 0, "epoch": 0} | given).integers(1000, size=8).tolist())
@@ -187,9 +186,8 @@ def test_parts_hold_every_text_once_within_the_budget_and_the_labels_are_of_hidd
 def test_pairs_by_dropout_are_the_whole_document_twice_of_the_same_documents(tokenizer):
     documents = make(tokenizer, pairs="dropout")
     assert documents.rows.tolist() == LEFT
-    texts = texts_of(documents.pack([0, 1, 2, 3], epoch=0, budget=10**6))
     expected = [tokenizer(DOCUMENTS[row])["input_ids"] for row in LEFT]
-    assert texts == expected + expected
+    assert texts_of(documents.pack([0, 1, 2, 3], epoch=0, budget=10**6)) == expected + expected
     masked = texts_of(documents.pack([3], epoch=0, budget=10**6), masked=True)
     assert masked[0] != masked[1]  # hidden at other places
     for text in texts_of(make(tokenizer, max_tokens=32).pack([3], epoch=0, budget=10**6)):  # cut at the limit
@@ -331,9 +329,8 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
         batch = documents.pack(range(9), epoch=0, budget=10**6)
         y = objective.student(batch.parts[0].texts)[batch.order][:9].double()
     contrast, mlm = (4 * np.array(parts[0]) + 5 * np.array(parts[1])) / 9
-    assert means["contrast"] == pytest.approx(contrast, rel=1e-5)
-    assert means["mlm"] == pytest.approx(mlm, rel=1e-5)
-    assert means["loss"] == pytest.approx(contrast + 0.1 * mlm, rel=1e-5)
+    expected = {"contrast": contrast, "mlm": mlm, "loss": contrast + 0.1 * mlm}
+    assert {name: means[name] for name in expected} == pytest.approx(expected, rel=1e-5)
     assert means["norm"] == pytest.approx(y.norm(dim=1).mean().item(), rel=1e-6)
     distances = [1 - F.cosine_similarity(y[i], y[j], dim=0).item() for i in range(9) for j in range(9) if i != j]
     assert means["spread"] == pytest.approx(np.mean(distances), abs=1e-6)

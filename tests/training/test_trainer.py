@@ -28,8 +28,7 @@ def test_rows_are_means_since_the_row_before(distil, tmp_path):
     assert [row["step"] for row in fewer.train] == [1, 5, 10, 12]
     for name in ("loss", "structural", "contextual", "norm"):
         assert fewer.train[2][name] == pytest.approx(np.mean([row[name] for row in every.train[5:10]]), rel=1e-6), name
-    speeds = ("documents_per_second", "tokens_per_second")
-    assert all(row[name] > 0 for row in fewer.train for name in speeds)
+    assert all(row[name] > 0 for row in fewer.train for name in ("documents_per_second", "tokens_per_second"))
 
 
 def test_the_state_of_the_optimizer_is_freed_without_a_garbage_collection(distil, tmp_path, monkeypatch):

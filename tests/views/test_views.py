@@ -15,7 +15,6 @@ from training import distil
 
 from docemb_lib import views
 from docemb_lib.corpus.rows import split_sentences
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.experiments.models import UNTRAINED, Model, student_model
@@ -26,7 +25,6 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import FurtherTeacher, SimDE, SimDEName
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
-from docemb_lib.workspace import Workspace
 
 TEXTS = ["one two", "one two three", "a", "b c"]
 FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
@@ -34,11 +32,11 @@ TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse
 
 
 @pytest.fixture
-def make_run(workspace_root):
+def make_run(workspace):
     def make(notebook, further=(), changes=None, **parameters):
         teachers = [FurtherTeacher(**teacher) for teacher in further]
         profile = Profile.load("small").model_copy(update={"further_teachers": teachers, **(changes or {})})
-        return Run(RunKey.of(notebook, profile, **parameters), Workspace(workspace_root))
+        return Run(RunKey.of(notebook, profile, **parameters), workspace)
 
     return make
 
@@ -89,8 +87,7 @@ def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypa
     assert lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
     assert set(lengths["task"]) == {"package"}
     value = statistics.query("protocol == 'final'").set_index(["split", "statistic"])["value"]
-    assert value["train", "examples"] == 4
-    assert value["train", "over_512"] == 75  # 200 tokens a letter: all but "a"
+    assert (value["train", "examples"], value["train", "over_512"]) == (4, 75)  # 200 tokens a letter: all but "a"
     described.stages.scores.task = None  # a second count would fail
     monkeypatch.setattr(benchmarks, "task_lengths", None)
     pd.testing.assert_frame_equal(views.described_tasks(described)[0], statistics)
@@ -242,8 +239,7 @@ def text_of(name, n):
 
 
 def embedder(name, embed):
-    rows = SimpleNamespace(embed=lambda texts: np.array([embed(text) for text in texts], dtype=np.float32))
-    return Model(name, name, rows.embed)
+    return Model(name, name, lambda texts: np.array([embed(text) for text in texts], dtype=np.float32))
 
 
 @pytest.fixture
@@ -268,14 +264,13 @@ def of_texts(make_run):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_first_document_of_two_sentences_is_shown_in_the_halves_that_training_draws(of_sizes, seed):
+def test_the_first_document_of_two_sentences_is_shown_in_the_halves_that_training_draws(of_sizes, refused, seed):
     shown = views.example_halves(of_sizes(1, 20, 7, seed=seed))
     sentences = [sentence.strip() for sentence in split_sentences(text_of("beta", 20))]
     assert (shown["first half"] + shown["second half"]).tolist() == sentences[:12]
     drawn = draw_halves(20, generator_of("beta", seed=seed, epoch=0))
     assert (shown["first half"] != "").tolist() == drawn[:12].tolist()
-    with pytest.raises(InputError, match="none of the first 3 has two sentences"):
-        views.example_halves(of_sizes(1, 1, 1))
+    refused("none of the first 3 has two sentences", views.example_halves, of_sizes(1, 1, 1))
 
 
 def test_halves_are_near_for_a_model_that_finds_the_subject_and_a_lone_sentence_is_left_out(of_sizes, refused):

@@ -8,18 +8,11 @@ import pytest
 from bs4 import BeautifulSoup
 from datasets import Dataset
 
-from docemb_lib.workspace import Workspace
-
 
 @pytest.fixture(autouse=True)
 def close_widgets():
     yield
     ipywidgets.Widget.close_all()
-
-
-@pytest.fixture
-def workspace(workspace_root):
-    return Workspace(workspace_root)
 
 
 @pytest.fixture

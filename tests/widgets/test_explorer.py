@@ -104,8 +104,7 @@ def test_a_point_of_a_figure_has_its_text_where_it_is_drawn():
 
 @pytest.mark.parametrize(("metadata", "expected"), [({"cellId": "abc"}, "abc"), ({}, None)], ids=["JupyterLab", "papermill"])  # fmt: skip
 def test_a_person_and_papermill_differ_in_the_request(monkeypatch, metadata, expected):
-    request = SimpleNamespace(get_parent=lambda: {"metadata": metadata})
-    monkeypatch.setattr("IPython.get_ipython", lambda: request)
+    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(get_parent=lambda: {"metadata": metadata}))
     assert html.live_cell() == expected
 
 

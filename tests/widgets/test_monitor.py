@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from docemb_lib.errors import InputError
 from docemb_lib.experiments import records
 from docemb_lib.training.trainer import Log
 from docemb_lib.widgets import monitor, run_monitor
@@ -32,10 +31,9 @@ def record(fingerprint, **further):
 def running_notebook(workspace):
     executed = workspace.outputs / "notebooks" / NOTEBOOK / "small-cosine-lam=0.5-seed0.ipynb"
     executed.parent.mkdir(parents=True)
-    working = executed.with_name(f".{executed.stem}.running.ipynb")
     cells = [{"cell_type": "markdown", "metadata": {}, "source": ""}, cell("completed", "old\n"),
              cell("running", "training: 10%\rtraining: 20%\n"), cell("pending")]  # fmt: skip
-    working.write_text(json.dumps({"cells": cells}))
+    executed.with_name(f".{executed.stem}.running.ipynb").write_text(json.dumps({"cells": cells}))
     return executed
 
 
@@ -129,12 +127,11 @@ def test_the_monitor_refreshes_by_itself_until_it_is_closed(workspace, monkeypat
     asyncio.run(asyncio.wait_for(watch(), 20))
 
 
-def test_the_monitor_finds_notebooks_by_number_and_lists_the_last_runs(workspace, monkeypatch, numbers, tables):
+def test_the_monitor_finds_notebooks_by_number_and_lists_last_runs(workspace, monkeypatch, numbers, tables, refused):
     records.save(workspace, record("0"))
     assert numbers(run_monitor("05").answer().html, "done") == ["1"]
     assert "nothing has run yet" in run_monitor("03").answer().html
-    with pytest.raises(InputError, match="notebook '5' is unknown"):
-        run_monitor("5")
+    refused("notebook '5' is unknown", run_monitor, "5")
     monkeypatch.setattr(monitor, "LAST", 2)  # it counts all runs and lists the last
     for number in range(3):
         records.save(workspace, record(str(number), finished=f"2024-01-0{number + 1}T00:00:00"))

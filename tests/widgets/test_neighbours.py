@@ -11,7 +11,6 @@ from docemb_lib.evaluation.tasks import Ranking, Retrieval
 from docemb_lib.experiments.models import Model
 from docemb_lib.widgets import neighbour_browser
 from docemb_lib.widgets.neighbours import Neighbourhoods, Pool
-from docemb_lib.workspace import Workspace
 
 TEXTS = [f"text {row} of {'Graphs' if row % 2 else 'violins'}" for row in range(9)]
 
@@ -42,7 +41,7 @@ def test_a_text_of_ones_own_has_neighbours_among_all_documents(spaces):
     assert [pool.find(words) for words in ("GRAPHS", "", "nowhere")] == [[1, 3, 5, 7], list(range(9)), []]
 
 
-def test_a_task_becomes_a_pool_embedded_once(workspace_root):
+def test_a_task_becomes_a_pool_embedded_once(workspace):
     asked = []
 
     def embed(texts):
@@ -51,7 +50,7 @@ def test_a_task_becomes_a_pool_embedded_once(workspace_root):
 
     texts = ["a query", "an answer", "a query", "some other page"]  # one text twice
     task = Retrieval("find", {"test": Ranking(texts, [0, 1], [[1, 3], [3]])})
-    stages = SimpleNamespace(workspace=Workspace(workspace_root), scores=SimpleNamespace(task={"find": task}.get),
+    stages = SimpleNamespace(workspace=workspace, scores=SimpleNamespace(task={"find": task}.get),
         key=SimpleNamespace(profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"]))),
         teachers=SimpleNamespace(structural=SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts])))  # fmt: skip
     found = Neighbourhoods(stages, [Model("a", "s", embed), Model("SBERT truncated", "t", embed)])

@@ -15,21 +15,19 @@ from docemb_lib.experiments.models import Model
 from docemb_lib.losses import Objective, Projection, Teaching
 from docemb_lib.widgets import spaces
 from docemb_lib.widgets.spaces import Spaces, StudentDistances, distances_to_teacher, project
-from docemb_lib.workspace import Workspace
 
 
-def test_students_are_measured_on_the_same_documents_and_negatives(workspace_root, split_of):
+def test_students_are_measured_on_the_same_documents_and_negatives(workspace, split_of):
     rng = np.random.default_rng(0)
     teacher = rng.standard_normal((7, 4))
     tables = {name: rng.standard_normal((7, 4)).astype(np.float32) for name in "ab"}
     texts = [f"text {row}" for row in range(7)]
-    stages = SimpleNamespace(corpus=SimpleNamespace(workspace=Workspace(workspace_root), split=lambda name: split_of(texts)),
+    stages = SimpleNamespace(corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts)),
         teachers=SimpleNamespace(structural=None, embeddings=lambda teacher_, split_, rows: teacher[:rows]))  # fmt: skip
     run = SimpleNamespace(stages=stages, label="b")
 
     def model(name):
-        embed = SimpleNamespace(embed=lambda asked: tables[name][[texts.index(text) for text in asked]])
-        return Model(name, name, embed.embed)
+        return Model(name, name, lambda asked: tables[name][[texts.index(text) for text in asked]])
 
     found = distances_to_teacher(run, [model("a"), model("b")], negatives=3)
     assert (found.own, list(found.measured["cosine"])) == ("this student: b", ["a", "this student: b"])
@@ -86,7 +84,7 @@ def test_a_range_of_few_documents_gives_a_line_and_can_be_left_again(distances, 
     assert numbers(moved(explorer, tokens=(10, 90)), "documents") == ["9"]
 
 
-def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(workspace_root, monkeypatch, split_of):
+def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(workspace, monkeypatch, split_of):
     rng = np.random.default_rng(0)
     vectors = defaultdict(lambda: rng.standard_normal(4).astype(np.float32))  # by model and text
 
@@ -98,7 +96,7 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(wor
     monkeypatch.setattr(spaces, "untrained_model", lambda students: model("before"))
     texts = [f"page {row}" for row in range(8)]
     stages = SimpleNamespace(
-        corpus=SimpleNamespace(workspace=Workspace(workspace_root), split=lambda name: split_of(texts)),
+        corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts)),
         teachers=SimpleNamespace(of_student={"structural": None},
         embeddings=lambda asked, name, rows: model("structural").embed(texts[:rows])), students=None)  # fmt: skip
     profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None))
@@ -130,9 +128,8 @@ def test_the_projection_explorer_shows_each_document_in_both_spaces(moved, hosti
     documents = pd.DataFrame({"length": range(1, 6), "source": list("xyxyx"), "id": [*"abcd", hostile]})
     planes = {space: principal_plane(rng.standard_normal((5, 5))) for space in ("student", "contextual teacher")}
     explorer = widgets.projection_explorer(Spaces(documents, planes))
-    both = widgets.projection_explorer(
-        Spaces(documents, planes | {f"{of} view": planes["student"] for of in ("student", "contextual")})
-    )
+    views = {f"{of} view": planes["student"] for of in ("student", "contextual")}
+    both = widgets.projection_explorer(Spaces(documents, planes | views))
     first = [[one.settings[name] for name in ("space", "beside")] for one in (explorer, both)]
     assert first == [["student", "contextual teacher"], ["student view", "contextual view"]]
     moved(explorer, colour="source")
