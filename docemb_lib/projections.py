@@ -53,16 +53,12 @@ def projection_widths(spec: str, in_features: int) -> tuple[int, ...]:
 
 def check_widths(
     student_spec: str, student_dim: int, teacher_spec: str, teacher_dim: int, *, teacher: str = "contextual"
-) -> int:
-    """The width in which both projections end. Raises InputError, showing all widths of both, if they differ."""
+) -> None:
+    """Raise InputError, showing all widths of both projections, unless both end in one width."""
     student, other = projection_widths(student_spec, student_dim), projection_widths(teacher_spec, teacher_dim)
     if student[-1] != other[-1]:
         field = "contextual_projection" if teacher == "contextual" else "teacher_projection"
-        chains = f"student {chain(student)}; {teacher} {chain(other)}"
+        shown = [" → ".join(map(str, widths)) for widths in (student, other)]
+        chains = f"student {shown[0]}; {teacher} {shown[1]}"
         mend = f"let student_projection ({student_spec!r}) end in {other[-1]} or {field} ({teacher_spec!r}) in "
         raise InputError(f"projections end in different widths: {chains}; {mend}{student[-1]}")
-    return student[-1]
-
-
-def chain(widths: tuple[int, ...]) -> str:
-    return " → ".join(map(str, widths))

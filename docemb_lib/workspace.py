@@ -40,7 +40,6 @@ RECORDED_VERSIONS = (
     "docemb", "torch", "transformers", "sentence-transformers", "gensim", "nltk", "scikit-learn", "bm25s", "numpy",
 )  # fmt: skip
 
-
 Inputs = Mapping[str, Any]  # JSON; paths become strings
 Build = Callable[[Path], None]  # writes the files of an artefact into a folder
 
@@ -49,7 +48,6 @@ Build = Callable[[Path], None]  # writes the files of an artefact into a folder
 class Artefact:
     """A finished folder. `fingerprint` identifies its content in the inputs of other artefacts."""
 
-    kind: str
     fingerprint: str
     path: Path
 
@@ -91,7 +89,7 @@ class Workspace:
 
     def _named(self, kind: str, inputs: Inputs) -> Artefact:
         fingerprint = fingerprint_of({"kind": kind, "version": VERSIONS.get(kind.split("/")[0], 1), **inputs})
-        return Artefact(kind, fingerprint, self.outputs / "artefacts" / kind / fingerprint)
+        return Artefact(fingerprint, self.outputs / "artefacts" / kind / fingerprint)
 
     def link(self, shelf: str, name: str, target: Path) -> Path:
         """Link `outputs/<shelf>/<name>` to `target`, replacing an older link atomically. Returns the link."""
@@ -169,16 +167,14 @@ def locked(target: Path, *, wait: bool = True) -> Iterator[None]:
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(target.with_name(f".{target.name}.lock"))
     try:
-        lock.acquire(timeout=0.1)  # the run monitor holds a lock for a moment
+        acquired = lock.acquire(timeout=0.1)  # the run monitor holds a lock for a moment
     except Timeout:
         if not wait:
             raise
         logger.warning("waiting for another process that is building %s", target)
-        lock.acquire()
-    try:
+        acquired = lock.acquire()
+    with acquired:
         yield
-    finally:
-        lock.release()
 
 
 def is_locked(target: Path) -> bool:

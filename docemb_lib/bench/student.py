@@ -140,8 +140,7 @@ def bench_student(*, device: str | None = None, quick: bool = False) -> Report:
     if device == "cuda":
         given |= {"documents": 128, "growth_tokens": 65536}
     if quick:
-        given |= {"layers": 1, "longest": 512, "documents": 4, "repeats": 1}
-        given |= {"long_documents": 2, "growth_tokens": 1024}
+        given |= {"layers": 1, "longest": 512, "documents": 4, "repeats": 1, "long_documents": 2, "growth_tokens": 1024}
     workload = Workload(**given)
     torch.manual_seed(0)
     stock, ours = both_sides(LongformerModel(workload.config(), add_pooling_layer=False).to(device), workload.longest)

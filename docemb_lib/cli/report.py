@@ -1,11 +1,9 @@
 """The report of a plan: its final table in words, and all its executed notebooks as pages with an index."""
 
-from __future__ import annotations
-
 import re
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pandas as pd
 
@@ -19,9 +17,6 @@ from docemb_lib.experiments.scores import Final
 from docemb_lib.progress import progress
 from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.workspace import Workspace, write_text
-
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
 
 TEX = r"((?:[^$\n]|\n(?!\s*\n))+)"  # within one paragraph
 FORMULA = re.compile(rf"\$\${TEX}\$\$|\${TEX}\$(?!\d)")  # in a paragraph of its own, and between words; no price
@@ -104,8 +99,8 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     return folder / "index.html"
 
 
-def page_of(notebook: NotebookNode) -> str:
-    """An executed notebook as a page that holds all that it shows; its formulas become MathML."""
+def page_of(notebook: Any) -> str:
+    """A notebook, as nbformat reads it, as a page that holds all that it shows; its formulas become MathML."""
     from latex2mathml.converter import convert
     from nbconvert import HTMLExporter
 

@@ -75,9 +75,8 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     if source is None:
         raise InputError(f"benchmark task {name}: is on no hub; name the folder or file that holds its data")
     files = [_plain_or_packed(Path(source) / file) for file in benchmark.files]
-    task: Task
     if len(files) == 2:
-        task = Retrieval(name, {"test": read_similar_articles(*files)})
+        task: Task = Retrieval(name, {"test": read_similar_articles(*files)})
     else:
         task = readers.head_task(name, _examples(name, source, files))
     size = sum(len(data.documents[0]) for data in task.splits.values())
@@ -90,13 +89,11 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
 def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
     benchmark = BENCHMARKS[name]
     of_paper, texts = benchmark.size is not None, [benchmark.text]
-    rows: Iterator[tuple[str, Row]]
+    rows = readers.source_rows(source, config=benchmark.config)  # nothing is read yet
     if files:
         by_split = zip(SPLITS, files, strict=True)
         rows = ((split, row) for split, file in by_split for row in _pair_rows(file))
         texts = [(column,) for column in PAIR_COLUMNS[1:]]
-    else:
-        rows = readers.source_rows(source, config=benchmark.config)
     examples = readers.read_examples(
         rows, texts=texts, label=benchmark.label, where=f"task {name}", skip_blank=of_paper, split_field="split"
     )

@@ -22,21 +22,11 @@ import pandas as pd
 
 from docemb_lib.corpus.sources import Document, files_fingerprint
 from docemb_lib.errors import InputError
+from docemb_lib.evaluation import tasks
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.readers import own_task, task_files
-from docemb_lib.evaluation.tasks import (
-    SPLITS,
-    Classification,
-    HeadTask,
-    Labelled,
-    LabelledPairs,
-    Pairs,
-    Ranking,
-    Retrieval,
-    Task,
-    warn_of_problems,
-)
+from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation, OwnTask
 from docemb_lib.workspace import VERSIONS, Workspace, write_text
@@ -52,7 +42,7 @@ def profile_task(profile: Profile, name: str, pages: Callable[[], Iterable[Mappi
         task = embedded_task(pages(), name, seed=profile.corpus.seed, limit=profile.evaluation.documents)
     else:
         task = load_task(name, profile.evaluation)
-    warn_of_problems(task)
+    tasks.warn_of_problems(task)
     return task
 
 
@@ -101,7 +91,7 @@ def check_task(profile: Profile, workspace: Workspace, name: str, split: str) ->
     def build(folder: Path) -> None:
         task = load_task(name, evaluation)
         splits = [*task.splits]
-        if isinstance(task, HeadTask):  # cross-validation may replace a validation split
+        if isinstance(task, tasks.HeadTask):  # cross-validation may replace a validation split
             labels = for_validation(task, evaluation.limit).splits["train"].labels
             splits += ["validation"] * (min(Counter(labels).values()) >= evaluation.folds)
         write_text(folder / "splits.json", json.dumps(splits))

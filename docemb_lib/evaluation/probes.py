@@ -127,8 +127,7 @@ def mistaken(distances: Distances, *, k: int = 10) -> pd.DataFrame:
     documents, positive, others, negative = distances
     ahead = positive[:, None] - negative  # (N, K)
     top = np.unravel_index(np.argsort(-ahead, axis=None, kind="stable")[:k], ahead.shape)
-    found = {"document": documents[top[0]], "other": others[top], "ahead": ahead[top]}
-    return pd.DataFrame(found)
+    return pd.DataFrame({"document": documents[top[0]], "other": others[top], "ahead": ahead[top]})
 
 
 def tidy_distances(distances: Distances) -> pd.DataFrame:

@@ -167,8 +167,7 @@ def _own_examples(settings: OwnTask, place: Path, split: str | None = None) -> p
     rows, split_field = source_rows(str(place)), settings.split_field if split is None else None
     if split is not None:
         rows = ((split, row) for _, row in rows)
-    label = [settings.label_field]
-    return read_examples(rows, texts=texts, label=label, where=str(place), split_field=split_field)
+    return read_examples(rows, texts=texts, label=[settings.label_field], where=str(place), split_field=split_field)
 
 
 def task_files(settings: OwnTask) -> list[Path]:

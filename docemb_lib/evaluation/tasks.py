@@ -17,6 +17,7 @@ from docemb_lib.evaluation.retrieval import by_cosine, precision_and_reciprocal_
 from docemb_lib.settings.sections import HeadSettings
 
 logger = logging.getLogger(__name__)
+Data = TypeVar("Data")
 
 SPLITS = ("train", "validation", "test")
 SEEDS = 5  # heads per task; the spread of a score is taken over them
@@ -85,9 +86,6 @@ class Ranking:
             if not (there and 0 < len(rows) == len({*rows} - {query})):
                 expected = f"expected at least one of {len(self.texts)} rows, each once, without the query"
                 raise InputError(f"{where}: query {query} has the relevant rows {list(rows)}; {expected}")
-
-
-Data = TypeVar("Data")
 
 
 def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:

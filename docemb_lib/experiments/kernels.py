@@ -35,7 +35,6 @@ from jupyter_client.manager import AsyncKernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets.config import Config
 
-import docemb_lib
 from docemb_lib import worker_pool
 from docemb_lib.hardware import tune_environment
 from docemb_lib.private import KERNEL_PROCESS
@@ -265,7 +264,7 @@ def _become_kernel(server: int, arguments: list[str], folder: str, environment: 
     os.environ.update(environment | {PARENT: str(server)})
     numpy.random.seed()  # otherwise the same in each fork
     atexit.unregister(shutil.rmtree)  # of matplotlib's temporary folder, which is the server's
-    for name in [name for name in sys.modules if name.partition(".")[0] == docemb_lib.__name__]:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "docemb_lib"]:
         del sys.modules[name]  # as the source may have changed
     sys.argv = arguments
     runpy.run_module(KERNEL_PROCESS, run_name="__main__", alter_sys=True)

@@ -130,7 +130,7 @@ def student_at(folder: Path) -> Artefact | None:
     """The student in this folder, or behind this link, if it was trained here. Raises InputError for a damaged one."""
     folder = folder.resolve()
     here = is_published(folder) and folder.parent.parent.name == "artefacts"  # a copy may have any name
-    return Artefact("student", folder.name, folder) if here else None
+    return Artefact(folder.name, folder) if here else None
 
 
 def recorded_student(workspace: Workspace, record: records.Record) -> Artefact | None:
@@ -150,7 +150,7 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[
     if (half := saved_lexical_half(str(trained.path))) is None:
         return [own]
     inputs = trained.manifest["inputs"] if (trained.path / MANIFEST).is_file() else {}
-    artefact = Artefact("student", inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
+    artefact = Artefact(inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
     seen = "corpus" if "`trained_on`" in saved_card(str(trained.path)) else ""  # by a converted encoder: none
     dense = student_model(f"{label}{DENSE}", artefact, dense=True)._replace(fitted_on=seen)
     own = own._replace(embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts))
@@ -336,14 +336,13 @@ def models_of(name: str, workspace: Workspace) -> list[Model]:
     if not is_student:
         return [published_model(name)._replace(label=label)]
     # What the notebooks have scored of a student trained here is found again by its artefact.
-    here = student_at(Path(source)) or Artefact("student", pretrained.fingerprint(source), Path(source))
+    here = student_at(Path(source)) or Artefact(pretrained.fingerprint(source), Path(source))
     return lexical_models(label, here, workspace)
 
 
 def references_of(stages: Stages, profile: Profile) -> list[Model]:
     """The recorded baselines that are scored on the tasks of `stages`; without any, the references without training."""
-    recorded = recorded_baselines(profile, stages.workspace)
-    if scored := [one for one in recorded if stages.scores.is_scored(one)]:
+    if scored := [one for one in recorded_baselines(profile, stages.workspace) if stages.scores.is_scored(one)]:
         return scored
     sbert = sbert_models(stages.teachers, together=True)
     return [*sbert, *on_task_models(stages.workspace, sbert, None)]

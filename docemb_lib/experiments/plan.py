@@ -35,21 +35,9 @@ from docemb_lib.experiments.execution import Planned, Runs
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.experiments.stages import sbert_of
 from docemb_lib.projections import parse_projection, with_widths
+from docemb_lib.settings import profile as profiles
 from docemb_lib.settings.parameters import members_of
-from docemb_lib.settings.profile import (
-    NOTEBOOKS,
-    SHIPPED,
-    STUDENT_RUN,
-    Profile,
-    check_names,
-    find_root,
-    notebook_named,
-    profile_path,
-    read_yaml,
-    validated,
-    width,
-    yaml_file,
-)  # fmt: skip
+from docemb_lib.settings.profile import NOTEBOOKS, SHIPPED, STUDENT_RUN, Profile, width
 from docemb_lib.settings.sections import Section, label_of_paragraph_vector
 from docemb_lib.workspace import Workspace
 
@@ -102,7 +90,7 @@ def resolve_plan(
     included. Raises InputError for anything that is wrong with a line; `missing_runs` also asks for data and models.
     """
     for asked in (asked for asked in (first, only) if asked is not None):
-        notebook_named(asked)
+        profiles.notebook_named(asked)
     steps: list[Step] = []
     notebooks = []
     for number, line in enumerate(profile.plan, 1):
@@ -215,7 +203,7 @@ def _best_runs(runs: Runs, count: int, workspace: Workspace) -> list[tuple[Plann
 
 def profile_argument(profile: str | Path) -> str:
     """A profile as a notebook's parameter: its name, or its absolute path, since notebooks run in their own folder."""
-    return str(profile_path(profile) if Path(profile).suffix in {".yaml", ".yml"} else profile)
+    return str(profiles.profile_path(profile) if Path(profile).suffix in {".yaml", ".yml"} else profile)
 
 
 def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace) -> Planned:
@@ -240,7 +228,7 @@ def _resolve_grid(
         try:
             if "profile" in parameters:
                 raise InputError("profile: a sweep has one for all its runs; give it as --profile")
-            check_names(notebook, parameters)
+            profiles.check_names(notebook, parameters)
             run = _planned(notebook, parameters, profile, name, workspace)
             if earlier := first.get(run.key.same_but()) or first.get(run.executed):
                 raise InputError(f"the same as run {earlier} ({run.label}); leave one out, or vary another parameter")
@@ -253,7 +241,7 @@ def _resolve_grid(
 
 def _notebook_of(grid: Grid, asked: str | None) -> str:
     """The notebook of a grid's runs; a name or number that is `asked` for must agree with the grid's own."""
-    names = [name for name in (None if asked is None else notebook_named(asked), grid.notebook) if name]
+    names = [name for name in (None if asked is None else profiles.notebook_named(asked), grid.notebook) if name]
     if not names:
         raise InputError(f"grid {grid.name}: notebook is missing; say which of {', '.join(NOTEBOOKS)} it is for")
     if names[0] != names[-1]:
@@ -303,22 +291,20 @@ def names_in_grids(key: RunKey, *grids: str) -> list[str]:
 
 
 def _grid_files() -> dict[str, Path]:
-    roots = (SHIPPED, find_root())
+    roots = (SHIPPED, profiles.find_root())
     return {file.stem: file for root in roots for file in sorted((root / "params" / "grids").glob("*.yaml"))}
 
 
 def load_grid(given: GridLike, profile: Profile) -> Grid:
     """A grid in `params/grids/` by name, of a .yaml file, or of the runs' own parameters."""
-    name = str(given) if isinstance(given, str | Path) else "given"
+    name, source, raw = "given", "grid", {"runs": given}
     if isinstance(given, str | Path):
-        path = yaml_file("grid", given, _grid_files())
-        source, raw = str(path), read_yaml(path)
-    else:
-        source, raw = "grid", {"runs": given}
+        path = profiles.yaml_file("grid", given, _grid_files())
+        name, source, raw = str(given), str(path), profiles.read_yaml(path)
     if not isinstance(raw, dict):
         raise InputError(f"{source}: a grid is a mapping with `axes` or `runs`, see params/grids/")
-    file = validated(GridFile, raw, source)
-    notebook = None if file.notebook is None else notebook_named(file.notebook, source=f"{source}: ")
+    file = profiles.validated(GridFile, raw, source)
+    notebook = None if file.notebook is None else profiles.notebook_named(file.notebook, source=f"{source}: ")
     varied = [dict(zip(lists, chosen, strict=True)) for lists in file.axes for chosen in product(*lists.values())]
     runs = [{**file.base, **run} for run in (*varied, *file.runs)]
     if not runs:

@@ -105,13 +105,8 @@ def frame(notebook: str | None = None, *, workspace: Workspace | None = None, fa
     )
 
 
-def scores_of(workspace: Workspace, record: Record) -> pd.DataFrame:
-    """The tidy scores that were saved with a record: model, task, metric, seed, value."""
-    return table_of(workspace, record, SCORES)
-
-
-def table_of(workspace: Workspace, record: Record, name: str) -> pd.DataFrame:
-    """A table that was saved with a record; an empty frame if the record has none of this name."""
+def table_of(workspace: Workspace, record: Record, name: str = SCORES) -> pd.DataFrame:
+    """A table that was saved with a record, by default its tidy scores; an empty frame if it has none of this name."""
     path = _folder(workspace, record.notebook, record.fingerprint) / f"{name}.json"
     return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else [])
 

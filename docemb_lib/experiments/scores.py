@@ -13,18 +13,11 @@ import pandas as pd
 
 from docemb_lib import pretrained
 from docemb_lib.errors import InputError
-from docemb_lib.evaluation import protocols, scoreboard
+from docemb_lib.evaluation import protocols, scoreboard, uncertainty
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import check_task, profile_task, task_inputs
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Ranking, Score, example_lengths
-from docemb_lib.evaluation.uncertainty import (
-    Scores,
-    by_length,
-    differences,
-    nearest_of_the_best,
-    score_intervals,
-    verdicts,
-)
+from docemb_lib.evaluation.uncertainty import Scores, differences, nearest_of_the_best, score_intervals, verdicts
 from docemb_lib.experiments import models as made
 from docemb_lib.experiments import records
 from docemb_lib.experiments.models import Model, embed_once
@@ -61,7 +54,7 @@ class Final(NamedTuple):
     def of_record(cls, workspace: Workspace, record: Record, student: str) -> Self:
         """The evaluation that a run has recorded; its frames are empty where the record lacks them."""
         tables = {name: records.table_of(workspace, record, name) for name in KEPT}
-        return cls(records.scores_of(workspace, record), **tables, student=student)
+        return cls(records.table_of(workspace, record), **tables, student=student)
 
     def called(self, own: str, name: str = "this student") -> Self:
         """The same evaluation, in which the label `own` is `name`, also where one of `made.FORMS` follows it."""
@@ -158,7 +151,7 @@ class ScoreStage:
         rounds = self.by_round(models, final=final)
         rows = [(m.label, m.fingerprint, m.fitted_on, m.ranks_only) for m in models]
         described = pd.DataFrame(rows, columns=["model", "fingerprint", "fitted on", "ranks_only"])
-        compared = _comparison(_last(rounds), student, references)
+        compared = _comparison([*rounds.values()][-1], student, references)
         return Final(
             _stacked(rounds, scoreboard.score_frame), _stacked(rounds, score_intervals), compared, described, student
         )
@@ -169,10 +162,11 @@ class ScoreStage:
         Columns model, task, metric, bucket, examples, value, low, high. A length is that of the example (of a pair the
         longer document, of retrieval the query), in tokens of the structural teacher.
         """
-        lengths = {task: self.lengths(task) for task in self._names(final=True)}
+        tokens = {task: self.lengths(task) for task in self._names(final=True)}
+        *_, last = self.by_round(models, final=True).values()
         frames = [
-            by_length(s.per_example[s.metric], lengths[task]).assign(model=model, task=task, metric=s.metric)
-            for model, by_task in _last(self.by_round(models, final=True)).items()
+            uncertainty.by_length(s.per_example[s.metric], tokens[task]).assign(model=model, task=task, metric=s.metric)
+            for model, by_task in last.items()
             for task, s in by_task.items()
         ]
         return pd.concat(frames, ignore_index=True)
@@ -239,8 +233,7 @@ class ScoreStage:
 
     def _names_of(self, model: Model, *, final: bool) -> list[str]:
         """The tasks that the model can be scored on."""
-        names = self._names(final)
-        return [name for name in names if not (model.ranks_only and isinstance(self.task(name), HeadTask))]
+        return [name for name in self._names(final) if not (model.ranks_only and isinstance(self.task(name), HeadTask))]
 
     def _of_model(self, model: Model, *, final: bool) -> dict[str, dict[str, Score]]:
         """{task: {round: score}}; the texts of all tasks without a score are embedded together."""
@@ -287,8 +280,7 @@ class ScoreStage:
     def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
         """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or `Similarities` for retrieval."""
         task, evaluation, split = self.task(name), self.profile.evaluation, "test" if final else "validation"
-        limits = evaluation.rounds if final else [None]
-        rounds = {protocols.round_name(limit): limit for limit in limits}
+        rounds = {protocols.round_name(limit): limit for limit in (evaluation.rounds if final else [None])}
         if not isinstance(task, HeadTask):
             return dict.fromkeys(rounds, task.score(embeddings, split, top=evaluation.map_at))
         heads: dict[str, Any] = {"head": evaluation.head, "seeds": evaluation.seeds}
@@ -317,14 +309,9 @@ def read_scores(folder: Path) -> dict[str, Score]:
     return found
 
 
-def _last(rounds: Rounds) -> Scores:
-    return [*rounds.values()][-1]
-
-
 def _stacked(rounds: Rounds, rows_of: Callable[[Scores], pd.DataFrame]) -> pd.DataFrame:
     """The rows of all rounds; a column `round` tells them apart where there are several."""
-    frames = [rows_of(scores).assign(round=name) for name, scores in rounds.items()]
-    rows = pd.concat(frames, ignore_index=True)
+    rows = pd.concat([rows_of(scores).assign(round=name) for name, scores in rounds.items()], ignore_index=True)
     return rows if len(rounds) > 1 else rows.drop(columns="round")
 
 

@@ -32,7 +32,6 @@ from docemb_lib.workspace import Artefact, Workspace
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
-
 DATASET = "dataset"  # folder of a finished corpus
 PARTS = "parts"  # folder of a corpus that is being built; an interrupted build continues from it
 DOCS_COPY_WORDS = 60  # installed documentation repeats one object under several paths: compare so many first words
@@ -240,9 +239,7 @@ class TeacherStage:
         dim = self.profile.contextual_teachers.lsa_dim
 
         def build(folder: Path) -> None:
-            model = LSA(dim=dim)
-            model.fit(self.corpus.teacher_texts)
-            model.save(folder)
+            LSA(dim=dim).fit(self.corpus.teacher_texts).save(folder)
 
         inputs = {**self._fitted_on("scikit-learn"), "dim": dim}
         return LSA.load(self.workspace.artefact("lsa", inputs, build).path)

@@ -228,8 +228,7 @@ class StudentStage:
         inputs = {"corpus": self.corpus.fingerprint, "split": split, "rows": rows, "tokenizer": tokenizer, **options}
 
         def build(folder: Path) -> None:
-            texts = self.corpus.texts(split, rows)
-            write_tokens(folder / TOKENS, texts, encode, total=rows)
+            write_tokens(folder / TOKENS, self.corpus.texts(split, rows), encode, total=rows)
 
         return TokenFile(self.workspace.artefact(kind, inputs, build).path / TOKENS)
 

@@ -37,10 +37,6 @@ ARRIVAL = 60.0  # seconds that a network file system may take to show a record
 UNREACHABLE = "the scheduler is out of reach; the same command goes on from here"
 
 
-class ClusterError(RuntimeError):
-    """The workers are out of reach."""
-
-
 def sweep(
     notebook: str, grid: str | Path | Sequence[Mapping[str, Any]], *, profile: str | Path = "tiny",
     parameters: Mapping[str, Any] | None = None, workers: int | None = None, scheduler: str | None = None,
@@ -102,8 +98,7 @@ def execute_plan(
         @cache
         def client() -> Any:
             """The workers' client, which all grids share."""
-            workers = cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
-            return stack.enter_context(workers)
+            return stack.enter_context(cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count))
 
         reporter.begin(known, [run for run in known if run in missing], where)
         for step in steps:
@@ -182,7 +177,7 @@ def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Repo
             try:
                 workers = len(client.nthreads())
             except OSError:
-                raise ClusterError(UNREACHABLE) from None
+                raise ConnectionError(UNREACHABLE) from None
             while waiting and len(at_work) < workers:
                 free = (run for run in waiting if not is_locked(run.executed))  # which no other command executes
                 waiting.remove(run := next(free, waiting[0]))
@@ -237,7 +232,7 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, s
     from distributed import KilledWorker
 
     if future.status not in ("finished", "error"):  # only a lost connection cancels a future
-        raise ClusterError(UNREACHABLE)
+        raise ConnectionError(UNREACHABLE)
     try:
         status, error = future.result()
         end = time.monotonic() + ARRIVAL

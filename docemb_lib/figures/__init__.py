@@ -33,6 +33,9 @@ STYLES: tuple[LineStyleType, ...] = ("-", "--", ":", "-.")  # for lines of the s
 SERIES = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 # Options of a legend to the right of the data.
 BESIDE: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "fontsize": 8, "title_fontsize": 8}
+SHORT = {UNTRAINED: "before distillation", SBERT_CHUNKS: "chunks", SBERT_TRUNCATED: "truncated"}
+SHORT["no-weighting"] = "plain sum"  # of both losses
+LONGEST_OWN = 24  # characters of a label that is shown beside "this student"
 GREY = "#787878"  # contrast 4.4 to 1 with white and 4.3 to 1 with JupyterLab's dark #111111
 RC: dict[Any, Any] = {
     "figure.dpi": 110, "figure.figsize": (7.2, 4.0), "font.size": 10, "axes.spines.top": False,
@@ -49,11 +52,6 @@ def __getattr__(name: str) -> Any:
         if hasattr(found := import_module(f"docemb_lib.figures.{module}"), name):
             return getattr(found, name)
     raise AttributeError(f"module 'docemb_lib.figures' has no attribute {name!r}")
-
-
-SHORT = {UNTRAINED: "before distillation", SBERT_CHUNKS: "chunks", SBERT_TRUNCATED: "truncated"}
-SHORT["no-weighting"] = "plain sum"  # of both losses
-LONGEST_OWN = 24  # characters of a label that is shown beside "this student"
 
 
 def use_style() -> None:

@@ -18,7 +18,6 @@ from docemb_lib.projections import ACTIVATIONS, parse_projection
 from docemb_lib.settings.profile import Profile
 
 # ---- diagrams: a sentence encoder, and training with two teachers
-SYMBOLS = {"structural": "L_S", "contextual": "L_C"}
 
 
 class Box(NamedTuple):
@@ -111,7 +110,7 @@ def _weighted_sum(profile: Profile) -> str:
     """The sum of the losses as `Weighting` computes it; λ of a document depends on its length, see `plot_weights`."""
     p, roles = profile.parameters, roles_of(profile.parameters, profile.further_teachers)
     if len(roles) < 2:
-        return f"${SYMBOLS[roles.pop()]}$"
+        return "$L_S$" if "structural" in roles else "$L_C$"
     if p.lam is None and p.lam_by_length is None:
         return "$L_S + L_C$"
     return "$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$"

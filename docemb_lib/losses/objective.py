@@ -162,8 +162,7 @@ class Objective(Described):
                 losses.setdefault(teaching.role, []).append(teaching.weight * each)
                 parts[teaching.name] = each.detach().mean()
             summed = {role: torch.stack(own).sum(dim=0) for role, own in losses.items()}
-            dtype = next(iter(summed.values())).dtype
-            factors = self.weighting.weights(lengths, roles=summed, dtype=dtype)
+            factors = self.weighting.weights(lengths, roles=summed, dtype=next(iter(summed.values())).dtype)
             weighted = [v * summed[role] for role, v in zip(ROLES, factors, strict=True) if role in summed]
             total = torch.stack(weighted).sum(dim=0)
         return ObjectiveOutput(total.mean(), parts, embeddings.detach(), contextual_views)

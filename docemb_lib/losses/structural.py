@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from docemb_lib.errors import InputError
 
 Distance = Literal["mse", "cosine"]
-_SMALLEST_NORM = 1e-8  # shorter vectors are divided by this instead of by their norm
 
 
 class Described(nn.Module):
@@ -93,7 +92,7 @@ class MaxMargin(StructuralLoss):
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
         if self.distance == "cosine":
-            distances = 1 - _pairwise_cosine(student, teacher)  # (B, B)
+            distances = 1 - _unit(student) @ _unit(teacher).T  # (B, B)
         else:  # Differences first: |y|^2 - 2yt + |t|^2 would need no (B, B, D) but loses small distances to rounding.
             distances = (student[:, None] - teacher[None]).square().mean(dim=2)
         others = keep.outer(keep).fill_diagonal_(0)  # i and j kept, j != i
@@ -121,7 +120,7 @@ class Contrastive(StructuralLoss):
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
         B = len(student)
-        logits = _pairwise_cosine(student, teacher) / (self.temperature or 1.0)  # (B, B)
+        logits = _unit(student) @ _unit(teacher).T / (self.temperature or 1.0)  # (B, B)
         # A masked row keeps its diagonal: a row of -inf alone would give NaN, which the mask's zero does not remove.
         candidates = keep.bool() | torch.eye(B, dtype=torch.bool, device=student.device)
         losses = logits.masked_fill(~candidates, float("-inf")).logsumexp(dim=1) - logits.diagonal()
@@ -154,8 +153,4 @@ def structural_loss(
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    return F.normalize(vectors, dim=1, eps=_SMALLEST_NORM)
-
-
-def _pairwise_cosine(student: Tensor, teacher: Tensor) -> Tensor:
-    return _unit(student) @ _unit(teacher).T
+    return F.normalize(vectors, dim=1, eps=1e-8)  # shorter vectors are divided by eps instead of by their norm

@@ -6,45 +6,35 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from docemb_lib.projections import WIDEST
-from docemb_lib.settings.sections import (
-    SINGLE,
-    ContextualLoss,
-    ContextualName,
-    MinCount,
-    NoNull,
-    ProjectionSpec,
-    Section,
-    Seed,
-    StructuralLoss,
-    label_of_paragraph_vector,
-)  # fmt: skip
+from docemb_lib.settings import sections
+from docemb_lib.settings.sections import SINGLE, NoNull, label_of_paragraph_vector
 
 _LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d{1,4});(stem|lowercase|None);([1-9]\d{0,8}|10%)")
 
 
-class Parameters(Section):
+class Parameters(sections.Section):
     """All notebook parameters. The defaults are the thesis' best student with the cosine loss (Table 4.10)."""
 
-    seed: Seed = 0
+    seed: sections.Seed = 0
     # 02: one Paragraph Vector
     dm: bool = True  # True: distributed memory (DM); False: distributed bag of words (DBOW)
     vector_size: int = Field(100, ge=2, le=WIDEST)  # dimensions
-    min_count: MinCount = 2  # drop rarer words; an occurrence count, or the thesis' "10%"
+    min_count: sections.MinCount = 2  # drop rarer words; an occurrence count, or the thesis' "10%"
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
     compound: Annotated[str | None, NoNull] = None  # labels of trained models, joined by +
     # 03-06: the objective of the student
-    structural_loss: Annotated[StructuralLoss | None, NoNull] = "cosine"  # or module:Class, see docs/extending.md
+    structural_loss: Annotated[sections.StructuralLoss | None, NoNull] = "cosine"  # or module:Class (docs/extending.md)
     distance: Literal["mse", "cosine"] = "mse"  # of max-margin
     gamma: float = Field(1.0, ge=0)  # of max-margin: weight of the negatives
     temperature: Annotated[float | None, NoNull] = Field(None, gt=0)  # of contrastive; None: none
-    contextual_teacher: Annotated[ContextualName | None, NoNull] = "PV"
-    contextual_loss: ContextualLoss = "soft-cca"  # or mse; cca; cca:10: the first ten canonical correlations
+    contextual_teacher: Annotated[sections.ContextualName | None, NoNull] = "PV"
+    contextual_loss: sections.ContextualLoss = "soft-cca"  # or mse; cca; cca:10: the first ten canonical correlations
     delta: float = Field(0.03, ge=0)  # of soft-cca: weight of the decorrelation
     beta: float = Field(0.95, ge=0, lt=1)  # of soft-cca: memory of the running covariance
-    student_projection: ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
-    contextual_projection: ProjectionSpec = "-"
+    student_projection: sections.ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
+    contextual_projection: sections.ProjectionSpec = "-"
     lam: Annotated[float | None, NoNull] = Field(0.5, ge=0, le=1)  # λ; None: plain sum of both losses
-    lam_by_length: Annotated[str | None, NoNull] = None  # "linear:384:4096", see `length_ramp`
+    lam_by_length: Annotated[str | None, NoNull] = None  # "linear:384:4096": λ falls to 0 between so many tokens
     max_structural_len: Annotated[int | None, NoNull] = Field(384, ge=1)  # structural tokens
     documents: int = Field(15_000, ge=2)  # first documents of the train split
     # 07: pairs of texts made of one document, without a teacher
@@ -72,16 +62,11 @@ class Parameters(Section):
         if self.structural_loss is None and self.contextual_teacher is None:
             raise ValueError("structural_loss and contextual_teacher are both None; a student needs one of them")
         if self.lam_by_length is not None:
-            length_ramp(self.lam_by_length)
+            ramp = re.fullmatch(r"linear:([0-9]{1,9}):([0-9]{1,9})", self.lam_by_length)
+            if ramp is None or int(ramp[1]) >= int(ramp[2]):
+                form = "None or linear:FIRST:LAST with FIRST < LAST, as in linear:384:4096"
+                raise ValueError(f"lam_by_length: must be {form}")
         return self
-
-
-def length_ramp(text: str) -> tuple[int, int]:
-    """The lengths, in structural tokens, between which `linear:FIRST:LAST` lowers lam to 0. Raises ValueError."""
-    match = re.fullmatch(r"linear:([0-9]{1,9}):([0-9]{1,9})", text) if isinstance(text, str) else None
-    if match is None or int(match[1]) >= int(match[2]):
-        raise ValueError("lam_by_length: must be None or linear:FIRST:LAST with FIRST < LAST, as in linear:384:4096")
-    return int(match[1]), int(match[2])
 
 
 def members_of(compound: str) -> list[dict[str, Any]]:

@@ -352,5 +352,4 @@ def _absolute(value: Any, place: Place, folder: Path) -> Any:
         return value
     field, path = ".".join(map(str, place)), folder / expanduser(value)
     perhaps = _PATHS.fullmatch(field) and (value.startswith((".", "~")) or glob(str(path)))
-    is_path = perhaps or _ALWAYS_PATHS.fullmatch(field)
-    return str(path.resolve()) if is_path else value
+    return str(path.resolve()) if perhaps or _ALWAYS_PATHS.fullmatch(field) else value

@@ -24,6 +24,7 @@ SplitName = Literal["train", "validation", "test"]
 Long = Literal["truncate", "chunks"]
 PairFeatures = Literal["concat", "interaction"]
 ContextualName = Literal["DM", "DBOW", "PV", "LSA"]
+SINGLE = ("dm", "vector_size", "min_count", "preprocess")  # the parameters of one Paragraph Vector
 # Settings of `Training` that do not change a result. `precision` and `batch_size` do.
 NOT_IN_FINGERPRINT = {"checkpointing", "batch_tokens", "compile", "save_every", "log_every", "report_to"}
 
@@ -122,9 +123,6 @@ class StructuralTeacher(Section):
     # Beyond max_tokens: cut, or the mean over chunks weighted by tokens
     long: Long = "truncate"
     bf16: bool | None = None  # compute its embeddings in bfloat16; None: where the processor is fast at it
-
-
-SINGLE = ("dm", "vector_size", "min_count", "preprocess")  # the parameters of one Paragraph Vector
 
 
 class ParagraphVectorSettings(Section):

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-import transformers
 from huggingface_hub import ModelCard, ModelCardData
 from safetensors.torch import save
 
@@ -76,7 +75,7 @@ def write_folder(student: Student, folder: Path, card: str | None) -> None:
         (folder / FOLDER).mkdir(exist_ok=True)
         student.lexical.save(str(folder / FOLDER))
     modules = [{"idx": i, "name": str(i), "path": path, "type": of} for i, (of, path) in enumerate(types.items())]
-    versions = {"sentence_transformers": version("sentence-transformers"), "transformers": transformers.__version__}
+    versions = {"sentence_transformers": version("sentence-transformers"), "transformers": version("transformers")}
     versions["pytorch"] = torch.__version__
     general = {"model_type": "SentenceTransformer", "__version__": versions, "prompts": {}}
     limits = {"max_seq_length": student.max_tokens, "do_lower_case": False}
@@ -152,8 +151,6 @@ LEXICAL_SENTENCE = (
     "`SentenceTransformer(folder, trust_remote_code=True)`."
 )
 
-Score = tuple[str, str, float, float | None]  # task, metric, value, spread (None: of one measurement)
-
 
 def student_card(student: Student, encoder: str | None = None, **facts: object) -> str:
     """A README with front matter: how a student is used, and a table of facts about it and its origin.
@@ -189,10 +186,10 @@ def saved_card(path_or_id: str) -> str:
     return "" if file is None else file.read_text(encoding="utf-8", errors="replace")
 
 
-def add_scores(folder: str | Path, rows: Sequence[Score]) -> None:
+def add_scores(folder: str | Path, rows: Sequence[tuple[str, str, float, float | None]]) -> None:
     """Write a table of scores at the end of a saved student's card, replacing an earlier table, in one atomic step.
 
-    rows: (task, metric, value, spread); a spread of None is not shown.
+    rows: (task, metric, value, spread); the spread is None, and not shown, where there is a single measurement.
     """
     lines = ["| task | metric | score |", "|---|---|---|"]
     for task, metric, value, spread in rows:

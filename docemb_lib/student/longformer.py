@@ -126,9 +126,8 @@ def stock_hidden_states(model: Any, batch: PackedBatch, global_first_token: bool
 
 def padded_length(config: Any, length: int) -> int:
     """Tokens of a document of `length` tokens in the stock forward."""
-    windows = getattr(config, "attention_window", None)
     # A stock Longformer would pad to the same, with a warning.
-    return _rounded(length, PADDED_STEP if windows is None else max(windows))
+    return _rounded(length, max(getattr(config, "attention_window", [PADDED_STEP])))
 
 
 def _rounded(length: int, step: int) -> int:

@@ -13,7 +13,7 @@ import os
 import shutil
 import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,6 +39,7 @@ DESCRIPTION, VOCABULARY = "paragraph_vector.json", "vocabulary.json"  # the word
 # Files `<name>.npy`, where V words are kept: word vectors and output weights, (V, vector_size); and, (V,), how often a
 # word occurs, its threshold for dropping it, and the cumulated frequencies that noise words are drawn by.
 ARRAYS = {"vectors": "f4", "weights": "f4", "counts": "i8", "thresholds": "u4", "noise": "u4"}
+STATE = ("vectors", "weights", "documents", "random")  # files of the state after an epoch
 BLOCK = 16  # documents per task: a task takes a millisecond to send and a fraction of a second to compute
 WORTH = 128  # documents per process at least: the start of a process takes seconds
 PROCESSES = WorkerPool()  # infer for all models; they end after an idle minute
@@ -81,10 +82,6 @@ class ParagraphVector:
         self._model: tuple[Fitted, Path] | None = None  # its files
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @property
     def label(self) -> str:
         """The thesis' name of the model, as in `DM;100;lowercase;2`."""
         return label_of_paragraph_vector(**{name: getattr(self, name) for name in SINGLE})
@@ -105,7 +102,7 @@ class ParagraphVector:
 
     @property
     def fingerprint(self) -> str:
-        content = json.dumps([self.parameters, self.fitted.weights])
+        content = json.dumps([asdict(self), self.fitted.weights])
         return f"pv:{self.label}:{hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
     def fit(self, texts: Iterable[str], folder: Path | str | None = None) -> Self:
@@ -129,12 +126,12 @@ class ParagraphVector:
             raise InputError(f"{self.label}: the words in {words.folder} are of preprocess {words.preprocess!r}")
         words.kept_words(self.min_count)  # raises if there is none
         folder.mkdir(parents=True, exist_ok=True)
-        key = hashlib.sha256(json.dumps([self.parameters, words.texts, STATE]).encode()).hexdigest()[:16]
+        key = hashlib.sha256(json.dumps([asdict(self), words.texts, STATE]).encode()).hexdigest()[:16]
         options = self.gensim_options(words.occurrences(self.min_count))
         vocabulary, weights = train(words.file, folder, key, options, label=self.label)
         of_words = (words.documents, words.long_documents, words.texts, options["min_count"])
         fitted = Fitted(*of_words, vocabulary, weights)
-        content = {"parameters": self.parameters, "fitted": asdict(fitted)}
+        content = {"parameters": asdict(self), "fitted": asdict(fitted)}
         write_text(folder / DESCRIPTION, json.dumps(content, indent=2) + "\n")  # last: the folder is whole
         remove_states(folder)
         self._model = fitted, folder
@@ -143,7 +140,7 @@ class ParagraphVector:
     def gensim_options(self, min_count: int) -> dict[str, Any]:
         """The arguments of gensim's Doc2Vec; "10%" needs a corpus to become the number `min_count`."""
         resolved = {"min_count": min_count, "dbow_words": int(self.dbow_words and not self.dm)}
-        return {name: value for name, value in self.parameters.items() if name != "preprocess"} | resolved
+        return {name: value for name, value in asdict(self).items() if name != "preprocess"} | resolved
 
     def embed(self, texts: Sequence[str], *, jobs: int | None = None) -> np.ndarray:
         """Float32 (N, dim), inferred by `jobs` processes (None: one per core, fewer for few texts).
@@ -201,7 +198,7 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any], *,
     from gensim.models.doc2vec import Doc2Vec, TaggedLineDocument
 
     logging.getLogger("gensim").setLevel(logging.ERROR)
-    done = epochs_done(folder, key)
+    done = max((int(state.name.rpartition("-")[2]) for state in folder.glob(f"state-{key}-*")), default=0)
     state = folder / f"state-{key}-{done}"
     remove_states(folder, but=state)
     model = Doc2Vec(**options)
@@ -239,17 +236,10 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any], *,
     return len(model.wv), digest.hexdigest()[:16]
 
 
-def epochs_done(folder: Path, key: str) -> int:
-    return max((int(state.name.rpartition("-")[2]) for state in folder.glob(f"state-{key}-*")), default=0)
-
-
 def remove_states(folder: Path, *, but: Path | None = None) -> None:
     for state in (*folder.glob("state-*"), *folder.glob(".state-*")):
         if state != but:
             shutil.rmtree(state, ignore_errors=True)
-
-
-STATE = ("vectors", "weights", "documents", "random")
 
 
 def _save_state(model: Doc2Vec, state: Path) -> None:

@@ -17,19 +17,18 @@ from docemb_lib.experiments import records
 from docemb_lib.experiments.models import UNTRAINED, Model
 from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.runkey import STRUCTURAL as LOSS
-from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
 from docemb_lib.experiments.scores import Final
 from docemb_lib.settings.parameters import members_of
 from docemb_lib.settings.profile import FIXED
 from docemb_lib.thesis.values import BASELINE, FIGURES, ThesisValues, baseline_name, cells_of, final_name, published
 
-STRUCTURAL = "03_structural"
+NOTEBOOK_03 = "03_structural"
 HERE, THESIS = "here", "thesis"  # where the rows of a table are from
 NEITHER = "none"  # the group of runs without the property that defines groups
 MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
-CHAPTER_4 = (STRUCTURAL, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
+CHAPTER_4 = (NOTEBOOK_03, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
 CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
 LINES = TextWrapper(110, break_on_hyphens=False)  # a page of `docemb report` joins the lines again
 FIRST = "It is the first recorded run. Make another as described below, and execute this cell again to compare them."
@@ -141,11 +140,11 @@ def conclusion(run: Run, final: Final | None = None) -> str:
 def _entries(run: Run, scores: pd.DataFrame) -> list[Entry]:
     """This run, the comparable recorded runs, and the structural-only runs beside them, under labels that differ."""
     entries = [Entry(run.label, run.label, run.key, scores)]
-    recorded = [(record, records.scores_of(run.workspace, record)) for record in run.comparable()]
+    recorded = [(record, records.table_of(run.workspace, record)) for record in run.comparable()]
     entries += [Entry(record.label, record.label, run.key_of(record), rows, record) for record, rows in recorded]
     for record in structural_only(run, [entry.key for entry in entries]):
         if (label := f"only-structural;{record.label}") not in (entry.label for entry in entries):
-            rows = records.scores_of(run.workspace, record)
+            rows = records.table_of(run.workspace, record)
             entries.append(Entry(label, record.label, run.key_of(record), rows, record))
     return [entry._replace(label=label) for entry, label in zip(entries, _distinct(entries), strict=True)]
 
@@ -177,12 +176,12 @@ def structural_only(run: Run, keys: Collection[RunKey]) -> list[Record]:
     further = run.profile.further_teachers
     if "contextual_teacher" not in run.parameters or any(teacher.role == "contextual" for teacher in further):
         return []  # with a further contextual teacher no run is structural-only
-    wanted = {key.only(*LOSS) for key in keys}
+    wanted = {key.only(*STRUCTURAL) for key in keys}
     if any("structural" not in key.roles for key in keys):  # as in Figure 4.7
-        wanted.add(RunKey.bare(STRUCTURAL, run.profile, structural_loss="cosine").only(*LOSS))
+        wanted.add(RunKey.bare(NOTEBOOK_03, run.profile, structural_loss="cosine").only(*STRUCTURAL))
     size = {name: run.parameters[name] for name in ("documents", "seed")}
-    made = [(record, run.key_of(record)) for record in run.comparable(STRUCTURAL)]
-    return [record for record, key in made if key.only(*LOSS) in wanted and size.items() <= key.counting.items()]
+    made = [(record, run.key_of(record)) for record in run.comparable(NOTEBOOK_03)]
+    return [record for record, key in made if key.only(*STRUCTURAL) in wanted and size.items() <= key.counting.items()]
 
 
 def _distinct(entries: Sequence[Entry]) -> list[str]:
@@ -337,7 +336,7 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
     """
     thesis = ThesisValues(run.notebook, run.profile)
     best = recorded_in_figures(run, [BEST], elsewhere=True).get(BEST, {})
-    entries = [Entry(label, r.label, run.key_of(r), records.scores_of(run.workspace, r)) for label, r in best.items()]
+    entries = [Entry(label, r.label, run.key_of(r), records.table_of(run.workspace, r)) for label, r in best.items()]
     if not entries:
         return pd.DataFrame()
     columns = [{"group": "student", "thesis": thesis.of_run(entry.key)} for entry in entries]
@@ -365,7 +364,6 @@ def beside_paper(scores: pd.DataFrame, few_shot: Mapping[str, int] | None = None
     if few_shot is not None:
         own = own[own["per_class"] == own["task"].map(few_shot).fillna(few_shot.get("other", 0))]
     paper = paper[paper["round"] == ("all" if few_shot is None else "few-shot")]
-    here = own[["model", "task", "metric", "value"]].assign(source="here")
-    rows = pd.concat([here, paper.assign(source="paper")])
+    rows = pd.concat([own[["model", "task", "metric", "value"]].assign(source="here"), paper.assign(source="paper")])
     common = rows.groupby(["task", "metric"])["source"].transform("nunique") == 2
     return rows[common].pivot_table(index=["source", "model"], columns=["task", "metric"], values="value", sort=False)

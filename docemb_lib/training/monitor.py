@@ -72,8 +72,7 @@ class Monitor:
         return row
 
     def save(self, checkpoint: Path, rank: int) -> None:
-        state = {"sums": self.means.sums, "directions": self.means.directions}
-        torch.save(state, checkpoint / f"monitor_{rank}.pt")
+        torch.save({"sums": self.means.sums, "directions": self.means.directions}, checkpoint / f"monitor_{rank}.pt")
 
     def load(self, checkpoint: Path, rank: int) -> None:
         file, device = checkpoint / f"monitor_{rank}.pt", self.means.sums.device

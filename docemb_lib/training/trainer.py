@@ -4,7 +4,6 @@ A run resumes bit-exactly from a checkpoint that is complete, of the same config
 Trainer writes in place. A marker, written last, lists checksums: a folder that differs is incomplete or damaged.
 """
 
-import contextlib
 import json
 import logging
 import math
@@ -13,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +63,7 @@ class DistillationTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         rows: Any = range(len(self.train_dataset))  # which `collate` turns into documents
-        epoch = lambda: int(self.state.epoch or 0)  # noqa: E731
-        updates = Updates(len(rows), self.settings, seed=self.args.seed, epoch=epoch)
+        updates = Updates(len(rows), self.settings, seed=self.args.seed, epoch=lambda: int(self.state.epoch or 0))
         pinned = self.args.device.type == "cuda"
         return DataLoader(rows, batch_sampler=updates, collate_fn=self.collate(updates), pin_memory=pinned)
 
@@ -115,7 +113,7 @@ class DistillationTrainer(Trainer):
         losses = []
         for number, micro in enumerate(inputs, 1):
             # Processes exchange gradients once, in the last backward pass of the update.
-            with self.accelerator.no_sync(model) if number < len(inputs) else contextlib.nullcontext():
+            with self.accelerator.no_sync(model) if number < len(inputs) else nullcontext():
                 # A document weighs 1 / (documents of the update); DDP averages over processes, hence `world_size`.
                 output, loss = self.learn(model, micro, scale=micro.share * self.args.world_size)
             losses.append(loss)
@@ -242,5 +240,5 @@ def remove_checkpoints(folder: Path) -> None:
     for path in (folder / CHECKPOINTS).glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
     (folder / CHECKPOINTS / LOG).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # not empty, or not there
+    with suppress(OSError):  # not empty, or not there
         (folder / CHECKPOINTS).rmdir()

@@ -184,8 +184,7 @@ class Explorer:
             return
         answer = self.answer()
         image = [] if answer.figure is None else [Image(png_of(answer.figure), alt=answer.alt)]
-        text = HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>')
-        display(*image, text)
+        display(*image, HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>'))
 
 
 _shown: dict[str, Explorer] = {}  # by cell, whose earlier explorer the front end would keep and save

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 NEGATIVES = 20  # per document, equal for all students and both distances
 ALL_LOSSES = "all losses"
+STUDENT, CONTEXTUAL = "student", "contextual"
 MISTAKEN = 10  # pairs that a slider reaches
 LEAST = 5  # documents whose distances are shown
 
@@ -117,11 +118,7 @@ def _pair(documents: pd.DataFrame, pair: pd.Series) -> str:
     texts = "".join(html.document(f"{own['id']}, {own['length']} tokens", own["text"]) for own in (one, other))
     nearer, by = ("nearer to", pair["ahead"]) if pair["ahead"] > 0 else ("farther from", -pair["ahead"])
     text = f"The student of {one['id']} is {by:.3f} {nearer} the teacher embedding of {other['id']} than its own."
-    text = f"<p>{html.escape(text)}</p>"
-    return f'{text}<div style="display: flex; flex-wrap: wrap; gap: 8px;">{texts}</div>'
-
-
-STUDENT, CONTEXTUAL = "student", "contextual"
+    return f'<p>{html.escape(text)}</p><div style="display: flex; flex-wrap: wrap; gap: 8px;">{texts}</div>'
 
 
 class Spaces(NamedTuple):

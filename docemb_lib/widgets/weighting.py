@@ -82,8 +82,7 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
             command = command_for(run, profile, lam=lam, mask=mask)
             text += f"<p>To run it, in <code>notebooks/</code>: {html.number('command', command, 'code')}</p>"
         else:
-            bounds = found[["value", "low", "high"]].itertuples(index=False)
-            scores = [with_interval(*row) for row in bounds]
+            scores = [with_interval(*row) for row in found[["value", "low", "high"]].itertuples(index=False)]
             text += html.table("scores", found[["task", "metric"]].assign(**{"score [95%]": scores}))
         figure = Figure(figsize=(8, 3.6), layout="constrained")
         plot_weighting(points, task=task, lam=lam, ax=figure.subplots())

@@ -21,7 +21,7 @@ def test_a_record_comes_back_as_it_was_saved_with_its_tables(workspace):
     assert records.find(workspace, "05_weighting", "f1") == saved
     assert records.find(workspace, "05_weighting", "f2") is None
     assert records.find(workspace, "04_projections", "f1") is None
-    assert records.scores_of(workspace, saved).to_dict("records") == [score]
+    assert records.table_of(workspace, saved).to_dict("records") == [score]
     assert records.table_of(workspace, saved, "intervals").to_dict("records") == [{"low": None, "high": 0.6}]
     assert records.table_of(workspace, saved, "models").empty  # it has none of this name
 
@@ -55,12 +55,12 @@ def test_a_record_is_there_at_every_moment_of_being_replaced(workspace, monkeypa
         def observed(source, target, name=name):
             moves[name](source, target)
             seen.append(records.find(workspace, "05_weighting", "f1"))
-            assert len(records.scores_of(workspace, seen[-1])) == 1
+            assert len(records.table_of(workspace, seen[-1])) == 1
 
         monkeypatch.setattr(os, name, observed)
     records.save(workspace, record(metrics={"mean": 0.9}), [{"value": 2.0}])
     assert {found.metrics["mean"] for found in seen} == {0.7, 0.9}
-    assert records.scores_of(workspace, seen[-1])["value"].tolist() == [2.0]
+    assert records.table_of(workspace, seen[-1])["value"].tolist() == [2.0]
     assert records.frame(workspace=workspace)["validation"].tolist() == [0.9]
 
 

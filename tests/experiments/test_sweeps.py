@@ -258,7 +258,7 @@ def test_a_killed_scheduler_or_an_unfit_worker_ends_a_sweep_and_the_next_goes_on
         scheduler.kill()
         _, stderr = process.communicate(timeout=90)
         assert process.returncode == 1
-        said = "Error: ClusterError: the scheduler is out of reach; the same command goes on from here"
+        said = "Error: ConnectionError: the scheduler is out of reach; the same command goes on from here"
         assert stderr.splitlines()[-1] == said
         assert psutil.wait_procs(kernels, timeout=20)[1] == []
     with a_cluster(tmp_path) as (_, _, file):

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from conftest import REPOSITORY, write_files
 
-from docemb_lib.settings.parameters import length_ramp, members_of
+from docemb_lib.settings.parameters import Parameters, members_of
 from docemb_lib.settings.profile import NOTEBOOKS, Profile, find_root, read_profile_file
 from docemb_lib.settings.sections import BenchmarkName, HeadSettings, label_of_paragraph_vector
 
@@ -257,7 +257,7 @@ def test_a_profile_is_not_named_by_its_base(write):
 def test_a_compound_is_its_members_dm_first_and_a_ramp_has_two_ascending_lengths():
     members = members_of("DBOW;1024;None;10% + DM;100;stem;2")
     assert [label_of_paragraph_vector(**member) for member in members] == ["DM;100;stem;2", "DBOW;1024;None;10%"]
-    assert length_ramp("linear:384:4096") == (384, 4096)
+    assert Parameters(lam_by_length="linear:384:4096").lam_by_length == "linear:384:4096"
     for wrong in ("linear:3:3", "linear:3", "linear:-1:3", "log:1:2", "linear:1:2 "):
         with pytest.raises(ValueError, match="FIRST < LAST"):
-            length_ramp(wrong)
+            Parameters(lam_by_length=wrong)
