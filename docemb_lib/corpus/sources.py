@@ -112,12 +112,15 @@ def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> It
     return (document for document in read() if document.id in chosen)
 
 
+_distributions = cache(packages_distributions)  # reads all of site-packages
+
+
 @cache
 def _version(package: str) -> str:
     """The version of an installed package, by its import name. Raises InputError."""
     with suppress(PackageNotFoundError):
         return version("scikit-learn" if package == "sklearn" else package)
-    if names := packages_distributions().get(package):  # reads all of site-packages
+    if names := _distributions().get(package):
         return version(names[0])
     raise InputError(f"corpus.packages: {package} is not installed; install it, or leave it out")
 
