@@ -9,6 +9,7 @@ import torch
 from conftest import write_files
 
 from docemb_lib import hardware
+from docemb_lib.cli import forecast
 from docemb_lib.hardware import fast_bf16, free_memory, matmul_peak
 
 GiB = 2**30
@@ -46,6 +47,9 @@ def test_the_peak_is_what_plain_products_reach_measured_once(monkeypatch):
     peak = matmul_peak("cpu", torch.float32)
     assert 0.1 * reached < peak == matmul_peak("cpu", torch.float32)
     matmul_peak.cache_clear()
+    monkeypatch.setattr(hardware, "devices_at_hand", lambda: ["cpu:0"])  # as a GPU: by another process
+    assert 0 < forecast.encoder_flops.__wrapped__() < 100 * peak
+    assert matmul_peak.cache_info().currsize == 0
 
 
 @pytest.mark.parametrize(("own", "files", "free"), [

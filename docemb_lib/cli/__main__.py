@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -189,7 +189,9 @@ def adapt(
     dim: Annotated[int | None, typer.Option(min=1, help="Lexical width; default: as it is, or up to 512.")] = None,
     width: Annotated[int | None, typer.Option(min=1, help="Of the embedding, by PCA; default: both halves.")] = None,
     weight: Annotated[float | None, typer.Option(min=0, max=1, help="Of the lexical half; default: fitted.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Its sweep_tasks choose the weight, on validation.")] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="A profile whose sweep_tasks choose the weight, on their validation splits.")
+    ] = None,
     text_field: TextField = "text",
     id_field: IdField = "id",
 ) -> None:
@@ -209,7 +211,7 @@ def adapt(
         raise InputError(f"-o {out}: lies in {source} and would be read with it; name a folder elsewhere")
     if profile and weight is not None:
         raise InputError("--weight and --profile: both give the weight of the lexical half; name one")
-    chosen = Stages(RunKey(NOTEBOOK, Profile.load(profile))).scores.lexical_weight() if profile else weight
+    labelled = Profile.load(profile) if profile else None
     if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
         pooling = encoder_pooling(model)
         pooling = "lead" if pooling == "mean" else pooling
@@ -219,15 +221,21 @@ def adapt(
         student = Student.load(model)
         card = saved_card(model) or student_card(student)
     texts = [document.text for document in local_documents(source, text_field=text_field, id_field=id_field)]
+    chosen: Any = weight
+    how = "" if weight is None else "by hand"
+    if labelled:
+        chosen = Stages(RunKey(NOTEBOOK, labelled)).scores.lexical_weight()
+        how = f"by the validation labels of {', '.join(labelled.evaluation.sweep_tasks)}"
     student.adapt(texts, dim=dim, weight=chosen, width=width)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, out.name)
-        student.save(written, card=with_lexical_half(card, student, f"{len(texts)} documents of {source.name}"))
+        documents = f"{len(texts)} documents of {source.name}"
+        student.save(written, card=with_lexical_half(card, student, documents, chosen=how))
         written.replace(out)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
-    console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical")
+    console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{how and f', chosen {how}'}")
 
 
 @command

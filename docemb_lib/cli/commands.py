@@ -113,11 +113,10 @@ def run(
         raise InputError("--from and --only exclude each other; give one of them")
     workspace = Workspace()
     steps = resolve_plan(Profile.load(profile), profile_argument(profile), workspace, first=from_, only=only)
-    found = forecast(steps, workspace)
     if dry_run:
-        print_forecast(found, console)
+        print_forecast(forecast(steps, workspace), console)
         return
-    failures = execute_plan(steps, workspace, terminal.Terminal(console, found.seconds))
+    failures = execute_plan(steps, workspace, terminal.Terminal(console, lambda: forecast(steps, workspace).seconds))
     board, standing, paths = report(chosen_runs(steps), workspace)
     if board is not None:
         terminal.print_scoreboard(board, console)
@@ -162,7 +161,7 @@ def sweep(
             terminal.print_table(runs[["label", "done"]], console)
             print_forecast(forecast(steps, workspace, done), console)
         return
-    reporter = terminal.Terminal(console, forecast(steps, workspace).seconds)
+    reporter = terminal.Terminal(console, lambda: forecast(steps, workspace).seconds)
     failures = execute_plan(steps, workspace, reporter, workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
     paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]

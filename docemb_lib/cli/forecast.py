@@ -6,10 +6,12 @@ large matrix product, which is measured. Expect times within a factor of three, 
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import cache
 from itertools import islice
 from math import inf, prod
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -223,4 +225,9 @@ def encoder_flops() -> float:
     import torch
 
     device = hardware.devices_at_hand()[0]
-    return SHARE * hardware.matmul_peak(device, torch.bfloat16 if hardware.fast_bf16(device) else torch.float32)
+    measured = device, torch.bfloat16 if hardware.fast_bf16(device) else torch.float32
+    if device == "cpu":
+        return SHARE * hardware.matmul_peak(*measured)
+    # In a process of its own: this one would hold memory of the GPU as long as a plan takes.
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return SHARE * process.submit(hardware.matmul_peak, *measured).result()

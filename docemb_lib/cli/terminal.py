@@ -4,7 +4,8 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from statistics import fmean
 from textwrap import wrap
 from typing import Any
@@ -21,7 +22,7 @@ from docemb_lib.experiments.execution import Planned, Reporter, Runs, Status
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds")
 ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all runs have the same value
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
-PRIOR = 0.1  # share of a plan that the forecast weighs against the runs that have ended: short ones say little
+PRIOR = 0.1  # share of a plan's forecast that is added to the ended runs, since the first ones are often short
 FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)  # characters in a line of a cell, tried until the table fits
 NAMING = ("round", "model", "label")  # columns that name the rows
 BREAKS = re.compile(rf"[;)/]|,(?!{NO_BREAK})|(?<=\S)-(?=\w)")
@@ -31,11 +32,12 @@ SCORES = "Test scores (accuracy; MAP for retrieval)"
 class Terminal(Reporter):
     """Progress of a plan or a sweep: a line per event, and in a terminal the last lines of the runs at work.
 
-    seconds: a forecast for each missing run, which those that have ended correct; further runs count as mean ones.
+    forecast: gives the seconds of each missing run; called once, and only if a run is missing. The time that the ended
+    runs have taken corrects it.
     """
 
-    def __init__(self, console: Console, seconds: Mapping[Planned, float]) -> None:
-        self.console, self.seconds = console, seconds
+    def __init__(self, console: Console, forecast: Callable[[], Mapping[Planned, float]]) -> None:
+        self.console, self.seconds, self.prior = console, cache(forecast), PRIOR
         name, line = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[line]}"))
         self.bars = Progress(name, TimeElapsedColumn(), line, console=console, transient=True)
         self.bars.disable = not console.is_terminal
@@ -43,14 +45,15 @@ class Terminal(Reporter):
         self.said: dict[Planned, float] = {}  # time of the last line about a run
         self.missing: set[Planned] = set()  # neither done before `begin` nor ended
         self.repeated: set[str] = set()  # labels of several runs: they leave out the seed, for one
-        self.runs, self.forecast, self.begun = 0, 0.0, time.monotonic()
+        self.runs, self.expected, self.begun = 0, 0.0, time.monotonic()
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
         self.runs += len(runs)
         self.repeated |= {label for label, times in Counter(run.label for run in runs).items() if times > 1}
         self.missing |= set(missing)
-        self.forecast += self._forecast(missing)
-        more = f"; {where}" if where else f"; about {duration(self._forecast(missing))}" if missing else ""
+        self.expected += self._seconds(missing)
+        self.prior = 0.0 if where else self.prior  # several workers take less than the sum
+        more = f"; {where}" if where else f"; about {duration(self._seconds(missing))}" if missing else ""
         self.console.print(f"{len(runs)} runs, {len(runs) - len(missing)} of them already there{more}")
 
     def prepare(self, what: str) -> None:
@@ -71,10 +74,10 @@ class Terminal(Reporter):
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
         self.bars.remove_task(self.tasks.pop(run))
         self.missing.discard(run)
-        left, spent, about = self._forecast(self.missing), time.monotonic() - self.begun, ""
-        if 0 < left < self.forecast:
-            prior = PRIOR * self.forecast
-            about = f", about {duration(left * (spent + prior) / (self.forecast - left + prior))} left in all"
+        left, spent, about = self._seconds(self.missing), time.monotonic() - self.begun, ""
+        if 0 < left < self.expected:
+            prior = self.prior * self.expected
+            about = f", about {duration(left * (spent + prior) / (self.expected - left + prior))} left in all"
         ended = "done" if status == "built" else status
         how = "already there" if status == "reused" else f"{ended} in {duration(seconds)}"
         self.console.print(f"[{self.runs - len(self.missing)}/{self.runs}] {how}  {self._name(run)}{about}")
@@ -84,9 +87,14 @@ class Terminal(Reporter):
     def close(self) -> None:
         self.bars.stop()
 
-    def _forecast(self, runs: Collection[Planned]) -> float:
-        mean = fmean(self.seconds.values()) if self.seconds else 1.0
-        return sum(self.seconds.get(run, mean) for run in runs)
+    def _seconds(self, runs: Collection[Planned]) -> float:
+        known = self.seconds() if runs else {}
+        return sum(known[run] if run in known else self._usual(run.notebook) for run in runs)
+
+    def _usual(self, notebook: str) -> float:
+        """The forecast of a run that records have chosen later: the mean of its notebook's, or else of all."""
+        known = self.seconds()
+        return fmean([s for run, s in known.items() if run.notebook == notebook] or known.values() or [1.0])
 
     def _name(self, run: Planned) -> str:
         return f"{run.notebook}  {run.executed.stem if run.label in self.repeated else run.label}"

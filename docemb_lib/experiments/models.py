@@ -143,7 +143,7 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[
 
     Without a lexical half there is the student alone.
     """
-    from docemb_lib.student.export import saved_card
+    from docemb_lib.student.export import CHOSEN, saved_card
     from docemb_lib.student.lexical import saved_lexical_half
 
     own = student_model(label, trained)
@@ -151,20 +151,24 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[
         return [own]
     inputs = trained.manifest["inputs"] if (trained.path / MANIFEST).is_file() else {}
     artefact = Artefact(inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
-    seen = "corpus" if "`trained_on`" in saved_card(str(trained.path)) else ""  # by a converted encoder: none
+    card = saved_card(str(trained.path))
+    seen = "corpus" if "`trained_on`" in card else ""  # by a converted encoder: none
     dense = student_model(f"{label}{DENSE}", artefact, dense=True)._replace(fitted_on=seen)
     own = own._replace(embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts))
     words = inputs.get("words", 50_000)
-    width = None if half.reduction is None else half.dim
-    return [own, dense, beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words, width)]
+    width, weight = None if half.reduction is None else half.dim, float(half.weight) if CHOSEN in card else None
+    adapted = beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words, width, weight)
+    return [own, dense, adapted]
 
 
 def beside_lsa(
-    workspace: Workspace, dense: Model, label: str, dim: int = DIM, words: int = 50_000, width: int | None = None
-) -> Model:
+    workspace: Workspace, dense: Model, label: str, dim: int = DIM, words: int = 50_000, width: int | None = None,
+    weight: float | None = None,
+) -> Model:  # fmt: skip
     """A model and LSA of a task's texts side by side, joined as a student's two halves, and reduced to a width.
 
-    A task whose texts share too few words is scored by the dense half alone.
+    weight: of LSA; None: without labels, from the texts. A task whose texts share too few words is scored by the dense
+    half alone.
     """
 
     def fit(texts: list[str]) -> np.ndarray:
@@ -173,12 +177,14 @@ def beside_lsa(
         X = embed_once(workspace, dense, texts)
         limits: Any = {"dim": directions(len(texts), dim), "words": words, "width": width and min(width, len(texts))}
         try:
-            return _joined(fit_lexical_half(lambda: X, texts, **limits), X, texts)
+            return _joined(fit_lexical_half(lambda: X, texts, weight=weight, **limits), X, texts)
         except InputError as error:
             logger.warning("%s without words: %s", label, error)
             return X
 
-    return _on_task(label, fit, f"{dense.fingerprint} ⊕ LSA/{dim}/{words}/{width}")
+    return _on_task(
+        label, fit, f"{dense.fingerprint} ⊕ LSA/{dim}/{words}/{width}{'' if weight is None else f'/{weight}'}"
+    )
 
 
 def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None) -> list[Model]:

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}
 EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
 LENGTHS = "lengths.npy"
-WEIGHTS = np.arange(11) / 10  # of a lexical half, tried where labels choose it
+WEIGHTS = np.arange(1, 10) / 10  # of a lexical half, tried where labels choose it
 LABELS = 20  # fewest labelled examples of a task; fewer choose no better than the spreads
 KEPT = ("intervals", "comparison", "models")  # frames of `Final` that a record keeps beside the scores
 
@@ -199,8 +199,8 @@ class ScoreStage:
     def lexical_weight(self) -> "ChooseWeight":
         """A function that chooses the weight of a lexical half by the sweep's tasks, on their validation splits.
 
-        The half's own weight is the default of `nearest_of_the_best`. Raises InputError at once for tasks without
-        labels or with too few.
+        The half's own weight is the default of `nearest_of_the_best`; the function changes it while it tries others.
+        Raises InputError at once for tasks without labels or with too few.
         """
         names = self._names(final=False)
         if "halves" in names:
@@ -209,7 +209,8 @@ class ScoreStage:
         for name in names:
             splits: Mapping[str, Any] = self.task(name).splits
             data = splits["validation" if "validation" in splits else "train"]
-            if (labels := len(data.queries if isinstance(data, Ranking) else data.labels)) < LABELS:
+            ranks, limit = isinstance(data, Ranking), self.profile.evaluation.limit
+            if (labels := len(data.queries) if ranks else min(len(data.labels), limit)) < LABELS:
                 raise InputError(f"task {name}: {labels} labelled examples to choose a weight by, use {LABELS} or more")
 
         def choose(half: "LexicalHalf", embed: Callable[[Sequence[str]], np.ndarray]) -> float:

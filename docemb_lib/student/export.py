@@ -144,6 +144,7 @@ embeddings = SentenceTransformer("this/folder").encode(["a long document"])
 ```"""
 WITH_CODE = ('"this/folder")', '"this/folder", trust_remote_code=True)')  # in a card, of a folder without code and with
 LEXICAL, SCORES = "## Lexical half", "## Scores"
+CHOSEN = "The weight of the lexical half was chosen"  # stands in the card if it does not follow from the texts alone
 LEXICAL_SENTENCE = (
     "After the dense half comes a lexical half of {dim} dimensions, a sum of one vector per word of the whole text, "
     "fitted on {documents}; refit it on others with `docemb adapt`. An embedding has {width} dimensions. "
@@ -170,13 +171,15 @@ def student_card(student: Student, encoder: str | None = None, **facts: object) 
     return f"---\n{front.to_yaml()}\n---\n\n# A docemb student\n\n{USAGE}\n\n{table}\n"
 
 
-def with_lexical_half(card: str, student: Student, documents: str) -> str:
+def with_lexical_half(card: str, student: Student, documents: str, *, chosen: str = "") -> str:
     """The card of a student with what its lexical half was fitted on, as in "300 documents of reports".
 
-    What the card says of an earlier half, and the scores of the student before, are left out.
+    What the card says of an earlier half, and the scores of the student before, are left out. chosen: how the weight of
+    the half was chosen, if it does not follow from the texts alone.
     """
     dim = student.lexical.vectors.shape[1] if student.lexical else 0
     sentence = LEXICAL_SENTENCE.format(dim=dim, width=student.width, documents=documents)
+    sentence += f" {CHOSEN} {chosen}." if chosen else ""
     return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
 
 

@@ -41,7 +41,7 @@ def console(columns=100, terminal=False):
 def reported(*labels, terminal=False):
     planned = [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
     shown = console(terminal=terminal)
-    return Terminal(shown, dict.fromkeys(planned, 60.0)), shown, planned
+    return Terminal(shown, lambda: dict(zip(planned[1:], (60.0, 180.0), strict=False))), shown, planned
 
 
 def cells_of(text):
@@ -132,13 +132,26 @@ def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock
         "[1/3] already there  05_weighting  a",
         "begins  05_weighting  b",
         "        training: 50%",
-        "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 12 s left in all",  # 60 * (75 + 12) / (60 + 12)
+        "[2/3] done in 1 min 01 s  05_weighting  b, about 3 min 45 s left in all",  # 180 * 75 / 60
         "begins  05_weighting  c",
         "[3/3] failed in 0 s  05_weighting  c",
         "        no luck",
-        "2 runs, 0 of them already there; about 2 min 00 s",
+        "2 runs, 0 of them already there; about 4 min 00 s",  # twice the mean of what was forecast for this notebook
         "begins  05_weighting  3",  # the name of a file tells runs of one label apart
     ]
+
+
+def test_a_plan_without_workers_weighs_its_forecast_against_the_first_runs_and_needs_none_when_all_is_there(clock):
+    reporter, shown, planned = reported("a", "b", "c")
+    reporter.begin(planned, planned[1:])
+    reporter.start(planned[1])
+    clock[0] = 120.0
+    reporter.end(planned[1], "built", 120.0)
+    first, _, last = shown.file.getvalue().splitlines()
+    assert first == "3 runs, 1 of them already there; about 4 min 00 s"
+    assert last.endswith("about 5 min 09 s left in all")  # 180 * (120 + 24) / (60 + 24)
+    Terminal(shown, lambda: pytest.fail("a forecast was made")).begin(planned, [])
+    assert shown.file.getvalue().endswith("\n3 runs, 3 of them already there\n")
 
 
 def test_in_a_terminal_the_runs_at_work_are_shown_with_their_last_lines():
@@ -155,7 +168,7 @@ def test_no_name_label_or_text_can_command_the_terminal(monkeypatch):
     name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
     shown = PlainConsole(file=io.StringIO(), width=300, highlight=False, markup=False)
     run = ARun(name, Path(name))
-    reporter = Terminal(shown, {})
+    reporter = Terminal(shown, dict)
     reporter.begin([run], [run], name)
     reporter.start(run)
     reporter.step(run, name)

@@ -19,8 +19,7 @@ from docemb_lib.experiments.students import StudentStage, make_objective
 from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead, MaxMargin, SoftCCA, Weighting
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import SimDE, Training
-from docemb_lib.student import Student
-from docemb_lib.student.export import saved_card
+from docemb_lib.student import Student, export
 from docemb_lib.training.monitor import validate
 from docemb_lib.training.run import AUTOCAST, precision_of
 from docemb_lib.workspace import Workspace
@@ -222,9 +221,16 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     on_texts = beside_lsa(final.workspace, dense, f"{folder.name}, adapted", 8)
     assert forms == [own.fingerprint, dense.fingerprint, on_texts.fingerprint]
     assert [one.fitted_on for one in (own, dense, adapted)] == ["corpus", "corpus", "task"]
-    for card, seen in ((None, ""), (saved_card(str(folder)), "corpus")):  # of a converted encoder; of a trained one
+    for card, seen in (
+        (None, ""),
+        (export.saved_card(str(folder)), "corpus"),
+    ):  # of a converted encoder; of a trained one
         student.save(elsewhere := root / "elsewhere", card=card)
         assert [one.fitted_on for one in models_of(str(elsewhere), final.workspace)] == ["corpus", seen, "task"]
+    student.adapt(texts[:30], weight=0.9)  # a weight that was chosen is kept where words are fitted anew
+    student.save(elsewhere, card=export.with_lexical_half("", student, "texts", chosen="by hand"))
+    *_, chosen = models_of(str(elsewhere), final.workspace)
+    np.testing.assert_allclose(chosen.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
     assert (folder / "history.json").is_file()
     card = (folder / "README.md").read_text()
     assert "trust_remote_code=True" in card

@@ -258,7 +258,7 @@ def test_labels_choose_the_weight_on_the_validation_split(adapted, tmp_path, mon
     nearest = {query: int(np.argsort(-X[query] @ X.T)[1]) for query in range(30)}
     same_topic = {query: (query + 4) % 40 for query in range(30)}
     rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
-    write_files(tmp_path, {"texts.jsonl": rows, "params/.keep": ""})
+    write_files(tmp_path, {"texts.jsonl": rows, "params/any.yaml": ""})
 
     def adapt(out, links, *more, split="validation", task="links"):
         Path("links.tsv").write_text("".join(f"{query}\t{found}\n" for query, found in links.items()))
@@ -273,7 +273,7 @@ def test_labels_choose_the_weight_on_the_validation_split(adapted, tmp_path, mon
     for name, links in (("dense", nearest), ("words", same_topic)):
         code, shown = adapt(name, links)
         assert (code, shown.count("100%")) == (0, 1), shown  # labelled texts of the collection are embedded once
-        half, scores, weights = Student.load(name).lexical, [], np.array([spread, *np.linspace(0, 1, 11)])
+        half, scores, weights = Student.load(name).lexical, [], np.array([spread, *np.linspace(0.1, 0.9, 9)])
         D, L = half.dense(torch.tensor(Z)).numpy(), half.lexical(texts).numpy()
         for w in weights:
             cosines = (1 - w) * D @ D.T + w * L @ L.T - 9 * np.eye(40)
@@ -281,6 +281,7 @@ def test_labels_choose_the_weight_on_the_validation_split(adapted, tmp_path, mon
         expected = weights[nearest_of_the_best([np.array(scores)], abs(weights - spread))]
         assert half.weight.item() == pytest.approx(expected, abs=1e-3)
         assert (half.weight > spread, half.dim) == (name == "words", 9)
+        assert "lexical half was chosen by the validation labels of links." in Path(name, "README.md").read_text()
     for problem, asked in {
         "19 labelled examples to choose a weight by, use 20 or more": adapt("new", dict(list(nearest.items())[:19])),
         "task links: has no split validation": adapt("new", nearest, split="test"),
