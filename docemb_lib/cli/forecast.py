@@ -46,6 +46,7 @@ GZIP = 3.0  # times that text takes of its compressed size
 COUNTING = 3e5  # tokens a second and core: read, cleaned, counted by two tokenizers, written
 GENSIM = 4e6  # words a second and thread, times 4 + vector_size / 100: DM, and DBOW without word vectors
 SKIP_GRAM = 4.0  # time of DBOW with word vectors against that
+LEXICAL = 512.0  # documents at most that are embedded to fit a lexical half beside the dense one
 SHARE = 0.5  # of the peak that encoders reach: 0.7 in float32, 0.5 in bfloat16
 RUN = 8.0  # seconds of a run for kernel, imports, heads, intervals and figures
 LIBRARIES = 1.2e9  # bytes of a process
@@ -159,13 +160,15 @@ def _pieces(key: RunKey, sizes: Mapping[str, tuple[float, float]]) -> dict[Hasha
         depth = max(1, D // 64)  # layers of a BERT as wide, which the structural teacher has
         whole, layers = (12 * D * D * n for n in (depth, len(student.layers or range(depth))))  # their weights
         weights = layers + 35_000 * D
-        mean = min(sizes[str(profile.corpus)][1], student.max_tokens)
+        there, mean = sizes[str(profile.corpus)]
+        mean = min(mean, student.max_tokens)
         documents = (profile.parameters.documents + profile.corpus.validation) * mean
         targets = documents if key.taught and profile.parameters.structural_loss else 0  # that the teacher embeds
         embedded = sum(_task_tokens(profile, task, mean) for task in _tasks(key))
+        halved = min(there, LEXICAL) * mean if key.has_lexical_half else 0
         seconds = 2 / encoder_flops()  # of a token and a weight: a multiplication and an addition
         # Backward passes take two thirds.
-        work = (3 * key.training.epochs * documents + embedded) * layers + targets * whole
+        work = (3 * key.training.epochs * documents + embedded + halved) * layers + targets * whole
         # A weight has a gradient and two moments, and as much again for activations.
         built = Cost(work * seconds, LIBRARIES + 32 * weights, 4 * weights)
         pieces[f"{key.same_but()} {key.self_supervised} {student} {profile.corpus}"] = built

@@ -118,6 +118,13 @@ def test_a_training_takes_about_the_arithmetic_of_the_student(published):
     read = (3 * (100 + 40) + 2 * 160) * forward + (100 + 40) * teacher
     assert student.seconds == pytest.approx(read / FLOPS, rel=0.15)
     assert references.seconds == pytest.approx(2 * 160 * (forward + teacher) / FLOPS, rel=0.15)
+    final = Profile.load("tiny-final")
+    found = []
+    for lexical in (256, 0):  # six layers read 512 documents more for a lexical half
+        profile = final.model_copy(update={"student": final.student.model_copy(update={"lexical": lexical})})
+        pieces = forecasts._pieces(RunKey.of("06_evaluation", profile), {str(profile.corpus): (8000, tokens)})
+        found.append(sum(cost.seconds for cost in pieces.values()))
+    assert found[0] - found[1] == pytest.approx(512 * 3 * forward / FLOPS, rel=0.15)
     sizes = {"hidden_size": D, "num_hidden_layers": 2, "num_attention_heads": 12, "intermediate_size": wide}
     model = hf.BertModel(hf.BertConfig(**sizes))
     assert student.disk == pytest.approx(4 * sum(parameter.numel() for parameter in model.parameters()), rel=0.15)
