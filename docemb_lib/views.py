@@ -36,7 +36,6 @@ PROBED = 300  # training documents that a probe is fitted on
 STATISTICS, LENGTHS = "statistics.parquet", "lengths.parquet"
 FEW = 12  # sentences of the example document
 READ = 300  # training documents whose words are counted
-TAGGED = "en"  # the language of the part-of-speech tagger
 
 # ---- corpus and tasks (notebooks 01 and 02)
 
@@ -311,7 +310,7 @@ def students_beside(run: Run) -> list[Model]:
 def redundancy_beside_paper(run: Run) -> pd.DataFrame:
     """Table 4 of the paper below this run's first `READ` training documents, if they are English: data × words."""
     rows = published("simde").query("metric == 'redundancy'").rename(columns={"task": "data", "value": "redundancy"})
-    if run.profile.simde.language == TAGGED:
+    if run.profile.simde.language == "en":  # the language of the part-of-speech tagger
         here = probes.redundancy_by_length(probes.redundancy(_texts_read(run))).reset_index()
         rows = pd.concat([here.assign(data=f"here: {run.profile.corpus.source}"), rows])
     table = rows.pivot_table(index="data", columns="words", values="redundancy", sort=False)

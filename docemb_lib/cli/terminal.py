@@ -24,7 +24,6 @@ ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
 PRIOR = 0.1  # share of a plan's forecast that is added to the ended runs, since the first ones are often short
 FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)  # characters in a line of a cell, tried until the table fits
-NAMING = ("round", "model", "label")  # columns that name the rows
 BREAKS = re.compile(rf"[;)/]|,(?!{NO_BREAK})|(?<=\S)-(?=\w)")
 SCORES = "Test scores (accuracy; MAP for retrieval)"
 
@@ -133,7 +132,7 @@ def print_table(frame: pd.DataFrame, console: Console, title: str | None = None)
         table.width = width = console.measure(table, options=console.options.update(width=sys.maxsize)).maximum
         if width <= console.width:
             break
-    names = {*NAMING}.intersection(frame) or {frame.columns[0]}
+    names = {"round", "model", "label"}.intersection(frame) or {frame.columns[0]}
     further = [name for name in frame if name not in names]
     if width > console.width and (half := len(further) // 2):
         for part, heading in ((further[:half], title), (further[half:], None)):

@@ -32,7 +32,6 @@ from docemb_lib.workspace import VERSIONS, fingerprint_of
 logger = logging.getLogger(__name__)
 
 BATCH = 256  # texts given to a counter at once
-CONVERTED = "refs/convert/parquet"  # branch on a hub with the files of data sets whose main branch is a script
 
 CountTokens = Callable[[list[str]], list[int]]  # texts -> tokens of each
 
@@ -286,7 +285,7 @@ def hub_rows(dataset: str, config: str | None, splits: Sequence[str], *, streami
         try:
             found = load()
         except RuntimeError:  # the main branch is a script, which `datasets` no longer runs
-            found = load(revision=CONVERTED)
+            found = load(revision="refs/convert/parquet")  # has the files of such data sets
         if not (named := [name for name in splits if name in found]):
             raise ValueError(f"has no split {' or '.join(splits)}, only {', '.join(found)}")
     except (ValueError, OSError, DatasetsError) as error:  # also an unknown config

@@ -29,7 +29,6 @@ NEITHER = "none"  # the group of runs without the property that defines groups
 MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
 CHAPTER_4 = (NOTEBOOK_03, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
-CORPUS_COLUMNS = ["documents", "tokens", "mean", "std", "over_384", "over_512"]  # of Tables 4.1 and 5.1
 LINES = TextWrapper(110, break_on_hyphens=False)  # a page of `docemb report` joins the lines again
 FIRST = "It is the first recorded run. Make another as described below, and execute this cell again to compare them."
 BEST = "figure 4.12"  # of the students of Table 4.10
@@ -352,7 +351,7 @@ def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
     """
     here = statistics[statistics["split"].isin(["train", "validation"])].assign(corpus=name, of=HERE)
     both = pd.concat([here, published("corpora").assign(of=THESIS)])
-    return both.set_index(["of", "corpus", "split"])[CORPUS_COLUMNS]
+    return both.set_index(["of", "corpus", "split"])[["documents", "tokens", "mean", "std", "over_384", "over_512"]]
 
 
 def beside_paper(scores: pd.DataFrame, few_shot: Mapping[str, int] | None = None) -> pd.DataFrame:

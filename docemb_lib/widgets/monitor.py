@@ -26,7 +26,6 @@ RECORDED = ["status", "notebook", "label", "validation", "test", "seconds", "err
 RUNNING = ".running.ipynb"  # see `Planned.working`
 EVERY = 3.0  # seconds between two readings
 LAST = 30  # runs in the table: all are counted
-NOTHING = "nothing has run yet; docemb run, or docemb sweep 05 --grid weighting-cosine"
 NOT_LOSSES = {"step", "at", "epoch", "learning_rate", "grad_norm", "norm", "spread"}
 
 
@@ -121,7 +120,7 @@ def run_monitor(notebook: str | None = None) -> Monitor:
     def answer() -> Answer:
         trainings, runs = trainings_on_disk(workspace), runs_on_disk(workspace, notebook)
         if runs.empty and trainings.empty:
-            return Answer(html.message(NOTHING))
+            return Answer(html.message("nothing has run yet; docemb run, or docemb sweep 05 --grid weighting-cosine"))
         counts = runs["state"].value_counts()
         text = f"<p>{', '.join(f'{html.number(str(state), count)} {state}' for state, count in counts.items())}</p>"
         text += html.table("trainings", trainings, {"tokens/s": "{:,.0f}".format}) if len(trainings) else ""
