@@ -10,7 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any, Literal
@@ -102,7 +102,7 @@ def run(
 ) -> None:
     """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
     from docemb_lib.cli import terminal
-    from docemb_lib.cli.forecast import forecast, print_forecast
+    from docemb_lib.cli.forecast import forecast, print_forecast, run_seconds
     from docemb_lib.cli.report import report
     from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan
     from docemb_lib.experiments.sweeps import execute_plan
@@ -116,7 +116,8 @@ def run(
     if dry_run:
         print_forecast(forecast(steps, workspace), console)
         return
-    failures = execute_plan(steps, workspace, terminal.Terminal(console, lambda: forecast(steps, workspace).seconds))
+    reporter = terminal.Terminal(console, partial(run_seconds, steps, workspace))
+    failures = execute_plan(steps, workspace, reporter)
     board, standing, paths = report(chosen_runs(steps), workspace)
     if board is not None:
         terminal.print_scoreboard(board, console)
@@ -139,7 +140,7 @@ def sweep(
     import pandas as pd
 
     from docemb_lib.cli import terminal
-    from docemb_lib.cli.forecast import forecast, print_forecast
+    from docemb_lib.cli.forecast import forecast, print_forecast, run_seconds
     from docemb_lib.experiments.execution import is_done
     from docemb_lib.experiments.plan import chosen_runs, resolve_sweep, runs_of
     from docemb_lib.experiments.sweeps import comparison_paths, execute_plan, recorded
@@ -161,7 +162,7 @@ def sweep(
             terminal.print_table(runs[["label", "done"]], console)
             print_forecast(forecast(steps, workspace, done), console)
         return
-    reporter = terminal.Terminal(console, lambda: forecast(steps, workspace).seconds)
+    reporter = terminal.Terminal(console, partial(run_seconds, steps, workspace))
     failures = execute_plan(steps, workspace, reporter, workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
     paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]

@@ -5,7 +5,7 @@ line that needs it. Not counted are downloads. All documents count as mean ones,
 large matrix product, which is measured. Expect times within a factor of three, on one device.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -46,7 +46,6 @@ GZIP = 3.0  # times that text takes of its compressed size
 COUNTING = 3e5  # tokens a second and core: read, cleaned, counted by two tokenizers, written
 GENSIM = 4e6  # words a second and thread, times 4 + vector_size / 100: DM, and DBOW without word vectors
 SKIP_GRAM = 4.0  # time of DBOW with word vectors against that
-LEXICAL = 512.0  # documents at most that are embedded to fit a lexical half beside the dense one
 SHARE = 0.5  # of the peak that encoders reach: 0.7 in float32, 0.5 in bfloat16
 RUN = 8.0  # seconds of a run for kernel, imports, heads, intervals and figures
 LIBRARIES = 1.2e9  # bytes of a process
@@ -71,26 +70,17 @@ class Forecast(NamedTuple):
     total: Cost
     needs: dict[tuple[str, str], list[int]]  # kind and name → numbers of the lines that need it
     missing: list[str]  # why `docemb run` would refuse now, a line each
-    seconds: dict[Planned, float]  # of each missing run
 
 
 def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | None = None) -> Forecast:
     """What the missing runs of a plan need and take. Builds nothing. done: those that are done; None: find them."""
     done = {run for run in runs_of(steps) if is_done(run, workspace)} if done is None else done
-    rows, total, seconds = [], Cost(), {}
+    rows, costs = [], run_costs(steps, workspace, done)
     needs: dict[tuple[str, str], list[int]] = {}
     reasons = {f"{problem}; {INSTALL}": ["packages"] for problem in unmet()}  # reason → what it holds for
-    sources = {str(source): source for run in runs_of(steps) for source in run.profile.text_sources}
-    sizes = {name: _size(source) for name, source in sources.items()}
-    built = {piece for run in done for piece in _pieces(run.key, sizes)}
     for number, step in enumerate(steps, 1):
-        first, missing, costs = step.runs[0], [run for run in step.runs if run not in done], [Cost()]
-        for run in missing:
-            stages, pieces = Stages(run.key, workspace), _pieces(run.key, sizes)
-            built |= _built(stages)
-            costs.append(_sum([Cost(RUN, LIBRARIES), *(cost for piece, cost in pieces.items() if piece not in built)]))
-            built |= pieces.keys()
-            seconds[run] = costs[-1].seconds
+        first, missing = step.runs[0], [run for run in step.runs if run in costs]
+        for stages in (Stages(run.key, workspace) for run in missing):
             for need in _needs(stages):
                 if number not in needs.setdefault(need, []):
                     needs[need].append(number)
@@ -100,16 +90,35 @@ def forecast(steps: Sequence[Step], workspace: Workspace, done: set[Planned] | N
                 except InputError as error:
                     of, _, reason = str(error).partition(": ")
                     reasons.setdefault(reason, []).append(of)
-        total, there = _sum([total, *costs]), len(step.runs) - len(missing)
+        there, all_costs = len(step.runs) - len(missing), _sum([costs[run] for run in missing])
         named = str(number), first.notebook, len(step.runs), there, first.profile.name, step.grid or first.label
-        rows.append((*named, *_sum(costs).texts))
+        rows.append((*named, *all_costs.texts))
     lines = pd.DataFrame(rows, columns=COLUMNS)
     why = [f"{', '.join(dict.fromkeys(of))}: {reason}" for reason, of in reasons.items()]
-    return Forecast(lines, total, needs, why, seconds)
+    return Forecast(lines, _sum([*costs.values()]), needs, why)
+
+
+def run_costs(steps: Sequence[Step], workspace: Workspace, done: Set[Planned]) -> dict[Planned, Cost]:
+    """What each run that is not `done` takes; what several runs need counts for the first of them."""
+    sources = {str(source): source for run in runs_of(steps) for source in run.profile.text_sources}
+    sizes = {name: _size(source) for name, source in sources.items()}
+    built = {piece for run in done for piece in _pieces(run.key, sizes)}
+    costs: dict[Planned, Cost] = {}
+    for run in (run for run in runs_of(steps) if run not in done):
+        pieces = _pieces(run.key, sizes)
+        built |= _built(Stages(run.key, workspace))
+        costs[run] = _sum([Cost(RUN, LIBRARIES), *(cost for piece, cost in pieces.items() if piece not in built)])
+        built |= pieces.keys()
+    return costs
+
+
+def run_seconds(steps: Sequence[Step], workspace: Workspace, done: Set[Planned]) -> dict[Planned, float]:
+    """The seconds of `run_costs`."""
+    return {run: cost.seconds for run, cost in run_costs(steps, workspace, done).items()}
 
 
 def _sum(costs: Sequence[Cost]) -> Cost:
-    seconds, memory, disk = zip(*costs, strict=True)
+    seconds, memory, disk = zip(Cost(), *costs, strict=True)
     return Cost(sum(seconds), max(memory), sum(disk))
 
 
@@ -156,6 +165,8 @@ def _pieces(key: RunKey, sizes: Mapping[str, tuple[float, float]]) -> dict[Hasha
         documents = min(documents, profile.contextual_teachers.documents or inf)
         pieces[str(vectors), str(fitted_on)] = _fitting(vectors, documents, documents * mean * WORDS)
     if key.trains:
+        from docemb_lib.student.student import adapted_on  # with torch
+
         D = width(student.model) or 768
         depth = max(1, D // 64)  # layers of a BERT as wide, which the structural teacher has
         whole, layers = (12 * D * D * n for n in (depth, len(student.layers or range(depth))))  # their weights
@@ -165,7 +176,7 @@ def _pieces(key: RunKey, sizes: Mapping[str, tuple[float, float]]) -> dict[Hasha
         documents = (profile.parameters.documents + profile.corpus.validation) * mean
         targets = documents if key.taught and profile.parameters.structural_loss else 0  # that the teacher embeds
         embedded = sum(_task_tokens(profile, task, mean) for task in _tasks(key))
-        halved = min(there, LEXICAL) * mean if key.has_lexical_half else 0
+        halved = min(there, adapted_on(D)) * mean if key.has_lexical_half else 0
         seconds = 2 / encoder_flops()  # of a token and a weight: a multiplication and an addition
         # Backward passes take two thirds.
         work = (3 * key.training.epochs * documents + embedded + halved) * layers + targets * whole

@@ -4,8 +4,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from functools import cache
+from collections.abc import Callable, Collection, Mapping, Set
 from statistics import fmean
 from textwrap import wrap
 from typing import Any
@@ -31,12 +30,13 @@ SCORES = "Test scores (accuracy; MAP for retrieval)"
 class Terminal(Reporter):
     """Progress of a plan or a sweep: a line per event, and in a terminal the last lines of the runs at work.
 
-    forecast: gives the seconds of each missing run; called once, and only if a run is missing. The time that the ended
-    runs have taken corrects it.
+    forecast: from the runs that are done to the seconds of each missing run; called once, and only if a run is missing.
+    The time that the ended runs have taken corrects it.
     """
 
-    def __init__(self, console: Console, forecast: Callable[[], Mapping[Planned, float]]) -> None:
-        self.console, self.seconds, self.prior = console, cache(forecast), PRIOR
+    def __init__(self, console: Console, forecast: Callable[[Set[Planned]], Mapping[Planned, float]]) -> None:
+        self.console, self.forecast, self.prior = console, forecast, PRIOR
+        self.seconds: Mapping[Planned, float] = {}
         name, line = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[line]}"))
         self.bars = Progress(name, TimeElapsedColumn(), line, console=console, transient=True)
         self.bars.disable = not console.is_terminal
@@ -50,9 +50,11 @@ class Terminal(Reporter):
         self.runs += len(runs)
         self.repeated |= {label for label, times in Counter(run.label for run in runs).items() if times > 1}
         self.missing |= set(missing)
-        self.expected += self._seconds(missing)
+        if missing and not self.seconds:
+            self.seconds = self.forecast(set(runs) - set(missing))
+        self.expected += (expected := self._seconds(missing))
         self.prior = 0.0 if where else self.prior  # several workers take less than the sum
-        more = f"; {where}" if where else f"; about {duration(self._seconds(missing))}" if missing else ""
+        more = f"; {where}" if where else f"; about {duration(expected)}" if missing else ""
         self.console.print(f"{len(runs)} runs, {len(runs) - len(missing)} of them already there{more}")
 
     def prepare(self, what: str) -> None:
@@ -87,13 +89,12 @@ class Terminal(Reporter):
         self.bars.stop()
 
     def _seconds(self, runs: Collection[Planned]) -> float:
-        known = self.seconds() if runs else {}
-        return sum(known[run] if run in known else self._usual(run.notebook) for run in runs)
+        return sum(self.seconds[run] if run in self.seconds else self._usual(run.notebook) for run in runs)
 
     def _usual(self, notebook: str) -> float:
         """The forecast of a run that records have chosen later: the mean of its notebook's, or else of all."""
-        known = self.seconds()
-        return fmean([s for run, s in known.items() if run.notebook == notebook] or known.values() or [1.0])
+        alike = [seconds for run, seconds in self.seconds.items() if run.notebook == notebook]
+        return fmean(alike or self.seconds.values() or [1.0])
 
     def _name(self, run: Planned) -> str:
         return f"{run.notebook}  {run.executed.stem if run.label in self.repeated else run.label}"

@@ -93,7 +93,10 @@ def test_what_is_at_hand_lacks_nothing_and_what_one_line_builds_the_next_does_no
     once, twice = (found_in(workspace, name) for name in ("once", "twice"))
     assert once.missing == twice.missing == []
     assert twice.total == once.total._replace(seconds=pytest.approx(once.total.seconds + forecasts.RUN))
-    assert pytest.approx(sum(once.seconds.values())) == once.total.seconds > forecasts.RUN + 0.5
+    steps = resolve_plan(Profile.load("once"), "once", workspace)
+    seconds = sum(forecasts.run_seconds(steps, workspace, set()).values())
+    assert pytest.approx(seconds) == once.total.seconds > forecasts.RUN + 0.5
+    assert forecasts.run_seconds(steps, workspace, {*steps[0].runs}) == {}
     assert str(once.total).startswith(f"about {round(once.total.seconds)} s on this machine, ")
     assert once.total.disk > 50e6
     assert twice.lines.iloc[:, -3:].to_numpy().tolist() == [[*once.total.texts], ["8 s", "1.2 GB", "0 bytes"]]

@@ -41,7 +41,7 @@ def console(columns=100, terminal=False):
 def reported(*labels, terminal=False):
     planned = [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
     shown = console(terminal=terminal)
-    return Terminal(shown, lambda: dict(zip(planned[1:], (60.0, 180.0), strict=False))), shown, planned
+    return Terminal(shown, lambda done: dict(zip(planned[1:], (60.0, 180.0), strict=False))), shown, planned
 
 
 def cells_of(text):
@@ -85,7 +85,7 @@ def test_recorded_runs_and_forecasts_fit_the_terminal(columns):
     listed = {"line": "10", "notebook": notebooks, "runs": 9, "there": 0, "profile": "tiny", "grid, or single": label,
               "time": "10,155 h 19 min", "memory": "133.5 GB", "disk": "286.6 GB"}  # fmt: skip
     needs = {("files", f"/home/{'somebody/' * 9}data/cda (train_cite.csv, dev_cite.csv, test_cite.csv)"): [*range(9)]}
-    print_forecast(Forecast(pd.DataFrame(listed), Cost(), needs, [], {}), shown := console(columns, terminal=True))
+    print_forecast(Forecast(pd.DataFrame(listed), Cost(), needs, []), shown := console(columns, terminal=True))
     *_, last = lines = Text.from_ansi(shown.file.getvalue()).plain.splitlines()
     assert max(map(len, lines)) <= columns
     assert last.endswith("of disk")
@@ -150,7 +150,7 @@ def test_a_plan_without_workers_weighs_its_forecast_against_the_first_runs_and_n
     first, _, last = shown.file.getvalue().splitlines()
     assert first == "3 runs, 1 of them already there; about 4 min 00 s"
     assert last.endswith("about 5 min 09 s left in all")  # 180 * (120 + 24) / (60 + 24)
-    Terminal(shown, lambda: pytest.fail("a forecast was made")).begin(planned, [])
+    Terminal(shown, lambda done: pytest.fail("a forecast was made")).begin(planned, [])
     assert shown.file.getvalue().endswith("\n3 runs, 3 of them already there\n")
 
 
@@ -168,7 +168,7 @@ def test_no_name_label_or_text_can_command_the_terminal(monkeypatch):
     name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
     shown = PlainConsole(file=io.StringIO(), width=300, highlight=False, markup=False)
     run = ARun(name, Path(name))
-    reporter = Terminal(shown, dict)
+    reporter = Terminal(shown, lambda done: {})
     reporter.begin([run], [run], name)
     reporter.start(run)
     reporter.step(run, name)
