@@ -209,7 +209,7 @@ def test_the_best_recorded_run_is_compared_with_others_and_its_references(make_r
         run.references = [Model(name, name) for name in (BASELINE, UNTRAINED)]
         if loss != own:
             run.finish({}, scores=run.scores(), tables=run.validation.tables)
-    assert LINES.fill(f"{'a ' * 52}max-margin") == f"{'a ' * 51}a\nmax-margin"  # so that a page can join the lines
+    assert LINES.fill(f"{'a ' * 47}max-margin") == f"{'a ' * 46}a\nmax-margin"  # so that a page can join the lines
     final = " ".join(conclusion(run, run.validation).split())
     assert final.startswith(f"In the mean over 1 task, this student (.{RIGHT[run.label]}0 [")
     told = "SBERT truncated, which is shown to be better than this student" if own == "cosine" else "this student, the"
