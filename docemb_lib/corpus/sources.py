@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from docemb_lib.corpus.rows import (
     without_surrogates,
 )  # fmt: skip
 from docemb_lib.errors import InputError, as_line
+from docemb_lib.integrity import digest_of
 from docemb_lib.progress import progress
 from docemb_lib.settings.sections import HubDataset, TextSource
 from docemb_lib.tokenizing import batched
@@ -32,6 +34,7 @@ from docemb_lib.workspace import VERSIONS, fingerprint_of
 logger = logging.getLogger(__name__)
 
 BATCH = 256  # texts given to a counter at once
+BY_CONTENT = 2**28  # bytes of local files that identify themselves by their content, read in half a second
 
 CountTokens = Callable[[list[str]], list[int]]  # texts -> tokens of each
 
@@ -62,7 +65,7 @@ def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterab
 
 
 def source_fingerprint(settings: TextSource) -> str:
-    """A hash that identifies the texts: by versions of packages, or by names, sizes and times of local files."""
+    """A hash that identifies the texts: by versions of packages, or by local files, see `files_fingerprint`."""
     inputs: dict[str, Any] = {"version": VERSIONS["source"], **settings.model_dump(mode="json", exclude={"path"})}
     if settings.source == "installed-docs":
         from docemb_lib.corpus.installed_docs import PACKAGES
@@ -85,8 +88,16 @@ def streamed(settings: TextSource) -> list[str]:
 
 
 def files_fingerprint(files: Iterable[Path]) -> str:
-    stats = ((file, file.stat()) for file in files)
-    names = "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}\n" for file, stat in stats)
+    """A hash of the contents of files, and of their names from the folder on that holds them all.
+
+    So files that are copied or moved stay the same. Of more than `BY_CONTENT` bytes in all, sizes and times of the last
+    change stand for the contents.
+    """
+    stats = {file.absolute(): file.stat() for file in files}
+    above = Path(os.path.commonpath([file.parent for file in stats])).parent if stats else Path()
+    small = sum(stat.st_size for stat in stats.values()) <= BY_CONTENT
+    states = (digest_of(file) if small else f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats.items())
+    names = "".join(f"{file.relative_to(above)} {state}\n" for file, state in zip(stats, states, strict=True))
     return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()
 
 

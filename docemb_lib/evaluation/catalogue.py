@@ -65,10 +65,13 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
     if own:
         if missing := [file for file in files if not file.is_file()]:
             raise InputError(f"evaluation.own_tasks: {name}: {missing[0]} is no file; name the one that holds the data")
-        return f"{VERSIONS['task']} {own.model_dump_json()} {files_fingerprint(files)}"
+        rest = own.model_dump_json(exclude={"path", "relevance"})  # the files may be moved
+        splits = [list(place) for place in (own.path, own.relevance) if isinstance(place, dict)]
+        return f"{VERSIONS['task']} {rest} {splits} {files_fingerprint(files)}"
     if name not in BENCHMARKS:
         return None
-    return f"{VERSIONS['task']} {_place(name, settings) or BENCHMARKS[name].hub} {files_fingerprint(files)}"
+    place = _place(name, settings) or BENCHMARKS[name].hub
+    return f"{VERSIONS['task']} {name} {files_fingerprint(files) if files else place}"
 
 
 def files_of(name: str, settings: Evaluation) -> list[Path]:

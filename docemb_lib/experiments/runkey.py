@@ -120,8 +120,8 @@ class RunKey:
         excluded: Any = dict.fromkeys(("plan", "winners", "parameters", "notebooks", "corpus"), True)
         excluded |= {"contextual_teachers": {"corpus"}, "training": NOT_IN_FINGERPRINT}
         excluded["simde"] = {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True
-        few_shot = set() if self.self_supervised else {"few_shot", "few_shot_table"}
-        excluded["evaluation"] = few_shot if evaluation.beside else few_shot | {"beside"}
+        unused = set() if self.self_supervised else {"few_shot", "few_shot_table"}
+        excluded["evaluation"] = unused | {"own_tasks", "benchmarks"} | (set() if evaluation.beside else {"beside"})
         inputs = {
             "version": VERSIONS["run"],
             "profile": profile.model_dump(mode="json", exclude=excluded),

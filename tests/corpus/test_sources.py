@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import shutil
 from collections import Counter
 from functools import partial
 from unittest.mock import Mock
@@ -240,7 +241,9 @@ def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
     assert {document.id for document in other} != drawn[1]
 
 
-def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_with_the_pattern(tmp_path, refused, hub):
+def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_with_the_place(
+    tmp_path, tmp_path_factory, refused, hub, monkeypatch
+):
     one, other = (write_rows(tmp_path / f"{name}.jsonl", [{"text": name}]) for name in "ab")
     settings = {"source": "local", "path": [one, other]}
     before = source_fingerprint(Corpus(**settings))
@@ -248,7 +251,16 @@ def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_wit
     assert source_fingerprint(Corpus(source="local", path=tmp_path / "?.jsonl")) == before
     assert source_fingerprint(Corpus(**settings, seed=1)) != before
     os.utime(other, ns=(1, 1))
+    moved = shutil.copytree(tmp_path, tmp_path_factory.mktemp("moved") / tmp_path.name) / "?.jsonl"
+    assert source_fingerprint(Corpus(**settings)) == before
+    assert source_fingerprint(Corpus(source="local", path=moved)) == before
+    write_rows(other, [{"text": "c"}])  # as long as before
     assert source_fingerprint(Corpus(**settings)) != before
+    monkeypatch.setattr(sources, "BY_CONTENT", 20)
+    assert source_fingerprint(Corpus(**settings)) != (before := source_fingerprint(Corpus(source="local", path=moved)))
+    write_rows(moved.with_name("b.jsonl"), [{"text": "c"}])
+    os.utime(moved.with_name("b.jsonl"), ns=(1, 1))
+    assert source_fingerprint(Corpus(source="local", path=moved)) == before  # too large to be read each time
     other.unlink()
     refused(r"corpus\.path: .*b\.jsonl does not exist", source_fingerprint, Corpus(**settings))
     one, other = (source_fingerprint(Corpus(packages=[name])) for name in ("numpy", "pandas"))

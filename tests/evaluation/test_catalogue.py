@@ -2,9 +2,9 @@
 
 import gzip
 import json
-import os
 import pickle
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -52,14 +52,17 @@ def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(data_folder:
     assert (mine.name, aan.name) == ("mine", "aan")
 
 
-def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folder: Path, refused) -> None:
+def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folder, tmp_path_factory, refused):
     settings = profile(data_folder).evaluation
     prints = {name: task_fingerprint(name, settings) for name in ("mine", "aan", "halves")}
     assert prints["halves"] is None
     assert prints == {name: task_fingerprint(name, profile(data_folder).evaluation) for name in prints}
     assert task_fingerprint("mine", profile(data_folder, own_tasks=[{**TASK, "seed": 1}]).evaluation) != prints["mine"]
+    moved = profile(shutil.copytree(data_folder, tmp_path_factory.mktemp("moved") / "data_folder")).evaluation
+    assert prints == {name: task_fingerprint(name, moved) for name in prints}
     for file in ("mine.jsonl", "dev_cite.csv"):
-        os.utime(data_folder / "data" / file, ns=(1, 1))
+        with (data_folder / "data" / file).open("a") as opened:
+            opened.write("\n")
     assert task_fingerprint("mine", settings) != prints["mine"]
     assert task_fingerprint("aan", settings) != prints["aan"]
     (data_folder / "data" / "mine.jsonl").unlink()

@@ -1,8 +1,11 @@
 """RunKey: which runs are the same, what they are called, and which combinations are refused."""
 
+import json
 import re
+import shutil
 
 import pytest
+from conftest import write_files
 
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
@@ -140,6 +143,20 @@ def test_settings_that_no_result_depends_on_leave_a_run_what_it_is_as_those_of_s
         assert RunKey("07_simde", other).fingerprint != RunKey("07_simde", small).fingerprint
     fewer = small.model_copy(update={"evaluation": small.evaluation.model_copy(update={"seeds": 9})})
     assert RunKey("07_simde", fewer).fingerprint != RunKey("07_simde", small).fingerprint
+
+
+def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(tmp_path):
+    (there := tmp_path / "there" / "data").mkdir(parents=True)
+    write_files(there, {"texts.jsonl": [{"id": "a", "text": "one"}], "links.tsv": "a\ta\n"})
+    task = {"name": "own", "kind": "retrieval", "path": "data/texts.jsonl", "relevance": {"test": "data/links.tsv"}}
+    evaluation = {"tasks": ["own"], "own_tasks": [task]}
+    profile = {"corpus": {"source": "local", "path": "data/texts.jsonl"}, "evaluation": evaluation}
+    (there.parent / "my.yaml").write_text(json.dumps(profile))
+    here = shutil.copytree(there.parent, tmp_path / "here", copy_function=shutil.copyfile)
+    first, copied = (RunKey.of("06_evaluation", Profile.load(place / "my.yaml")) for place in (there.parent, here))
+    assert first.fingerprint == copied.fingerprint
+    (here / "data" / "links.tsv").write_text("a\tb\n")
+    assert RunKey.of("06_evaluation", Profile.load(here / "my.yaml")).fingerprint != first.fingerprint
 
 
 def test_pairs_count_where_a_student_learns_from_them_and_teachers_only_beside_them(small):
