@@ -3,7 +3,6 @@
 import glob
 import hashlib
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -34,7 +33,7 @@ from docemb_lib.workspace import VERSIONS, fingerprint_of
 logger = logging.getLogger(__name__)
 
 BATCH = 256  # texts given to a counter at once
-BY_CONTENT = 2**28  # bytes of local files that identify themselves by their content, read in half a second
+BY_CONTENT = 2**28  # bytes of local files that are known by their content: half a second to read, once per process
 
 CountTokens = Callable[[list[str]], list[int]]  # texts -> tokens of each
 
@@ -66,18 +65,21 @@ def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterab
 
 def source_fingerprint(settings: TextSource) -> str:
     """A hash that identifies the texts: by versions of packages, or by local files, see `files_fingerprint`."""
-    inputs: dict[str, Any] = {"version": VERSIONS["source"], **settings.model_dump(mode="json", exclude={"path"})}
+    inputs = {"version": VERSIONS["source"], **settings.model_dump(mode="json", exclude={"path", "datasets"})}
     if settings.source == "installed-docs":
         from docemb_lib.corpus.installed_docs import PACKAGES
 
         inputs["versions"] = {name: _version(name) for name in settings.packages or PACKAGES}
     elif settings.source == "local":
         try:
-            inputs["files"] = files_fingerprint(local_files(settings.path or []))
+            inputs["files"] = files_fingerprint((one, _names(one)) for one in local_paths(settings.path or []))
         except InputError as error:
             raise InputError(f"corpus.path: {error}") from None
     else:
-        inputs["files"] = files_fingerprint(file for source in settings.datasets for file in _dataset_files(source))
+        files = {source.dataset: _dataset_files(source) for source in settings.datasets}
+        inputs["files"] = [files_fingerprint([(Path(name), own)]) for name, own in files.items()]
+        names = {name: stem(Path(name)) if own else name for name, own in files.items()}
+        inputs["datasets"] = [{**one.model_dump(), "dataset": names[one.dataset]} for one in settings.datasets]
     return fingerprint_of(inputs)
 
 
@@ -87,18 +89,23 @@ def streamed(settings: TextSource) -> list[str]:
     return [" ".join(filter(None, (source.dataset, source.config))) for source in remote]
 
 
-def files_fingerprint(files: Iterable[Path]) -> str:
-    """A hash of the contents of files, and of their names from the folder on that holds them all.
+def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
+    """A hash of files: of their contents, and of their names in the folder that is named, that folder's included.
 
     So files that are copied or moved stay the same. Of more than `BY_CONTENT` bytes in all, sizes and times of the last
-    change stand for the contents.
+    change stand for the contents. places: files, patterns or folders, each with its files.
     """
-    stats = {file.absolute(): file.stat() for file in files}
-    above = Path(os.path.commonpath([file.parent for file in stats])).parent if stats else Path()
-    small = sum(stat.st_size for stat in stats.values()) <= BY_CONTENT
-    states = (digest_of(file) if small else f"{stat.st_size} {stat.st_mtime_ns}" for file, stat in stats.items())
-    names = "".join(f"{file.relative_to(above)} {state}\n" for file, state in zip(stats, states, strict=True))
-    return hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()
+    above = ((place.absolute().parent if place.is_dir() else None, file) for place, files in places for file in files)
+    names = [(file.absolute().relative_to(folder).as_posix() if folder else file.name, file) for folder, file in above]
+    count = Counter(name for name, _ in names)
+    try:
+        stats = [file.stat() for _, file in names]
+        small = sum(stat.st_size for stat in stats) <= BY_CONTENT
+        states = [digest_of(file) for _, file in names] if small else [(one.st_size, one.st_mtime_ns) for one in stats]
+    except OSError as error:
+        raise InputError(f"{error.filename}: {error.strerror}; make it readable, or leave it out") from None
+    lines = [f"{file if count[name] > 1 else name} {state}" for (name, file), state in zip(names, states, strict=True)]
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
 def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Document]:

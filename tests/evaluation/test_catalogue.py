@@ -60,6 +60,12 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folde
     assert task_fingerprint("mine", profile(data_folder, own_tasks=[{**TASK, "seed": 1}]).evaluation) != prints["mine"]
     moved = profile(shutil.copytree(data_folder, tmp_path_factory.mktemp("moved") / "data_folder")).evaluation
     assert prints == {name: task_fingerprint(name, moved) for name in prints}
+    for places in (("a", "a", "b"), ("a", "b", "b"), ("a/a", "a", "b"), ("a/a.csv", "a", "b")):
+        write_files(data_folder, {"data/a/a/a.csv": "text", "data/a/a.csv": "text", "data/b": "text"})
+        path = {split: f"data/{place}" for split, place in zip(("train", "validation", "test"), places, strict=True)}
+        own = [{**TASK, "path": path}]
+        prints["".join(places)] = task_fingerprint("mine", profile(data_folder, own_tasks=own).evaluation)
+    assert len({*prints.values()}) == len(prints)
     for file in ("mine.jsonl", "dev_cite.csv"):
         with (data_folder / "data" / file).open("a") as opened:
             opened.write("\n")

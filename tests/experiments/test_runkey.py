@@ -146,16 +146,15 @@ def test_settings_that_no_result_depends_on_leave_a_run_what_it_is_as_those_of_s
 
 
 def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(tmp_path):
-    (there := tmp_path / "there" / "data").mkdir(parents=True)
-    write_files(there, {"texts.jsonl": [{"id": "a", "text": "one"}], "links.tsv": "a\ta\n"})
-    task = {"name": "own", "kind": "retrieval", "path": "data/texts.jsonl", "relevance": {"test": "data/links.tsv"}}
+    task = {"name": "own", "kind": "retrieval", "path": "texts.jsonl", "relevance": {"test": "links/links.tsv"}}
     evaluation = {"tasks": ["own"], "own_tasks": [task]}
-    profile = {"corpus": {"source": "local", "path": "data/texts.jsonl"}, "evaluation": evaluation}
-    (there.parent / "my.yaml").write_text(json.dumps(profile))
-    here = shutil.copytree(there.parent, tmp_path / "here", copy_function=shutil.copyfile)
-    first, copied = (RunKey.of("06_evaluation", Profile.load(place / "my.yaml")) for place in (there.parent, here))
+    profile = json.dumps({"corpus": {"source": "local", "path": ["texts.jsonl", "more"]}, "evaluation": evaluation})
+    files = {"texts.jsonl": [{"id": "a", "text": "one"}], "more/b.txt": "two", "links/links.tsv": "a\ta\n"}
+    there = write_files(tmp_path / "there", {**files, "my.yaml": profile})
+    here = shutil.copytree(there, tmp_path / "here", copy_function=shutil.copyfile)
+    first, copied = (RunKey.of("06_evaluation", Profile.load(place / "my.yaml")) for place in (there, here))
     assert first.fingerprint == copied.fingerprint
-    (here / "data" / "links.tsv").write_text("a\tb\n")
+    (here / "links" / "links.tsv").write_text("a\tother\n")
     assert RunKey.of("06_evaluation", Profile.load(here / "my.yaml")).fingerprint != first.fingerprint
 
 
