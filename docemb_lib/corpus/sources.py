@@ -76,10 +76,11 @@ def source_fingerprint(settings: TextSource) -> str:
         except InputError as error:
             raise InputError(f"corpus.path: {error}") from None
     else:
-        files = {source.dataset: _dataset_files(source) for source in settings.datasets}
-        inputs["files"] = [files_fingerprint([(Path(name), own)]) for name, own in files.items()]
-        names = {name: stem(Path(name)) if own else name for name, own in files.items()}
-        inputs["datasets"] = [{**one.model_dump(), "dataset": names[one.dataset]} for one in settings.datasets]
+        found = [(source, _dataset_files(source)) for source in settings.datasets]
+        inputs["files"] = [files_fingerprint((file, [file]) for file in files) for _, files in found]
+        inputs["datasets"] = [
+            {**one.model_dump(), "dataset": stem(Path(one.dataset)) if files else one.dataset} for one, files in found
+        ]
     return fingerprint_of(inputs)
 
 
@@ -93,18 +94,17 @@ def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
     """A hash of files: of their contents, and of their names in the folder that is named, that folder's included.
 
     So files that are copied or moved stay the same. Of more than `BY_CONTENT` bytes in all, sizes and times of the last
-    change stand for the contents. places: files, patterns or folders, each with its files.
+    change stand for the contents. places: files or folders, each with its files. Raises InputError.
     """
-    above = ((place.absolute().parent if place.is_dir() else None, file) for place, files in places for file in files)
-    names = [(file.absolute().relative_to(folder).as_posix() if folder else file.name, file) for folder, file in above]
-    count = Counter(name for name, _ in names)
+    named = [(file.relative_to(place.parent).as_posix(), file) for place, files in places for file in files]
+    count = Counter(name for name, _ in named)
     try:
-        stats = [file.stat() for _, file in names]
+        stats = [file.stat() for _, file in named]
         small = sum(stat.st_size for stat in stats) <= BY_CONTENT
-        states = [digest_of(file) for _, file in names] if small else [(one.st_size, one.st_mtime_ns) for one in stats]
+        states = [digest_of(file) for _, file in named] if small else [(one.st_size, one.st_mtime_ns) for one in stats]
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}; make it readable, or leave it out") from None
-    lines = [f"{file if count[name] > 1 else name} {state}" for (name, file), state in zip(names, states, strict=True)]
+    lines = [f"{file if count[name] > 1 else name} {state}" for (name, file), state in zip(named, states, strict=True)]
     return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 

@@ -25,7 +25,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.evaluation import tasks
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
 from docemb_lib.evaluation.protocols import for_validation
-from docemb_lib.evaluation.readers import files_at, own_task, task_places
+from docemb_lib.evaluation.readers import own_task, task_files
 from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation, OwnTask
@@ -62,23 +62,22 @@ def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[
 def task_fingerprint(name: str, settings: Evaluation) -> str | None:
     """What identifies a task: its settings and the contents of its files; None for an embedded task."""
     if own := _own(name, settings):
-        places = task_places(own)
-        if missing := [file for file in files_of(name, settings) if not file.is_file()]:
+        files = task_files(own)
+        if missing := [file for _, found in files.values() for file in found if not file.is_file()]:
             raise InputError(f"evaluation.own_tasks: {name}: {missing[0]} is no file; name the one that holds the data")
-        texts: Any = {field: files_fingerprint([(place, files_at(place))]) for field, place in places.items()}
-        return f"{VERSIONS['task']} {own.model_dump_json(exclude={'path', 'relevance'})} {texts}"
+        contents = {field: files_fingerprint([placed]) for field, placed in files.items()}
+        return f"{VERSIONS['task']} {own.model_dump_json(exclude={'path', 'relevance'})} {contents}"
     if name not in BENCHMARKS:
         return None
-    texts = _place(name, settings) or BENCHMARKS[name].hub
-    if files := files_of(name, settings):
-        texts = files_fingerprint([(Path(texts), files)])
+    place, found = _place(name, settings), files_of(name, settings)
+    texts = files_fingerprint([(Path(place), found)]) if place and found else place or BENCHMARKS[name].hub
     return f"{VERSIONS['task']} {name} {texts}"
 
 
 def files_of(name: str, settings: Evaluation) -> list[Path]:
     """The files of an own task or of a local benchmark task; none for an embedded one, or one of a hub."""
     if own := _own(name, settings):
-        return [file for place in task_places(own).values() for file in files_at(place)]
+        return [file for _, files in task_files(own).values() for file in files]
     place = _place(name, settings)
     return sorted(file for file in (Path(place), *Path(place).rglob("*")) if file.is_file()) if place else []
 

@@ -170,16 +170,15 @@ def _own_examples(settings: OwnTask, place: Path, split: str | None = None) -> p
     return read_examples(rows, texts=texts, label=[settings.label_field], where=str(place), split_field=split_field)
 
 
-def task_places(settings: OwnTask) -> dict[str, Path]:
-    """The files and folders of a task, by the field that names them and the split, "relevance test"."""
+def task_files(settings: OwnTask) -> dict[str, tuple[Path, list[Path]]]:
+    """Each place that a task names, and its files, by field and split, as in "relevance test".
+
+    A path that is neither a file nor a folder stands for itself.
+    """
     given = {"path": settings.path, "relevance": settings.relevance}
     splits = {field: place if isinstance(place, dict) else {"": place} for field, place in given.items() if place}
-    return {f"{field} {split}": place for field, places in splits.items() for split, place in places.items()}
-
-
-def files_at(place: Path) -> list[Path]:
-    """Every visible file of a folder; what is no folder stands for itself."""
-    return visible_files(place) if place.is_dir() else [place]
+    places = {f"{field} {split}": place for field, own in splits.items() for split, place in own.items()}
+    return {field: (place, visible_files(place) if place.is_dir() else [place]) for field, place in places.items()}
 
 
 def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:

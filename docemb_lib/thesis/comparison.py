@@ -29,7 +29,7 @@ NEITHER = "none"  # the group of runs without the property that defines groups
 MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
 CHAPTER_4 = (NOTEBOOK_03, "04_projections", "05_weighting")  # notebooks whose runs are students in its figures
-LINES = TextWrapper(100, break_on_hyphens=False)  # JupyterLab breaks longer lines within words
+LINES = TextWrapper(100, break_on_hyphens=False)  # JupyterLab breaks longer ones in words; reports join them
 FIRST = "It is the first recorded run.\nMake another as described below, and execute this cell again to compare them."
 BEST = "figure 4.12"  # of the students of Table 4.10
 

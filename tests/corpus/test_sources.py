@@ -269,6 +269,12 @@ def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_wit
     before = source_fingerprint(Corpus(**hub))
     write_rows(tmp_path / "news.jsonl", [{"text": "less"}])
     assert source_fingerprint(Corpus(**hub)) != before
+    folder = write_files(tmp_path / "halved", {f"{split}.jsonl": [{"text": split}] for split in ("train", "test")})
+    halved = [{"dataset": str(folder), "split": split} for split in ("train", "test")]
+    settings = {"source": "hub", "documents": None, "datasets": halved}
+    before = source_fingerprint(Corpus(**settings))
+    write_rows(folder / "train.jsonl", [{"text": "other"}])
+    assert source_fingerprint(Corpus(**settings)) != before
     hub["datasets"][0]["dataset"] = "nowhere/wikipedia.parquet"
     refused(r"corpus\.datasets: nowhere/wikipedia\.parquet does not exist", source_fingerprint, Corpus(**hub))
     hub["datasets"][0]["dataset"] = "wikimedia/wikipedia"  # on a hub: no files to look at

@@ -11,7 +11,7 @@ from conftest import write_files, write_rows
 
 from docemb_lib.corpus.rows import visible_files
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, evaluate
-from docemb_lib.evaluation.readers import NO_SPLIT, class_folder_rows, files_at, own_task, split_in, task_places
+from docemb_lib.evaluation.readers import NO_SPLIT, class_folder_rows, own_task, split_in, task_files
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.settings.sections import OwnTask
 from docemb_lib.teachers import LSA
@@ -141,8 +141,7 @@ def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -
     assert labels == {"train": ["alt.atheism", "sci.med", "sci.med"], "test": ["alt.atheism", "sci.med"]}
     named = {"train": newsgroups / "20news-bydate-train", "test": newsgroups / "20news-bydate-test"}
     settings = OwnTask(name="mine", kind="classification", path=named)
-    files = [file for place in task_places(settings).values() for file in files_at(place)]
-    assert (own_task(settings), len(files)) == (made, 5)
+    assert (own_task(settings), sum(len(files) for _, files in task_files(settings).values())) == (made, 5)
     files: dict[str, str | bytes] = {f"{c}/{n:03}.txt": f"{c} {n}" for c in ("sport", "tech") for n in range(20)}
     drawn = task("classification", write_files(tmp_path / "bbc", files), share=0.1)
     assert {s: len(data.labels) for s, data in drawn.splits.items()} == {"train": 32, "validation": 4, "test": 4}
