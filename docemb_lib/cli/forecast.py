@@ -2,7 +2,8 @@
 
 Counted are corpora, Paragraph Vectors, students, and the tasks that they and their references embed, each in the first
 line that needs it. Not counted are downloads. All documents count as mean ones, and encoders as reaching a share of a
-large matrix product, which is measured. Expect times within a factor of three, on one device.
+large matrix product, which is measured. Expect times within a factor of three, on one device. The memory is the least:
+training takes up to half of what is free for larger passes.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
@@ -62,7 +63,7 @@ class Cost(NamedTuple):
         return duration(self.seconds), decimal(round(self.memory)), decimal(round(self.disk))
 
     def __str__(self) -> str:
-        return "about {} on this machine, {} of memory and {} of disk".format(*self.texts)
+        return "about {} on this machine, {} or more of memory and {} of disk".format(*self.texts)
 
 
 class Forecast(NamedTuple):

@@ -59,6 +59,7 @@ LIST = re.compile(r"\.?[A-Za-z_][\w.]*(?:\(\))?(?:(?:\s*,\s*|\s+and\s+)\.?[A-Za-
 
 ATTACHING = {"add_newdoc", "add_docstr", "_add_docstr", "add_docstr_all"}  # document compiled objects
 TEXT_METHODS = {"format", "replace", "strip", "lstrip", "rstrip"}  # their effect is too small to be evaluated
+WORDS = (80, 6000)  # of a page: with more, a class of hundreds of methods, it would take as long as fifty pages
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -77,15 +78,15 @@ class _Clean(NamedTuple):
     cited: tuple[str, ...]  # names, to be resolved
 
 
-def installed_docs(packages: Sequence[str] = PACKAGES, *, min_words: int = 80) -> list[Document]:
+def installed_docs(packages: Sequence[str] = PACKAGES, *, words: tuple[int, int] = WORDS) -> list[Document]:
     """The documentation pages of `packages` (import names), sorted by id, no two with the same text.
 
     The id is the dotted path without its private parts, where that is unique; `source` is the package; `see_also` holds
-    ids of pages of the same package. Pages of fewer than `min_words` words are left out.
+    ids of pages of the same package. words: fewest and most of a page; shorter and longer ones are left out.
     """
     files = [file for package in packages for file in _source_files(package)]
     found = (page for file in progress(files, desc="reading docs", unit="files") for page in _clean_pages(*file))
-    pages = {page.path: page for page in found if len(page.text.split()) >= min_words}.values()
+    pages = {page.path: page for page in found if words[0] <= len(page.text.split()) <= words[1]}.values()
 
     uses = Counter(_public(page.path) for page in pages)
     by_id = {public if uses[public := _public(page.path)] == 1 else page.path: page for page in pages}

@@ -67,8 +67,9 @@ def source_fingerprint(settings: TextSource) -> str:
     """A hash that identifies the texts: by versions of packages, or by local files, see `files_fingerprint`."""
     inputs = {"version": VERSIONS["source"], **settings.model_dump(mode="json", exclude={"path", "datasets"})}
     if settings.source == "installed-docs":
-        from docemb_lib.corpus.installed_docs import PACKAGES
+        from docemb_lib.corpus.installed_docs import PACKAGES, WORDS
 
+        inputs["words"] = WORDS
         inputs["versions"] = {name: _version(name) for name in settings.packages or PACKAGES}
     elif settings.source == "local":
         try:
