@@ -115,7 +115,7 @@ def _place(name: str, settings: Evaluation) -> str | None:
 
 
 def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, limit: int) -> Task:
-    """An embedded task of `rows`, the pages. seed: of choices and pairs; limit: most pages embedded for a split."""
+    """An embedded task of `rows`, the pages. seed: of choices and pairs; limit: most texts that scoring needs."""
     pages: dict[str, list[Document]] = {split: [] for split in SPLITS}
     for row in sorted(rows, key=lambda row: row["id"]):  # so that the order of the rows does not matter
         pages[row["split"]].append(Document(row["id"], row["text"], row["source"], tuple(row["see_also"])))
@@ -159,9 +159,9 @@ def _see_also_pairs(pages: Sequence[Document], limit: int, rng: np.random.Genera
 
 
 def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> LabelledPairs:
-    """Each first half with the second half of the same page, and with that of another page."""
+    """Each first half with the second half of the same page, and with that of another page; `limit` counts halves."""
     cut = [(page, *cut_in_half(page.text)) for page in pages]
-    halves = [(page._replace(text=a), page._replace(text=b)) for page, a, b in cut if a and b][:limit]
+    halves = [(page._replace(text=a), page._replace(text=b)) for page, a, b in cut if a and b][: limit // 2]
     size = Counter(first.source for first, _ in halves)
     # a page that is alone in its source is paired with other such pages
     halves = [(a, b) if size[a.source] > 1 else (a._replace(source=""), b._replace(source="")) for a, b in halves]
