@@ -150,7 +150,7 @@ figures.table(views.tasks_beside_thesis(tasks, "validation", columns), digits=2)
 # ## Tasks of the final evaluation
 #
 # The final evaluation uses all examples of a task's splits. Tasks that are made of held-out documents draw
-# `evaluation.documents` of them. The first table shows the classes and their balance (Table 5.3).
+# `evaluation.texts` of them. The first table shows the classes and their balance (Table 5.3).
 
 # %%
 figures.table(views.tasks_beside_thesis(tasks, "final", columns[1:]), digits=2)

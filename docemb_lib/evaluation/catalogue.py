@@ -39,7 +39,7 @@ LEAST_PAIRS = 4  # two of each class
 def profile_task(profile: Profile, name: str, pages: Callable[[], Iterable[Mapping[str, Any]]]) -> Task:
     """The task of that name, made of `pages` if it is embedded; logs what is odd about it."""
     if name in BUILDERS:
-        task = embedded_task(pages(), name, seed=profile.corpus.seed, limit=profile.evaluation.documents)
+        task = embedded_task(pages(), name, seed=profile.corpus.seed, limit=profile.evaluation.texts)
     else:
         task = load_task(name, profile.evaluation)
     tasks.warn_of_problems(task)
@@ -56,7 +56,7 @@ def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[
     """What determines a task, without building it. corpus: returns the corpus' fingerprint, for embedded tasks only."""
     if outside := task_fingerprint(name, profile.evaluation):
         return {"task": name, "files": outside}
-    return {"task": name, "corpus": corpus(), "documents": profile.evaluation.documents}
+    return {"task": name, "corpus": corpus(), "texts": profile.evaluation.texts}
 
 
 def task_fingerprint(name: str, settings: Evaluation) -> str | None:

@@ -332,7 +332,7 @@ class Evaluation(Section):
     own_tasks: list[OwnTask] = []
     benchmarks: dict[BenchmarkName | SimDEName, str] = {}  # where one lies: a folder (SimDEName: or file), or a hub id
     seeds: int = Field(5, ge=1)  # heads trained per score; the spread is over them
-    documents: int = Field(800, ge=8)  # texts of an embedded task, at most; each half of a document is one
+    texts: int = Field(800, ge=16)  # of an embedded task, at most; a half of a document is one
     head: Annotated[HeadSettings, BeforeValidator(_head_of_that_name)] = HeadSettings()  # or a name of HEADS
     limit: int = Field(10_000, ge=1)  # runs: examples of each split of a task with heads, classes keep their shares
     folds: int = Field(5, ge=2)  # runs: of the cross-validation of such a task, where it has no validation split
