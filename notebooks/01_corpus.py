@@ -149,8 +149,9 @@ figures.table(views.tasks_beside_thesis(tasks, "validation", columns), digits=2)
 # %% [markdown]
 # ## Tasks of the final evaluation
 #
-# The final evaluation uses all examples of a task's splits. Tasks that are made of held-out documents draw
-# `evaluation.texts` of them. The first table shows the classes and their balance (Table 5.3).
+# The final evaluation uses all examples of a task's splits. Tasks that are made of held-out documents take at most
+# `evaluation.texts` texts; a half of a document is one. The first table shows the classes and their balance (Table
+# 5.3).
 
 # %%
 figures.table(views.tasks_beside_thesis(tasks, "final", columns[1:]), digits=2)

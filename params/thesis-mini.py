@@ -23,14 +23,14 @@ INTO = Path(__file__).resolve().parents[1] / "data" / "mini"
 WORDS = 60  # of a page of a task, at most, and of a short document
 HELD = 400  # pages held out for the tasks, disjoint by split
 SHARDS = 4
-# Task of the thesis: the embedded task that stands in for it, its pages per scoring, and the names of its files.
+# Task of the thesis: the embedded task that stands in for it, its texts per scoring, and the names of its files.
 TASKS = {
     "arxiv": ("package", 60, ("arxiv/no_ref/{}.parquet", "train", "validation", "test")),
     "imdb": ("package", 40, ("imdb/plain_text/{}-00000-of-00001.parquet", "train", None, "test")),
     "aan": ("see-also-pairs", 80, ("cda/{}_cite.csv", "train", "dev", "test")),
     "oc": ("see-also-pairs", 80, ("cda/{}_ai2_ab.csv", "train", "dev", "test")),
     "s2orc": ("see-also-pairs", 80, ("cda/{}_ai2_gorc.csv", "train", "dev", "test")),
-    "pan": ("halves", 40, ("cda/pla_{}.csv", "train", "dev", "test")),
+    "pan": ("halves", 80, ("cda/pla_{}.csv", "train", "dev", "test")),
     "wines": ("see-also-retrieval", 40, ("wines/wines.txt",)),
     "games": ("see-also-retrieval", 40, ("games/video_games.txt",)),
 }  # fmt: skip

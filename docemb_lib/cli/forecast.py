@@ -194,7 +194,7 @@ def _task_tokens(profile: Profile, task: str, mean: float) -> float:
     """The tokens of a task's documents. mean: of a document of the corpus, also taken where a task is not at hand."""
     size = profile.evaluation
     if task in EMBEDDED_TASKS:
-        return min(size.texts, profile.corpus.tasks) * mean
+        return min(size.texts // 2 if task == "halves" else size.texts, profile.corpus.tasks) * mean
     return _tokens(files_of(task, size)) or 2 * size.limit * mean
 
 

@@ -59,7 +59,7 @@ LIST = re.compile(r"\.?[A-Za-z_][\w.]*(?:\(\))?(?:(?:\s*,\s*|\s+and\s+)\.?[A-Za-
 
 ATTACHING = {"add_newdoc", "add_docstr", "_add_docstr", "add_docstr_all"}  # document compiled objects
 TEXT_METHODS = {"format", "replace", "strip", "lstrip", "rstrip"}  # their effect is too small to be evaluated
-WORDS = (80, 6000)  # of a page: with more, a class of hundreds of methods, it would take as long as fifty pages
+WORDS = (80, 6000)  # of a page; one with more, a class of hundreds of methods, takes as long as twenty others or more
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

@@ -31,7 +31,7 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation, OwnTask
 from docemb_lib.workspace import VERSIONS, Workspace, write_text
 
-TRAIN_SHARE = 0.6  # of the pages of an embedded task in train, the rest in the split that is scored
+TRAIN_SHARE = 0.6  # of the texts of an embedded task in train, the rest in the split that is scored
 LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike
 LEAST_PAIRS = 4  # two of each class
 
@@ -128,7 +128,7 @@ def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, li
         data = build([own[i] for i in order.permutation(len(own))], size, rng)
         examples = len(data.queries if kind is Retrieval else data.labels)
         if examples < (LEAST_PAIRS if kind is Pairs else 1):
-            few = f"{len(own)} pages give {examples} examples, too few; raise the number of task pages in the profile"
+            few = f"{len(own)} pages give {examples} examples, too few; raise corpus.tasks or evaluation.texts"
             raise InputError(f"task {name!r}, split {split!r}: {few}, or leave the task out")
         splits[split] = data
     return kind(name, splits)

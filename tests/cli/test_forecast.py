@@ -156,6 +156,10 @@ def test_a_task_from_files_is_counted_by_their_size(workspace_root):
     assert found["posts.jsonl"] == len(posts.encode()) / forecasts.BYTES
     assert found["posts.jsonl.gz"] == pytest.approx(found["posts.jsonl"], rel=0.4)
     assert forecasts._task_tokens(Profile.load("own"), "imdb", mean=100) == 2 * 10_000 * 100
+    assert [forecasts._task_tokens(Profile.load("posts"), task, mean=100) for task in ("package", "halves")] == [
+        2400,
+        1200,
+    ]
 
 
 @pytest.mark.parametrize(("given", "factor"), [

@@ -18,7 +18,7 @@ from docemb_lib.cli.__main__ import app
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, catalogue
 from docemb_lib.evaluation.benchmarks import missing_files
-from docemb_lib.evaluation.catalogue import check_task, load_task, task_fingerprint
+from docemb_lib.evaluation.catalogue import check_task, load_task, task_fingerprint, task_inputs
 from docemb_lib.settings.sections import HEADS, Evaluation, HeadSettings
 
 TASK = {"name": "mine", "kind": "classification", "path": "data/mine.jsonl"}
@@ -56,6 +56,7 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folde
     settings = profile(data_folder).evaluation
     prints = {name: task_fingerprint(name, settings) for name in ("mine", "aan", "halves")}
     assert prints["halves"] is None
+    assert len({str(task_inputs(profile(data_folder, texts=n), "halves", lambda: "corpus")) for n in (40, 60)}) == 2
     assert prints == {name: task_fingerprint(name, profile(data_folder).evaluation) for name in prints}
     assert task_fingerprint("mine", profile(data_folder, own_tasks=[{**TASK, "seed": 1}]).evaluation) != prints["mine"]
     moved = profile(shutil.copytree(data_folder, tmp_path_factory.mktemp("moved") / "data_folder")).evaluation
