@@ -150,8 +150,8 @@ figures.table(views.tasks_beside_thesis(tasks, "validation", columns), digits=2)
 # ## Tasks of the final evaluation
 #
 # The final evaluation uses all examples of a task's splits. Tasks that are made of held-out documents take at most
-# `evaluation.texts` texts; a half of a document is one. The first table shows the classes and their balance (Table
-# 5.3).
+# `evaluation.texts` texts; a half of a document is one. The tables count those of this notebook's profile; that of 06
+# may take more, as `tiny-final` does. The first table shows the classes and their balance (Table 5.3).
 
 # %%
 figures.table(views.tasks_beside_thesis(tasks, "final", columns[1:]), digits=2)
