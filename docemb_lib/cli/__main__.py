@@ -24,7 +24,7 @@ NOTEBOOK = "06_evaluation"  # the notebook whose parameters a student has, and w
 WINDOW = 256  # of the attention of a student that `adapt` makes from an encoder; 512 was no better on validation
 LEAST = 60  # documents from which a student is trained, and measured on others
 TOKENS_PER_WORD = 1.4  # of MiniLM, in English
-LONG_WORDS = 25  # characters of a mean word; beyond that, words are written without spaces, as in Chinese
+LONG_WORDS = 25  # characters of a mean word; beyond that, words are written without spaces, as in Thai
 IDS = ("id", "doc_id", "_id", "docid", "uid", "uuid")  # fields that may hold the id of a document
 LEAST_ENGLISH = 0.02  # share of the word `the`
 
@@ -76,6 +76,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
     from docemb_lib.corpus.rows import read_rows, without_surrogates
     from docemb_lib.corpus.sources import local_documents, local_paths
     from docemb_lib.settings.profile import SHIPPED
+    from docemb_lib.teachers import preprocess
 
     if (named := f"{source.resolve()}, -o {out}") != without_surrogates(named):
         raise InputError(f"{named}: a profile is UTF-8 and cannot hold a name that is not; rename it")
@@ -91,7 +92,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
     counts: dict[int, tuple[int, ...]] = {}  # of each text by its hash, because a corpus keeps one of equal texts
     documents = local_documents(source, text_field=text_field, id_field=id_field)
     for document in progress(documents, desc="reading", unit="documents"):
-        text = " ".join(words := document.text.lower().split())
+        text = " ".join(words := preprocess(document.text, "lowercase"))
         counts[hash(text)] = len(words), len(text), words.count("the")
     if (N := len(counts)) < LEAST:
         raise InputError(f"{source}: {N} different documents; a student needs {LEAST} or more: add some")

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.errors import InputError
+from docemb_lib.teachers.words import spaced
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -81,7 +82,7 @@ def bm25(texts: Sequence[str]) -> Similarities:
     weights, vocabulary = _tfidf(texts, min_df=1)
     words = CountVectorizer().build_analyzer()
     index = bm25s.BM25(k1=K1, b=B, method="lucene")
-    index.index([list(map(sys.intern, words(text))) for text in texts], show_progress=False)
+    index.index([list(map(sys.intern, words(spaced(text)))) for text in texts], show_progress=False)
 
     def similarities(row: int) -> np.ndarray:
         own = weights[[row]]
@@ -125,7 +126,7 @@ def _tfidf(texts: Sequence[str], *, min_df: int) -> tuple[csr_array, list[str]]:
 
     vectorizer = TfidfVectorizer(min_df=min_df, sublinear_tf=True, dtype=np.float32)
     try:
-        X = csr_array(vectorizer.fit_transform(texts))
+        X = csr_array(vectorizer.fit_transform(map(spaced, texts)))
     except ValueError as error:
         problem = f"no word occurs in {min_df} of the {len(texts)} texts"
         raise InputError(f"{problem}; words are separated by spaces or punctuation") from error

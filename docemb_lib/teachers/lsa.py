@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from docemb_lib.errors import InputError
+from docemb_lib.teachers.words import spaced
 
 VOCABULARY, VECTORS = "vocabulary.json", "lsa.safetensors"
 DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
@@ -36,7 +37,7 @@ class LSA:
     is divided by the square root of its singular value s, so that the first directions, which hold what all documents
     share, do not dominate the cosines, and multiplied by s^2 / (s^2 + NOISE), so that those of few documents fade.
     An embedding has unit length; without a known word it is zero. Words are scikit-learn's default tokens: lower case,
-    at least two characters.
+    at least two characters; of Chinese and Japanese, pairs of letters.
 
     Args:
         dim: width of an embedding. Few documents fill fewer directions, see `directions`; the others are zero.
@@ -70,7 +71,7 @@ class LSA:
         fitted = [texts[int(row)] for row in np.linspace(0, N - 1, DOCUMENTS)] if N > DOCUMENTS else texts
         counter = CountVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32)
         try:
-            counts = counter.fit_transform(fitted)  # (N, words)
+            counts = counter.fit_transform(map(spaced, fitted))  # (N, words)
             self.vocabulary = counter.get_feature_names_out().tolist()
         except ValueError:  # raised for an empty vocabulary
             self.vocabulary = []
@@ -90,7 +91,7 @@ class LSA:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim), rows of unit length or zero."""
-        X = self._frequencies(texts, self._counter.transform(texts)) @ self.vectors.astype(np.float32)
+        X = self._frequencies(texts, self._counter.transform(map(spaced, texts))) @ self.vectors.astype(np.float32)
         return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def save(self, folder: Path | str) -> None:
@@ -114,7 +115,7 @@ class LSA:
     def _frequencies(self, texts: Sequence[str], counts: Any) -> Any:
         """The square roots of the counts of words, in which leads count more: (N, words), sparse, as `counts`."""
         for first, more in LEADS:
-            leads = (" ".join(text.split(maxsplit=first)[:first]) for text in texts)
+            leads = (" ".join(text.split(maxsplit=first)[:first]) for text in map(spaced, texts))
             counts = counts + more * self._counter.transform(leads)
         return counts.sqrt()
 

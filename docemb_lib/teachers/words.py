@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, Self, get_args
 
@@ -17,15 +19,25 @@ from docemb_lib.progress import progress
 Preprocessing = Literal["none", "lowercase", "stem"]
 MAX_WORDS = 10_000  # gensim silently drops the words of a document beyond this, in training and in inference
 LINES, COUNTS, SUMMARY = "words.txt", "counts.npy", "words.json"
+# Letters of Chinese and Japanese, which are written without spaces; student/lexical_module.py has a copy.
+UNSPACED = re.compile("[\u3005-\u3007\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]{2,}")
+
+
+def spaced(text: str) -> str:
+    """The text with each run of Chinese or Japanese letters as its overlapping pairs, as search engines index them."""
+    return UNSPACED.sub(lambda run: " ".join(["", *map("".join, pairwise(run[0])), ""]), text)
 
 
 def preprocess(text: str, how: Preprocessing) -> list[str]:
-    """Split at white space; `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem."""
+    """Split at white space, and Chinese and Japanese into pairs of letters.
+
+    `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem.
+    """
     if how not in get_args(Preprocessing):
         raise InputError(f"preprocess: got {how!r}, use one of {', '.join(get_args(Preprocessing))}")
     if how == "none":
-        return text.split()
-    words = text.lower().split()
+        return spaced(text).split()
+    words = spaced(text).lower().split()
     return words if how == "lowercase" else [_stem(word) for word in words]
 
 

@@ -100,8 +100,9 @@ def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it
 def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, kind):
     """Of 90 documents of 5 words and 30 of 3,000."""
     source, kind = workspace_root / kind, kind.strip(".")
-    texts = ["the cat of a king"] * 90 + ["word " * 3000] * 30
-    texts = [f"{text} {number}" for number, text in enumerate(texts)] + ["The cat of a king 0"] * 9
+    texts = ["我的猫在哪里" if "文" in kind else "the cat of a king"] * 90 + ["word " * 3000] * 30
+    texts = [f"{text} {number}" for number, text in enumerate(texts)]
+    texts += [texts[0].title()] * 9
     if kind != "rows":
         write_files(source, {f"{number}.txt": text for number, text in enumerate(texts)})
     else:
@@ -134,7 +135,7 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
 
 @pytest.mark.parametrize(("name", "content", "said"), [
     ("few.jsonl", "".join(f'{{"text": "a {n}"}}\n' for n in range(59)), "few.jsonl: 59 different documents; a student needs 60 or more: add some"),
-    ("chinese.jsonl", "".join(f'{{"text": "{"我们今天去公园散步，" * 9}{n}"}}\n' for n in range(60)), "chinese.jsonl: 92 characters from space to space in the mean; put spaces between words"),
+    ("thai.jsonl", "".join(f'{{"text": "{"เราไปเดินเล่น" * 7}{n}"}}\n' for n in range(60)), "thai.jsonl: 93 characters from space to space in the mean; put spaces between words"),
     ("none.csv", "id,text\n", "none.csv: holds no document; a folder needs .txt or .md files, a data file rows"),
     ("caf\udce9.jsonl", "", "caf\ufffd.jsonl, -o mine.yaml: a profile is UTF-8 and cannot hold a name that is not; rename it"),
     ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: the text is blank")])  # fmt: skip

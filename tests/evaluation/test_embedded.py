@@ -137,8 +137,8 @@ def test_a_half_that_two_pages_share_is_not_called_a_stranger() -> None:
 
 @pytest.mark.parametrize(("text", "halves"), [
     ("one two three four", ("one two", "three four")), ("  a bbbbbbbbbbbbbbbbbb ", ("a", "bbbbbbbbbbbbbbbbbb")),
-    ("one\n\n two", ("one", "two")), ("single", ("single", "")), ("  ", ("", ""))])  # fmt: skip
-def test_a_page_is_cut_at_the_white_space_nearest_its_middle(text: str, halves: tuple[str, str]) -> None:
+    ("one\n\n two", ("one", "two")), ("single", ("single", "")), ("我们去公园。好吗？", ("我们去公园", "。好吗？")), ("  ", ("", ""))])  # fmt: skip
+def test_a_page_is_cut_at_the_white_space_or_sign_nearest_its_middle(text: str, halves: tuple[str, str]) -> None:
     assert cut_in_half(text) == halves
 
 

@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from sklearn.decomposition import TruncatedSVD
 from sklearn.preprocessing import normalize
 
+from docemb_lib.evaluation.retrieval import bm25, tfidf
 from docemb_lib.evaluation.uncertainty import nearest_of_the_best
 from docemb_lib.student import Student, pack
 from docemb_lib.student.export import encoder_pooling
@@ -200,6 +201,17 @@ def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_
         patched.setattr(Student, "embed", print)  # refused before any document is embedded
         refused(message, call, student)
     np.testing.assert_array_equal(student.embed(collection()[:2]), before)
+
+
+def test_words_of_chinese_and_japanese_are_pairs_of_letters_everywhere():
+    rng, letters = np.random.default_rng(0), np.array(list("图书馆公园散步東京タワーの々"))
+    texts = ["".join(rng.choice(letters, size=20)) + "。word" for _ in range(30)]
+    pairs = [" ".join([*(text[i : i + 2] for i in range(19)), "。word"]) for text in texts]
+    halves = [fit_lexical_half(lambda: rng.random((30, 4)), given, dim=4) for given in (texts, pairs)]
+    assert len(halves[0].vocabulary) > 100
+    torch.testing.assert_close(halves[0].lexical(texts), halves[1].lexical(pairs))
+    np.testing.assert_array_equal(tfidf(texts).toarray(), tfidf(pairs).toarray())
+    np.testing.assert_array_equal(bm25(texts)([3]), bm25(pairs)([3]))
 
 
 def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
