@@ -22,11 +22,19 @@ COLLECTIONS = {  # name: package, folders, files
     "spanish": ("manpages-es", "es/man[17]", ""),
     "polish": ("manpages-pl", "pl/man[178]", ""),
     "german": ("manpages-de", "de/man[78]", ""),
+    "chinese": ("manpages-zh", "zh_CN/man[1357]", ""),
+    "japanese": ("manpages-ja", "ja/man[78]", ""),
 }
-SEE_ALSO = {"SEE ALSO", "VÉASE TAMBIÉN", "ZOBACZ TAKŻE", "SIEHE AUCH"}
+SEE_ALSO = {
+    "SEE ALSO", "VÉASE TAMBIÉN", "ZOBACZ TAKŻE", "SIEHE AUCH", "関連項目", "参见", "参见 SEE ALSO", "参见 (SEE ALSO)",
+    "另见", "另见 (SEE ALSO)", "SEE ALSO 参见", "SEE ALSO(另见)", "SEE ALSO (另见)", "又见", "参考",
+}  # fmt: skip
 LEFT_OUT = SEE_ALSO | {
     "AUTHOR", "AUTHORS", "COPYRIGHT", "COLOPHON", "AUTOR", "AUTORES", "AUTORZY", "AUTOREN", "INFORMAR DE ERRORES",
     "ZGŁASZANIE BŁĘDÓW", "FEHLER MELDEN", "PRAWA AUTORSKIE", "TRADUCCIÓN", "TŁUMACZENIE", "ÜBERSETZUNG", "KOLOPHON",
+    "この文書について", "著者", "作者", "著作権", "翻訳者謝辞", "バグ報告", "跋", "译者", "版权", "报告错误",
+    "[中文版维护人]", "[中文版最新更新]", "《中国 LINUX 论坛 MAN 手册页翻译计划》:", "[中国LINUX论坛MAN手册页翻译计划]",
+    "《中国LINUX论坛MAN手册页翻译计划》:", "《中国LINUX论坛MAN手册页翻译计划》",
 }  # fmt: skip
 MOST = 12  # targets of a source
 
