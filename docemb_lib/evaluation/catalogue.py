@@ -187,10 +187,13 @@ BUILDERS: Mapping[str, tuple[Any, Callable[[Sequence[Document], int, np.random.G
 
 
 def cut_in_half(text: str) -> tuple[str, str]:
-    """Two halves, cut at the white space (or else the sign) nearest to the middle; the second of one word is empty."""
+    """Two halves, cut at the white space, or after the Chinese or Japanese punctuation, nearest to the middle.
+
+    Without either the second half is empty.
+    """
     text = text.strip()
-    middle, signs = len(text) // 2, range(len(text))
-    gaps = [i for i in signs if text[i].isspace()] or [i for i in signs if not text[i].isalnum()]
+    middle = len(text) // 2
+    gaps = [i for i, character in enumerate(text) if character.isspace() or (i and text[i - 1] in "。、，！？；")]
     cut = min(gaps, key=lambda gap: abs(gap - middle), default=len(text))
     return text[:cut].rstrip(), text[cut:].lstrip()
 

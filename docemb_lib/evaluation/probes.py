@@ -19,6 +19,7 @@ from sklearn.preprocessing import FunctionTransformer
 from docemb_lib.corpus.rows import split_sentences, tag_words
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.progress import progress
+from docemb_lib.teachers.words import spaced
 
 ALPHAS = np.logspace(-6, 6, 25)  # ridge penalties, for student embeddings of mean variance 1
 ALL = "all"  # the bucket of all documents
@@ -175,9 +176,11 @@ def sentence_similarity(
     """
     documents: list[list[str]] = []
     for text in texts:
-        split = (sentence.split() for sentence in split_sentences(text, language=language))
-        own = list(dict.fromkeys(" ".join(words) for words in split if len(words) >= SHORTEST))
+        split = (" ".join(sentence.split()) for sentence in split_sentences(text, language=language))
+        own = list(dict.fromkeys(sentence for sentence in split if len(spaced(sentence).split()) >= SHORTEST))
         documents += [own] if len(own) > 1 else []
+    if not documents:
+        return {"inside": np.nan, "across": np.nan}
     X = unit(embed([sentence for own in documents for sentence in own])).astype(np.float64)
     n = np.array([len(own) for own in documents])
     # The squared norm of a sum of unit vectors is the sum of the cosines of every ordered pair, each with itself, too.

@@ -48,6 +48,7 @@ def fit_lexical_half(
     from docemb_lib.student.lexical_module import LexicalHalf
     from docemb_lib.teachers import LSA  # imported here: a student also runs where gensim is not installed
     from docemb_lib.teachers.lsa import LEADS, directions
+    from docemb_lib.teachers.words import UNSPACED
 
     given = 0.5 if weight is None or callable(weight) else weight
     if not 0 <= given <= 1:
@@ -68,7 +69,7 @@ def fit_lexical_half(
         "dense_map": tempering(X),
         "weight": torch.tensor(given),
     }
-    half = LexicalHalf(lsa.vocabulary, fitted, LEADS)
+    half = LexicalHalf(lsa.vocabulary, fitted, LEADS, UNSPACED)
     if weight is None or callable(weight):
         half.weight.fill_(balance(half.dense(X), half.centred(lexical)))
     if callable(weight):

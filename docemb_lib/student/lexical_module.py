@@ -23,8 +23,6 @@ from torch import Tensor, nn
 # A token among the first 256 counts three times more in the mean, among the first 64 another four times more, and among
 # the first 16, where a title stands, another eight times more. Chosen on eight collections.
 FIRST_TOKENS = ((256, 3), (64, 4), (16, 8))
-# Letters of Chinese and Japanese, which are written without spaces: words are pairs of them.
-UNSPACED = re.compile("[\u3005-\u3007\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]{2,}")
 WORDS, WEIGHTS, CONFIG = "words.json", "model.safetensors", "config.json"
 
 
@@ -57,7 +55,7 @@ class LexicalHalf(nn.Module):
 
     vocabulary: V words; vectors: (V, L); lexical_mean: (L,); dense_mean: (D,); dense_map: (D, D); weight: w; reduction:
     (D + L, K), where there is one. leads: pairs of numbers, a word among so many first words of a document counts so
-    many times more.
+    many times more. unspaced: pattern of a run of characters of which each two neighbours are a word; "": none.
     """
 
     lexical_mean: Tensor
@@ -66,9 +64,11 @@ class LexicalHalf(nn.Module):
     weight: Tensor
     reduction: Tensor | None
 
-    def __init__(self, vocabulary: list[str], tensors: dict[str, Tensor], leads: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, vocabulary: list[str], tensors: dict[str, Tensor], leads: Sequence[Sequence[int]], unspaced: str
+    ) -> None:
         super().__init__()
-        self.vocabulary, self.leads = vocabulary, leads
+        self.vocabulary, self.leads, self.unspaced = vocabulary, leads, unspaced
         self.vectors = tensors["vectors"].float().numpy()  # of words, summed on the CPU
         self.counter = CountVectorizer(vocabulary=vocabulary, dtype=np.float32)
         for name in ("lexical_mean", "dense_mean", "dense_map", "weight"):
@@ -83,7 +83,8 @@ class LexicalHalf(nn.Module):
 
     def lexical(self, texts: Sequence[str]) -> Tensor:
         """(N, L) on the CPU, rows of unit length; zero for a text without a known word."""
-        texts = [UNSPACED.sub(lambda run: " ".join(["", *map("".join, pairwise(run[0])), ""]), text) for text in texts]
+        if self.unspaced:
+            texts = [re.sub(self.unspaced, _in_pairs, text) for text in texts]
         counts = self.counter.transform(texts)
         for first, more in self.leads:
             counts = counts + more * self.counter.transform(" ".join(t.split(maxsplit=first)[:first]) for t in texts)
@@ -119,7 +120,8 @@ class LexicalHalf(nn.Module):
         path = Path(folder)
         (path / WORDS).write_text(json.dumps(self.vocabulary), encoding="utf-8")
         code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # docemb compares it with this file's copy
-        (path / CONFIG).write_text(json.dumps({"dim": self.dim, "code": code, "leads": self.leads}), encoding="utf-8")
+        config = {"dim": self.dim, "code": code, "leads": self.leads, "unspaced": self.unspaced}
+        (path / CONFIG).write_text(json.dumps(config), encoding="utf-8")
         temporary = path / f".{WEIGHTS}.{os.getpid()}"
         temporary.write_bytes(save(tensors))
         temporary.replace(path / WEIGHTS)  # a loaded half maps the old file into its memory
@@ -128,4 +130,8 @@ class LexicalHalf(nn.Module):
     def load(cls, folder: str) -> "LexicalHalf":
         path = Path(folder)
         words, config = (json.loads((path / name).read_text(encoding="utf-8")) for name in (WORDS, CONFIG))
-        return cls(words, load_file(path / WEIGHTS), config["leads"])
+        return cls(words, load_file(path / WEIGHTS), config["leads"], config.get("unspaced", ""))
+
+
+def _in_pairs(run: re.Match[str]) -> str:
+    return f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} "

@@ -37,7 +37,7 @@ class LSA:
     is divided by the square root of its singular value s, so that the first directions, which hold what all documents
     share, do not dominate the cosines, and multiplied by s^2 / (s^2 + NOISE), so that those of few documents fade.
     An embedding has unit length; without a known word it is zero. Words are scikit-learn's default tokens: lower case,
-    at least two characters; of Chinese and Japanese, pairs of letters.
+    at least two characters; of Chinese and Japanese, pairs of characters.
 
     Args:
         dim: width of an embedding. Few documents fill fewer directions, see `directions`; the others are zero.
@@ -114,9 +114,10 @@ class LSA:
 
     def _frequencies(self, texts: Sequence[str], counts: Any) -> Any:
         """The square roots of the counts of words, in which leads count more: (N, words), sparse, as `counts`."""
+        longest = max(first for first, _ in LEADS)
+        heads = [text.split(maxsplit=longest)[:longest] for text in map(spaced, texts)]
         for first, more in LEADS:
-            leads = (" ".join(text.split(maxsplit=first)[:first]) for text in map(spaced, texts))
-            counts = counts + more * self._counter.transform(leads)
+            counts = counts + more * self._counter.transform(" ".join(head[:first]) for head in heads)
         return counts.sqrt()
 
     @cached_property

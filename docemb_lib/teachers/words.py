@@ -19,17 +19,23 @@ from docemb_lib.progress import progress
 Preprocessing = Literal["none", "lowercase", "stem"]
 MAX_WORDS = 10_000  # gensim silently drops the words of a document beyond this, in training and in inference
 LINES, COUNTS, SUMMARY = "words.txt", "counts.npy", "words.json"
-# Letters of Chinese and Japanese, which are written without spaces; student/lexical_module.py has a copy.
-UNSPACED = re.compile("[\u3005-\u3007\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]{2,}")
+# A run of the characters of Chinese and Japanese, which are written without spaces.
+UNSPACED = (
+    r"[\u3005-\u3007\u3041-\u3096\u309d\u309e\u30a1-\u30fa\u30fc-\u30fe"
+    r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f]+"
+)
 
 
 def spaced(text: str) -> str:
-    """The text with each run of Chinese or Japanese letters as its overlapping pairs, as search engines index them."""
-    return UNSPACED.sub(lambda run: " ".join(["", *map("".join, pairwise(run[0])), ""]), text)
+    """The text with blanks between words of Chinese and Japanese: each two neighbouring characters of an UNSPACED run.
+
+    A character that is a run by itself is a word. As in Lucene's CJKAnalyzer.
+    """
+    return re.sub(UNSPACED, lambda run: f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} ", text)
 
 
 def preprocess(text: str, how: Preprocessing) -> list[str]:
-    """Split at white space, and Chinese and Japanese into pairs of letters.
+    """Split at white space, and Chinese and Japanese into pairs of characters, see `spaced`.
 
     `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem.
     """

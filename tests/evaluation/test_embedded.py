@@ -137,8 +137,10 @@ def test_a_half_that_two_pages_share_is_not_called_a_stranger() -> None:
 
 @pytest.mark.parametrize(("text", "halves"), [
     ("one two three four", ("one two", "three four")), ("  a bbbbbbbbbbbbbbbbbb ", ("a", "bbbbbbbbbbbbbbbbbb")),
-    ("one\n\n two", ("one", "two")), ("single", ("single", "")), ("我们去公园。好吗？", ("我们去公园", "。好吗？")), ("  ", ("", ""))])  # fmt: skip
-def test_a_page_is_cut_at_the_white_space_or_sign_nearest_its_middle(text: str, halves: tuple[str, str]) -> None:
+    ("one\n\n two", ("one", "two")), ("single", ("single", "")), ("标题\n我们去公园，好吗？", ("标题\n我们去公园，", "好吗？")), ("「图书馆」。", ("「图书馆」。", "")), ("  ", ("", ""))])  # fmt: skip
+def test_a_page_is_cut_at_the_white_space_or_after_punctuation_nearest_its_middle(
+    text: str, halves: tuple[str, str]
+) -> None:
     assert cut_in_half(text) == halves
 
 

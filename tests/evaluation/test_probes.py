@@ -210,3 +210,5 @@ def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
     one = probes.sentence_similarity(documents[:1], embed)
     assert one["inside"] == pytest.approx(units["This is 0 apples."] @ units["This is 0 pears."])
     assert np.isnan(one["across"])
+    assert probes.sentence_similarity(["我们去公园散步。你明天来吗？"], embed)["inside"] < 1
+    assert np.isnan([*probes.sentence_similarity(ODD, embed).values()]).all()

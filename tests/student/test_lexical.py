@@ -203,10 +203,10 @@ def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_
     np.testing.assert_array_equal(student.embed(collection()[:2]), before)
 
 
-def test_words_of_chinese_and_japanese_are_pairs_of_letters_everywhere():
-    rng, letters = np.random.default_rng(0), np.array(list("图书馆公园散步東京タワーの々"))
-    texts = ["".join(rng.choice(letters, size=20)) + "。word" for _ in range(30)]
-    pairs = [" ".join([*(text[i : i + 2] for i in range(19)), "。word"]) for text in texts]
+def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
+    rng, characters = np.random.default_rng(0), np.array(list("图书馆公园散步東京タワーの々"))
+    texts = ["".join(rng.choice(characters, size=20)) + "word的lexical" for _ in range(30)]
+    pairs = [" ".join([*(text[i : i + 2] for i in range(19)), "word 的 lexical"]) for text in texts]
     halves = [fit_lexical_half(lambda: rng.random((30, 4)), given, dim=4) for given in (texts, pairs)]
     assert len(halves[0].vocabulary) > 100
     torch.testing.assert_close(halves[0].lexical(texts), halves[1].lexical(pairs))
@@ -233,7 +233,10 @@ def test_a_loaded_half_counts_the_first_words_as_it_was_fitted(adapted, tmp_path
         config.write_text(json.dumps(saved | {"leads": leads}))
         found.append(Student.load(tmp_path).lexical.lexical(given))
     torch.testing.assert_close(*found)
-    config.write_text(json.dumps({name: value for name, value in saved.items() if name != "leads"}))
+    for key in ("unspaced", "leads"):
+        config.write_text(json.dumps({name: value for name, value in saved.items() if name != key}))
+        if key == "unspaced":  # of a student saved before there were pairs of characters: words are fitted without
+            assert Student.load(tmp_path).lexical.unspaced == ""
     refused("3_Lexical cannot be used", Student.load, tmp_path)
 
 

@@ -80,4 +80,4 @@ def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count,
 def test_words_are_split_at_white_space_and_keep_their_punctuation(how, words):
     assert preprocess(" The Runners,\tRUNNING\nponies\u00a0Über ", how) == words.split()
     assert preprocess(" \n", how) == []
-    assert preprocess("図書館のlinux、2台 東", how) == ["図書", "書館", "館の", "linux、2台", "東"]
+    assert preprocess("図書館とlinuxの、2台 東", how) == ["図書", "書館", "館と", "linux", "の", "、2", "台", "東"]
