@@ -25,17 +25,10 @@ COLLECTIONS = {  # name: package, folders, files
     "chinese": ("manpages-zh", "zh_CN/man[1357]", ""),
     "japanese": ("manpages-ja", "ja/man[78]", ""),
 }
-SEE_ALSO = {
-    "SEE ALSO", "VÉASE TAMBIÉN", "ZOBACZ TAKŻE", "SIEHE AUCH", "関連項目", "参见", "参见 SEE ALSO", "参见 (SEE ALSO)",
-    "另见", "另见 (SEE ALSO)", "SEE ALSO 参见", "SEE ALSO(另见)", "SEE ALSO (另见)", "又见", "参考",
-}  # fmt: skip
-LEFT_OUT = SEE_ALSO | {
-    "AUTHOR", "AUTHORS", "COPYRIGHT", "COLOPHON", "AUTOR", "AUTORES", "AUTORZY", "AUTOREN", "INFORMAR DE ERRORES",
-    "ZGŁASZANIE BŁĘDÓW", "FEHLER MELDEN", "PRAWA AUTORSKIE", "TRADUCCIÓN", "TŁUMACZENIE", "ÜBERSETZUNG", "KOLOPHON",
-    "この文書について", "著者", "作者", "著作権", "翻訳者謝辞", "バグ報告", "跋", "译者", "版权", "报告错误",
-    "[中文版维护人]", "[中文版最新更新]", "《中国 LINUX 论坛 MAN 手册页翻译计划》:", "[中国LINUX论坛MAN手册页翻译计划]",
-    "《中国LINUX论坛MAN手册页翻译计划》:", "《中国LINUX论坛MAN手册页翻译计划》",
-}  # fmt: skip
+SEE_ALSO = r"SEE ALSO|VÉASE TAMBIÉN|ZOBACZ TAKŻE|SIEHE AUCH|関連項目|.*(参[见阅]|[另又]见|另请参阅|参考).*"
+LEFT_OUT = rf"""(?x){SEE_ALSO.replace(" ", "[ ]")}|AUTHORS?|COPYRIGHT|COLOPHON|AUTOR|AUTORES|AUTORZY|AUTOREN
+    |INFORMAR[ ]DE[ ]ERRORES|ZGŁASZANIE[ ]BŁĘDÓW|FEHLER[ ]MELDEN|PRAWA[ ]AUTORSKIE|TRADUCCIÓN|TŁUMACZENIE|ÜBERSETZUNG
+    |KOLOPHON|この文書について|翻訳者謝辞|バグ報告|.*(著者|作者|著作権|译者|翻译|版权|中文版|报告错误).*|跋"""
 MOST = 12  # targets of a source
 
 
@@ -69,9 +62,9 @@ def write(packages: Path, name: str, into: Path) -> None:
         links.write("source\ttarget\n")
         for source, text in sorted(texts.items()):
             parts = list(sections(text))
-            kept = "\n".join(part for title, part in parts if title not in LEFT_OUT)
+            kept = "\n".join(part for title, part in parts if not re.fullmatch(LEFT_OUT, title))
             pages.write(json.dumps({"id": source, "text": kept}) + "\n")
-            listed = " ".join(part for title, part in parts if title in SEE_ALSO)
+            listed = " ".join(part for title, part in parts if re.fullmatch(SEE_ALSO, title))
             targets = {*re.findall(r"[A-Za-z_][\w:.-]*", listed)} & {*texts} - {source}
             links.writelines(f"{source}\t{target}\n" for target in sorted(targets) if len(targets) <= MOST)
 
