@@ -56,7 +56,7 @@ def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[
     """What determines a task, without building it. corpus: returns the corpus' fingerprint, for embedded tasks only."""
     if outside := task_fingerprint(name, profile.evaluation):
         return {"task": name, "files": outside}
-    return {"task": name, "corpus": corpus(), "texts": profile.evaluation.texts}
+    return {"task": name, "version": VERSIONS["task"], "corpus": corpus(), "texts": profile.evaluation.texts}
 
 
 def task_fingerprint(name: str, settings: Evaluation) -> str | None:

@@ -71,7 +71,7 @@ def precision_and_reciprocal_rank(
 
 def tfidf(texts: Sequence[str]) -> csr_array:
     """(N, words) float32, rows of unit length: all words of two documents or more, with logarithmic frequencies."""
-    return _tfidf(texts, min_df=2)[0]
+    return _tfidf(list(map(spaced, texts)), min_df=2)[0]
 
 
 def bm25(texts: Sequence[str]) -> Similarities:
@@ -79,10 +79,11 @@ def bm25(texts: Sequence[str]) -> Similarities:
     import bm25s
     from sklearn.feature_extraction.text import CountVectorizer
 
+    texts = list(map(spaced, texts))
     weights, vocabulary = _tfidf(texts, min_df=1)
     words = CountVectorizer().build_analyzer()
     index = bm25s.BM25(k1=K1, b=B, method="lucene")
-    index.index([list(map(sys.intern, words(spaced(text)))) for text in texts], show_progress=False)
+    index.index([list(map(sys.intern, words(text))) for text in texts], show_progress=False)
 
     def similarities(row: int) -> np.ndarray:
         own = weights[[row]]
@@ -126,7 +127,7 @@ def _tfidf(texts: Sequence[str], *, min_df: int) -> tuple[csr_array, list[str]]:
 
     vectorizer = TfidfVectorizer(min_df=min_df, sublinear_tf=True, dtype=np.float32)
     try:
-        X = csr_array(vectorizer.fit_transform(map(spaced, texts)))
+        X = csr_array(vectorizer.fit_transform(texts))
     except ValueError as error:
         problem = f"no word occurs in {min_df} of the {len(texts)} texts"
         raise InputError(f"{problem}; words are separated by spaces or punctuation") from error

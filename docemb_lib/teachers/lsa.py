@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -80,7 +80,7 @@ class LSA:
             raise InputError(f"{self.label}: {problem}; {MEND}")
         self.__dict__.pop("_counter", None)
         weighting = TfidfTransformer()
-        X = weighting.fit_transform(self._frequencies(fitted, counts))
+        X = weighting.fit_transform(self._frequencies(map(spaced, fitted), counts))
         with np.errstate(divide="ignore", invalid="ignore"):  # sklearn divides by the variance, 0 for equal texts
             svd = TruncatedSVD(directions(len(fitted), self.dim), random_state=self.seed).fit(X)
         s = svd.singular_values_
@@ -91,7 +91,8 @@ class LSA:
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim), rows of unit length or zero."""
-        X = self._frequencies(texts, self._counter.transform(map(spaced, texts))) @ self.vectors.astype(np.float32)
+        texts = list(map(spaced, texts))
+        X = self._frequencies(texts, self._counter.transform(texts)) @ self.vectors.astype(np.float32)
         return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def save(self, folder: Path | str) -> None:
@@ -112,10 +113,10 @@ class LSA:
         model.vocabulary, model.vectors = json.loads((Path(folder) / VOCABULARY).read_text()), vectors
         return model
 
-    def _frequencies(self, texts: Sequence[str], counts: Any) -> Any:
+    def _frequencies(self, texts: Iterable[str], counts: Any) -> Any:
         """The square roots of the counts of words, in which leads count more: (N, words), sparse, as `counts`."""
         longest = max(first for first, _ in LEADS)
-        heads = [text.split(maxsplit=longest)[:longest] for text in map(spaced, texts)]
+        heads = [text.split(maxsplit=longest)[:longest] for text in texts]
         for first, more in LEADS:
             counts = counts + more * self._counter.transform(" ".join(head[:first]) for head in heads)
         return counts.sqrt()

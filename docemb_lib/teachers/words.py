@@ -19,7 +19,8 @@ from docemb_lib.progress import progress
 Preprocessing = Literal["none", "lowercase", "stem"]
 MAX_WORDS = 10_000  # gensim silently drops the words of a document beyond this, in training and in inference
 LINES, COUNTS, SUMMARY = "words.txt", "counts.npy", "words.json"
-# A run of the characters of Chinese and Japanese, which are written without spaces.
+# A run of the characters of Chinese and Japanese, which are written without spaces. A lexical half keeps it, and cuts
+# runs as `spaced` does (student/lexical_module.py, which imports nothing of docemb).
 UNSPACED = (
     r"[\u3005-\u3007\u3041-\u3096\u309d\u309e\u30a1-\u30fa\u30fc-\u30fe"
     r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f]+"
