@@ -17,6 +17,7 @@ DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds t
 # A word among the first 10 words of a document, where its title stands, counts ten times more, among the first 150 two
 # times more. Chosen on eight collections (outputs/published/README.md).
 LEADS = ((10, 10), (150, 2))
+CONTRAST = 1.5  # power of the entropy weights, chosen on eleven collections (outputs/published/README.md)
 NOISE = 3.0  # squared singular value of a direction that is halved; one document alone has 1. Chosen on validation
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 MEND = "use more documents, or fewer dimensions (--dim of docemb adapt; lsa_dim or lexical in a profile)"
@@ -30,14 +31,28 @@ def directions(documents: int, dim: int) -> int:
     return max(1, min(dim, documents // 3))
 
 
-class LSA:
-    """TF-IDF on the leading right singular vectors of the corpus.
+def entropy_weights(counts: Any) -> np.ndarray:
+    """(words,), one minus the entropy of a word's counts over the N documents, divided by log N (Dumais 1991).
 
-    A term frequency is the square root of a word's count, in which the beginning of a document counts more. A direction
-    is divided by the square root of its singular value s, so that the first directions, which hold what all documents
-    share, do not dominate the cosines, and multiplied by s^2 / (s^2 + NOISE), so that those of few documents fade.
-    An embedding has unit length; without a known word it is zero. Words are scikit-learn's default tokens: lower case,
-    at least two characters; of Chinese and Japanese, pairs of characters.
+    A word of one document has 1, a word that all documents hold equally often 0. counts: (N, words), sparse, N of at
+    least 2, each word in one document or more.
+    """
+    totals = np.asarray(counts.sum(axis=0), dtype=np.float64).ravel()
+    products = counts.astype(np.float64)
+    products.data *= np.log(products.data)
+    entropies = np.log(totals) - np.asarray(products.sum(axis=0)).ravel() / totals
+    return np.clip(np.round(1 - entropies / np.log(counts.shape[0]), 9), 0, 1)  # equal counts give 0, not 1e-16
+
+
+class LSA:
+    """Words weighted by entropy, on the leading right singular vectors of the corpus.
+
+    In the count of a word the beginning of a document counts more. A term frequency is the square root of the count,
+    multiplied by the word's entropy weight to the power CONTRAST. A direction is divided by the square root of its
+    singular value s, so that the first directions, which hold what all documents share, do not dominate the cosines,
+    and multiplied by s^2 / (s^2 + NOISE), so that those of few documents fade. An embedding has unit length; without a
+    known word it is zero. Words are scikit-learn's default tokens: lower case, at least two characters; of Chinese and
+    Japanese, pairs of characters.
 
     Args:
         dim: width of an embedding. Few documents fill fewer directions, see `directions`; the others are zero.
@@ -48,7 +63,7 @@ class LSA:
     def __init__(self, dim: int = 100, *, words: int = 50_000, seed: int = 0) -> None:
         self.dim, self.words, self.seed = dim, words, seed
         self.vocabulary: list[str] = []
-        # (words, dim) float16: idf times direction times its weight, the largest entry 1
+        # (words, dim) float16: entropy weight times direction times its weight, the largest entry 1
         self.vectors = np.zeros((0, dim), dtype=np.float16)
 
     @property
@@ -63,8 +78,10 @@ class LSA:
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Learn the vocabulary and its vectors. Raises InputError for fewer documents or words than `dim`."""
+        from scipy import sparse
         from sklearn.decomposition import TruncatedSVD
-        from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+        from sklearn.feature_extraction.text import CountVectorizer
+        from sklearn.preprocessing import normalize
 
         if (N := len(texts)) < max(self.dim, MIN_DOCUMENTS):
             raise InputError(f"{self.label}: got {N} documents; {MEND}")
@@ -79,20 +96,22 @@ class LSA:
             problem = f"only {words} words, separated by spaces or punctuation, occur in {MIN_DOCUMENTS} documents"
             raise InputError(f"{self.label}: {problem}; {MEND}")
         self.__dict__.pop("_counter", None)
-        weighting = TfidfTransformer()
-        X = weighting.fit_transform(self._frequencies(map(spaced, fitted), counts))
+        counts = self._with_leads(map(spaced, fitted), counts)
+        weights = entropy_weights(counts) ** CONTRAST
+        X = normalize(counts.sqrt() @ sparse.diags(weights))
         with np.errstate(divide="ignore", invalid="ignore"):  # sklearn divides by the variance, 0 for equal texts
             svd = TruncatedSVD(directions(len(fitted), self.dim), random_state=self.seed).fit(X)
         s = svd.singular_values_
         vectors = np.zeros((words, self.dim))
-        vectors[:, : len(s)] = weighting.idf_[:, None] * svd.components_.T * (s**1.5 / (s**2 + NOISE))
-        self.vectors = (vectors / np.abs(vectors).max()).astype(np.float16)
+        vectors[:, : len(s)] = weights[:, None] * svd.components_.T * (s**1.5 / (s**2 + NOISE))
+        self.vectors = (vectors / (np.abs(vectors).max() or 1)).astype(np.float16)
         return self
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim), rows of unit length or zero."""
         texts = list(map(spaced, texts))
-        X = self._frequencies(texts, self._counter.transform(texts)) @ self.vectors.astype(np.float32)
+        counts = self._with_leads(texts, self._counter.transform(texts))
+        X = counts.sqrt() @ self.vectors.astype(np.float32)
         return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def save(self, folder: Path | str) -> None:
@@ -113,13 +132,13 @@ class LSA:
         model.vocabulary, model.vectors = json.loads((Path(folder) / VOCABULARY).read_text()), vectors
         return model
 
-    def _frequencies(self, texts: Iterable[str], counts: Any) -> Any:
-        """The square roots of the counts of words, in which leads count more: (N, words), sparse, as `counts`."""
+    def _with_leads(self, texts: Iterable[str], counts: Any) -> Any:
+        """The counts of words, in which leads count more: (N, words), sparse, as `counts`."""
         longest = max(first for first, _ in LEADS)
         heads = [text.split(maxsplit=longest)[:longest] for text in texts]
         for first, more in LEADS:
             counts = counts + more * self._counter.transform(" ".join(head[:first]) for head in heads)
-        return counts.sqrt()
+        return counts
 
     @cached_property
     def _counter(self) -> Any:

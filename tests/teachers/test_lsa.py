@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.stats import entropy
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
@@ -8,17 +9,25 @@ from docemb_lib.teachers import LSA, lsa
 
 
 @pytest.mark.parametrize(("dim", "kept"), [(10, 10), (30, 20), (60, 20)])  # of 60 documents at most a third
-def test_it_is_scikit_learns_svd_tempered_and_shrunk(pages, dim, kept):
+def test_it_is_scikit_learns_svd_of_entropy_weighted_words_tempered_and_shrunk(pages, dim, kept):
     words = TfidfVectorizer(min_df=2, use_idf=False, norm=None).fit(pages[:60])
     repeated = [" ".join([text, *10 * text.split()[:10], *2 * text.split()[:150]]) for text in pages]
-    X = np.sqrt(words.transform(repeated).toarray())
-    X *= 1 + np.log(61 / (1 + (X[:60] > 0).sum(axis=0)))
+    counts = words.transform(repeated).toarray()
+    X = np.sqrt(counts) * (1 - entropy(counts[:60], base=60, axis=0)) ** 1.5
     svd = TruncatedSVD(kept, random_state=0).fit(normalize(X[:60]))
     shrunk = [1 / (1 + 3 / s**2) for s in svd.singular_values_]
     expected = normalize(X @ svd.components_.T / np.sqrt(svd.singular_values_) * shrunk)
     ours = LSA(dim).fit(pages[:60]).embed(pages)
     assert not ours[:, kept:].any()
     np.testing.assert_allclose(ours @ ours.T, expected @ expected.T, atol=5e-3)  # vectors are stored in half precision
+
+
+def test_words_that_all_documents_hold_equally_often_say_nothing():
+    texts = [f"everywhere {word} {word}" for word in ("one", "one", "two", "two", "two", "three", "three")]
+    model = LSA(2).fit(texts)
+    assert not model.embed(["everywhere"]).any()
+    np.testing.assert_allclose(model.embed(["everywhere one"]), model.embed(["one"]), atol=1e-6)
+    assert not LSA(2).fit(["the same words"] * 7).embed(["the same words"]).any()
 
 
 def test_a_large_collection_is_fitted_on_evenly_spaced_documents(pages, monkeypatch):
