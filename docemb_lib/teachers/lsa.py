@@ -37,8 +37,8 @@ def entropy_weights(counts: Any) -> np.ndarray:
     A word of one document has 1, a word that all documents hold equally often 0. counts: (N, words), sparse, N of at
     least 2, each word in one document or more.
     """
-    totals = np.asarray(counts.sum(axis=0), dtype=np.float64).ravel()
     products = counts.astype(np.float64)
+    totals = np.asarray(products.sum(axis=0)).ravel()
     products.data *= np.log(products.data)
     entropies = np.log(totals) - np.asarray(products.sum(axis=0)).ravel() / totals
     return np.clip(np.round(1 - entropies / np.log(counts.shape[0]), 9), 0, 1)  # equal counts give 0, not 1e-16
@@ -97,8 +97,8 @@ class LSA:
             raise InputError(f"{self.label}: {problem}; {MEND}")
         self.__dict__.pop("_counter", None)
         counts = self._with_leads(map(spaced, fitted), counts)
-        weights = entropy_weights(counts) ** CONTRAST
-        X = normalize(counts.sqrt() @ sparse.diags(weights))
+        weights = (entropy_weights(counts) ** CONTRAST).astype(counts.dtype)  # float32, which halves the memory
+        X = normalize(counts.sqrt() @ sparse.diags(weights), copy=False)
         with np.errstate(divide="ignore", invalid="ignore"):  # sklearn divides by the variance, 0 for equal texts
             svd = TruncatedSVD(directions(len(fitted), self.dim), random_state=self.seed).fit(X)
         s = svd.singular_values_

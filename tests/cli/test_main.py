@@ -15,7 +15,7 @@ from conftest import DOCEMB, Done, docemb, write_files, write_rows
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli.commands import console, parse_parameters
 
-DURATION = r"(\d+ h \d\d min|\d+ min \d\d s|\d+ s)"  # a forecast depends on how busy the machine is
+DURATION = r"(\d h \d\d min|\d+ min \d\d s|\d+ s)"  # under ten hours; a forecast depends on how busy the machine is
 
 
 def refused(done, *said):

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.stats import entropy
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -22,11 +23,22 @@ def test_it_is_scikit_learns_svd_of_entropy_weighted_words_tempered_and_shrunk(p
     np.testing.assert_allclose(ours @ ours.T, expected @ expected.T, atol=5e-3)  # vectors are stored in half precision
 
 
-def test_words_that_all_documents_hold_equally_often_say_nothing():
+@pytest.mark.parametrize("documents", [2, 3, 7, 60])
+def test_the_weight_of_a_word_is_one_minus_its_entropy_over_the_documents(documents):
+    counts = np.random.default_rng(documents).integers(0, 9, (documents, 40))
+    counts[0] += 1
+    counts[:, 0], counts[:, 1] = 3, np.arange(documents) == 1  # equally often in all; in one alone
+    weights = lsa.entropy_weights(csr_array(counts.astype(np.float32)))
+    np.testing.assert_allclose(weights, 1 - entropy(counts, base=documents, axis=0), atol=1e-6)
+    assert (weights[0], weights[1]) == (0, 1)
+
+
+def test_a_text_of_words_that_all_documents_hold_equally_often_has_no_embedding():
     texts = [f"everywhere {word} {word}" for word in ("one", "one", "two", "two", "two", "three", "three")]
-    model = LSA(2).fit(texts)
-    assert not model.embed(["everywhere"]).any()
-    np.testing.assert_allclose(model.embed(["everywhere one"]), model.embed(["one"]), atol=1e-6)
+    model = LSA(2).fit([*texts, "everywhere"])
+    embeddings = model.embed([*texts, "everywhere"])
+    assert not embeddings[-1].any()
+    np.testing.assert_allclose(np.linalg.norm(embeddings[:-1], axis=1), 1, atol=1e-5)
     assert not LSA(2).fit(["the same words"] * 7).embed(["the same words"]).any()
 
 
