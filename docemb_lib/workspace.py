@@ -34,7 +34,7 @@ FULL = 2**20  # a disk with fewer free bytes counts as full
 VERSIONS = {
     "corpus": 3, "teacher-corpus": 2, "words": 3, "paragraph-vector": 4, "lsa": 8, "teacher-embeddings": 2,
     "student-untrained": 4, "student": 4, "tokens": 2, "sentences": 2, "scores": 5,
-    "source": 3, "task": 3, "task-lengths": 1, "task-statistics": 1, "on-task": 6, "student-lexical": 3, "run": 6,
+    "source": 3, "task": 3, "task-lengths": 1, "task-statistics": 1, "on-task": 5, "student-lexical": 3, "run": 6,
 }  # fmt: skip
 RECORDED_VERSIONS = (
     "docemb", "torch", "transformers", "sentence-transformers", "gensim", "nltk", "scikit-learn", "bm25s", "numpy",

@@ -42,6 +42,7 @@ UNTRAINED = "student before distillation"
 UNTRAINED_ADAPTED = f"{UNTRAINED} ⊕ LSA"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
 TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
+LSA_FIT = f"LSA/{VERSIONS['lsa']}"  # in the keys of models that fit it: others keep their scores when it changes
 # Endings of the labels of a student: as it was saved; with its lexical half fitted on the texts of a task; without that
 # half; minus its mean embedding of these texts.
 _, ADAPTED, DENSE, CENTRED = FORMS = ("", ", adapted", ", dense half", ", centred")
@@ -182,9 +183,8 @@ def beside_lsa(
             logger.warning("%s without words: %s", label, error)
             return X
 
-    return _on_task(
-        label, fit, f"{dense.fingerprint} ⊕ LSA/{dim}/{words}/{width}{'' if weight is None else f'/{weight}'}"
-    )
+    key = f"{dense.fingerprint} ⊕ {LSA_FIT}/{dim}/{words}/{width}{'' if weight is None else f'/{weight}'}"
+    return _on_task(label, fit, key)
 
 
 def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None) -> list[Model]:
@@ -201,7 +201,7 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
     lead = Model(f"{SBERT_CHUNKS} and lead", f"lead/{of_sbert}", with_lead, fitted_on="")
     found = [
         _on_task(TFIDF, tfidf),
-        _on_task(LSA_ON_TASK, lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts)),
+        _on_task(LSA_ON_TASK, lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts), LSA_FIT),
         _on_task(BM25, bm25, ranks_only=True),
         centred_model(workspace, teachers[1]),
         lead,
