@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 VALIDATION, TEST = 360, 800  # articles of See-also retrieval
+PASSAGE = 190  # words of a passage, about as many as MiniLM was tuned with
 SAMPLES = {"imdb20k": ("imdb20k", 800, 1200), "20news": ("newsgroups20", 1000, 1500)}  # file, train, test
 
 
@@ -88,10 +89,19 @@ def validation_of(links: list[tuple[str, str]]) -> tuple[list[str], dict[str, No
     return filled(lists, candidates, VALIDATION)
 
 
+def passage_of(article: dict, rng: random.Random) -> dict:
+    """Some words of an article, of three articles in ten its first ones."""
+    words = article["text"].split()
+    first = rng.randrange(max(1, len(words) - PASSAGE)) if rng.random() < 0.7 else 0
+    return {"id": str(article["id"]), "text": " ".join(words[first : first + PASSAGE])}
+
+
 def main(origin: Path, into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     for whole in ("wikipedia_articles.jsonl.gz", "peps"):
         (into / whole).symlink_to((origin / whole).resolve())
+    rng = random.Random(0)
+    write(into / "passages.jsonl.gz", (passage_of(row, rng) for row in read(origin / "wikipedia_articles.jsonl.gz")))
     texts = {row["id"]: row["text"] for row in read(origin / "wiki_seealso" / "corpus.jsonl.gz")}
     listed = (line.split("\t") for line in (origin / "wiki_seealso" / "relevance.tsv").read_text().splitlines())
     links = [(a, b) for a, b in listed if a in texts and b in texts and a != b]
