@@ -164,8 +164,8 @@ def banded_attention(
         out: Any = varlen_attn(query, key, value, starts, starts, longest, longest, window_size=(window, window))
         return out
     on_cpu = device.type == "cpu"
-    # As many queries as fit the budget, but not so many that most scores lie outside the band. In fp32, whose products
-    # are slowest, 128 queries take a sixth longer than 64 with a window of 128 (two cores with AVX2).
+    # As many queries as fit the budget, but not so many that most scores lie outside the band. In fp32, 64 queries took
+    # an eighth less time than 128 with a window of 128 (two cores with AVX2).
     fitting = (CPU_SCORES if on_cpu else GPU_SCORES) // (H * query.element_size() * 2 * window)
     most = 64 if on_cpu and dtype == torch.float32 else max(64, window)
     size = max(32, min(fitting, most) // 32 * 32)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 VALIDATION, TEST = 360, 800  # articles of See-also retrieval
-PASSAGE = 190  # words of a passage, about as many as MiniLM was tuned with
+PASSAGE = 190  # words of a passage, about as many as MiniLM reads at once
 SAMPLES = {"imdb20k": ("imdb20k", 800, 1200), "20news": ("newsgroups20", 1000, 1500)}  # file, train, test
 
 
