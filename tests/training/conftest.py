@@ -62,17 +62,18 @@ def server():
 
 @pytest.fixture(scope="session")
 def interrupt(distil, server):
-    """Runs a training in a process of its own until the end of update `at`, then sends it `signal`. Returns its status."""
+    """Runs a training in a process of its own and sends it `signal` within update `at` + 1. Returns its status."""
 
     def run(name: str, folder: Path, settings: dict, *, at: int, signal: int) -> int:
-        receiver, sender = server.Pipe(duplex=False)
-        given = (importlib.import_module(name).train, folder, settings, sender)
+        here, there = server.Pipe()
+        given = (importlib.import_module(name).train, folder, settings, there)
         process = server.Process(target=distil.announce_updates, args=given)
         process.start()
-        sender.close()
-        with suppress(EOFError):
+        there.close()
+        with suppress(EOFError, ConnectionError):
             while True:
-                if receiver.recv() == at:
+                here.send(None)
+                if here.recv() == at:
                     os.kill(process.pid, signal)
         process.join(timeout=60)
         assert process.exitcode == -signal  # rather than at its end

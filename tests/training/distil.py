@@ -64,12 +64,13 @@ def train(folder: Path, *, dropout: float = 0.1, n: int = 50, more: bool = False
 
 
 def announce_updates(train: Any, folder: Path, settings: dict[str, Any], pipe: Any) -> None:
-    """Train, and send the number of each update when it is done."""
+    """Train, and send the number of each update when it is done and the one before is answered: never two ahead."""
     torch.set_num_threads(1)
     original = trainer.Bar.on_step_end
 
     def announced(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         original(self, args, state, control, **kwargs)
+        pipe.recv()
         pipe.send(state.global_step)
 
     trainer.Bar.on_step_end = announced

@@ -37,7 +37,7 @@ def test_a_run_stopped_by_sigterm_saves_first_and_resumes_to_the_same_bits(tmp_p
     assert status == -signal.SIGTERM  # the signal's usual effect
     saved = [path.parent.name for path in (tmp_path / "stopped" / "checkpoints").glob(f"*/{MARKER}")]
     assert len(saved) == 1
-    assert 4 <= int(saved[0].removeprefix("checkpoint-")) < UPDATES
+    assert int(saved[0].removeprefix("checkpoint-")) in (4, 5)
     assert_same_run(unbroken, distil.train(tmp_path / "stopped", **settings))
 
 
