@@ -186,9 +186,9 @@ class Stop(TrainerCallback):
             signal.raise_signal(signal.SIGTERM)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.requested = bool(all_reduced(torch.tensor(int(self.requested), device=args.device), dist.ReduceOp.MAX))
-        if self.requested:
-            control.should_save = control.should_training_stop = True
+        # Only ever set: a signal during the reduction is for the next update.
+        if all_reduced(torch.tensor(int(self.requested), device=args.device), dist.ReduceOp.MAX):
+            self.requested = control.should_save = control.should_training_stop = True
 
 
 class Checkpoints(TrainerCallback):
