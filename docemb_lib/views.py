@@ -22,7 +22,7 @@ from docemb_lib.experiments import models as known_models
 from docemb_lib.experiments.models import Model, embed_once, recorded_student, student_model, untrained_model
 from docemb_lib.experiments.run import Run, Stages
 from docemb_lib.experiments.stages import CorpusStage
-from docemb_lib.settings.profile import FINAL
+from docemb_lib.settings.profile import FINAL, local_config
 from docemb_lib.thesis.comparison import HERE, LINES, THESIS
 from docemb_lib.thesis.values import published
 
@@ -135,7 +135,8 @@ def tasks_beside_thesis(statistics: pd.DataFrame, protocol: str, columns: Sequen
 
 def widths_of(run: Run) -> dict[str, int]:
     """Widths of the `student` and, if there is one, of the `contextual` teacher, by these names."""
-    teacher, widths = run.profile.parameters.contextual_teacher, {"student": run.stages.students.width}
+    teacher, untrained = run.profile.parameters.contextual_teacher, run.stages.students.untrained
+    widths = {"student": int(local_config(str(untrained.path))["hidden_size"])}
     return widths if teacher is None else {**widths, "contextual": run.profile.contextual_teachers.width(teacher)}
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
@@ -39,7 +40,7 @@ def init(
     from docemb_lib.corpus.sources import stem
     from docemb_lib.experiments.plan import resolve_plan
     from docemb_lib.settings.profile import SHIPPED, Profile, folder_above
-    from docemb_lib.workspace import Workspace
+    from docemb_lib.workspace import Workspace, write_text
 
     root, copied, given = folder_above() or Path.cwd(), [], out
     out = out or Path(f"{stem((source or root).resolve()).strip('.')}.yaml")
@@ -62,7 +63,7 @@ def init(
             copied.append(name)
     console.print(f"{root}:", f"{' and '.join(copied)} copied" if copied else "notebooks and params are there already")
     if source:
-        out.write_text(text, encoding="utf-8")
+        write_text(out, text)
         workspace = Workspace()
         found["takes"] = forecast(resolve_plan(Profile.load(out), str(out), workspace), workspace).total
     for name, value in found.items():
@@ -73,12 +74,12 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
     """`params/own.yaml`, filled in and sized to the documents of `source`; what was found, by name."""
     import numpy as np
 
-    from docemb_lib.corpus.rows import read_rows, without_surrogates
+    from docemb_lib.corpus.rows import read_rows, well_formed
     from docemb_lib.corpus.sources import local_documents, local_paths
     from docemb_lib.settings.profile import SHIPPED
     from docemb_lib.teachers import preprocess
 
-    if (named := f"{source.resolve()}, -o {out}") != without_surrogates(named):
+    if (named := f"{source.resolve()}, -o {out}") != well_formed(named):
         raise InputError(f"{named}: a profile is UTF-8 and cannot hold a name that is not; rename it")
     characters: Counter[str] = Counter()  # of each field of data files
     paths = [path for path in local_paths(source) if path.is_file()]
@@ -110,7 +111,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
         "validation: 100 ": f"validation: {validation} ", "tasks: 300 ": f"tasks: {tasks} ",
         "max_tokens: 2048 ": f"max_tokens: {longest} ", "documents: 150": f"documents: {few}",
         "lexical: 256 ": f"lexical: {min(256, train // 3)} ", "documents: 1000 ": f"documents: {min(1000, train)} ",
-        "docemb run --profile params/own.yaml": f"docemb run --profile {out}",
+        "docemb run --profile params/own.yaml": f"docemb run --profile {quote(str(out))}",
         "Your own documents: fill in `corpus.path`, then run": "Written by `docemb init`. To use it, run",
     }  # fmt: skip
     text = (SHIPPED / "params" / "own.yaml").read_text(encoding="utf-8")
@@ -124,7 +125,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
         "words": f"{np.median(sizes):.0f} in the median, {sizes.max()} at most",
         "language": "English" if english else "seems not to be English: name multilingual models in the profile",
         **({"ids": ids} if rows else {}),
-        "next": f"docemb run --profile {out}",
+        "next": f"docemb run --profile {quote(str(out))}",
     }
     return text, found
 
@@ -231,7 +232,7 @@ def adapt(
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, out.name)
-        documents = f"{len(texts)} documents of {source.name}"
+        documents = f"{len(texts)} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student, documents, chosen=how))
         written.replace(out)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)

@@ -41,13 +41,6 @@ class PlainConsole(Console):
         return super().render_str(plain(text), **options)
 
 
-class PlainLog(logging.Handler):
-    """Warnings of the library, as plain lines of stderr."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        errors.print(self.format(record))
-
-
 UNFOLDED = 200  # columns of tables in a file or a pipe
 in_terminal = sys.stdout.isatty() or "COLUMNS" in os.environ
 console = PlainConsole(highlight=False, markup=False, soft_wrap=True, width=None if in_terminal else UNFOLDED)
@@ -66,7 +59,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def wrapped(*args: Any, debug: bool = False, **kwargs: Any) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends like Ctrl-C: resumable
-        logging.lastResort = PlainLog(logging.WARNING)
+        handler: Any = logging.lastResort  # prints the warnings of the library
+        handler.emit = lambda record: errors.print(handler.format(record))  # as plain lines of stderr
         tune_environment()
         if errors.is_terminal:  # before the libraries, which take seconds
             errors.print(f"docemb {function.__name__}: loading", style="dim")

@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 def file_format(file: Path) -> str | None:
     """One of FORMATS, by the name of the file; None for any other."""
-    suffix = Path(file.name.removesuffix(".gz")).suffix
+    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
     return suffix if suffix in FORMATS else None
 
 
@@ -58,7 +58,7 @@ def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
     format = file_format(file)
     if format is None:
-        raise InputError(f"{file}: not a data file; give {DATA_FILES}, or a folder")
+        raise InputError(f"{file}: not a data file; give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}")
     if format in {".csv", ".tsv"}:
         return read_csv(file, delimiter="\t" if format == ".tsv" else ",")
     return _read_parquet(file) if format == ".parquet" else _read_jsonl(file)
@@ -71,8 +71,7 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for documents
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    lines = (line for _, line in _lines(file))
-    reader = csv.DictReader(lines, columns, delimiter=delimiter, quoting=quoting, strict=True)
+    reader = csv.DictReader(lines_of(file), columns, delimiter=delimiter, quoting=quoting, strict=True)
     try:
         reader.fieldnames = names = [name.strip() for name in reader.fieldnames or ()]
         if len(set(names)) < len(names):
@@ -94,20 +93,16 @@ def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
     if not isinstance(text := fields[field], str):
         found = f"{type(text).__name__} {text!r:.40}"
         raise InputError(f"{where}: field {field!r} must be a string, found {found}; quote it")
-    return without_surrogates(text)
+    return well_formed(text)
 
 
-def without_surrogates(text: str) -> str:
+def well_formed(text: str) -> str:
     """The text with surrogate pairs joined into their character, and unpaired surrogates replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def read_text(file: Path) -> str:
-    return "".join(line for _, line in _lines(file))
-
-
 def _read_jsonl(file: Path) -> Iterator[Row]:
-    for number, line in _lines(file):
+    for number, line in enumerate(lines_of(file), start=1):
         if not line.strip():
             continue
         where = f"{file}, line {number}"
@@ -133,13 +128,13 @@ def _read_parquet(file: Path) -> Iterator[Row]:
         raise InputError(f"{file}: is not a whole parquet file ({error}); write it again") from error
 
 
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a file in UTF-8, split at newlines only. A byte order mark at its head is dropped."""
+def lines_of(file: Path) -> Iterator[str]:
+    """The lines of a file in UTF-8, split at newlines only. A byte order mark at its head is dropped."""
     number = 0
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.strerror:
             raise InputError(f"{file}: cannot be read ({error.strerror}); look for it and its permissions") from error
@@ -173,19 +168,14 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
     return sentences
 
 
-class Word(NamedTuple):
-    text: str
-    part: str  # noun, verb or other
-
-
-def tag_words(text: str) -> list[Word]:
-    """Every word of an English text in its order; a token without a letter is no word."""
+def tag_words(text: str) -> list[tuple[str, str]]:
+    """Every word of an English text in its order, and its part: noun, verb or other. Signs and numbers are no words."""
     from textblob.en import parser  # with nltk, whose import takes a second
 
-    words: list[Word] = []
+    words: list[tuple[str, str]] = []
     for sentence in split_sentences(text):
         found = TOKENS.findall(sentence)
         tagged = parser.find_tags([token.replace("’", "'") for token in found])
         pairs = ((token, tag) for token, (_, tag) in zip(found, tagged, strict=True) if any(map(str.isalpha, token)))
-        words += [Word(token, TAGS.get(tag[:2], "other")) for token, tag in pairs]
+        words += [(token, TAGS.get(tag[:2], "other")) for token, tag in pairs]
     return words

@@ -13,16 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from docemb_lib.corpus.rows import (
-    Row,
-    any_word,
-    file_format,
-    read_rows,
-    read_text,
-    text_of,
-    visible_files,
-    without_surrogates,
-)  # fmt: skip
+from docemb_lib.corpus.rows import Row, any_word, file_format, lines_of, read_rows, text_of, visible_files, well_formed
 from docemb_lib.errors import InputError, as_line
 from docemb_lib.integrity import digest_of
 from docemb_lib.progress import progress
@@ -158,7 +149,7 @@ def local_documents(
     count = Counter(name for own in names for name in own.values())
     for one, own in zip(paths, names, strict=True):
         above = (one if one.is_dir() else one.parent).resolve().name  # makes names differ that repeat
-        prefix = without_surrogates(f"{above}/") if any(count[name] > 1 for name in own.values()) else ""
+        prefix = well_formed(f"{above}/") if any(count[name] > 1 for name in own.values()) else ""
         prefix += f"{own[one]}:" if len(paths) > 1 and not one.is_dir() else ""
         found = _folder(own, prefix) if one.is_dir() else _data_file(one, text_field, id_field, prefix)
         before = len(ids)
@@ -199,12 +190,12 @@ def _names(path: Path) -> dict[Path, str]:
     if not path.is_dir():
         return {path: stem(path)}
     files = (file for file in visible_files(path) if file.suffix.lower() in {".txt", ".md"})
-    return {file: without_surrogates(file.relative_to(path).as_posix()) for file in files}
+    return {file: well_formed(file.relative_to(path).as_posix()) for file in files}
 
 
 def _folder(names: dict[Path, str], prefix: str) -> Iterator[tuple[str, Document]]:
     for file, name in names.items():
-        yield str(file), Document(f"{prefix}{name}", read_text(file), without_surrogates(file.resolve().parent.name))
+        yield str(file), Document(f"{prefix}{name}", "".join(lines_of(file)), well_formed(file.resolve().parent.name))
 
 
 def _data_file(file: Path, text_field: str, id_field: str, prefix: str) -> Iterator[tuple[str, Document]]:
@@ -213,12 +204,12 @@ def _data_file(file: Path, text_field: str, id_field: str, prefix: str) -> Itera
         id = fields.get(id_field)
         if id is None:
             id = f"{prefix}{number}"
-        yield where, Document(without_surrogates(str(id)), text_of(fields, text_field, where=where), source)
+        yield where, Document(well_formed(str(id)), text_of(fields, text_field, where=where), source)
 
 
 def stem(path: Path) -> str:
     """`wikimedia/wikipedia` → wikipedia, `/data/realnews.jsonl.gz` → realnews."""
-    return without_surrogates(path.name.removesuffix(".gz").removesuffix(file_format(path) or ""))
+    return well_formed(path.name.removesuffix(".gz").removesuffix(file_format(path) or ""))
 
 
 def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tokens: CountTokens) -> Iterator[Document]:
@@ -259,7 +250,7 @@ def _drawn(
         lowest[_draw(document.id, seed)] = document  # a repeated text has the same draw
         if len(lowest) >= limit + max(limit // 8, BATCH):
             lowest = {draw: lowest[draw] for draw in nsmallest(limit, lowest)}
-            bound = max(lowest)
+            bound = max(lowest, default=b"")
     yield from (lowest[draw] for draw in nsmallest(limit, lowest))
 
 

@@ -6,19 +6,9 @@ files; scores come with intervals and paired tests.
 
 from docemb_lib.evaluation.benchmarks import benchmark_task
 from docemb_lib.evaluation.catalogue import load_task
-from docemb_lib.evaluation.protocols import few_shot_scores
+from docemb_lib.evaluation.protocols import evaluate, few_shot_scores
 from docemb_lib.evaluation.scoreboard import normalised
-from docemb_lib.evaluation.tasks import (
-    Classification,
-    Labelled,
-    LabelledPairs,
-    Pairs,
-    Ranking,
-    Retrieval,
-    Score,
-    Task,
-    evaluate,
-)
+from docemb_lib.evaluation.tasks import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Score, Task
 from docemb_lib.settings.sections import HeadSettings
 
 __all__ = [

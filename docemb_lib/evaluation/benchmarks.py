@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from docemb_lib.corpus.rows import Row, read_csv, read_text, without_surrogates
+from docemb_lib.corpus.rows import Row, lines_of, read_csv, well_formed
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation import readers
 from docemb_lib.evaluation.protocols import for_validation
@@ -159,14 +159,14 @@ def read_articles(file: Path) -> dict[str, str]:
             raise InputError(f"{row.where}: {expected}; mend the row") from error
         if title in texts:
             raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
-        texts[title] = without_surrogates(" ".join([title, *sections]))
+        texts[title] = well_formed(" ".join([title, *sections]))
     return texts
 
 
 def read_relevance(file: Path) -> dict[str, list[str]]:
     """For each title the titles to retrieve, each once; values of an inner mapping (votes) are ignored."""
     try:
-        data = json.loads(read_text(file)) if file.suffix == ".json" else read_plain_pickle(file)
+        data = json.loads("".join(lines_of(file))) if file.suffix == ".json" else read_plain_pickle(file)
     except (json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{file}: not JSON ({error}); mend it") from error
     wrong = InputError(f"{file}: expected a mapping from titles to lists of titles; look at the file")

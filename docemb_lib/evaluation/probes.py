@@ -153,7 +153,7 @@ def redundancy(texts: Sequence[str]) -> pd.DataFrame:
     lemma = cache(lambda word, part: getLemma(word, upos=part.upper())[0])
     rows = []
     for text in progress(texts, desc="nouns and verbs", unit="documents"):
-        content = [lemma(word.text.lower(), word.part) for word in tag_words(text) if word.part in {"noun", "verb"}]
+        content = [lemma(word.lower(), part) for word, part in tag_words(text) if part != "other"]
         rows.append((len(text.split()), len(content) / len(set(content)) if content else np.nan))
     return pd.DataFrame(rows, columns=["words", "redundancy"])
 

@@ -13,8 +13,25 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation import tasks
-from docemb_lib.evaluation.tasks import HeadTask, Score
+from docemb_lib.evaluation.tasks import SEEDS, Embedder, HeadTask, Score, Task, warn_of_problems
 from docemb_lib.settings.sections import HEADS, HeadSettings
+
+
+def evaluate(
+    model: Embedder, task: Task, *, split: str = "test", head: HeadSettings | None = None, seeds: int = SEEDS
+) -> Score:
+    """Embed the texts of a task and score them; log the problems of the data. head: None is the thesis' settings.
+
+    Example:
+        >>> from docemb_lib.evaluation import Classification, Labelled
+        >>> from docemb_lib.teachers import LSA
+        >>> train, test = Labelled(["so good", "so bad"], ["+", "-"]), Labelled(["good", "bad"], ["+", "-"])
+        >>> model = LSA(dim=2).fit(["so good", "so bad", "good", "bad"])
+        >>> evaluate(model, Classification("tone", {"train": train, "test": test})).metric
+        'accuracy'
+    """
+    warn_of_problems(task)
+    return task.score(np.asarray(model.embed(task.texts(split))), split, head=head, seeds=seeds)
 
 
 def round_name(limit: int | None) -> str:

@@ -316,22 +316,6 @@ def warn_of_problems(task: Task) -> None:
                 logger.warning(message, task.name, split, len(rows), len(examples), problem, rows[0])
 
 
-def evaluate(
-    model: Embedder, task: Task, *, split: str = "test", head: HeadSettings | None = None, seeds: int = SEEDS
-) -> Score:
-    """Embed the texts of a task and score them; log the problems of the data. head: None is the thesis' settings.
-
-    Example:
-        >>> from docemb_lib.teachers import LSA
-        >>> train, test = Labelled(["so good", "so bad"], ["+", "-"]), Labelled(["good", "bad"], ["+", "-"])
-        >>> model = LSA(dim=2).fit(["so good", "so bad", "good", "bad"])
-        >>> evaluate(model, Classification("tone", {"train": train, "test": test})).metric
-        'accuracy'
-    """
-    warn_of_problems(task)
-    return task.score(np.asarray(model.embed(task.texts(split))), split, head=head, seeds=seeds)
-
-
 def predict(
     train: HeadInputs, scored: HeadInputs, jobs: Sequence[tuple[np.ndarray, int]], head: HeadSettings
 ) -> np.ndarray:

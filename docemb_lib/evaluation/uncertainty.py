@@ -193,8 +193,6 @@ def by_length(per_example: np.ndarray, lengths: Sequence[int] | np.ndarray) -> p
         edges += [edge] if min(shorter.sum(), longer.sum()) >= LEAST else []
     names = [f"{low + 1}-{high}" for low, high in pairwise(edges)] + [f"> {edges[-1]}"]
     bucket_of = np.searchsorted(edges[1:], lengths, side="left")
-    rows = []
-    for number, name in enumerate(names):
-        own = results[bucket_of == number]
-        rows.append((name, len(own), *bootstrap_over_tasks([own[None]]).ravel()))
+    parts = [results[bucket_of == number] for number in range(len(names))]
+    rows = [(name, len(x), *bootstrap_over_tasks([x[None]]).ravel()) for name, x in zip(names, parts, strict=True)]
     return pd.DataFrame(rows, columns=["bucket", "examples", "value", "low", "high"])

@@ -157,7 +157,7 @@ def _steps_of(
     runs = _resolve_grid(grid, notebook, overrides, profile, name, workspace)
     if chooser[0].winners == "thesis" or not (grid.best_of or grid.compounds):
         return [Step(runs, grid.name)]
-    single = [run for run in runs if grid.compounds and run.parameters["compound"] is None]
+    single = [run for run in runs if grid.compounds and run.parameters.get("compound") is None]
     if len(runs) - len(single) != (grid.compounds**2 or len(grid.best_of)):
         raise InputError(f"grid {grid.name}: list as many runs as best_of or compounds choose, which take their place")
     groups: list[list[Planned]] = []  # the best of each are chosen

@@ -68,7 +68,7 @@ class Stages:
         if self.key.trains:
             yield partial(check_student, self.key, self.corpus)
         yield self.scores.check
-        yield self.corpus.check_hub
+        yield partial(self.corpus.check_hub, teachers=bool(self.key.paragraph_vectors))
         for model in self.models:
             yield partial(pretrained.require, model, stay_online=True)
 

@@ -195,7 +195,11 @@ class RunKey:
             raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
         if self.taught:
             self._check_widths()
-            self._check_components()
+            for loss in contextual_losses(p, self.profile.further_teachers):
+                components = int(loss.partition(":")[2] or 0)  # of the B - 1 correlations of a batch of B documents
+                if components >= size:
+                    few = f"contextual_loss: {loss}, but batches of {size} documents have {size - 1} correlations"
+                    raise InputError(f"{few}; raise {section}.batch_size far above {components}")
 
     def _check_widths(self) -> None:
         """The two projections of each teacher must end equally wide, as far as widths are known without a model."""
@@ -208,15 +212,6 @@ class RunKey:
             teacher_width = profile.contextual_teachers.width(teacher) if teacher else width(model) if model else None
             if student_width is not None and teacher_width is not None:
                 check_widths(student_spec, student_width, teacher_spec, teacher_width, teacher=name)
-
-    def _check_components(self) -> None:
-        """`cca:N` needs N of the B - 1 canonical correlations of a batch of B documents; `cca` uses all there are."""
-        most = self.profile.training.batch_size - 1
-        for loss in contextual_losses(self.profile.parameters, self.profile.further_teachers):
-            components = int(loss.partition(":")[2] or 0)
-            if components > most:
-                problem = f"contextual_loss: {loss}, but batches of {most + 1} documents have {most} correlations"
-                raise InputError(f"{problem}; raise training.batch_size far above {components}")
 
 
 def roles_of(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> set[str]:

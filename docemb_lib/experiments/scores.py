@@ -124,7 +124,7 @@ class ScoreStage:
 
     def is_scored(self, model: Model, *, final: bool = True) -> bool:
         """Whether the model has scores on all tasks of the final evaluation or, if not `final`, of a sweep."""
-        return not self._unscored(model, final=final)
+        return bool(self._names_of(model, final=final)) and not self._unscored(model, final=final)
 
     def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
         """Scores on the classification tasks of heads trained on `evaluation.few_shot` examples of each class.

@@ -7,7 +7,7 @@ accessed. Large libraries are imported where they are used, so that access to a 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -76,30 +76,29 @@ class CorpusStage:
         """The corpus that contextual teachers are fitted on: this one, or their own without any held-out document."""
         if (own := self.profile.contextual_teachers.corpus) is None:
             return self.artefact
+        inputs = self._inputs_for_teachers(own)
+        return self.workspace.artefact("teacher-corpus", inputs, self._write_for_teachers, resumable=True)
+
+    def _inputs_for_teachers(self, own: TextSource) -> dict[str, Any]:
         # Of the students' corpus only the held-out documents matter, not the token counts.
         inputs = {"source": source_fingerprint(own), "held out by": source_fingerprint(self.profile.corpus)}
-        inputs["student"] = pretrained.fingerprint(self.profile.student.model)
-        return self.workspace.artefact("teacher-corpus", inputs, self._write_for_teachers, resumable=True)
+        return {**inputs, "student": pretrained.fingerprint(self.profile.student.model)}
 
     @cached_property
     def teacher_texts(self) -> Sequence[str]:
         """The texts that contextual teachers are fitted on, read when they are accessed."""
         return _texts(_load(self.for_teachers)["train"], self.profile.contextual_teachers.documents)
 
-    def check_hub(self) -> None:
-        """Refuse to stream a corpus from a hub that does not answer."""
-        if (names := streamed(self.profile.corpus)) and not self.is_built and (silent := pretrained.hub_silence()):
-            mend = "connect, or name local files or folders in corpus.datasets"
-            raise InputError(f"corpus.datasets: {', '.join(names)}: {silent}; {mend}")
-
-    def check_documents(self, asked: Mapping[str, int]) -> None:
-        """Refuse numbers, by their names, that exceed the documents of the train split, as far as these are known."""
-        given = self.profile.corpus
-        most = len(self.split("train")) if self.is_built else (given.documents or inf) - given.validation - given.tasks
-        for name, number in asked.items():
-            if number > most:
-                problem = f"{name}: {number} asked for, the corpus leaves {most} for training besides those of "
-                raise InputError(f"{problem}corpus.validation and corpus.tasks; ask for fewer, or add documents")
+    def check_hub(self, *, teachers: bool) -> None:
+        """Refuse to stream a corpus from a hub that does not answer. teachers: also that of contextual teachers."""
+        corpora: list[tuple[str, TextSource, bool]] = [("corpus", self.profile.corpus, self.is_built)]
+        if teachers and (own := self.profile.contextual_teachers.corpus) is not None:
+            is_built = self.workspace.is_built("teacher-corpus", self._inputs_for_teachers(own))
+            corpora.append(("contextual_teachers.corpus", own, is_built))
+        for field, source, is_built in corpora:
+            if (names := streamed(source)) and not is_built and (silent := pretrained.hub_silence()):
+                mend = f"connect, or name local files or folders in {field}.datasets"
+                raise InputError(f"{field}.datasets: {', '.join(names)}: {silent}; {mend}")
 
     @cached_property
     def _inputs(self) -> dict[str, Any]:
@@ -144,13 +143,17 @@ class CorpusStage:
 
 def check_student(key: RunKey, corpus: CorpusStage) -> None:
     """Refuse layers that the encoder lacks, and more documents, or a wider lexical half, than the corpus allows."""
-    student, asked = key.profile.student, {"documents": key.profile.parameters.documents}
+    student, given, asked = key.profile.student, key.profile.corpus, {"documents": key.profile.parameters.documents}
     layers = local_config(pretrained.resolve(student.model)).get("num_hidden_layers", inf)
     if max(student.layers or [0]) >= layers:
         problem = f"student.layers: got {student.layers}, {student.model} has layers 0 to {layers - 1}"
         raise InputError(f"{problem}; name some of these, or null for all")
     halves = {"student.lexical": student.lexical, "student.width": student.width or 0} if key.has_lexical_half else {}
-    corpus.check_documents(asked | halves)
+    most = len(corpus.split("train")) if corpus.is_built else (given.documents or inf) - given.validation - given.tasks
+    for name, number in (asked | halves).items():
+        if number > most:
+            problem = f"{name}: {number} asked for, the corpus leaves {most} for training besides those of "
+            raise InputError(f"{problem}corpus.validation and corpus.tasks; ask for fewer, or add documents")
 
 
 class TeacherStage:

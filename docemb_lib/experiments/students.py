@@ -59,11 +59,6 @@ class StudentStage:
         return self._converted(self.profile.student)
 
     @property
-    def width(self) -> int:
-        """D, from the student's configuration."""
-        return int(json.loads((self.untrained.path / "config.json").read_text(encoding="utf-8"))["hidden_size"])
-
-    @property
     def before_training(self) -> Artefact:
         """The untrained student with the dropout of its training, which learning from pairs may change."""
         dropout = self.profile.simde.dropout if self.key.self_supervised else None

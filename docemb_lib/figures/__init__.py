@@ -130,6 +130,8 @@ def kind_of(model: str) -> str:
     """The kind of a model, a key of `PALETTE`, from its label."""
     if model in ("TF-IDF", "BM25", "LSA"):
         return "floor"
+    if "/" in model:  # a hub id
+        return "structural"
     if model.startswith(("SBERT", "BM25 and", SHORT[SBERT_CHUNKS], SHORT[SBERT_TRUNCATED])):
         return "structural"
     if re.match("(DM|DBOW|PV|LSA)[;,]", model) and "S:" not in model:
@@ -159,8 +161,3 @@ def short(text: str, longest: int = 24) -> str:
 def label(ax: Axes, text: str, place: tuple[Any, Any], offset: tuple[float, float] = (0, 0), **options: Any) -> None:
     """Write a small text `offset` points from a place."""
     ax.annotate(text, place, xytext=offset, textcoords="offset points", **{"fontsize": 8, "va": "center", **options})
-
-
-def legend_beside(ax: Axes, **options: Any) -> None:
-    """The legend to the right of the data."""
-    ax.legend(**BESIDE, **options)

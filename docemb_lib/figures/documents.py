@@ -13,7 +13,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from docemb_lib.figures import BESIDE, GREY, PALETTE, STYLES, kind_of, label, legend_beside, series_colors, short
+from docemb_lib.figures import BESIDE, GREY, PALETTE, STYLES, kind_of, label, series_colors, short
 
 # ---- documents of a corpus
 SOURCES = 7  # sources in a figure: more colours look alike
@@ -27,11 +27,12 @@ def plot_lengths(
     """Stacked histogram of document lengths by source, in percent of all documents (thesis, Figures 4.1 and 5.1).
 
     documents: one row each; columns source, tokens. limit: tokens that the structural teacher reads, drawn as a line.
-    longest: end of the axis (None: the 98th percentile); the last bin holds all longer documents. sources: those of all
-    panels that share colours (None: those of `documents`, most frequent first); beyond SOURCES the last are "other".
+    longest: end of the axis (None: the 98th percentile, or twice the limit); the last bin holds all longer documents.
+    sources: those of all panels that share colours (None: those of `documents`, most frequent first); beyond SOURCES
+    the last are "other".
     """
     ax = plt.gca() if ax is None else ax
-    longest = longest or int(documents["tokens"].quantile(0.98))
+    longest = longest or max(int(documents["tokens"].quantile(0.98)), 2 * (limit or 0))
     names = list(documents["source"].value_counts().index if sources is None else sources)
     kept = names if len(names) <= SOURCES else [*names[: SOURCES - 1], "other"]
     colors, source = series_colors(kept), documents["source"]
@@ -58,7 +59,7 @@ def plot_cumulative(lengths: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         ax.ecdf(group["tokens"], color=colors[name], linestyle=styles[split], linewidth=1.5)
     handles = [Line2D([], [], color=color, label=name) for name, color in colors.items()]
     handles += [Line2D([], [], color=GREY, linestyle=style, label=str(split)) for split, style in styles.items()]
-    legend_beside(ax, handles=handles)
+    ax.legend(**BESIDE, handles=handles)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel="tokens per document", ylabel="share of documents", xlim=(8, 4096), ylim=(0, 1))
@@ -76,7 +77,7 @@ def plot_weights(weights: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     weights.set_index("length")[list(WEIGHTS)].rename(columns=WEIGHTS).plot(**look, ax=ax)
     ax.set(xlabel="length of the document (structural tokens)", ylabel="weight of the loss of a document")
     ax.set(xlim=(0, float(weights["length"].quantile(0.95))), ylim=(0, 1.05))  # a few are many times longer
-    legend_beside(ax)
+    ax.legend(**BESIDE)
     return ax
 
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, mean_over_tasks, normalised
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
-from docemb_lib.figures import GREY, PALETTE, SERIES, kind_of, label, legend_beside, looks_of, series_colors
+from docemb_lib.figures import BESIDE, GREY, PALETTE, SERIES, kind_of, label, looks_of, series_colors
 from docemb_lib.thesis.values import BASELINE
 
 METRICS = {"map": "MAP", "mrr": "MRR", "mean": OVERALL, "f1_macro": "macro-F1"}
@@ -38,7 +38,7 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
         ax.plot(validation["step"], validation[part], color=color, marker="o", linewidth=1.8, label=part)
     ax.set(xlabel="updates", ylabel="loss")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    legend_beside(ax, title="validation\n(thin: training)")
+    ax.legend(**BESIDE, title="validation\n(thin: training)")
     return ax
 
 
@@ -60,9 +60,8 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     colors |= {group: PALETTE["untrained"] for group in present if group == BASELINE}
     points = scores.groupby(["model", "task"])["value"].mean().reset_index()  # over head seeds
     points["group"] = points["model"].map(rows["group"].astype(str))
-    ax = _draw_points(points, rows, y="model", hue="group", colors=colors, ax=ax)
+    ax = _draw_points(points, rows, hue="group", colors=colors, title=by, thesis=runs["legend"].iloc[0], ax=ax)
     ax.set_xlabel("normalised score (1: the best model shown on a task)")
-    _legend(ax, colors, {"mean over tasks": MEAN} | _thesis(rows["thesis"], runs["legend"].iloc[0]), title=by)
     return ax
 
 
@@ -81,17 +80,17 @@ def plot_rounds(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     rows = _means(of_row).assign(round=of_row["round"].first().map(rounds.index))
     rows = rows.sort_values(["round", "mean"], kind="stable")
     colors = series_colors(rounds)
-    ax = _draw_points(points, rows, y="row", hue="round", colors=colors, ax=ax)
+    ax = _draw_points(points, rows, y="row", hue="round", colors=colors, title="examples for the heads", ax=ax)
     best = "task" if len(rounds) == 1 else "task, of all rounds"
     ax.set_xlabel(f"normalised accuracy (1: the best model shown on a {best})")
-    _legend(ax, colors, {"mean over tasks": MEAN} | _thesis(rows["thesis"]), title="examples for the heads")
     return ax
 
 
 def _draw_points(
-    points: pd.DataFrame, rows: pd.DataFrame, *, y: str, hue: str, colors: dict[str, Any], ax: Axes | None
-) -> Axes:
-    """A point per task for each row, a triangle for the mean, a diamond for the mean in the thesis."""
+    points: pd.DataFrame, rows: pd.DataFrame, *, y: str = "model", hue: str, colors: dict[str, Any], ax: Axes | None,
+    title: str = "", thesis: str = "thesis",
+) -> Axes:  # fmt: skip
+    """A point per task for each row, a triangle for the mean, a diamond for that in the thesis; a legend above."""
     ax = plt.gca() if ax is None else ax
     common: dict[str, Any] = {"x": "value", "y": y, "hue": hue, "palette": colors, "order": list(rows.index), "ax": ax}
     sns.stripplot(points, **common, jitter=False, size=6.5, edgecolor="white", linewidth=0.4, legend=False)
@@ -100,6 +99,12 @@ def _draw_points(
     ax.plot(rows["thesis"], places, zorder=6, **HOLLOW)
     ax.tick_params(axis="y", labelsize=9 if len(rows) <= 15 else 8)
     ax.set(ylabel="", ylim=(len(rows) - 0.4, -0.6))
+    marks = {OVERALL: MEAN} | ({thesis: HOLLOW} if rows["thesis"].notna().any() else {})
+    handles: list[Any] = [Patch(color=color, label=name) for name, color in colors.items()]
+    handles += [Line2D([], [], label=name, **mark) for name, mark in marks.items()]
+    columns = min(4, len(handles), max(1, 100 // (max(map(len, colors)) + 5)))  # as many as the longest name leaves
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "alignment": "left", "columnspacing": 1.2}
+    ax.legend(handles=handles, title=title, ncols=columns, fontsize=8, title_fontsize=8, **place)
     return ax
 
 
@@ -124,7 +129,7 @@ def plot_weighting(
             ax.axhline(value, color=color, linestyle=":", linewidth=1.2, label=f"plain sum, {mask}")
     if lam is not None:
         ax.axvline(lam, color=GREY, linewidth=0.8)
-    legend_beside(ax)
+    ax.legend(**BESIDE)
     ax.set(xlabel="λ (weight of the structural loss)", ylabel=_metric(rows), xlim=(-0.03, 1.03), title=task)
     return ax
 
@@ -188,7 +193,7 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
         look: dict[str, Any] = {"fmt": f"o{style}", "color": color, "elinewidth": 1, "capsize": 2, "markersize": 4}
         places = own["bucket"].map(list(examples.index).index) + shift
         ax.errorbar(places, own["value"], yerr=_reach(own), label=model, **look)
-    legend_beside(ax, handlelength=3)
+    ax.legend(**BESIDE, handlelength=3)
     names = [f"{bucket}\n({count})" for bucket, count in examples.items()]
     ax.set_xticks(range(len(examples)), names, fontsize="small")  # seven buckets side by side
     ax.set_xlabel("length in tokens of the structural teacher (examples)")
@@ -203,7 +208,7 @@ def plot_few_shot(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     palette = {model: color for model, (color, _) in looks_of(shown["model"]).items()}
     look: dict[str, Any] = {"style": "model", "markers": True, "palette": palette, "errorbar": "sd"}
     sns.lineplot(shown, x="per_class", y="value", hue="model", **look, ax=ax)
-    legend_beside(ax)
+    ax.legend(**BESIDE)
     ax.set_xticks(sorted(shown["per_class"].unique()))
     ax.set(xlabel="training examples of each class", ylabel=_metric(shown))
     return ax
@@ -217,8 +222,7 @@ def plot_retrieval(scores: pd.DataFrame, *, metric: str, ax: Axes | None = None)
     points = scores[scores["metric"] == metric].drop_duplicates(["model", "task"])  # rankings are equal in all rounds
     rows = _means(points.groupby("model")).sort_values("mean", kind="stable")
     colors = series_colors(points["task"].sort_values())
-    ax = _draw_points(points, rows, y="model", hue="task", colors=colors, ax=ax)
-    _legend(ax, colors, {"mean over tasks": MEAN} | _thesis(rows["thesis"]))
+    ax = _draw_points(points, rows, hue="task", colors=colors, ax=ax)
     ax.set_xlabel(METRICS[metric])
     return ax
 
@@ -236,16 +240,3 @@ def _dodged(count: int, gap: float) -> np.ndarray:
 
 def _reach(rows: pd.DataFrame) -> np.ndarray:
     return np.stack([rows["value"] - rows["low"], rows["high"] - rows["value"]]).clip(min=0)
-
-
-def _thesis(values: pd.Series, label: str = "thesis") -> dict[str, dict[str, Any]]:
-    return {label: HOLLOW} if values.notna().any() else {}
-
-
-def _legend(ax: Axes, colors: dict[str, Any], marks: dict[str, dict[str, Any]], *, title: str = "") -> None:
-    """A legend above the axes, in as many columns as the longest name leaves."""
-    handles: list[Any] = [Patch(color=color, label=name) for name, color in colors.items()]
-    handles += [Line2D([], [], label=name, **mark) for name, mark in marks.items()]
-    columns = min(4, len(handles), max(1, 100 // (max(map(len, colors)) + 5)))
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "alignment": "left", "columnspacing": 1.2}
-    ax.legend(handles=handles, title=title, ncols=columns, fontsize=8, title_fontsize=8, **place)

@@ -61,7 +61,10 @@ _PATHS = re.compile(
     r"|evaluation\.benchmarks\.[\w-]+|(student|structural_teacher|further_teachers)\.model|plan\.(grid|profile)"
 )
 TAKEN_NAMES = ("structural", "contextual", "loss", "step", "epoch", "norm", "spread", "cca")  # columns of a history
-_ALWAYS_PATHS = re.compile(r"(contextual_teachers\.)?corpus\.path|evaluation\.own_tasks\.(path|relevance)(\.\w+)?")
+_ALWAYS_PATHS = re.compile(
+    r"(contextual_teachers\.)?corpus\.path|evaluation\.own_tasks\.(path|relevance)(\.\w+)?"
+    r"|evaluation\.benchmarks\.(aan|oc|s2orc|pan|wines|games)"  # which no hub has
+)
 MOST_DIGITS = 40  # of an integer in a YAML text
 
 

@@ -296,7 +296,7 @@ class OwnTask(Section):
     A classification may also be a folder that holds a folder of texts for each class, or such folders by split.
     """
 
-    name: str = Field(min_length=1)
+    name: str = Field(pattern="^[^/]+$")
     kind: Literal["classification", "pairs", "retrieval"]
     path: Path | dict[SplitName, Path]  # one file or folder, or one per split; retrieval: the documents
     text_field: str = "text"

@@ -22,16 +22,7 @@ from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.comparison import CHAPTER_4, Finals, recorded_finals, recorded_in_figures
-from docemb_lib.thesis.values import (
-    BASELINE,
-    FIGURES,
-    FINAL,
-    baselines_in_figures,
-    published,
-    read_published,
-    rows_of,
-    thesis_tasks,
-)
+from docemb_lib.thesis.values import BASELINE, FIGURES, FINAL, baselines_of, published, read_file, rows_of, thesis_tasks
 
 HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "does not hold", "undecided", "not tested"
 OTHERS = "others"  # a group of an order
@@ -138,7 +129,7 @@ def check_claims(asked: Claims, rounds: Rounds, tasks: Tasks, counts: Counts | N
 def claims(*notebooks: str) -> Claims:
     """The claims about the figures that these notebooks draw; the final notebook has those of chapter 5."""
     of_figure = {figure.source: figure.notebook for figure in FIGURES}
-    return [one for one in read_published("claims")["claims"] if of_figure.get(one.get("figure"), FINAL) in notebooks]
+    return [one for one in read_file("claims")["claims"] if of_figure.get(one.get("figure"), FINAL) in notebooks]
 
 
 def scores_of_rows(rows: pd.DataFrame) -> Rounds:
@@ -286,7 +277,7 @@ def _recorded_figures(run: Run, asked: Claims) -> Rounds:
 
     The baselines of a figure are those that the newest of its runs was compared with.
     """
-    baselines = baselines_in_figures(run.profile)
+    baselines = baselines_of(run.profile)
     found: dict[str, dict[str, Mapping[str, Score]]] = {}
     for source, recorded in recorded_in_figures(run, [claim["figure"] for claim in asked]).items():
         known: dict[str, tuple[Model, pd.DataFrame]] = {}

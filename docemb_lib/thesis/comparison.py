@@ -19,8 +19,7 @@ from docemb_lib.experiments.records import Record
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
 from docemb_lib.experiments.scores import Final
-from docemb_lib.settings.parameters import members_of
-from docemb_lib.settings.profile import FIXED
+from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.thesis.values import BASELINE, FIGURES, ThesisValues, baseline_name, cells_of, final_name, published
 
 NOTEBOOK_03 = "03_structural"
@@ -42,10 +41,6 @@ class Entry(NamedTuple):
     key: RunKey
     scores: pd.DataFrame  # tidy: of the run's own model and of the baselines
     record: Record | None = None  # None: of the run that is being made
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        return {**self.key.parameters, **FIXED.get(self.key.notebook, {})}
 
 
 def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) -> pd.DataFrame:
@@ -185,11 +180,11 @@ def structural_only(run: Run, keys: Collection[RunKey]) -> list[Record]:
 
 def _distinct(entries: Sequence[Entry]) -> list[str]:
     """Labels that differ: what differs from the first run of a label is added, and other documents or another seed."""
-    size = {name: value for name, value in entries[0].parameters.items() if name in ("documents", "seed")}
+    size = {name: value for name, value in entries[0].key.parameters.items() if name in ("documents", "seed")}
     labels = []
     for entry in entries:
-        first = next(other.parameters for other in entries if other.label == entry.label) | size
-        added = ", ".join(f"{name} {value}" for name, value in entry.parameters.items() if first.get(name) != value)
+        first = next(other.key.parameters for other in entries if other.label == entry.label) | size
+        added = ", ".join(f"{name} {value}" for name, value in entry.key.parameters.items() if first.get(name) != value)
         labels.append(f"{entry.label} ({added})" if added else entry.label)
     return labels
 
@@ -199,8 +194,7 @@ def _group(notebook: str, key: RunKey) -> str:
     p = key.profile.parameters
     match notebook:
         case "02_paragraph_vector":
-            members = [p.dm] if p.compound is None else [member["dm"] for member in members_of(p.compound)]
-            return "+".join("DM" if dm else "DBOW" for dm in members)
+            return "+".join("DM" if one.dm else "DBOW" for one in key.paragraph_vectors)
         case "03_structural":
             distance = "MSE" if p.distance == "mse" else p.distance
             names = {"mse": "MSE", "max-margin": f"max-margin {distance}"}
@@ -315,7 +309,8 @@ def recorded_in_figures(run: Run, sources: Iterable[str], *, elsewhere: bool = F
     found: dict[str, dict[tuple[Any, ...], dict[str, Record]]] = {source: {} for source in cells}
     for record in (one for notebook in CHAPTER_4 for one in records.all_records(notebook, workspace=run.workspace)):
         own = record.setting == run.key.setting
-        if record.status == "done" and (own or elsewhere):
+        this_version = record.parameters.keys() <= {"seed", *NOTEBOOKS[record.notebook]}
+        if record.status == "done" and (own or (elsewhere and this_version)):
             key = run.key_of(record)
             alike = own, key.counting["documents"], key.counting["seed"], record.setting
             for source in (source for source, labels in cells.items() if key.cell in labels):

@@ -28,12 +28,12 @@ def published(name: str) -> pd.DataFrame:
     Table 5.7 and SimDE have the columns of recorded scores (model, task, metric, value) and `round`. A figure has the
     run's `label`, the notebook parameters (missing: switched off), and the box over tasks.
     """
-    data = read_published(name)
+    data = read_file(name)
     return pd.DataFrame(data["rows"], columns=data["columns"])
 
 
 @cache  # each reading takes some hundredths of a second, and claims ask for all figures
-def read_published(name: str) -> Any:
+def read_file(name: str) -> Any:
     return yaml.safe_load(files("docemb_lib.thesis").joinpath("published", f"{name}.yaml").read_text(encoding="utf-8"))
 
 
@@ -80,7 +80,7 @@ class ThesisValues:
         same = models[0] == models[1] and sorted(profile.evaluation.sweep_tasks) == thesis_tasks()["accuracy"]
         self.source = source
         self.legend = "thesis" if same else "thesis, with other tasks or models"
-        self.models = baselines_in_figures(profile)
+        self.models = baselines_of(profile)
         self.runs: dict[str, float] = {}
         self.baselines: dict[str, float] = {}
         for figure in sorted(figures, key=lambda figure: not _has_loss(figure, profile)):
@@ -119,7 +119,7 @@ def cells_of(figure: Figure, profile: Profile) -> dict[str, str]:
     return found
 
 
-def baselines_in_figures(profile: Profile) -> dict[str, str]:
+def baselines_of(profile: Profile) -> dict[str, str]:
     """{label of a baseline of the profile: its label in the figures of the thesis}."""
     own, thesis = contextual_labels(profile), contextual_labels(THESIS)
     return MODELS_HERE | dict(zip(own, thesis, strict=True))

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score
 
-from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Score, tasks
-from docemb_lib.evaluation.tasks import evaluate, example_lengths, f1_macro, rows_by_text, score_predictions, unique
+from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, protocols, tasks
+from docemb_lib.evaluation.protocols import evaluate
+from docemb_lib.evaluation.tasks import Score, example_lengths, f1_macro, rows_by_text, score_predictions, unique
 from docemb_lib.settings.sections import HeadSettings
 
 TEXTS = [f"text {n}" for n in range(16)]
@@ -92,7 +93,7 @@ def test_perfect_embeddings_classify_all_and_noise_none_of_the_split_that_was_as
 
 
 def test_only_train_and_the_scored_split_are_embedded_each_text_once_and_the_examples_run() -> None:
-    assert doctest.testmod(tasks) == (0, 10)
+    assert (doctest.testmod(tasks), doctest.testmod(protocols)) == ((0, 6), (0, 5))
     task = kinds_task(3)
     model = ByText(one_hot)
     evaluate(model, task, split="validation", head=QUICK, seeds=1)

@@ -194,6 +194,7 @@ def test_a_compound_of_another_form_is_refused_with_the_form(small, refused, com
     ("06_evaluation", TOPICS | {"student_projection": "-"}, {}, "student 384; topics 8; let student_projection ('-') end in 8"),
     ("03_structural", None, {"documents": 5}, "5 do not fill one batch; ask for training.batch_size 6"),
     ("07_simde", None, {"documents": 5}, "5 do not fill one batch; ask for simde.training.batch_size 6"),
+    ("07_simde", TOPICS | {"loss": "cca:9"}, {"beside_teachers": 1.0}, "6 documents have 5 correlations; raise simde.training.batch_size"),
     ("07_simde", None, {"pairs": "dropout"}, "set simde.dropout to 0.1")])  # fmt: skip
 def test_combinations_that_cannot_fit_are_refused(small, refused, notebook, further, parameters, message):
     simde = SimDE(training=small.simde.training)  # the student's dropout, 0

@@ -219,12 +219,13 @@ def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
     path = write(
         ("elsewhere/p.yaml", "corpus: {base: ../corpora/mine.yaml}\ncontextual_teachers: {corpus: {path: [a, /b, ~/c]}}\n"
          "evaluation: {own_tasks: [{path: {train: t.csv}, relevance: r.tsv, text_field: ../x}], benchmarks: {aan: ../cda, "
-         "oc: an/id}}\nplan: [{grid: g.yaml, profile: ../p.yaml}, {grid: final, profile: thesis}]"))  # fmt: skip
+         "oc: absent, 20news: an/x}}\nplan: [{grid: g.yaml, profile: ../p.yaml}, {grid: final, profile: thesis}]"))  # fmt: skip
     content, here = read_profile_file(path)[0], tmp_path / "elsewhere"
     assert [one["dataset"] for one in content["corpus"]["datasets"]] == [str(tmp_path / "data/news.jsonl"), "far/off"]
     assert content["contextual_teachers"]["corpus"]["path"] == [str(here / "a"), "/b", str(Path.home() / "c")]
     task = {"path": {"train": str(here / "t.csv")}, "relevance": str(here / "r.tsv"), "text_field": "../x"}
-    assert content["evaluation"] == {"own_tasks": [task], "benchmarks": {"aan": str(tmp_path / "cda"), "oc": "an/id"}}
+    benchmarks = {"aan": str(tmp_path / "cda"), "oc": str(here / "absent"), "20news": "an/x"}
+    assert content["evaluation"] == {"own_tasks": [task], "benchmarks": benchmarks}
     assert content["plan"] == [{"grid": str(here / "g.yaml"), "profile": str(tmp_path / "p.yaml")},
         {"grid": "final", "profile": "thesis"}]  # fmt: skip
 
