@@ -17,7 +17,7 @@ from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 from docemb_lib.figures import BESIDE, GREY, PALETTE, SERIES, kind_of, label, looks_of, series_colors
 from docemb_lib.thesis.values import BASELINE
 
-METRICS = {"map": "MAP", "mrr": "MRR", "mean": OVERALL, "f1_macro": "macro-F1"}
+METRICS = {"map": "MAP", "mrr": "MRR", "mean": "mean score", "f1_macro": "macro-F1"}
 NOT_LOSSES = ("step", "epoch", "norm", "spread", "cca")  # columns of the validation history
 MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
 HOLLOW: dict[str, Any] = {"marker": "D", "markerfacecolor": "none", "color": GREY, "linestyle": "", "markersize": 5}

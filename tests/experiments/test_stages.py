@@ -218,11 +218,15 @@ def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(make,
     assert not list(stages.workspace.outputs.glob("artefacts/teacher-corpus/*.partial"))
 
 
-def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(make, workspace_root, refused):
+def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(make, workspace_root, refused, monkeypatch):
     with_a_corpus_of_the_teachers_own(workspace_root)
     path = workspace_root / "params" / "mine.yaml"
     path.write_text(path.read_text().replace("../more", "../moore"), encoding="utf-8")
     refused(r"corpus.path: .*/moore does not exist", make().check)
+    hub = "source: hub, documents: 9, datasets: [{dataset: far/off}]"
+    path.write_text(path.read_text().replace("source: local, path: ../moore", hub), encoding="utf-8")
+    monkeypatch.setattr(stages.pretrained, "hub_silence", lambda: "the hub is silent")
+    refused("contextual_teachers.corpus.datasets: far/off: the hub is silent", make().check)
     assert not (workspace_root / "outputs").exists()
 
 
