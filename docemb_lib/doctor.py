@@ -1,6 +1,7 @@
 """What `docemb doctor` reports: versions, machine, accelerators, model hub, what is slow or fails, damaged files."""
 
 import logging
+import os
 import platform
 import shutil
 import sys
@@ -55,7 +56,8 @@ def diagnose() -> Iterator[Finding]:
 
     threads, free = torch.get_num_threads(), hardware.free_memory("cpu")
     value = f"{CPU_COUNT}, torch uses {threads}"
-    yield Finding("cores", value, "ok" if threads >= CPU_COUNT else "slow", "unset OMP_NUM_THREADS")
+    told = threads < CPU_COUNT and "OMP_NUM_THREADS" in os.environ  # unset, torch takes the cores, without hyperthreads
+    yield Finding("cores", value, "slow" if told else "ok", "unset OMP_NUM_THREADS")
     mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
     yield Finding("memory", f"{free / GiB:.1f} GiB free", "ok" if free >= MEMORY else "slow", mend)
     try:

@@ -43,6 +43,6 @@ def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | Non
     """A bar over `items`, or one to `update` by hand if `items` is None: at most a line a second, none for one item."""
     bar_format = BAR if total is not None or hasattr(items, "__len__") else BAR_WITHOUT_END
     file = sys.stdout if in_kernel() else sys.stderr
-    alone = isinstance(items, Sized) and len(items) == 1
+    alone = total == 1 or (isinstance(items, Sized) and len(items) == 1)
     bar = tqdm(items, plain(desc), total, unit=unit, bar_format=bar_format, mininterval=1.0, disable=alone, file=file)
     return cast("tqdm[Item]", bar)

@@ -59,6 +59,8 @@ def check_widths(
     if student[-1] != other[-1]:
         field = "contextual_projection" if teacher == "contextual" else "teacher_projection"
         shown = [" → ".join(map(str, widths)) for widths in (student, other)]
-        chains = f"student {shown[0]}; {teacher} {shown[1]}"
+        problem = f"projections end in different widths: student {shown[0]}; {teacher} {shown[1]}"
+        if teacher == "structural":  # has no projections
+            raise InputError(f"{problem}; choose student.model and structural_teacher.model of one width")
         mend = f"let student_projection ({student_spec!r}) end in {other[-1]} or {field} ({teacher_spec!r}) in "
-        raise InputError(f"projections end in different widths: {chains}; {mend}{student[-1]}")
+        raise InputError(f"{problem}; {mend}{student[-1]}")

@@ -84,6 +84,7 @@ def slow_machine(monkeypatch):
     """Two of four cores, little memory and disk, no bf16 instructions, no GPU, and a hub that nobody answers for."""
     monkeypatch.setattr("dask.system.CPU_COUNT", 4)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(hardware, "free_memory", lambda device: 2**30)

@@ -201,6 +201,7 @@ def adapt(
     from docemb_lib.corpus.sources import local_documents, local_paths
     from docemb_lib.experiments.run import Stages
     from docemb_lib.experiments.runkey import RunKey
+    from docemb_lib.hardware import devices_at_hand
     from docemb_lib.pretrained import resolve
     from docemb_lib.settings.profile import Profile
     from docemb_lib.student import Student
@@ -228,7 +229,7 @@ def adapt(
     if labelled:
         chosen = Stages(RunKey(NOTEBOOK, labelled)).scores.lexical_weight()
         how = f"by the validation labels of {', '.join(labelled.evaluation.sweep_tasks)}"
-    student.adapt(texts, dim=dim, weight=chosen, width=width)
+    student.adapt(texts, dim=dim, weight=chosen, width=width, devices=devices_at_hand())
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, out.name)

@@ -26,7 +26,7 @@ from docemb_lib.experiments.stages import CorpusStage, TeacherStage, check_stude
 from docemb_lib.hardware import tune_environment
 from docemb_lib.private import INJECTED_CELL
 from docemb_lib.progress import log_to_notebook
-from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, SHIPPED, Profile, check_names
+from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, SHIPPED, Profile, check_names, local_config
 from docemb_lib.workspace import Workspace, revision
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class Run:
         before = [made.untrained_model(stages.students)] if trains else []
         if self.key.has_lexical_half:
             student, label = self.profile.student, UNTRAINED_ADAPTED
-            before.append(made.beside_lsa(self.workspace, before[0], label, student.lexical, width=student.width))
+            sizes = student.lexical, student.lexical_words, student.width
+            before.append(made.beside_lsa(self.workspace, before[0], label, *sizes))
         contextual = made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []
         both = next((model for model in contextual if model.label.startswith("PV")), None)
         on_task = made.on_task_models(self.workspace, sbert, both)
@@ -315,7 +316,8 @@ def _shown(key: RunKey) -> dict[str, str]:
     if key.trains:
         from docemb_lib.training.run import chosen_here  # with torch
 
-        every |= chosen_here(key.training, pooling=profile.student.pooling)
+        kind = local_config(pretrained.resolve(profile.student.model)).get("model_type")
+        every |= chosen_here(key.training, packed=kind != "modernbert" and profile.student.pooling != "cls")
     if key.self_supervised:
         given = {f"student.{name}": getattr(profile.simde, name) for name in ("max_tokens", "dropout")}
         every |= {name: value for name, value in given.items() if value is not None}

@@ -1,6 +1,6 @@
 """Learning from pairs of texts without a teacher: InfoNCE, masked-language modelling, their sum (SimDE, Section 3)."""
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -84,13 +84,3 @@ class PairObjective(Described):
     def parts(self) -> list[str]:
         own = ["contrast", "mlm"] if self.mlm_weight else ["contrast"]
         return own if self.distillation is None else own + self.distillation.parts
-
-    def contrast_losses(self, embeddings: Tensor) -> Tensor:
-        """InfoNCE of B pairs, (B,). embeddings: (2B, D), the first texts of all pairs, then the second ones."""
-        with torch.autocast(embeddings.device.type, enabled=False):
-            return self.contrast(*embeddings.chunk(2))
-
-    def masked_loss(self, masked: Any, labels: Tensor) -> Tensor:
-        """Sum of the cross-entropies of the masked tokens of packed texts, (). labels: (T,)"""
-        head = cast(MaskedLanguageHead, self.head)
-        return head.loss(self.student.hidden(masked), labels, self.student.model.get_input_embeddings().weight)

@@ -117,8 +117,9 @@ def _pooling(name: str, kind: str, expected: str) -> Pooling:
         plain = expected.removeprefix("(Text|Weighted)?").replace("( ", " and perhaps ").removesuffix(")?")
         raise InputError(f"{name}: modules {names}; {kind} has {plain}")
     config = read_json(path_or_id, "config.json", subfolder=modules[1][1])
-    flags = {name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name}
-    mode = config.get("pooling_mode") or "+".join(flags).replace("_tokens", "").replace("_token", "") or "mean"
+    flags = [name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name]
+    given = config.get("pooling_mode") or flags  # several are a list
+    mode = given if isinstance(given, str) else "+".join(given).replace("_tokens", "").replace("_token", "") or "mean"
     task = read_json(path_or_id, SETTINGS, subfolder=modules[0][1]).get("transformer_task")
     is_global = task == GLOBAL_ATTENTION["transformer_task"]
     mean: Pooling = "lead" if names.startswith("Weighted") else "mean"

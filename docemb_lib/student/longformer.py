@@ -11,7 +11,7 @@ are computed again in the backward pass, so that memory is that of queries, keys
 packed sequences: NVIDIA GPUs from Ampere on, half precision, no dropout.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +35,7 @@ GPU_SCORES = 2**28  # never the limit: blocks are as large as a window, because 
 # therefore read a multiple of STEP tokens, so that documents of all lengths share a few shapes; the excess counts zero.
 STEP = 64
 PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents take as long
+_compile = lru_cache(partial(torch.compile, dynamic=True))  # once for each function
 NO_DROPOUT = "attention dropout %s is left out: flash attention has none; training.attention: blocks has it, slower"
 
 
@@ -91,11 +92,6 @@ def _before(layer: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _after(layer: Any, context: Tensor, hidden: Tensor) -> Tensor:
     return layer.ff_chunk(layer.attention.output(context, hidden))
-
-
-@lru_cache
-def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, dynamic=True)
 
 
 def stock_hidden_states(model: Any, batch: PackedBatch, global_first_token: bool, checkpointing: bool) -> Tensor:

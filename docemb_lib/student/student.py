@@ -123,12 +123,14 @@ class Student(nn.Module):
     def adapt(
         self, texts: Sequence[str], *, dim: int | None = None, words: int = 50_000,
         weight: float | ChooseWeight | None = None, width: int | None = None, bf16: bool | None = None,
+        devices: Sequence[str | torch.device] | None = None,
     ) -> None:  # fmt: skip
         """Fit a lexical half on the documents of a collection; `embed` appends it from now on, and it is saved.
 
         The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D + dim), or (N, width).
-        dim: None is the width of the student's half, if it has one. See `lexical.fit_lexical_half` for the other
-        arguments and for the causes of InputError, after which the student is unchanged.
+        dim: None is the width of the student's half, if it has one; bf16, devices: of `embed`. See
+        `lexical.fit_lexical_half` for the other arguments and for the causes of InputError, after which the student is
+        unchanged.
         """
         dim = self.lexical.vectors.shape[1] if dim is None and self.lexical is not None else dim
         rows = np.unique(np.linspace(0, len(texts) - 1, min(adapted_on(self.dim), len(texts))).astype(int)).tolist()
@@ -138,7 +140,8 @@ class Student(nn.Module):
 
         def dense(wanted: Sequence[str]) -> np.ndarray:
             if missing := [text for text in dict.fromkeys(wanted) if text not in known]:
-                known.update(zip(missing, plain.embed(missing, bf16=bf16, desc="adapting"), strict=True))
+                rows = plain.embed(missing, bf16=bf16, devices=devices, desc="adapting")
+                known.update(zip(missing, rows, strict=True))
             return np.stack([known[text] for text in wanted])
 
         half = lexical.fit_lexical_half(

@@ -34,7 +34,7 @@ def together() -> Iterator[None]:
 
 
 def is_first() -> bool:  # the process that writes results and prints
-    return os.environ.get("RANK", "0") == "0"
+    return "LOCAL_RANK" not in os.environ or os.environ.get("RANK", "0") == "0"
 
 
 def all_reduced(tensor: Tensor, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> Tensor:

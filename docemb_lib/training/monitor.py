@@ -37,10 +37,12 @@ class Means:
         self.directions += F.normalize(embeddings, dim=1).sum(0)
 
     def values(self) -> dict[str, float]:
-        """Means over the documents of all processes, by name, and `spread`; every process must call."""
+        """Means over the documents of all processes, by name, and `spread`, the mean cosine distance between two
+        embeddings; every process must call."""
         n, *totals = all_reduced(self.sums.clone()).tolist()
         means = {name: total / max(n, 1) for name, total in zip(self.names, totals, strict=True)}
-        return {**means, "spread": spread(all_reduced(self.directions.clone()), int(n))}
+        square = all_reduced(self.directions.clone()).square().sum().item()  # cosines of all pairs twice, and n ones
+        return {**means, "spread": 1 - (square - n) / (n * (n - 1)) if n > 1 else 0.0}
 
 
 class Monitor:
@@ -78,17 +80,6 @@ class Monitor:
         file, device = checkpoint / f"monitor_{rank}.pt", self.means.sums.device
         state: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
         self.means.sums, self.means.directions = state["sums"], state["directions"]
-
-
-def spread(directions: Tensor, n: int) -> float:
-    """Mean cosine distance between two of n embeddings; directions: the sum of their unit vectors, (D,)."""
-    # Its square holds the cosine of every pair twice, and n ones.
-    return 1 - (directions.square().sum().item() - n) / (n * (n - 1)) if n > 1 else 0.0
-
-
-def documents_for_correlation(width: int) -> int:
-    """The fewest documents on which `cca` of views of this width is measured."""
-    return max(FEWEST, EACH * width)
 
 
 def canonical_correlation(
@@ -140,8 +131,9 @@ def validate(
 
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the mean cosine distance
     between two. `cca` is the canonical correlation of the first contextual teacher's views, over all documents; fewer
-    than `documents_for_correlation` have none. batch_size: documents whose losses are computed together; a single one
-    left over joins the batch before. dtype: of autocast, None without; budget: tokens in a pass, with padding.
+    than FEWEST, or than EACH for a feature of a view, have none. batch_size: documents whose losses are computed
+    together; a single one left over joins the batch before. dtype: of autocast, None without; budget: tokens in a pass,
+    with padding.
     """
     device = next(objective.parameters()).device
     was_training = objective.training
@@ -165,7 +157,7 @@ def validate(
     found = means.values()
     seen = torch.tensor([view.shape[1] for view in views] or [0, 0], device=device)
     widths = all_reduced(seen, dist.ReduceOp.MAX).tolist()  # a process may have had no document
-    if max(widths) and len(documents) >= documents_for_correlation(max(widths)):
+    if max(widths) and len(documents) >= max(FEWEST, EACH * max(widths)):
         views = views or [means.sums.new_zeros(len(documents), width, dtype=torch.float32) for width in widths]
         found["cca"] = canonical_correlation(*map(all_reduced, views))
     return found

@@ -28,7 +28,7 @@ from docemb_lib.student.packing import PackedBatch, pack, token_batches
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import Collate, MicroBatch, Tokens, TrainingDocuments, Updates, consecutive_batches
 from docemb_lib.training.monitor import Means, validate
-from docemb_lib.training.run import History, train_with
+from docemb_lib.training.run import History, train_objective
 from docemb_lib.training.trainer import DistillationTrainer
 
 logger = logging.getLogger(__name__)
@@ -207,14 +207,14 @@ def learn_from_pairs(
 
     texts = [part.texts for part in parts]
     contrast, embeddings = accumulate_gradients(
-        embed, texts, batch.order, model.contrast_losses, share=weight, backward=backward
+        embed, texts, batch.order, lambda both: model.contrast(*both.chunk(2)), share=weight, backward=backward
     )
     losses = {"contrast": contrast.mean()}
-    if model.mlm_weight:
-        losses["mlm"] = contrast.new_zeros(())
+    if model.head is not None and model.mlm_weight:
+        losses["mlm"], words = contrast.new_zeros(()), model.student.model.get_input_embeddings().weight
         for part in parts:
             with autocast():
-                mean = model.masked_loss(part.masked, part.labels) / max(batch.n_labels, 1)
+                mean = model.head.loss(model.student.hidden(part.masked), part.labels, words) / max(batch.n_labels, 1)
             backward(mean * (model.mlm_weight * weight))
             losses["mlm"] = losses["mlm"] + mean.detach()
     total = model.weight * (losses["contrast"] + model.mlm_weight * losses.get("mlm", 0))
@@ -233,9 +233,9 @@ def train_on_pairs(
         raise InputError("SimDE trains in one process; start it without torchrun or accelerate")
     if train.pairs == "dropout" and not has_dropout(objective.student):
         raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
-    return train_with(
-        PairTrainer, objective, (train, validation, *taught), settings=settings, seed=seed, folder=folder, title=title,
-        pass_documents=settings.batch_size if taught else 1, taught=taught,
+    return train_objective(
+        objective, train, validation, *taught, settings=settings, seed=seed, folder=folder, title=title,
+        trainer_class=PairTrainer, pass_documents=None if taught else 1, taught=taught,
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +17,6 @@ from docemb_lib.private import use_one_gpu
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
 from docemb_lib.student.longformer import fits_varlen
-from docemb_lib.training.batches import TrainingDocuments
 from docemb_lib.training.distributed import all_reduced
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import CHECKPOINTS, Bar, Checkpoints, DistillationTrainer, Log, Stop, find_checkpoint
@@ -46,29 +44,17 @@ class History(NamedTuple):
 
 
 def train_objective(
-    objective: Objective, train: TrainingDocuments, validation: TrainingDocuments, *,
-    settings: Training, seed: int, folder: Path, title: str = "student",
+    model: Objective | PairObjective, *documents: Any, settings: Training, seed: int, folder: Path,
+    title: str = "student", trainer_class: type[DistillationTrainer] = DistillationTrainer,
+    pass_documents: int | None = None, **options: Any,
 ) -> History:  # fmt: skip
-    """Train `objective` in place on `train`, resuming from the last complete checkpoint in `folder/checkpoints`.
+    """Train `model` in place, resuming from the last complete checkpoint in `folder/checkpoints`.
 
-    The checkpoints stay: call `remove_checkpoints` once the result is saved. title: for progress displays.
+    documents: for training, for validation, and any others whose digest identifies the run; title: for progress
+    displays; trainer_class: made with `options`; pass_documents: number of documents that one pass must hold, however
+    long they are (None: a batch). The checkpoints stay: call `remove_checkpoints` once the result is saved.
     Raises InputError for too few documents, and for a checkpoint of another run; FloatingPointError for a loss that is
     not finite, naming its documents.
-    """
-    return train_with(
-        DistillationTrainer, objective, (train, validation), settings=settings, seed=seed, folder=folder, title=title,
-        pass_documents=settings.batch_size,
-    )  # fmt: skip
-
-
-def train_with(
-    trainer_class: type[DistillationTrainer], model: Objective | PairObjective, documents: Sequence[Any], *,
-    settings: Training, seed: int, folder: Path, title: str, pass_documents: int, **options: Any,
-) -> History:  # fmt: skip
-    """Train `model` in place by a trainer of this class, with these `options`; see `train_objective`.
-
-    documents: for training, for validation, and any others whose digest identifies the run; pass_documents: number of
-    documents that one pass must hold, however long they are.
     """
     train, validation = documents[:2]
     if len(train) < settings.batch_size:
@@ -87,7 +73,8 @@ def train_with(
     student: Student = model.student
     model.to(args.device)
     local_processes = int(os.environ.get("LOCAL_WORLD_SIZE", args.world_size))  # which share the memory of a machine
-    set_up(student, settings, dtype, processes=local_processes, pass_documents=pass_documents)
+    in_pass = pass_documents or settings.batch_size
+    set_up(student, settings, dtype, processes=local_processes, pass_documents=in_pass)
     budget = settings.batch_tokens or last_budget
     if not budget:  # the least of what each process has room for
         room = torch.tensor(batch_tokens_for(student, dtype=dtype, processes=local_processes), device=args.device)
@@ -160,11 +147,11 @@ def precision_of(asked: Precision | None, device: torch.device | None = None) ->
     return asked or ("bf16" if fast_bf16(device) else "fp32" if device.type == "cpu" else "fp16")
 
 
-def chosen_here(settings: Training, *, pooling: str) -> dict[str, str]:
+def chosen_here(settings: Training, *, packed: bool) -> dict[str, str]:
     """The precision of training and its backend of attention on this machine, for heads of a usual width."""
     precision, device = precision_of(settings.precision), torch.device(devices_at_hand()[0])
     best = "varlen" if fits_varlen(device, AUTOCAST[precision] or torch.float32, head_dim=64) else "blocks"
-    attention = "of transformers" if pooling == "cls" else settings.attention or best  # unpacked with cls
+    attention = settings.attention or best if packed else "of transformers"
     return {"training.precision": precision, "training.attention": attention}
 
 

@@ -228,7 +228,7 @@ def find_checkpoint(folder: Path, configuration: str) -> tuple[Path | None, int 
             of_another = "from a run with other settings, documents, versions or number of processes"
             raise InputError(f"{newest}: {of_another}; start it as that run, or remove {folder}")
         for path in set(found) - set(markers):
-            logger.warning("%s is incomplete or damaged: continuing from the one before it", path)
+            logger.warning("%s is incomplete or damaged, and not used", path)
             shutil.rmtree(path)
         return (newest, markers[newest]["batch_tokens"]) if newest else (None, None)
 

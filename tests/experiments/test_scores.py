@@ -111,6 +111,7 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
     once = first.by_round([model], final=True)
     both = a_world(tmp_path, {"sort": TASKS["sort"], "find": TASKS["find"]})
     assert first.is_scored(model)
+    assert not first.is_scored(model._replace(ranks_only=True))  # which the only task does not ask for
     assert not first.is_scored(model, final=False)  # the validation split is another score
     assert not both.is_scored(model)
     assert both.by_round([Model("m", "1", models[1].embed)], final=True)["all"]["m"]["sort"] == once["all"]["m"]["sort"]

@@ -80,3 +80,4 @@ def test_widths_that_end_apart_are_refused_with_both_chains(refused):
     said = r"student 384 → 768 → 4096 → 2048; contextual 100;.* end in 100 or contextual_projection \('-'\) in 2048"
     refused(said, check_widths, "768(ReLU)x4096(ReLU)x2048", 384, "-", 100)
     refused(r"student 384; words 100 → 7; .* or teacher_projection \('7'\) in 384", check_widths, "-", 384, "7", 100, teacher="words")  # fmt: skip
+    refused("384; structural 768; choose student.model and", check_widths, "-", 384, "-", 768, teacher="structural")

@@ -120,6 +120,7 @@ def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_
     ({"1_Pooling/config.json": "[]"}, "found a list, expected a dict"),
     ({"sentence_bert_config.json": "{nope"}, r"sentence_bert_config\.json: not valid JSON"),
     ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pooling is max without"), ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pooling is max without"),
+    ({"1_Pooling/config.json": '{"pooling_mode": ["mean", "max"]}'}, r"pooling is mean\+max without"),
 ])  # fmt: skip
 def test_a_damaged_student_is_refused_in_one_line(make_student, tmp_path, edit_files, damage, message, refused):
     make_student(windows=[8, 8]).save(tmp_path)
