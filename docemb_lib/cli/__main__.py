@@ -111,7 +111,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
         "validation: 100 ": f"validation: {validation} ", "tasks: 300 ": f"tasks: {tasks} ",
         "max_tokens: 2048 ": f"max_tokens: {longest} ", "documents: 150": f"documents: {few}",
         "lexical: 256 ": f"lexical: {min(256, train // 3)} ", "documents: 1000 ": f"documents: {min(1000, train)} ",
-        "docemb run --profile params/own.yaml": f"docemb run --profile {quote(str(out))}",
+        "docemb run --profile params/own.yaml": f"docemb run --profile {quote(out.as_posix())}",
         "Your own documents: fill in `corpus.path`, then run": "Written by `docemb init`. To use it, run",
     }  # fmt: skip
     text = (SHIPPED / "params" / "own.yaml").read_text(encoding="utf-8")
@@ -125,7 +125,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
         "words": f"{np.median(sizes):.0f} in the median, {sizes.max()} at most",
         "language": "English" if english else "seems not to be English: name multilingual models in the profile",
         **({"ids": ids} if rows else {}),
-        "next": f"docemb run --profile {quote(str(out))}",
+        "next": f"docemb run --profile {quote(out.as_posix())}",
     }
     return text, found
 

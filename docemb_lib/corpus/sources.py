@@ -209,7 +209,8 @@ def _data_file(file: Path, text_field: str, id_field: str, prefix: str) -> Itera
 
 def stem(path: Path) -> str:
     """`wikimedia/wikipedia` → wikipedia, `/data/realnews.jsonl.gz` → realnews."""
-    return well_formed(path.name.removesuffix(".gz").removesuffix(file_format(path) or ""))
+    name = path.name.removesuffix(".gz")
+    return well_formed(name[: len(name) - len(file_format(path) or "")])
 
 
 def hub_documents(source: HubDataset, *, limit: int | None, seed: int, count_tokens: CountTokens) -> Iterator[Document]:

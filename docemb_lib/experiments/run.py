@@ -68,7 +68,9 @@ class Stages:
         if self.key.trains:
             yield partial(check_student, self.key, self.corpus)
         yield self.scores.check
-        yield partial(self.corpus.check_hub, teachers=bool(self.key.paragraph_vectors))
+        further = self.key.profile.further_teachers if self.key.taught else []
+        fitted = bool(self.key.paragraph_vectors) or any(teacher.teacher for teacher in further)
+        yield partial(self.corpus.check_hub, teachers=fitted)
         for model in self.models:
             yield partial(pretrained.require, model, stay_online=True)
 

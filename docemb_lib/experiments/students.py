@@ -116,7 +116,8 @@ class StudentStage:
     def objective(self) -> Objective:
         """The objective as its training left it: the trained student, projections and running statistics; for eval."""
         student, weights = Student.load(self.dense.path), load_file(self.dense.path / PROJECTIONS)
-        objective = make_objective(student, self.key, self._widths)
+        widths = {name: teacher.dim for name, teacher in self.teachers.of_student.items()}
+        objective = make_objective(student, self.key, widths)
         for one in objective.teachings:
             start = f"{one.name}."
             one.load_state_dict({key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)})
@@ -166,10 +167,9 @@ class StudentStage:
 
     def _distil(self, student: Student, folder: Path) -> _Trained:
         p, title = self.profile.parameters, RunKey("06_evaluation", self.profile).label  # the same for all notebooks
-        widths = self._widths  # before the seed: a model may draw numbers when it is loaded
-        torch.manual_seed(p.seed)  # before projections draw their weights
-        objective = make_objective(student, self.key, widths)  # refuses widths before teachers embed
         train, validation = (self.training_documents(student, split, rows) for split, rows in self._sizes)
+        torch.manual_seed(p.seed)  # before projections draw their weights
+        objective = make_objective(student, self.key, _widths(train))
         options: Any = {"settings": self.key.training, "seed": p.seed, "folder": folder, "title": title}
         history = train_objective(objective, train, validation, **options)
         states = ((one.name, one.state_dict()) for one in objective.teachings)
@@ -179,26 +179,21 @@ class StudentStage:
     def _learn_from_pairs(self, student: Student, folder: Path) -> _Trained:
         """Train on pairs of texts of one document (the SimDE paper, Section 3), beside teachers if there are any."""
         p = self.profile.parameters
-        widths = self._widths if self.key.taught else {}  # before the seed, as above
+        train, validation = (self.paired_documents(student, split, rows) for split, rows in self._sizes)
+        taught = [self.training_documents(student, *size) for size in self._sizes] if self.key.taught else []
         torch.manual_seed(p.seed)  # before a head and projections draw their weights
         objective = PairObjective(
             student,
             contrast=InfoNCE(p.pair_temperature),
             head=self._head(student) if p.mlm_weight else None,
             mlm_weight=p.mlm_weight,
-            distillation=make_objective(student, self.key, widths) if widths else None,
+            distillation=make_objective(student, self.key, _widths(taught[0])) if taught else None,
             weight=p.beside_teachers or 1.0,
         )
-        train, validation = (self.paired_documents(student, split, rows) for split, rows in self._sizes)
-        taught = [self.training_documents(student, *size) for size in self._sizes] if self.key.taught else []
         options: Any = {"settings": self.key.training, "seed": p.seed, "folder": folder, "title": self.key.label}
         history = train_on_pairs(objective, train, validation, taught=taught, **options)
         beside = None if objective.head is None else objective.head.state_dict()
         return _Trained(history, len(train), HEAD, beside)
-
-    @property
-    def _widths(self) -> dict[str, int]:
-        return {name: teacher.dim for name, teacher in self.teachers.of_student.items()}
 
     @property
     def _sizes(self) -> list[tuple[str, int]]:
@@ -260,3 +255,7 @@ def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> 
 
 def weighting_of(p: Parameters) -> Weighting:
     return Weighting(lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length)
+
+
+def _widths(documents: TrainingDocuments) -> dict[str, int]:
+    return {name: embeddings.shape[1] for name, embeddings in documents.teachers.items()}

@@ -130,9 +130,7 @@ def kind_of(model: str) -> str:
     """The kind of a model, a key of `PALETTE`, from its label."""
     if model in ("TF-IDF", "BM25", "LSA"):
         return "floor"
-    if "/" in model:  # a hub id
-        return "structural"
-    if model.startswith(("SBERT", "BM25 and", SHORT[SBERT_CHUNKS], SHORT[SBERT_TRUNCATED])):
+    if "/" in model or model.startswith(("SBERT", "BM25 and", SHORT[SBERT_CHUNKS], SHORT[SBERT_TRUNCATED])):  # a hub id
         return "structural"
     if re.match("(DM|DBOW|PV|LSA)[;,]", model) and "S:" not in model:
         return "contextual"

@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,7 +22,6 @@ from docemb_lib.errors import InputError
 from docemb_lib.losses import ObjectiveOutput, PairObjective
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.pairs import NO_LABEL
-from docemb_lib.settings.sections import Training
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import Collate, MicroBatch, Tokens, TrainingDocuments, Updates, consecutive_batches
@@ -223,9 +221,9 @@ def learn_from_pairs(
 
 def train_on_pairs(
     objective: PairObjective, train: PairedDocuments, validation: PairedDocuments, *,
-    taught: Sequence[TrainingDocuments] = (), settings: Training, seed: int, folder: Path, title: str = "student",
+    taught: Sequence[TrainingDocuments] = (), **options: Any,
 ) -> History:  # fmt: skip
-    """Train `objective` in place on pairs of `train`, as `train_objective`.
+    """Train `objective` in place on pairs of `train`, with the options of `train_objective`.
 
     taught: where it distils, the same documents of training and of validation with teacher embeddings.
     """
@@ -234,7 +232,7 @@ def train_on_pairs(
     if train.pairs == "dropout" and not has_dropout(objective.student):
         raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
     return train_objective(
-        objective, train, validation, *taught, settings=settings, seed=seed, folder=folder, title=title,
+        objective, train, validation, *taught, **options,
         trainer_class=PairTrainer, pass_documents=None if taught else 1, taught=taught,
     )  # fmt: skip
 

@@ -73,8 +73,8 @@ def train_objective(
     student: Student = model.student
     model.to(args.device)
     local_processes = int(os.environ.get("LOCAL_WORLD_SIZE", args.world_size))  # which share the memory of a machine
-    in_pass = pass_documents or settings.batch_size
-    set_up(student, settings, dtype, processes=local_processes, pass_documents=in_pass)
+    pass_documents = pass_documents or settings.batch_size
+    set_up(student, settings, dtype, processes=local_processes, pass_documents=pass_documents)
     budget = settings.batch_tokens or last_budget
     if not budget:  # the least of what each process has room for
         room = torch.tensor(batch_tokens_for(student, dtype=dtype, processes=local_processes), device=args.device)

@@ -147,6 +147,7 @@ def further(fields: str) -> str:
     (further("role: contextual, loss: mse, teacher: PV, student_projection: 5x"), {}, "projection '5x': '' is not a block"),
     ("", {}, "empty; a profile is a mapping"), ("a: [", {}, "not readable as YAML"),
     ("corpus: {source: local, path: {a: b}}", {}, "p.yaml: corpus.path: Input is not a valid path"),
+    ("evaluation: {own_tasks: [{name: a/b, kind: pairs, path: x}]}", {}, "evaluation.own_tasks.0.name: string should match"),
     ("evaluation: {own_tasks: [{name: a, kind: pairs, path: {train: [x]}}]}", {}, "evaluation.own_tasks.0.path: Input")])  # fmt: skip
 def test_an_error_is_one_line_with_the_file_and_the_mend(tmp_path, load, refused, text, overrides, expected):
     file = re.escape(str(tmp_path / "p.yaml"))
