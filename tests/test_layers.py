@@ -41,7 +41,7 @@ def test_the_readme_lists_the_layers_in_their_order():
     assert [place for row in places for place in row] == [*range(len(LAYERS))]
 
 
-def test_only_experiments_and_the_command_line_know_papermill():
+def test_only_experiments_know_papermill():
     users = {p.relative_to(LIBRARY).parts[0] for p in LIBRARY.rglob("*.py") if "import papermill" in p.read_text()}
     assert users == {"experiments"}
 

@@ -67,11 +67,13 @@ def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path)
     limit = max(5.0, 5 * (time.monotonic() - start))  # seconds; more where a machine is so busy that starts take long
     start, most = time.monotonic(), 0
     for moment, parent in zip(sorted(rng.uniform(0, 4) for _ in parents), parents, strict=True):
-        while time.monotonic() < start + moment or (parent is parents[-1] and most <= len(parents)):  # without workers
+        last = parent is parents[-1]
+        while time.monotonic() < start + moment or (last and most <= len(parents) and parent.poll() is None):
             most = max(most, len(alive()))
             time.sleep(0.1)
         parent.kill()
         parent.wait()
+    assert most > len(parents)  # workers, too
     killed = time.monotonic()
     semaphores = lambda: [path for parent in parents for path in Path("/dev/shm").glob(f"*-{parent.pid}[-_]*")]  # noqa: E731
     while (alive() or semaphores()) and time.monotonic() < killed + limit:

@@ -7,9 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import docemb, write_files
-from sentence_transformers import SentenceTransformer
 
-from docemb_lib import pretrained
 from docemb_lib.experiments import models
 from docemb_lib.experiments.models import FORMS, SBERT_LABELS, TFIDF, UNTRAINED, untrained_model
 from docemb_lib.experiments.run import Run, Stages
@@ -18,16 +16,6 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
 TEXTS = ["A graph is a set of nodes and edges.", "Violins show a distribution. " * 80, "One."]
-
-
-def test_a_stock_model_is_run_as_sentence_transformers_runs_it():
-    (model,) = models.models_of("all-MiniLM-L6-v2", Workspace())
-    assert model.label == "all-MiniLM-L6-v2"
-    embeddings = model.embed(TEXTS)
-    stock = SentenceTransformer(pretrained.resolve("all-MiniLM-L6-v2"), device="cpu")
-    np.testing.assert_allclose(embeddings, stock.encode(TEXTS), atol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)  # with its last module
-    assert embeddings.dtype == np.float32
 
 
 def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(workspace_root):

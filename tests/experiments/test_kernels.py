@@ -174,7 +174,7 @@ def test_a_forked_kernel_is_found_and_ended(started, tmp_path):
 
     found = []
     with kernels.socket_folder() as sockets:
-        thread = threading.Thread(target=end)
+        thread = threading.Thread(target=end, daemon=True)
         thread.start()
         with pytest.raises(nbclient.exceptions.DeadKernelError):
             execute(f"open({str(tmp_path / 'begun')!r}, 'w').close(); import time; time.sleep(60)", sockets=sockets)

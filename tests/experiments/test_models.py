@@ -5,11 +5,12 @@ import pytest
 import torch
 
 from docemb_lib import pretrained
-from docemb_lib.experiments.models import Model, centred_model, embed_once, on_task_models, published_model
+from docemb_lib.experiments.models import Model, centred_model, embed_once, models_of, on_task_models, published_model
 from docemb_lib.experiments.run import Run
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student.lexical import tempered
+from docemb_lib.workspace import Workspace
 
 
 class Noted:
@@ -55,7 +56,10 @@ def test_a_model_of_others_reads_its_prompt_before_each_text():
     stock = pretrained.load_stock("all-MiniLM-L6-v2", device="cpu")
     expected = stock.encode(["Represent: a graph", "Represent: a violin plot"])
     np.testing.assert_allclose(asked.embed(["a graph", "a violin plot"]), expected, atol=1e-6)
-    np.testing.assert_allclose(plain.embed(["a graph"]), stock.encode(["a graph"]), atol=1e-6)
+    long = ["a graph", "Violins show a distribution. " * 80]
+    np.testing.assert_allclose(plain.embed(long), stock.encode(long), atol=1e-6)
+    (same,) = models_of("all-MiniLM-L6-v2", Workspace())
+    assert (same.label, same.fingerprint) == ("all-MiniLM-L6-v2", plain.fingerprint)
     by_cls = published_model("all-MiniLM-L6-v2", pooling="cls")
     first = stock.encode("a graph", output_value="token_embeddings")[0]  # [CLS], before the model normalises
     np.testing.assert_allclose(by_cls.embed(["a graph"])[0], first / first.norm(), atol=1e-6)

@@ -148,6 +148,8 @@ def test_the_plan_of_the_thesis_is_resolved_without_data_or_a_hub_and_has_all_it
         ("projections-contextual", 16, "thesis"), ("projections-cosine", 12, "thesis"),
         ("projections-max-margin", 14, "thesis"), ("weighting-cosine", 9, "thesis"), ("weighting-max-margin", 9, "thesis"),
         (None, 1, "thesis-final"), ("final", 3, "thesis-final")]  # fmt: skip
+    assert sorted(path.stem for path in (PARAMS / "grids").glob("*.yaml")) == sorted(SIZES)
+    assert {step.runs[0].notebook for step in steps if step.grid is None} == {"01_corpus"}
     runs = runs_of(steps)
     assert len({run.fingerprint for run in runs}) == len({run.executed for run in runs}) == len(runs) == 121
     finals = {(run.profile.training.accumulation, run.parameters["documents"]) for run in steps[-1].runs}
@@ -157,15 +159,6 @@ def test_the_plan_of_the_thesis_is_resolved_without_data_or_a_hub_and_has_all_it
 def as_set(runs):
     """Runs as comparable values: switched off and not said are the same."""
     return {frozenset((k, v) for k, v in run.items() if not pd.isna(v)) for run in runs}
-
-
-@pytest.mark.parametrize("name", SIZES)
-def test_the_grids_have_the_sizes_of_the_thesis_and_their_notebooks(name):
-    notebook, size = SIZES[name]
-    runs = grid(name)
-    assert len(as_set(runs)) == len(runs) == size
-    assert load_grid(name, Profile.load("thesis")).notebook == notebook
-    assert sorted(path.stem for path in (PARAMS / "grids").glob("*.yaml")) == sorted(SIZES)
 
 
 STRUCTURAL = ["structural_loss", "distance", "gamma"]

@@ -2,12 +2,10 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import click
-import jupytext
+import jupytext.cli
 import nbformat
 import pytest
 from papermill.cli import papermill
@@ -55,8 +53,7 @@ def test_a_notebook_with_conflicts_is_made_anew_from_its_script(tmp_path):
     broken = tmp_path / f"{name}.ipynb"
     good = nbformat.read(broken, as_version=4)
     broken.write_text("<<<<<<< ours\n" + broken.read_text(encoding="utf-8"), encoding="utf-8")
-    command = [sys.executable, "-m", "jupytext", "--to", "ipynb", f"{name}.py"]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    jupytext.cli.jupytext(["--to", "ipynb", str(tmp_path / f"{name}.py")])
     again = nbformat.read(broken, as_version=4)
     for found, expected in zip(again.cells, good.cells, strict=True):
         assert (found.cell_type, found.source, found.metadata) == (expected.cell_type, expected.source, expected.metadata)  # fmt: skip

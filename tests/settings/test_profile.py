@@ -8,7 +8,7 @@ import pytest
 from conftest import REPOSITORY, write_files
 
 from docemb_lib.settings.parameters import Parameters, members_of
-from docemb_lib.settings.profile import NOTEBOOKS, Profile, find_root, read_profile_file
+from docemb_lib.settings.profile import Profile, find_root, read_profile_file
 from docemb_lib.settings.sections import BenchmarkName, HeadSettings, label_of_paragraph_vector
 
 SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
@@ -28,12 +28,6 @@ def test_every_shipped_profile_is_valid_and_has_its_name_and_a_plan(path):
     profile = Profile.load(path)
     assert profile.name == path.stem
     assert profile.plan
-
-
-@pytest.mark.parametrize("name", ["tiny", "own"])
-def test_a_small_plan_has_every_notebook_of_the_thesis(name):
-    planned = {line.notebook for line in Profile.load(name).plan}
-    assert {notebook for notebook in NOTEBOOKS if notebook[:2] <= "06"} <= planned
 
 
 @pytest.mark.parametrize(("name", "section", "published"), [
@@ -76,14 +70,6 @@ def test_the_corpora_have_the_sizes_of_the_thesis_and_final_students_the_teacher
     assert set(chapter_5.evaluation.tasks) == set(get_args(BenchmarkName))
     assert set(chapter_5.evaluation.tasks) - set(chapter_5.evaluation.sweep_tasks) == {"wines", "games"}
     assert Profile.load("thesis-decay").training == chapter_4.training.model_copy(update={"weight_decay": 0.01})
-
-
-def test_the_plan_of_the_thesis_has_its_eight_grids_and_both_corpora():
-    plan = Profile.load("thesis").plan
-    grids = {path.stem for path in (REPOSITORY / "params" / "grids").glob("*.yaml")} - {"soft-cca-beta"}
-    assert sorted(line.grid for line in plan if line.grid) == sorted(grids)
-    assert {(line.notebook, line.profile) for line in plan if not line.grid} == {("01_corpus", None), ("01_corpus", "thesis-final")}  # fmt: skip
-    assert {line.grid for line in plan if line.profile == "thesis-final" and line.grid} == {"final"}
 
 
 def test_all_of_a_hub_is_taken_only_where_that_is_written(load, refused):
