@@ -116,6 +116,8 @@ def main(origin: Path, into: Path) -> None:
     complete = [source for source in sorted(lists) if source in articles and set(lists[source]) <= set(articles)]
     write(into / "seealso.jsonl.gz", ({"id": a, "text": texts[a]} for a in sorted(articles)))
     write_links(into / "seealso.tsv", complete, lists)
+    write(into / "seealso-all.jsonl.gz", ({"id": a, "text": texts[a]} for a in sorted(texts) if a not in held))
+    write_links(into / "seealso-all.tsv", sorted(lists), lists)
 
     for name, (file, train, test) in SAMPLES.items():
         rows = list(read(origin / f"{file}.jsonl.gz"))
