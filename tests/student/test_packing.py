@@ -92,7 +92,7 @@ def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(make_kind, do
 
 def test_the_bar_has_a_total_for_sized_input_alone_and_a_batch_on_a_cpu_at_most_8192_tokens(make_student, monkeypatch):
     bars = []
-    bar = lambda **options: bars.append(tqdm(**options, file=StringIO())) or bars[-1]  # noqa: E731
+    bar = lambda **options: bars.append(tqdm(**options, file=StringIO(), disable=False)) or bars[-1]  # noqa: E731
     monkeypatch.setattr("docemb_lib.student.student.progress", bar)
     student = make_student(windows=[8])
     student.embed(["a", "b c"])
