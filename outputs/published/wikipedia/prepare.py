@@ -15,6 +15,7 @@ from pathlib import Path
 
 VALIDATION, TEST = 360, 800  # articles of See-also retrieval
 PASSAGE = 190  # words of a passage, about as many as MiniLM reads at once
+MORE = 3000  # further test reviews
 SAMPLES = {"imdb20k": ("imdb20k", 800, 1200), "20news": ("newsgroups20", 1000, 1500)}  # file, train, test
 
 
@@ -126,6 +127,9 @@ def main(origin: Path, into: Path) -> None:
         learnt = [row for row in kept if row["split"] == "train"][:train]
         scored = [row for row in kept if row["split"] != "train"][:test]
         write(into / f"{name}.jsonl.gz", learnt + [{**row, "split": "test"} for row in scored])
+        if name == "imdb20k":
+            more = [row for row in kept if row["split"] != "train"][test : test + MORE]
+            write(into / "imdb-more.jsonl.gz", learnt + [{**row, "split": "test"} for row in more])
 
 
 if __name__ == "__main__":
