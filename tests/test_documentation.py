@@ -34,6 +34,11 @@ def test_the_examples_of_a_loss_a_teacher_and_a_task_run_one_after_the_other(tmp
     assert 0 <= deviation <= 0.5
 
 
+def test_every_example_is_at_most_twenty_lines():
+    for example in python_blocks(REPOSITORY / "docs" / "extending.md"):
+        assert len([line for line in example.splitlines() if line.strip()]) <= 20
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_on_a_page_is_python_its_imports_are_there_and_links_lead_somewhere(page):
     for example in python_blocks(page):

@@ -18,7 +18,8 @@ PUBLIC = [
     *(f"docemb_lib.{name}" for name in docemb_lib.__all__),
     "docemb_lib.student.Student", "docemb_lib.teachers.SBERT", "docemb_lib.teachers.ParagraphVector",
     *(f"docemb_lib.losses.{name}" for name in ("MSE", "Cosine", "MaxMargin", "Contrastive", "SoftCCA", "CCA", "Projection")),
-    *(f"docemb_lib.evaluation.{name}" for name in ("Classification", "Pairs", "Retrieval", "evaluate"))]  # fmt: skip
+    *(f"docemb_lib.evaluation.{name}" for name in ("Classification", "Pairs", "Retrieval", "evaluate")),
+    "docemb_lib.experiments.grid", "docemb_lib.experiments.sweep"]  # fmt: skip
 pytestmark = pytest.mark.slow
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}  # by a browser, unasked
 

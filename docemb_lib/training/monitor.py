@@ -82,6 +82,11 @@ class Monitor:
         self.means.sums, self.means.directions = state["sums"], state["directions"]
 
 
+def documents_for_correlation(width: int) -> int:
+    """The fewest documents on which `cca` of views of this width is measured."""
+    return max(FEWEST, EACH * width)
+
+
 def canonical_correlation(
     student: Tensor, teacher: Tensor, *, components: int = COMPONENTS, ridge: float = RIDGE
 ) -> float:
@@ -131,9 +136,8 @@ def validate(
 
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the mean cosine distance
     between two. `cca` is the canonical correlation of the first contextual teacher's views, over all documents; fewer
-    than FEWEST, or than EACH for a feature of a view, have none. batch_size: documents whose losses are computed
-    together; a single one left over joins the batch before. dtype: of autocast, None without; budget: tokens in a pass,
-    with padding.
+    than `documents_for_correlation` have none. batch_size: documents whose losses are computed together; a single one
+    left over joins the batch before. dtype: of autocast, None without; budget: tokens in a pass, with padding.
     """
     device = next(objective.parameters()).device
     was_training = objective.training
@@ -157,7 +161,7 @@ def validate(
     found = means.values()
     seen = torch.tensor([view.shape[1] for view in views] or [0, 0], device=device)
     widths = all_reduced(seen, dist.ReduceOp.MAX).tolist()  # a process may have had no document
-    if max(widths) and len(documents) >= max(FEWEST, EACH * max(widths)):
+    if max(widths) and len(documents) >= documents_for_correlation(max(widths)):
         views = views or [means.sums.new_zeros(len(documents), width, dtype=torch.float32) for width in widths]
         found["cca"] = canonical_correlation(*map(all_reduced, views))
     return found

@@ -175,7 +175,8 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root, known_speed, monk
     refused(docemb("run", "--profile", "mine", "--dry-run"), "documents: 2 do not fill one batch")
 
 
-def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, how):
     command = [*DOCEMB, "run", "--profile", corpus_profile(texts(workspace_root / "t"))]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -184,7 +185,7 @@ def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root):
     assert process.stdout is not None
     assert process.stdout.readline().startswith("1 runs, 0 of them already there; about ")
     assert "begins" in process.stdout.readline()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors.splitlines()[-1:]) == (130, ["Interrupted. The same command goes on from here."])
     assert not list((workspace_root / "outputs" / "notebooks").rglob("*.ipynb"))

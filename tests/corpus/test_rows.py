@@ -58,8 +58,8 @@ def test_a_truncated_file_is_refused_by_name(tmp_path, name, refused):
 
 
 def test_the_name_tells_the_format_unpaired_surrogates_are_replaced_and_pairs_joined():
-    names = ("a.JSONL", "b.c.csv.gz", "t.parquet", "a.gz", "a.txt")
-    assert [file_format(Path(name)) for name in names] == [".jsonl", ".csv", ".parquet", None, None]
+    names = ("a.jsonl", "A.JSONL", "b.c.csv.gz", "t.parquet", "a.gz", "a.txt")
+    assert [file_format(Path(name)) for name in names] == [".jsonl", ".jsonl", ".csv", ".parquet", None, None]
     assert module.well_formed("a\ud83db") == "a\ufffdb"
     assert module.well_formed("\ud83d\ude00") == "😀"
     assert module.well_formed("plain 😀") == "plain 😀"

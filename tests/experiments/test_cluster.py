@@ -68,7 +68,7 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2"), daemon=True).start()
         for scheduler, said in {
-            address: "(.*MemoryError|TimeoutError)", "tcp://127.0.0.1:9": "TimeoutError", "tls://a:1": ".*TLS", str(file): "TypeError",
+            address: ".*MemoryError", "tcp://127.0.0.1:9": "TimeoutError", "tls://a:1": ".*TLS", str(file): "TypeError",
             "none.json": "FileNotFoundError: .*No such file"}.items():  # fmt: skip
             said = rf"^scheduler {re.escape(scheduler)}: {said}.*; is a Dask scheduler running there, .* from here\?$"
             with pytest.raises(InputError, match=said), cluster.workers_of(scheduler):

@@ -57,7 +57,10 @@ def test_a_model_of_others_reads_its_prompt_before_each_text():
     expected = stock.encode(["Represent: a graph", "Represent: a violin plot"])
     np.testing.assert_allclose(asked.embed(["a graph", "a violin plot"]), expected, atol=1e-6)
     long = ["a graph", "Violins show a distribution. " * 80]
-    np.testing.assert_allclose(plain.embed(long), stock.encode(long), atol=1e-6)
+    embeddings = plain.embed(long)
+    np.testing.assert_allclose(embeddings, stock.encode(long), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)  # with its last module
+    assert embeddings.dtype == np.float32
     (same,) = models_of("all-MiniLM-L6-v2", Workspace())
     assert (same.label, same.fingerprint) == ("all-MiniLM-L6-v2", plain.fingerprint)
     by_cls = published_model("all-MiniLM-L6-v2", pooling="cls")

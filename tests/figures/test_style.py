@@ -25,7 +25,8 @@ def test_what_notebooks_call_is_there_and_others_are_refused(request):
 
 
 @pytest.mark.parametrize(("model", "kind"),
-    [("SBERT truncated", "structural"), ("PV;200d", "contextual"), ("a/b-large", "structural"), ("TF-IDF", "floor"),
+    [("SBERT truncated", "structural"), ("DM;100d", "contextual"), ("PV;200d", "contextual"), ("TF-IDF", "floor"),
+    ("a/b-large", "structural"),
     ("student before distillation", "untrained"), ("before distillation", "untrained"), ("chunks, centred", "structural"),
     ("truncated", "structural"), ("DM, 100d", "contextual"), ("this student", "student"), ("cosine;256;λ=0.5", "student"), ("cosine;PV;S:384;C:-", "student")])  # fmt: skip
 def test_every_kind_of_model_has_its_colour(model, kind):

@@ -9,7 +9,20 @@ import torch
 from scipy.linalg import block_diag, eigh
 from sklearn import cross_decomposition
 
-from docemb_lib.training.monitor import canonical_correlation, validate
+from docemb_lib.training.monitor import Means, canonical_correlation, documents_for_correlation, validate
+
+
+def test_spread_is_that_of_a_loop_over_pairs():
+    def spread(y):
+        means = Means(["loss"], dim=y.shape[1], device=y.device)
+        means.add([torch.tensor(0.0)], y)
+        return means.values()["spread"]
+
+    y = torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    distances = [1 - torch.cosine_similarity(y[i], y[j], dim=0).item() for i in range(7) for j in range(7) if i != j]
+    assert spread(y) == pytest.approx(np.mean(distances))
+    assert spread(torch.tensor([[0.0, 1.0]] * 4)) == pytest.approx(0)
+    assert spread(y[:1]) == 0
 
 
 def two_views(seed, n=90, widths=(7, 5), noise=0.5):
@@ -69,7 +82,7 @@ def test_canonical_correlation_is_1_of_a_map_0_of_independent_views_and_the_same
 def test_validation_has_the_correlation_of_all_views_where_a_feature_has_two_documents(n, measured, budget, distil):
     objective, documents = distil.make_objective(more=True), distil.make_documents(n, 2, more=True)
     means = validate(objective, documents, batch_size=4, budget=budget)
-    assert ("cca" in means) == measured
+    assert (documents_for_correlation(12), documents_for_correlation(3), "cca" in means) == (24, 20, measured)
     batch, targets = documents.pack([list(range(n))])
     teaching = objective.teachings[1]  # the first contextual one, whose views are 12 wide
     with torch.no_grad():

@@ -125,11 +125,10 @@ def main(origin: Path, into: Path) -> None:
         random.Random(2).shuffle(rows)
         kept = [row for row in rows if row["text"].strip()]
         learnt = [row for row in kept if row["split"] == "train"][:train]
-        scored = [row for row in kept if row["split"] != "train"][:test]
-        write(into / f"{name}.jsonl.gz", learnt + [{**row, "split": "test"} for row in scored])
+        others = [{**row, "split": "test"} for row in kept if row["split"] != "train"]
+        write(into / f"{name}.jsonl.gz", learnt + others[:test])
         if name == "imdb20k":
-            more = [row for row in kept if row["split"] != "train"][test : test + MORE]
-            write(into / "imdb-more.jsonl.gz", learnt + [{**row, "split": "test"} for row in more])
+            write(into / "imdb-more.jsonl.gz", learnt + others[test : test + MORE])
 
 
 if __name__ == "__main__":
