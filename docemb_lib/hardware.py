@@ -1,4 +1,4 @@
-"""The machine: its devices, their speed in bfloat16 and at best, and the memory that is free."""
+"""The machine: its devices, the precision that they compute in, their speed, and the memory that is free."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import os
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
+
+from docemb_lib.errors import InputError
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +28,8 @@ ENVIRONMENT = {  # the libraries of torch read these variables once, when they a
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 KEPT = (2**29, 2**25)  # bytes; releases up to about 2.31 refuse the first as M_MMAP_THRESHOLD
 FULL_COLLECTIONS = 300  # collections of younger objects between full ones: with Python's 10 imports take a fifth longer
+PRECISION = "DOCEMB_PRECISION"  # the environment variable that chooses the precision of all models
+AskedPrecision = Literal["auto", "bf16", "fp32"]
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -41,6 +45,29 @@ def tune_environment() -> None:
         mallopt = ctypes.CDLL(None).mallopt  # returns 0 for a size that it refuses
         if any(mallopt(MMAP_THRESHOLD, size) for size in KEPT):
             mallopt(TRIM_THRESHOLD, KEPT[0])  # alone it makes training slower
+
+
+def asked_precision() -> AskedPrecision:
+    """The value of the environment variable DOCEMB_PRECISION; "auto" where it is not set.
+
+    Raises InputError for any other value than "auto", "bf16" and "fp32".
+    """
+    asked = os.environ.get(PRECISION) or "auto"
+    for allowed in get_args(AskedPrecision):
+        if asked == allowed:
+            return allowed
+    raise InputError(f"{PRECISION}={asked}: set it to auto, bf16 or fp32, or unset it")
+
+
+def uses_bf16(device: torch.device | str = "cpu") -> bool:
+    """Whether models compute in bfloat16 on a device, where no argument and no field of a profile says it.
+
+    DOCEMB_PRECISION decides; with "auto", its default, it is whether the device is `fast_bf16`.
+    """
+    asked = asked_precision()
+    if asked == "auto":
+        return fast_bf16(device)
+    return asked == "bf16"
 
 
 def fast_bf16(device: torch.device | str = "cpu") -> bool:

@@ -82,6 +82,7 @@ def test_an_old_environment_gives_one_warning_that_says_what_to_do(old_environme
 @pytest.fixture
 def slow_machine(monkeypatch):
     """Two of four cores, little memory and disk, no bf16 instructions, no GPU, and a hub that nobody answers for."""
+    monkeypatch.delenv("DOCEMB_PRECISION", raising=False)
     monkeypatch.setattr("dask.system.CPU_COUNT", 4)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
@@ -101,11 +102,22 @@ def test_what_is_slow_or_wrong_has_a_mend(old_environment, slow_machine, monkeyp
     found = {finding.name: finding for finding in doctor.diagnose()}
     assert {name: finding.status for name, finding in found.items()} == {
         "python": "ok", "packages": "wrong", "embedded model": "wrong", "cores": "slow", "memory": "slow", "workspace": "wrong",
-        "gpu": "slow", "hub": "slow", "cpu speed": "slow"}  # fmt: skip
+        "gpu": "slow", "hub": "slow", "precision": "ok", "cpu speed": "slow"}  # fmt: skip
     assert all(finding.mend for finding in found.values() if finding.status != "ok")
     assert all("\n" not in finding.value + finding.mend for finding in found.values())
     assert (found["cores"].value, found["cpu speed"].value) == ("4, torch uses 2", "fp32 50 GFLOP/s")
     assert "http://127.0.0.1:9 does not answer" in found["hub"].value
+
+
+@pytest.mark.parametrize(
+    ("asked", "value", "status"),
+    [("auto", "fp32", "ok"), ("fp32", "fp32", "ok"), ("bf16", "bf16", "slow")],
+)
+def test_the_precision_is_reported_and_emulated_bf16_is_slow(slow_machine, monkeypatch, asked, value, status):
+    monkeypatch.setenv("DOCEMB_PRECISION", asked)
+    found = {finding.name: finding for finding in doctor.diagnose()}["precision"]
+    assert (found.value, found.status) == (f"{value}, DOCEMB_PRECISION={asked}", status)
+    assert "unset DOCEMB_PRECISION" in found.mend
 
 
 def test_a_machine_with_a_new_gpu_is_ok_and_an_older_one_is_slow(slow_machine, monkeypatch):

@@ -10,7 +10,8 @@ from conftest import write_files
 
 from docemb_lib import hardware
 from docemb_lib.cli import forecast
-from docemb_lib.hardware import fast_bf16, free_memory, matmul_peak
+from docemb_lib.errors import InputError
+from docemb_lib.hardware import fast_bf16, free_memory, matmul_peak, uses_bf16
 
 GiB = 2**30
 
@@ -21,6 +22,22 @@ GiB = 2**30
 def test_fast_bfloat16_follows_the_processors_flags(monkeypatch, name, flags, fast):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": name, **dict.fromkeys(flags, True)})
     assert fast_bf16("cpu") is fast_bf16(torch.device("cpu")) is fast
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize(("asked", "expected"), [("bf16", True), ("fp32", False), ("auto", None), ("", None)])
+def test_the_environment_chooses_the_precision_and_the_hardware_where_it_does_not(monkeypatch, fast, asked, expected):
+    monkeypatch.setattr(hardware, "fast_bf16", lambda device: fast)
+    monkeypatch.setenv("DOCEMB_PRECISION", asked)
+    assert uses_bf16("cpu") is (fast if expected is None else expected)
+    monkeypatch.delenv("DOCEMB_PRECISION")
+    assert uses_bf16("cpu") is fast
+
+
+def test_another_precision_is_refused(monkeypatch):
+    monkeypatch.setenv("DOCEMB_PRECISION", "bf61")
+    with pytest.raises(InputError, match=r"DOCEMB_PRECISION=bf61: set it to auto, bf16 or fp32"):
+        uses_bf16("cpu")
 
 
 @pytest.mark.parametrize(("largest", "calls"), [

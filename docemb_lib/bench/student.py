@@ -19,7 +19,7 @@ from transformers import BertConfig, BertModel, LongformerConfig, LongformerMode
 from docemb_lib.bench import harness
 from docemb_lib.bench.harness import LONGEST, Report, Row
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import fast_bf16, free_memory, matmul_peak
+from docemb_lib.hardware import free_memory, matmul_peak, uses_bf16
 from docemb_lib.progress import progress
 from docemb_lib.student.packing import PackedBatch, embed_chunks, pack, token_batches
 from docemb_lib.student.student import Student
@@ -136,7 +136,7 @@ def bench_student(*, device: str | None = None, quick: bool = False) -> Report:
     if device not in GEOMETRIES or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(f"device: got {device}; give cpu, or cuda where torch sees a GPU")
     given: dict[str, Any] = {"device": device, "layers": GEOMETRIES[device]["num_hidden_layers"]}
-    precisions = ["fp32", "bf16"] if fast_bf16(device) else ["fp32"]
+    precisions = ["fp32", "bf16"] if uses_bf16(device) else ["fp32"]
     if device == "cuda":
         given |= {"documents": 128, "growth_tokens": 65536}
     if quick:

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from docemb_lib import __version__
 from docemb_lib.errors import InputError, as_line, plain
-from docemb_lib.hardware import tune_environment
+from docemb_lib.hardware import asked_precision, tune_environment
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -65,6 +65,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         if errors.is_terminal:  # before the libraries, which take seconds
             errors.print(f"docemb {function.__name__}: loading", style="dim")
         try:
+            asked_precision()  # a wrong value is refused before any work
             function(*args, **kwargs)
         except KeyboardInterrupt:
             logging.getLogger("asyncio").disabled = True  # it would report what still waited for the ended kernel

@@ -20,7 +20,7 @@ from typing import Any
 
 import docemb_lib
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import ENVIRONMENT, free_memory
+from docemb_lib.hardware import ENVIRONMENT, PRECISION, asked_precision, free_memory
 from docemb_lib.workspace import installed_versions
 
 logger = logging.getLogger(__name__)
@@ -96,11 +96,15 @@ def default_workers(runs: int) -> int:
 
 @cache
 def signature() -> dict[str, str]:
-    """Versions and a hash of docemb's source, as this process found them at its first call."""
+    """Versions, docemb's source as a hash, and the precision that is asked for.
+
+    They are those that this process found at its first call.
+    """
     source, root = hashlib.sha256(), Path(docemb_lib.__file__).parent
     for path in sorted(root.rglob("*.py")):
         source.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
-    return {**installed_versions(), "docemb": docemb_lib.__version__, "docemb's source": source.hexdigest()[:16]}
+    found = {**installed_versions(), "docemb": docemb_lib.__version__, PRECISION: asked_precision()}
+    return {**found, "docemb's source": source.hexdigest()[:16]}
 
 
 def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | None:
@@ -116,7 +120,7 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | No
     for name in sorted({*here, *expected}):
         found, wanted = here.get(name, "missing"), expected.get(name, "missing")
         if found != wanted:
-            return f"has {name} {found}, the sweep has {wanted}; install the same there and start the workers anew"
+            return f"has {name} {found}, the sweep has {wanted}; make them the same there and start the workers anew"
     return None
 
 

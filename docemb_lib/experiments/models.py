@@ -22,7 +22,7 @@ from docemb_lib.evaluation.retrieval import Similarities, bm25, by_cosine, fused
 from docemb_lib.experiments import records
 from docemb_lib.experiments.runkey import PV_NAMES, RunKey
 from docemb_lib.experiments.stages import TeacherStage
-from docemb_lib.hardware import devices_at_hand, fast_bf16
+from docemb_lib.hardware import devices_at_hand, uses_bf16
 from docemb_lib.integrity import MANIFEST, is_published, is_whole
 from docemb_lib.progress import progress
 from docemb_lib.settings.profile import FINAL, Profile
@@ -113,7 +113,7 @@ def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Mod
     def embed(texts: list[str]) -> np.ndarray:
         return _loaded(artefact.path, dense).embed(texts, devices=devices_at_hand(), desc=f"embedding by {label}")
 
-    precision = "bf16" if fast_bf16(devices_at_hand()[0]) else "float32"
+    precision = "bf16" if uses_bf16(devices_at_hand()[0]) else "float32"
     return Model(label, f"student/{artefact.fingerprint}/{precision}", embed)
 
 

@@ -11,6 +11,7 @@ from docemb_lib import pretrained
 from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.catalogue import task_fingerprint
+from docemb_lib.hardware import asked_precision
 from docemb_lib.projections import check_widths
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, NOTEBOOKS, SELF_SUPERVISED, TRAINING, Profile, width
@@ -130,6 +131,9 @@ class RunKey:
             "models": [pretrained.fingerprint(name) for name in profile.models],
             "versions": {name: v for name, v in installed_versions().items() if name not in {"docemb", "python"}},
         }
+        asked = asked_precision()
+        if asked != "auto":  # a run of the machine's own choice is recognised on any machine
+            inputs["precision"] = asked
         return fingerprint_of(inputs)
 
     @cached_property

@@ -122,7 +122,7 @@ class StructuralTeacher(Section):
     max_tokens: MaxTokens | None = 384  # with special tokens; None: the limit of the model
     # Beyond max_tokens: cut, or the mean over chunks weighted by tokens
     long: Long = "truncate"
-    bf16: bool | None = None  # compute its embeddings in bfloat16; None: where the processor is fast at it
+    bf16: bool | None = None  # compute its embeddings in bfloat16; None: as DOCEMB_PRECISION says
 
 
 class ParagraphVectorSettings(Section):
@@ -234,7 +234,7 @@ class Training(Section):
     warmup: float = Field(0.1, ge=0)  # below 1: share of the updates; from 1: their number
     weight_decay: float = Field(0.1, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
-    precision: Literal["bf16", "fp16", "fp32"] | None = None  # autocast; None: the best for the device
+    precision: Literal["bf16", "fp16", "fp32"] | None = None  # autocast; None: as DOCEMB_PRECISION says
     attention: Literal["blocks", "varlen"] | None = None  # None: the faster for device and precision
     # SoftCCA: mean over the P^2 - P off-diagonal cells of a covariance; or, as the thesis writes it, their sum with
     # delta / (P^2 - P): equal except for rounding

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import fast_bf16
+from docemb_lib.hardware import uses_bf16
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student
@@ -110,7 +110,7 @@ def embed_chunks(
             replica = idle.popleft()
             try:
                 device = replica.device
-                enabled = fast_bf16(device) if bf16 is None else bf16
+                enabled = uses_bf16(device) if bf16 is None else bf16
                 # Inference mode and autocast hold for the calling thread alone.
                 with torch.inference_mode(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
                     return replica(batch.to(device)).float().cpu().numpy()

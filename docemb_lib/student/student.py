@@ -221,7 +221,7 @@ class Student(nn.Module):
         Args:
             texts: any iterable, read once.
             out: a .npy file for the embeddings, which appears when complete; memory then does not grow with N.
-            bf16: compute in bfloat16; None: where the hardware is fast at it.
+            bf16: compute in bfloat16; None: see `docemb_lib.hardware.uses_bf16`.
             devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from docemb_lib import pretrained, tokenizing
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import devices_at_hand, fast_bf16
+from docemb_lib.hardware import devices_at_hand, uses_bf16
 from docemb_lib.progress import progress
 from docemb_lib.settings.sections import Long
 from docemb_lib.teachers.store import BAR_FROM
@@ -32,7 +32,7 @@ class SBERT:
         long: a document beyond the context is truncated, or cut into chunks of that size, whose embeddings are averaged
             with their tokens (special ones included) as weights.
         batch_tokens: tokens per forward pass, padding included.
-        bf16: compute in bfloat16; None: where the processor is fast at it.
+        bf16: compute in bfloat16; None: see `docemb_lib.hardware.uses_bf16`.
         device: None is the one that sentence-transformers chooses.
 
     Example:
@@ -42,11 +42,11 @@ class SBERT:
 
     def __init__(
         self, model: str = "all-MiniLM-L6-v2", *, max_tokens: int | None = None, long: Long = "truncate",
-        batch_tokens: int = 2048, bf16: bool | None = False, device: str | None = None,
+        batch_tokens: int = 2048, bf16: bool | None = None, device: str | None = None,
     ) -> None:  # fmt: skip
         self.model, self.long, self.batch_tokens, self.device = model, long, batch_tokens, device
         self._wanted_tokens = max_tokens
-        self.bf16 = fast_bf16(device or devices_at_hand()[0]) if bf16 is None else bf16
+        self.bf16 = uses_bf16(device or devices_at_hand()[0]) if bf16 is None else bf16
 
     @property
     def fingerprint(self) -> str:

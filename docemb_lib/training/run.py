@@ -11,7 +11,7 @@ import torch.distributed as dist
 from transformers import PrinterCallback, TrainingArguments
 
 from docemb_lib.errors import InputError
-from docemb_lib.hardware import devices_at_hand, fast_bf16, free_memory
+from docemb_lib.hardware import asked_precision, devices_at_hand, fast_bf16, free_memory
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.private import use_one_gpu
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
@@ -141,10 +141,20 @@ def compiles(student: Student, dtype: torch.dtype | None) -> bool:
 
 
 def precision_of(asked: Precision | None, device: torch.device | None = None) -> Precision:
-    """The precision of training on `device`: as asked, or bf16 where the hardware is fast at it, then fp16 (with
-    a gradient scaler) on GPUs, then fp32."""
+    """The precision of training on `device`: as asked here, or as DOCEMB_PRECISION asks.
+
+    Where neither does, it is bf16 on hardware that is fast at it, else fp16 (with a gradient scaler) on GPUs and fp32
+    on CPUs.
+    """
+    if asked is not None:
+        return asked
+    in_general = asked_precision()
+    if in_general != "auto":
+        return in_general
     device = device or torch.device(devices_at_hand()[0])
-    return asked or ("bf16" if fast_bf16(device) else "fp32" if device.type == "cpu" else "fp16")
+    if fast_bf16(device):
+        return "bf16"
+    return "fp32" if device.type == "cpu" else "fp16"
 
 
 def chosen_here(settings: Training, *, packed: bool) -> dict[str, str]:

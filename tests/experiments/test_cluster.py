@@ -90,8 +90,8 @@ def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatc
 
 @pytest.mark.parametrize(("threads", "root", "changes", "said"), [
     (1, None, {}, None),
-    (1, None, {"torch": "1.0"}, "has torch {torch}, the sweep has 1.0; install the same there and start the workers anew"),
-    (1, None, {SOURCE: "0"}, f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; install the same there and start the workers anew"),
+    (1, None, {"torch": "1.0"}, "has torch {torch}, the sweep has 1.0; make them the same there and start the workers anew"),
+    (1, None, {SOURCE: "0"}, f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; make them the same there and start the workers anew"),
     (2, None, {}, "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1"),
     (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep")])  # fmt: skip
 def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):

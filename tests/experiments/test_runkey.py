@@ -145,6 +145,16 @@ def test_settings_that_no_result_depends_on_leave_a_run_what_it_is_as_those_of_s
     assert RunKey("07_simde", fewer).fingerprint != RunKey("07_simde", small).fingerprint
 
 
+def test_a_run_in_a_precision_that_is_asked_for_is_another_run(small, monkeypatch):
+    def fingerprint(asked):
+        monkeypatch.setenv("DOCEMB_PRECISION", asked)
+        return RunKey("05_weighting", small).fingerprint
+
+    assert len({fingerprint(asked) for asked in ("auto", "bf16", "fp32")}) == 3
+    monkeypatch.delenv("DOCEMB_PRECISION")
+    assert RunKey("05_weighting", small).fingerprint == fingerprint("auto")
+
+
 def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(tmp_path):
     task = {"name": "own", "kind": "retrieval", "path": "texts.jsonl", "relevance": {"test": "links/links.tsv"}}
     evaluation = {"tasks": ["own"], "own_tasks": [task]}

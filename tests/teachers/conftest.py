@@ -29,4 +29,4 @@ def dm(pages: list[str]) -> ParagraphVector:
 
 @pytest.fixture(scope="session")
 def sbert() -> SBERT:
-    return SBERT(device="cpu")
+    return SBERT(device="cpu", bf16=False)

@@ -59,14 +59,14 @@ def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, c
         ids = content_ids(text)
         chunks = [[101, *ids[start : start + 126], 102] for start in range(0, max(len(ids), 1), 126)]
         expected.append(np.average([plain(*chunk) for chunk in chunks], axis=0, weights=list(map(len, chunks))))
-    truncated, whole = SBERT(max_tokens=128, long="chunks").embed_both(texts)
+    truncated, whole = SBERT(max_tokens=128, long="chunks", bf16=False).embed_both(texts)
     np.testing.assert_allclose(whole, expected, atol=2e-6)
-    np.testing.assert_allclose(truncated, SBERT(max_tokens=128).embed(texts), atol=2e-6)
+    np.testing.assert_allclose(truncated, SBERT(max_tokens=128, bf16=False).embed(texts), atol=2e-6)
 
 
 def test_neither_order_nor_batches_matter_which_go_from_long_to_short_and_keep_to_their_size(sbert, texts):
     whole = sbert.embed(texts)
-    np.testing.assert_allclose(SBERT(batch_tokens=300).embed(texts[::-1])[::-1], whole, atol=2e-6)
+    np.testing.assert_allclose(SBERT(batch_tokens=300, bf16=False).embed(texts[::-1])[::-1], whole, atol=2e-6)
     np.testing.assert_allclose(np.concatenate([sbert.embed([text]) for text in texts]), whole, atol=2e-6)
     assert sbert.embed([]).shape == (0, 384)
     assert doctest.testmod(sbert_module) == (0, 1)
@@ -82,16 +82,21 @@ def test_tokens_are_counted_beyond_any_limit_and_truncated_documents_in_the_log(
     assert "1 of 2 documents truncated to 256 tokens" in caplog.text
 
 
-def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_refused(refused):
+def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_refused(refused, monkeypatch):
     teachers = [SBERT(), SBERT(max_tokens=128), SBERT(long="chunks"), SBERT("some/model")]
     assert len({teacher.fingerprint for teacher in teachers}) == 4
     assert SBERT(batch_tokens=1).fingerprint == SBERT().fingerprint
     texts = [" ".join(f"word{k % 37}" for k in range(n)) for n in (1, 40, 300)]
-    exact, fast = SBERT(long="chunks"), SBERT(long="chunks", bf16=True)
+    exact, fast = SBERT(long="chunks", bf16=False), SBERT(long="chunks", bf16=True)
     a, b = exact.embed(texts), fast.embed(texts)
     cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     assert cosine.min() > 0.9999
     assert not np.array_equal(a, b)
+    for asked, expected in (("bf16", fast), ("fp32", exact)):
+        monkeypatch.setenv("DOCEMB_PRECISION", asked)
+        assert SBERT(long="chunks").fingerprint == expected.fingerprint
+        assert SBERT(long="chunks", bf16=False).fingerprint == exact.fingerprint
+    assert exact.fingerprint != fast.fingerprint
     assert exact.fingerprint != fast.fingerprint
     for options, message in [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]:
         refused(message, lambda given=options: SBERT(**given).embed(["text"]))

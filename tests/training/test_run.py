@@ -10,10 +10,21 @@ from docemb_lib.training import run
 
 def test_precision_fits_the_device(monkeypatch):
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    monkeypatch.delenv("DOCEMB_PRECISION", raising=False)
     for fast, expected in ((True, ("bf16", "bf16")), (False, ("fp32", "fp16"))):
         monkeypatch.setattr(run, "fast_bf16", lambda _, fast=fast: fast)
         assert (run.precision_of(None, cpu), run.precision_of(None, gpu)) == expected
     assert run.precision_of("fp32", gpu) == "fp32"
+
+
+@pytest.mark.parametrize("asked", ["bf16", "fp32"])
+def test_the_environment_chooses_the_precision_of_training_unless_the_settings_do(monkeypatch, asked):
+    monkeypatch.setenv("DOCEMB_PRECISION", asked)
+    for fast in (True, False):
+        monkeypatch.setattr(run, "fast_bf16", lambda _, fast=fast: fast)
+        for device in (torch.device("cpu"), torch.device("cuda")):
+            assert run.precision_of(None, device) == asked
+            assert run.precision_of("fp16", device) == "fp16"
 
 
 @pytest.mark.parametrize("more", [False, True])
