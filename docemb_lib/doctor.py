@@ -78,10 +78,10 @@ def diagnose() -> Iterator[Finding]:
         yield Finding(str(device), value, "ok" if bf16 and flash else "slow", mend)
     bf16 = hardware.fast_bf16("cpu")  # where it is emulated, products would take long to measure
     peak = hardware.matmul_peak("cpu", torch.bfloat16 if bf16 else torch.float32) / 1e9
-    device = hardware.devices_at_hand()[0]
-    in_bf16 = hardware.uses_bf16(device)
+    models_on = hardware.devices_at_hand()[0]
+    in_bf16 = hardware.uses_bf16(models_on)
     value = f"{'bf16' if in_bf16 else 'fp32'}, {hardware.PRECISION}={hardware.asked_precision()}"
-    emulated = in_bf16 and not hardware.fast_bf16(device)
+    emulated = in_bf16 and not hardware.fast_bf16(models_on)
     mend = f"this machine is slow at bf16: unset {hardware.PRECISION}"
     yield Finding("precision", value, "slow" if emulated else "ok", mend)
     mend = "a CPU with Intel AMX or AMD Zen 4 trains two to three times as fast"

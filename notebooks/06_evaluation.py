@@ -254,7 +254,7 @@ for cosine, text in sorted(zip(found[0].tolist(), texts, strict=True), reverse=T
 
 # %% [markdown]
 # **On your own documents.** In a terminal, `docemb adapt` fits the lexical half on your own documents, `docemb init
-# FOLDER` makes a profile that distils and evaluates a student on them, and `docemb run --only 07` adds students that
+# FOLDER` makes a profile that distils and evaluates a student on them, and `docemb run 07` adds students that
 # learn without teachers.
 
 # %%

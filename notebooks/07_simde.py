@@ -30,7 +30,7 @@
 # common, while two halves share no sentence.
 #
 # This notebook trains one such student and compares it with recorded ones, including distilled students. With the
-# embedded default `docemb run --only 07` makes two runs, SimCSE and SimDE.
+# embedded default `docemb run 07` makes two runs, SimCSE and SimDE.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file

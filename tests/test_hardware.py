@@ -9,7 +9,6 @@ import torch
 from conftest import write_files
 
 from docemb_lib import hardware
-from docemb_lib.cli import forecast
 from docemb_lib.errors import InputError
 from docemb_lib.hardware import fast_bf16, free_memory, matmul_peak, uses_bf16
 
@@ -63,10 +62,6 @@ def test_the_peak_is_what_plain_products_reach_measured_once(monkeypatch):
     reached = 2 * 1024**3 / (time.perf_counter() - start)
     peak = matmul_peak("cpu", torch.float32)
     assert 0.1 * reached < peak == matmul_peak("cpu", torch.float32)
-    matmul_peak.cache_clear()
-    monkeypatch.setattr(hardware, "devices_at_hand", lambda: ["cpu:0"])  # as a GPU: by another process
-    assert 0 < forecast.encoder_flops.__wrapped__() < 100 * peak
-    assert matmul_peak.cache_info().currsize == 0
 
 
 @pytest.mark.parametrize(("own", "files", "free"), [

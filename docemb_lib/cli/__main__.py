@@ -36,11 +36,9 @@ def init(
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")] = None,
 ) -> None:
     """Make this folder a working folder, with notebooks and params; with INPUT, also write a profile sized to it."""
-    from docemb_lib.cli.forecast import forecast
     from docemb_lib.corpus.sources import stem
-    from docemb_lib.experiments.plan import resolve_plan
-    from docemb_lib.settings.profile import SHIPPED, Profile, folder_above
-    from docemb_lib.workspace import Workspace, write_text
+    from docemb_lib.settings.profile import SHIPPED, folder_above
+    from docemb_lib.workspace import write_text
 
     root, copied, given = folder_above() or Path.cwd(), [], out
     out = out or Path(f"{stem((source or root).resolve()).strip('.')}.yaml")
@@ -62,10 +60,9 @@ def init(
             shutil.copytree(shipped, partial, copy_function=shutil.copyfile, ignore=unwanted).rename(here)
             copied.append(name)
     console.print(f"{root}:", f"{' and '.join(copied)} copied" if copied else "notebooks and params are there already")
+    (root / "outputs").mkdir(exist_ok=True)  # papermill writes into it and does not make it
     if source:
         write_text(out, text)
-        workspace = Workspace()
-        found["takes"] = forecast(resolve_plan(Profile.load(out), str(out), workspace), workspace).total
     for name, value in found.items():
         console.print(f"{name + ':':<16}{value}")
 

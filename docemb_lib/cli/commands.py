@@ -10,7 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any, Literal
@@ -90,34 +90,54 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 @command
 def run(
+    notebook: Annotated[str | None, typer.Argument(help="Only this notebook, e.g. 05; default: the plan.")] = None,
+    parameter: Parameter = None,
     profile: ProfileName = "tiny",
     from_: Annotated[str | None, typer.Option("--from", help="Start at this notebook, e.g. 03.")] = None,
-    only: Annotated[str | None, typer.Option(help="Run this notebook alone, e.g. 05.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, their cost and what is missing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and what they need and lack.")] = False,
 ) -> None:
-    """Execute the plan of a profile: notebooks 01 to 06, then one table of every model on every task."""
+    """Execute the plan of a profile, notebooks 01 to 06, and show one table of every model on every task.
+
+    With NOTEBOOK, execute the runs of this notebook in the plan, or with -p one run of it with these parameters, and
+    show what it concludes.
+    """
     from docemb_lib.cli import terminal
-    from docemb_lib.cli.forecast import forecast, print_forecast, run_seconds
-    from docemb_lib.cli.report import report
-    from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan
+    from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
+    from docemb_lib.cli.report import conclusion_of, paths_of, report
+    from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
+    from docemb_lib.experiments.records import RunTimes, finished
     from docemb_lib.experiments.sweeps import execute_plan
     from docemb_lib.settings.profile import Profile
     from docemb_lib.workspace import Workspace
 
-    if from_ is not None and only is not None:
-        raise InputError("--from and --only exclude each other; give one of them")
+    if parameter and notebook is None:
+        raise InputError(f"-p {parameter[0]}: name the notebook, too, as in docemb run 05 -p lam=0.5")
+    if from_ is not None and notebook is not None:
+        raise InputError(f"--from {from_} is about the whole plan; leave out it or {notebook}")
     workspace = Workspace()
-    steps = resolve_plan(Profile.load(profile), profile_argument(profile), workspace, first=from_, only=only)
+    loaded = Profile.load(profile)
+    name = profile_argument(profile)
+    if parameter and notebook is not None:
+        steps = resolve_run(notebook, parse_parameters(parameter), loaded, name, workspace)
+    else:
+        steps = resolve_plan(loaded, name, workspace, first=from_, only=notebook)
     if dry_run:
-        print_forecast(forecast(steps, workspace), console)
+        print_outlook(look_ahead(steps, workspace, done_runs(steps, workspace)), console)
         return
-    reporter = terminal.Terminal(console, partial(run_seconds, steps, workspace))
-    failures = execute_plan(steps, workspace, reporter)
-    board, standing, paths = report(chosen_runs(steps), workspace)
-    if board is not None:
-        terminal.print_scoreboard(board, console)
-        console.print(standing, soft_wrap=not console.is_terminal)  # a terminal alone would break words
-    _end(paths, failures)
+    failures = execute_plan(steps, workspace, terminal.Terminal(console, RunTimes(workspace)))
+    planned = chosen_runs(steps)
+    found = report(planned, workspace)
+    if found.board is not None:
+        terminal.print_scoreboard(found.board, console)
+    if notebook is None:
+        console.print(found.summary, soft_wrap=not console.is_terminal)  # a terminal alone would break words
+        _end(found.paths, failures)
+        return
+    for one in planned:
+        for record in finished([one], workspace):
+            console.print(f"\n{one.notebook}  {one.label}\n{conclusion_of(one)}")
+            _print_paths(paths_of(one, record, workspace))
+    _end([], failures)
 
 
 @command
@@ -135,9 +155,9 @@ def sweep(
     import pandas as pd
 
     from docemb_lib.cli import terminal
-    from docemb_lib.cli.forecast import forecast, print_forecast, run_seconds
-    from docemb_lib.experiments.execution import is_done
+    from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
     from docemb_lib.experiments.plan import chosen_runs, resolve_sweep, runs_of
+    from docemb_lib.experiments.records import RunTimes
     from docemb_lib.experiments.sweeps import comparison_paths, execute_plan, recorded
     from docemb_lib.workspace import Workspace
 
@@ -149,15 +169,15 @@ def sweep(
         listed = runs_of(steps)
         names = ["notebook", "label", "parameters", "fingerprint"]
         runs = pd.DataFrame([{name: getattr(run, name) for name in names} for run in listed])
-        done = {run for run in listed if is_done(run, workspace)}
+        done = done_runs(steps, workspace)
         runs["done"] = [run in done for run in listed]
         if as_json:
             terminal.write_json(runs)
         else:
             terminal.print_table(runs[["label", "done"]], console)
-            print_forecast(forecast(steps, workspace, done), console)
+            print_outlook(look_ahead(steps, workspace, done), console)
         return
-    reporter = terminal.Terminal(console, partial(run_seconds, steps, workspace))
+    reporter = terminal.Terminal(console, RunTimes(workspace))
     failures = execute_plan(steps, workspace, reporter, workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
     paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]
@@ -257,10 +277,14 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
     return parameters
 
 
-def _end(paths: Sequence[tuple[str, str]], failures: Sequence[str]) -> None:
-    """Say where the results are, and which runs failed."""
+def _print_paths(paths: Sequence[tuple[str, str]]) -> None:
     for name, path in paths:
         console.print(f"{name + ':':<20}{path}")
+
+
+def _end(paths: Sequence[tuple[str, str]], failures: Sequence[str]) -> None:
+    """Say where the results are, and which runs failed."""
+    _print_paths(paths)
     for failure in failures:
         errors.print(f"Failed: {failure}")
     if failures:

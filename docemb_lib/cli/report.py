@@ -3,15 +3,15 @@
 import re
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from docemb_lib.errors import InputError
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_tasks, with_interval
 from docemb_lib.experiments import records
-from docemb_lib.experiments.execution import Runs, is_done
-from docemb_lib.experiments.models import ADAPTED
+from docemb_lib.experiments.execution import Planned, Runs, is_done
+from docemb_lib.experiments.models import ADAPTED, UNTRAINED_ADAPTED
 from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.experiments.scores import Final
 from docemb_lib.progress import progress
@@ -26,31 +26,36 @@ DARK = """<style>@media screen and (prefers-color-scheme: dark) { html, img { ba
 html { filter: invert(0.9) hue-rotate(180deg) } img { filter: invert(1) hue-rotate(180deg) } }</style>"""
 
 
-def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, str, list[tuple[str, str]]]:
+class Report(NamedTuple):
+    """What `docemb run` says at its end."""
+
+    board: pd.DataFrame | None  # models × tasks; None if no run opens the test splits
+    summary: str  # what was found and what to take; "" without a board
+    paths: list[tuple[str, str]]  # names and paths of the results
+
+
+def report(planned: Runs, workspace: Workspace) -> Report:
     """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE.
 
-    Returns the scoreboard, models × tasks (None if no run of the plan opens the test splits), the last student beside
-    the other models and which model to use, in words, and names and paths of results; students get their links again.
+    The students of these evaluations get their links again.
     """
-    done, by_fingerprint = records.finished(planned, workspace), {run.fingerprint: run for run in planned}
+    done = records.finished(planned, workspace)
+    runs = {run.fingerprint: run for run in planned}
     evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
     final = evaluations or simde
     paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
-    students = [(by_fingerprint[r.fingerprint].executed.stem, workspace.root / r.student) for r in final if r.student]
-    students = [(name, at.resolve()) for name, at in students if at.is_dir()]
-    paths += [("student", workspace.shown(workspace.link("students", *student))) for student in students]
+    students = [link_student(runs[record.fingerprint], record, workspace) for record in final]
+    paths += [("student", student) for student in students if student]
     if not final:
-        return None, "", paths
+        return Report(None, "", paths)
     last = final[-1]
     shown = [Final.of_record(workspace, r, last.label).called(last.label) for r in final if r.setting == last.setting]
     own = shown[-1]
     if (adapted := f"{own.student}{ADAPTED}") in set(own.models["model"]):
         own = own._replace(student=adapted)
-    sentence = f"{own.standing()}\n{own.recommendation()}"
-    if own.student == adapted:
-        embed = f"To embed your documents: docemb embed {paths[-1][1]} INPUT -o embeddings.parquet"
-        adapt = f"To fit the student on your documents: docemb adapt {paths[-1][1]} CORPUS -o OUT"
-        sentence += f"\n{embed if by_fingerprint[last.fingerprint].profile.corpus.source == 'local' else adapt}"
+    choice = own.choice()
+    how = _command_for(choice.model, adapted, students[-1], runs[last.fingerprint])
+    summary = f"{own.standing()}\nTake {choice.model}: {choice.reason}{how}."
 
     def of_models(name: str, *by: str) -> pd.DataFrame:
         # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
@@ -64,7 +69,45 @@ def report(planned: Runs, workspace: Workspace) -> tuple[pd.DataFrame | None, st
     board = board.loc[[*means.index, *board.index.difference(means.index, sort=False)]]  # without some task: last
     texts = {model: with_interval(*row) for model, *row in means.itertuples()}
     board["mean"] = [texts.get(model, "") for model in board.index]
-    return board.assign(**{"fitted on": fitted.reindex(board.index)}), sentence, paths
+    return Report(board.assign(**{"fitted on": fitted.reindex(board.index)}), summary, paths)
+
+
+def _command_for(model: str, adapted: str, student: str | None, run: Planned) -> str:
+    """The end of the last sentence: how the model is used or made, if a command does it."""
+    if model == UNTRAINED_ADAPTED:
+        encoder = run.profile.student.model
+        return f"; `docemb adapt {encoder} CORPUS -o OUT` makes it for your documents, without training"
+    if model != adapted:
+        return ""
+    if run.profile.corpus.source == "local":
+        return f"; `docemb embed {student} INPUT -o embeddings.parquet` embeds documents with it"
+    return f"; `docemb adapt {student} CORPUS -o OUT` fits it to your documents"
+
+
+def link_student(run: Planned, record: records.Record, workspace: Workspace) -> str | None:
+    """Link `outputs/students/<name of the run>` to its student again; returns the link, None without a student."""
+    folder = record.student and (workspace.root / record.student).resolve()
+    if not folder or not folder.is_dir():
+        return None
+    return workspace.shown(workspace.link("students", run.executed.stem, folder))
+
+
+def paths_of(run: Planned, record: records.Record, workspace: Workspace) -> list[tuple[str, str]]:
+    """Names and paths of what one run has left."""
+    paths = [("executed notebook", workspace.shown(run.executed))]
+    if record.figures:
+        paths.append(("figures", str(Path(record.figures[0]).parent)))
+    student = link_student(run, record, workspace)
+    return [*paths, ("student", student)] if student else paths
+
+
+def conclusion_of(run: Planned) -> str:
+    """What the cells tagged `conclusion` of an executed notebook have printed."""
+    import nbformat
+
+    notebook = nbformat.read(run.executed, as_version=4)
+    concluding = [cell for cell in notebook.cells if "conclusion" in cell.metadata.get("tags", ())]
+    return "".join(output.get("text", "") for cell in concluding for output in cell.outputs).strip()
 
 
 def write_pages(profile: str, out: Path | None = None) -> Path:
@@ -81,19 +124,17 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     if not done:
         raise InputError(f"report: no run of profile {loaded.name} is done; `docemb run` makes them")
     folder = out or workspace.outputs / "report" / loaded.name
-    board, standing, _ = report(done, workspace)
+    found = report(done, workspace)
     blocks = [f"<h1>docemb, profile {escape(loaded.name)}</h1>"]
-    blocks += [f"<p>{escape(line)}</p>" for line in standing.splitlines()]
-    if board is not None:
-        blocks.append(board.rename_axis(None).to_html(border=0, float_format="{:.3f}".format, na_rep=""))
+    blocks += [f"<p>{escape(line)}</p>" for line in found.summary.splitlines()]
+    if found.board is not None:
+        blocks.append(found.board.rename_axis(None).to_html(border=0, float_format="{:.3f}".format, na_rep=""))
     for run in progress(done, desc="pages", unit="notebooks"):
         name = f"{run.notebook}/{run.executed.stem}.html"
         notebook = nbformat.read(run.executed, as_version=4)
-        concluding = [cell for cell in notebook.cells if "conclusion" in cell.metadata.get("tags", ())]
-        said = "".join(output.get("text", "") for cell in concluding for output in cell.outputs)
         write_text(folder / name, page_of(notebook))
         blocks.append(f'<p><a href="{escape(name)}">{escape(f"{run.notebook}: {run.label}")}</a></p>')
-        blocks.append(f"<p>{escape(' '.join(said.split()))}</p>")
+        blocks.append(f"<p>{escape(' '.join(conclusion_of(run).split()))}</p>")
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
     write_text(folder / "index.html", page_of(index))
     return folder / "index.html"

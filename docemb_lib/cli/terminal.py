@@ -4,8 +4,6 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Set
-from statistics import fmean
 from textwrap import wrap
 from typing import Any
 
@@ -17,11 +15,11 @@ from rich.table import Table
 from docemb_lib.errors import plain
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.experiments.execution import Planned, Reporter, Runs, Status
+from docemb_lib.experiments.records import RunTimes
 
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds")
 ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all runs have the same value
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
-PRIOR = 0.1  # share of a plan's forecast that is added to the ended runs, since the first ones are often short
 FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)  # characters in a line of a cell, tried until the table fits
 BREAKS = re.compile(rf"[;)/]|,(?!{NO_BREAK})|(?<=\S)-(?=\w)")
 SCORES = "Test scores (accuracy; MAP for retrieval)"
@@ -30,13 +28,12 @@ SCORES = "Test scores (accuracy; MAP for retrieval)"
 class Terminal(Reporter):
     """Progress of a plan or a sweep: a line per event, and in a terminal the last lines of the runs at work.
 
-    forecast: from the runs that are done to the seconds of each missing run; called once, and only if a run is missing.
-    The time that the ended runs have taken corrects it.
+    times: how long such runs took before. The time that is left is shown where it is known for all missing runs.
     """
 
-    def __init__(self, console: Console, forecast: Callable[[Set[Planned]], Mapping[Planned, float]]) -> None:
-        self.console, self.forecast, self.prior = console, forecast, PRIOR
-        self.seconds: Mapping[Planned, float] = {}
+    def __init__(self, console: Console, times: RunTimes) -> None:
+        self.console = console
+        self.times = times
         name, line = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[line]}"))
         self.bars = Progress(name, TimeElapsedColumn(), line, console=console, transient=True)
         self.bars.disable = not console.is_terminal
@@ -44,18 +41,19 @@ class Terminal(Reporter):
         self.said: dict[Planned, float] = {}  # time of the last line about a run
         self.missing: set[Planned] = set()  # neither done before `begin` nor ended
         self.repeated: set[str] = set()  # labels of several runs: they leave out the seed, for one
-        self.runs, self.expected, self.begun = 0, 0.0, time.monotonic()
+        self.runs = 0
+        self.side_by_side = False  # by several workers, which take less than the sum of their runs
+        self.worked = 0.0  # seconds of all runs that have ended
+        self.begun = time.monotonic()
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
         self.runs += len(runs)
         self.repeated |= {label for label, times in Counter(run.label for run in runs).items() if times > 1}
         self.missing |= set(missing)
-        if missing and not self.seconds:
-            self.seconds = self.forecast(set(runs) - set(missing))
-        self.expected += (expected := self._seconds(missing))
-        self.prior = 0.0 if where else self.prior  # several workers take less than the sum
-        more = f"; {where}" if where else f"; about {duration(expected)}" if missing else ""
-        self.console.print(f"{len(runs)} runs, {len(runs) - len(missing)} of them already there{more}")
+        self.side_by_side |= bool(where)
+        expected = self.times.total(missing)
+        more = f"; {where}" if where else f"; about {duration(expected)}" if expected else ""
+        self.console.print(f"{already_there(len(runs), len(runs) - len(missing))}{more}")
 
     def prepare(self, what: str) -> None:
         self.console.print(f"preparing {what}")
@@ -75,10 +73,11 @@ class Terminal(Reporter):
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
         self.bars.remove_task(self.tasks.pop(run))
         self.missing.discard(run)
-        left, spent, about = self._seconds(self.missing), time.monotonic() - self.begun, ""
-        if 0 < left < self.expected:
-            prior = self.prior * self.expected
-            about = f", about {duration(left * (spent + prior) / (self.expected - left + prior))} left in all"
+        self.worked += seconds
+        if status == "built":
+            self.times.add(run, seconds)
+        left = self._left()
+        about = f", about {duration(left)} left in all" if left else ""
         ended = "done" if status == "built" else status
         how = "already there" if status == "reused" else f"{ended} in {duration(seconds)}"
         self.console.print(f"[{self.runs - len(self.missing)}/{self.runs}] {how}  {self._name(run)}{about}")
@@ -88,16 +87,22 @@ class Terminal(Reporter):
     def close(self) -> None:
         self.bars.stop()
 
-    def _seconds(self, runs: Collection[Planned]) -> float:
-        return sum(self.seconds[run] if run in self.seconds else self._usual(run.notebook) for run in runs)
-
-    def _usual(self, notebook: str) -> float:
-        """The forecast of a run that records have chosen later: the mean of its notebook's, or else of all."""
-        alike = [seconds for run, seconds in self.seconds.items() if run.notebook == notebook]
-        return fmean(alike or self.seconds.values() or [1.0])
+    def _left(self) -> float | None:
+        """Seconds until all missing runs have ended; None: unknown."""
+        left = self.times.total(self.missing)
+        if left and self.side_by_side and self.worked:
+            left *= (time.monotonic() - self.begun) / self.worked  # as many runs at once as until now
+        return left
 
     def _name(self, run: Planned) -> str:
         return f"{run.notebook}  {run.executed.stem if run.label in self.repeated else run.label}"
+
+
+def already_there(runs: int, there: int) -> str:
+    """`1 run, already there` or `12 runs, 3 of them already there`."""
+    if runs == 1:
+        return "1 run, already there" if there else "1 run, not there yet"
+    return f"{runs} runs, {there} of them already there"
 
 
 def print_scoreboard(board: pd.DataFrame, console: Console) -> None:

@@ -6,7 +6,8 @@ scores) is computed on demand.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,6 @@ from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
 MAIN_METRICS = ("accuracy", "map")  # one per task; means and tables leave out further metrics
 RELATIONS = dict(zip(VERDICTS, ("better than", "worse than", "not shown to differ from"), strict=True))
-SATURATED = 0.97  # a score beyond which a task no longer tells models apart
 NO_BREAK = "\u00a0"  # inside an interval, so that a narrow column wraps before it
 
 
@@ -86,6 +86,10 @@ def with_interval(value: float, low: float, high: float) -> str:
     return re.sub(r"\b0\.", ".", f"{value:.3f} [{low:.2f}, {high:.2f}]")
 
 
+def _three_digits(value: float) -> str:
+    return f"{value:.3f}".removeprefix("0")
+
+
 def standing(
     intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, before: str | None, practice: str
 ) -> str:
@@ -112,32 +116,48 @@ def standing(
     return f"In the mean over {over}, {student} ({number(student)}) is {'; it is '.join(found)}."
 
 
-def recommendation(intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, before: str) -> str:
-    """One or two sentences: which model to use, and why. Arguments as in `standing`.
+class Choice(NamedTuple):
+    """The model to take, and why."""
 
-    A task is saturated if the best model and the student before training are both above SATURATED. If all tasks are, or
-    if no paired test shows a difference, the student is recommended by default. A reference is recommended only if it
-    is shown to be better than the student in the mean over tasks.
+    model: str
+    reason: str  # a clause with "it" for the model
+
+    def __str__(self) -> str:
+        return f"Take {self.model}: {self.reason}."
+
+
+def choose_simplest(
+    intervals: pd.DataFrame, comparison: pd.DataFrame, *, student: str, simplest_first: Sequence[str]
+) -> Choice:
+    """The simplest model that is not shown to be worse, by the paired tests of the student beside each reference.
+
+    These tests compare the means over tasks. Where references are shown to be better than the student, the simplest of
+    them is taken, and otherwise the simplest among the student and the references not shown to be worse.
+
+    intervals: see `score_intervals`; comparison: see `verdicts`; simplest_first: models that may be among the
+    references, and the student; references that are not in it count as less simple than all in it.
     """
-    main = intervals[intervals["metric"].isin(MAIN_METRICS)].pivot_table(index="model", columns="task", values="value")
-    shown = set(comparison.loc[comparison["verdict"].isin(VERDICTS[:2]), "task"])
-    tasks = [str(task) for task in main]
-    saturated = {task for task in tasks if min(main[task].max(), main[task][before]) > SATURATED}
-    silent = f" ({', '.join(sorted(saturated))}: saturated)" if saturated else ""
-    if not shown or saturated == set(tasks):
-        return f"No task tells these models apart{silent}. Recommended by default: {student}."
-    own = beside_references(comparison, student).set_index("reference")["verdict"]
-    means = over_tasks(intervals).set_index("model")["value"].sort_values(ascending=False)
-    means = means[means.index.isin([student, *own.index])]  # a student's other forms are not compared with it
-    better = [model for model in means.index if own.get(model) == VERDICTS[1]]
-    over = f"in the mean over {', '.join(tasks)}{silent}"
+    verdict_of = beside_references(comparison, student).set_index("reference")["verdict"]  # the student is …
+    rank = {model: place for place, model in enumerate(simplest_first)}
+    references = sorted(verdict_of.index, key=lambda model: rank.get(model, len(rank)))
+    better = [model for model in references if verdict_of[model] == VERDICTS[1]]
+    equal = [model for model in references if verdict_of[model] == VERDICTS[2]]
+    simpler = [model for model in references if rank.get(model, len(rank)) < rank[student]]
+    means = over_tasks(intervals).set_index("model")["value"]
+
+    def against_student(model: str) -> str:
+        return f"{student} ({_three_digits(means[model])} against {_three_digits(means[student])} in the mean)"
+
     if better:
-        numbers = f"{means[better[0]]:.3f} against {means[student]:.3f}"
-        return f"Recommended: {better[0]}, which is shown to be better than {student} ({numbers} {over})."
-    if (best := str(means.index[0])) == student:
-        return f"Recommended: {student}, the best of {len(means)} models {over}."
-    numbers = f"{means[best]:.3f} against {means[student]:.3f} {over}"
-    return f"Recommended: {student}; {best} has {numbers}, but no difference is shown."
+        alone = len(better) == 1
+        among = "" if alone else f", and it is the simplest of {len(better)} such models"
+        return Choice(better[0], f"it is shown to be better than {against_student(better[0])}{among}")
+    for model in simpler:
+        if model in equal:
+            reason = f"it is the simplest model that is not shown to be worse than {against_student(model)}"
+            return Choice(model, reason)
+    worse = "every simpler model is shown to be worse, and " if simpler else ""
+    return Choice(student, f"{worse}no model is shown to be better")
 
 
 def beside_references(comparison: pd.DataFrame, student: str) -> pd.DataFrame:

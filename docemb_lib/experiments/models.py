@@ -46,6 +46,12 @@ LSA_FIT = f"LSA/{VERSIONS['lsa']}"  # in the keys of models that fit it: others 
 # Endings of the labels of a student: as it was saved; with its lexical half fitted on the texts of a task; without that
 # half; minus its mean embedding of these texts.
 _, ADAPTED, DENSE, CENTRED = FORMS = ("", ", adapted", ", dense half", ", centred")
+LEAD = f"{SBERT_CHUNKS} and lead"  # lead: the first tokens of a text
+# References by what a user has to compute and keep: counts of words; one encoder as it is, over the beginning, then
+# over the whole document; an encoder with the words of the documents. A trained student comes after these.
+SIMPLEST_FIRST = (
+    TFIDF, LSA_ON_TASK, SBERT_TRUNCATED, SBERT_CHUNKS, f"{SBERT_CHUNKS}{CENTRED}", LEAD, UNTRAINED, UNTRAINED_ADAPTED,
+)  # fmt: skip
 LSA_BY_THE_WAY = 20_000  # documents at most for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
@@ -192,13 +198,13 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
     truncated, chunks = (partial(embed_once, workspace, model) for model in teachers)
     of_sbert = teachers[1].fingerprint
 
-    def with_lead(texts: list[str]) -> np.ndarray:  # lead: the first tokens of a text
+    def with_lead(texts: list[str]) -> np.ndarray:
         return unit(chunks(texts)) + unit(truncated(texts))
 
     def fusion(texts: list[str]) -> Similarities:
         return fused(bm25(texts), by_cosine(chunks(texts)))
 
-    lead = Model(f"{SBERT_CHUNKS} and lead", f"lead/{of_sbert}", with_lead, fitted_on="")
+    lead = Model(LEAD, f"lead/{of_sbert}", with_lead, fitted_on="")
     found = [
         _on_task(TFIDF, tfidf),
         _on_task(LSA_ON_TASK, lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts), LSA_FIT),

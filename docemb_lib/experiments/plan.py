@@ -87,7 +87,8 @@ def resolve_plan(
     """The lines of the plan of a profile, whose name for notebooks is `name`, see `profile_argument`.
 
     first: only lines from this notebook on, e.g. "03". only: only lines of this notebook, those marked `on_request`
-    included. Raises InputError for anything that is wrong with a line; `missing_runs` also asks for data and models.
+    included; where the plan has none, one run with the profile's parameters. Raises InputError for anything that is
+    wrong with a line; `missing_runs` also asks for data and models.
     """
     for asked in (asked for asked in (first, only) if asked is not None):
         profiles.notebook_named(asked)
@@ -114,11 +115,30 @@ def resolve_plan(
         if other is not run and other.fingerprint != run.fingerprint:  # computed late: it reads the corpus files
             same = f"two runs of different settings have the executed copy {run.executed.name}"
             raise InputError(f"profile {profile.name}: plan: {same}; give one of them a profile of another name")
+    if not steps and only is not None:
+        return resolve_run(only, {}, profile, name, workspace)
     if not steps:
-        asked = f"--only {only}" if only else f"--from {first}" if first else "an empty plan"
+        asked = f"--from {first}" if first else "an empty plan"
         known = ", ".join(dict.fromkeys(notebooks)) or "none: add lines to `plan`"
         raise InputError(f"profile {profile.name}: {asked} leaves no run; the plan's notebooks are {known}")
     return steps
+
+
+def resolve_run(
+    notebook: str, parameters: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
+) -> list[Step]:
+    """A single run as a plan: one notebook, by its name or number, with these parameters over those of the profile.
+
+    name: see `profile_argument`. Where the profile's plan runs this notebook in another profile, as `tiny` runs
+    06_evaluation in `tiny-final`, this run is in that profile, too. Raises InputError for anything that is wrong.
+    """
+    found = profiles.notebook_named(notebook)
+    profiles.check_names(found, parameters)
+    elsewhere = [line.profile for line in profile.plan if line.notebook == found and line.profile is not None]
+    if elsewhere:
+        profile = Profile.load(elsewhere[0])
+        name = profile_argument(elsewhere[0])
+    return [Step([_planned(found, parameters, profile, name, workspace)], None)]
 
 
 def resolve_sweep(

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
@@ -20,7 +22,7 @@ from docemb_lib.settings.profile import FINAL, NOTEBOOKS
 from docemb_lib.workspace import Workspace, installed_versions, is_locked, publish, write_text
 
 if TYPE_CHECKING:
-    from docemb_lib.experiments.execution import Runs
+    from docemb_lib.experiments.execution import Planned, Runs
     from docemb_lib.experiments.runkey import RunKey
 
 logger = logging.getLogger(__name__)
@@ -124,6 +126,33 @@ def comparable(key: RunKey, workspace: Workspace) -> list[Record]:
     """The finished runs of the key's notebook in its setting, newest first."""
     found = all_records(key.notebook, workspace=workspace)[::-1]
     return [record for record in found if record.status == "done" and record.setting == key.setting]
+
+
+class RunTimes:
+    """How long runs of a notebook and profile took in this working folder, by its records and by `add`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for record in all_records(workspace=workspace):
+            if record.status == "done":
+                self._seconds[record.notebook, record.profile].append(record.seconds)
+
+    def add(self, run: Planned, seconds: float) -> None:
+        """Count a run that has ended just now."""
+        self._seconds[run.notebook, run.profile.name].append(seconds)
+
+    def total(self, runs: Iterable[Planned]) -> float | None:
+        """Seconds of all these runs, one after the other: each takes the median of those of its notebook and profile.
+
+        Returns None where no run of one of these notebooks and profiles is recorded.
+        """
+        total = 0.0
+        for run in runs:
+            known = self._seconds.get((run.notebook, run.profile.name))
+            if not known:
+                return None
+            total += median(known)
+        return total
 
 
 def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:

@@ -96,9 +96,10 @@ class Final(NamedTuple):
         practice = made.SBERT_CHUNKS if made.SBERT_CHUNKS in models else made.SBERT_TRUNCATED
         return scoreboard.standing(self.last, self.comparison, student=self.student, before=before, practice=practice)
 
-    def recommendation(self) -> str:
-        """Which of the models to use, and why."""
-        return scoreboard.recommendation(self.last, self.comparison, student=self.student, before=made.UNTRAINED)
+    def choice(self) -> scoreboard.Choice:
+        """The simplest model that is not shown to be worse, see `scoreboard.choose_simplest`."""
+        order = [*made.SIMPLEST_FIRST, self.student]
+        return scoreboard.choose_simplest(self.last, self.comparison, student=self.student, simplest_first=order)
 
 
 class ScoreStage:

@@ -75,7 +75,7 @@ class PlanLine(BaseModel):
     notebook: str | None = None  # None: the notebook of the grid
     grid: str | None = None  # in params/grids/ by name, or a .yaml file
     profile: str | None = None  # by name or as a .yaml file; None: the profile of the plan
-    on_request: bool = False  # run only if `--only` names its notebook
+    on_request: bool = False  # only `docemb run NOTEBOOK` runs it
 
     @model_validator(mode="after")
     def _known_parameters(self) -> Self:
@@ -243,8 +243,13 @@ def check_names(notebook: str, names: Any) -> None:
     if notebook not in NOTEBOOKS:
         raise InputError(f"notebook {notebook!r} is unknown; known are {', '.join(NOTEBOOKS)}")
     allowed = ("profile", "seed", *NOTEBOOKS[notebook])
-    if unknown := [name for name in names if name not in allowed]:
-        raise InputError(f"{notebook}: unknown parameter {unknown[0]!r}{nearest(unknown[0], allowed)}")
+    unknown = [name for name in names if name not in allowed]
+    if not unknown:
+        return
+    if unknown[0] in Profile.model_fields:
+        use = "give its name or path as the parameter profile, as in -p profile mine.yaml"
+        raise InputError(f"{notebook}: {unknown[0]} is a field of a profile and no parameter of a notebook; {use}")
+    raise InputError(f"{notebook}: unknown parameter {unknown[0]!r}{nearest(unknown[0], allowed)}")
 
 
 def _explain(error: ValidationError, model: type[BaseModel]) -> str:

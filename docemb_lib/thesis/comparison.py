@@ -89,7 +89,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     called = "this student" if run.key.trains else "this model"  # the settings of a run show its whole label
     if final is not None:
         final = final.called(run.label, called)
-        return "\n".join(map(LINES.fill, (final.standing(), final.recommendation())))
+        return "\n".join(map(LINES.fill, (final.standing(), str(final.choice()))))
     own, stage = run.validation, run.stages.scores
     others = ((one, one.record) for one in _entries(run, own.scores))
     recorded = {one.label: Final.of_record(run.workspace, made, one.model) for one, made in others if made}

@@ -16,12 +16,6 @@ from docemb_lib import Profile, Workspace
 from docemb_lib.cli.commands import console, parse_parameters
 
 
-@pytest.fixture
-def known_speed(monkeypatch):
-    """What is forecast does not depend on how busy the machine is."""
-    monkeypatch.setattr("docemb_lib.cli.forecast.encoder_flops", lambda: 1e11)
-
-
 def refused(done, *said):
     assert done.returncode == 2, (done.stdout, done.stderr)
     (line,) = [line for line in done.stderr.splitlines() if line.strip()]
@@ -79,6 +73,7 @@ def test_an_empty_folder_becomes_a_working_folder_and_what_is_there_stays(tmp_pa
     assert docemb("init", *given).returncode == 0
     assert Workspace().root == tmp_path
     assert len(docemb("run", "--dry-run").stdout.split("01_corpus")) == 2
+    assert [*(tmp_path / "outputs").iterdir()] == []  # papermill does not make the folder of its output
     edited = tmp_path / "notebooks" / "05_weighting.ipynb"
     edited.write_text("mine")
     shutil.rmtree(tmp_path / "params" / "corpora")
@@ -103,7 +98,7 @@ def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it
 
 
 @pytest.mark.parametrize("kind", ["folder.d", "rows", ".文書 📚"])
-def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, known_speed, kind):
+def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, kind):
     """Of 90 documents of 5 words and 30 of 3,000."""
     source, kind = workspace_root / kind, kind.strip(".")
     texts = ["我的猫在哪里" if "文" in kind else "the cat of a king"] * 90 + ["word " * 3000] * 30
@@ -119,7 +114,6 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, kn
     assert "120: 68 to train on, 40 to measure with, 12 to watch the training" in done.stdout
     assert "6 in the median, 3001 at most" in done.stdout
     assert ("ids:            of field doc_id\n" in done.stdout) == (kind == "rows")
-    assert re.search(r"takes: +about \d+ min \d\d s on this machine, [\d.]+ GB or more of memory", done.stdout)
     assert "seems not to be English" in done.stdout  # 90,000 of the words are "word"
     profile = Profile.load(workspace_root / f"{kind}.yaml")
     own = Profile.load("own")
@@ -154,7 +148,7 @@ def test_documents_that_make_no_profile_are_refused(workspace_root, name, conten
     assert not (workspace_root / "mine.yaml").exists()
 
 
-def test_a_plan_is_listed_and_nothing_is_built(workspace_root, known_speed, monkeypatch):
+def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
     monkeypatch.setattr(console, "width", 200)
     grid = "{notebook: 05_weighting, axes: {lam: [0.2, 0.5]}}"
     plan = "base: small.yaml\nplan: [{notebook: 01_corpus}, {grid: lams, documents: 12}]"
@@ -164,12 +158,11 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root, known_speed, monk
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
     plan = [["1", "01_corpus", "1", "0", "mine", "corpus"], ["2", "05_weighting", "2", "0", "mine", "lams"]]
     assert [row[:6] for row in rows] == [*plan, ["model", "all-MiniLM-L6-v2", "1, 2"]]
-    assert all(re.search(r"^[\d.]+ GB [\d.]+ [kM]B$", " ".join(row[7:])) for row in rows[:2])
-    takes = r"about \d+ s on this machine, .* [\d.]+ MB of disk\n$"
-    assert re.search(f"3 runs, 0 of them already there; {takes}", done.stdout)
+    assert all(len(row) == 6 for row in rows[:2])  # no time is known
+    assert done.stdout.endswith("\n3 runs, 0 of them already there\n")
     assert not (workspace_root / "outputs").exists()
-    said = "profile mine: --only 03 leaves no run; the plan's notebooks are 01_corpus, 05_weighting"
-    refused(docemb("run", "--profile", "mine", "--dry-run", "--only", "03"), said)
+    said = "profile mine: --from 06 leaves no run; the plan's notebooks are 01_corpus, 05_weighting"
+    refused(docemb("run", "--profile", "mine", "--dry-run", "--from", "06"), said)
     few = "base: small.yaml\nplan: [{notebook: 03_structural, documents: 2}]"
     (workspace_root / "params" / "mine.yaml").write_text(few)
     refused(docemb("run", "--profile", "mine", "--dry-run"), "documents: 2 do not fill one batch")
@@ -183,7 +176,7 @@ def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, how):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where a shell starts the tests with `&`
     )  # fmt: skip
     assert process.stdout is not None
-    assert process.stdout.readline().startswith("1 runs, 0 of them already there; about ")
+    assert process.stdout.readline() == "1 run, not there yet\n"
     assert "begins" in process.stdout.readline()
     process.send_signal(how)
     _, errors = process.communicate(timeout=60)
@@ -217,7 +210,7 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_no
     write_notebook("03_structural", "profile = 'tiny'\nseed = 0", training)
     profile = workspace_root / "params" / "small.yaml"
     profile.write_text(profile.read_text().replace("{log_every: 1}", "{log_every: 1, epochs: 99}"))
-    command = [*DOCEMB, "run", "--profile", "small", "--only", "03"]
+    command = [*DOCEMB, "run", "03", "--profile", "small"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     students = workspace_root / "outputs" / "artefacts" / "student"
     deadline = time.monotonic() + 200

@@ -3,9 +3,10 @@
 import io
 import logging
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -14,9 +15,10 @@ from rich.console import Console
 from rich.text import Text
 
 from docemb_lib.cli.commands import PlainConsole
-from docemb_lib.cli.forecast import Cost, Forecast, print_forecast
+from docemb_lib.cli.dry_run import Need, Outlook, print_outlook
 from docemb_lib.cli.terminal import Terminal, print_runs, print_scoreboard, print_table
 from docemb_lib.evaluation.scoreboard import NO_BREAK
+from docemb_lib.experiments.records import RunTimes
 from docemb_lib.progress import log_to_notebook, progress
 
 
@@ -25,6 +27,16 @@ class ARun:
     label: str
     executed: Path
     notebook: str = "05_weighting"
+    profile: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(name="tiny"))
+
+
+def times_of(workspace, **seconds):
+    """How long runs took, by notebook: without records, and with these."""
+    times = RunTimes(workspace)
+    for notebook, own in seconds.items():
+        for each in own:
+            times.add(ARun("", Path(), notebook.removeprefix("n")), each)
+    return times
 
 
 @pytest.fixture
@@ -38,10 +50,10 @@ def console(columns=100, terminal=False):
     return Console(file=io.StringIO(), width=columns, force_terminal=terminal, markup=False)
 
 
-def reported(*labels, terminal=False):
+def reported(workspace, *labels, terminal=False, seconds=()):
     planned = [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
     shown = console(terminal=terminal)
-    return Terminal(shown, lambda done: dict(zip(planned[1:], (60.0, 180.0), strict=False))), shown, planned
+    return Terminal(shown, times_of(workspace, n05_weighting=seconds)), shown, planned
 
 
 def cells_of(text):
@@ -70,7 +82,7 @@ def test_tables_fit_the_terminal_and_lose_nothing(columns):
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_recorded_runs_and_forecasts_fit_the_terminal(columns):
+def test_recorded_runs_and_plans_fit_the_terminal(columns):
     shown, label = console(columns), "cosine;PV;S:384(ReLU)x512(ReLU)x384;C:384"
     notebooks = ["04_projections", "06_evaluation"]
     rows = {"notebook": notebooks, "label": label, "profile": "tiny", "status": "done", "documents": 150, "seed": 0}
@@ -83,12 +95,13 @@ def test_recorded_runs_and_forecasts_fit_the_terminal(columns):
     assert columns_shown == [f"notebook{''.join(notebooks)}", f"label{label * 2}", "documents150150", "validation0.61",
                              "test0.87", "seconds53.2209.0"]  # fmt: skip
     listed = {"line": "10", "notebook": notebooks, "runs": 9, "there": 0, "profile": "tiny", "grid, or single": label,
-              "time": "10,155 h 19 min", "memory": "133.5 GB", "disk": "286.6 GB"}  # fmt: skip
-    needs = {("files", f"/home/{'somebody/' * 9}data/cda (train_cite.csv, dev_cite.csv, test_cite.csv)"): [*range(9)]}
-    print_forecast(Forecast(pd.DataFrame(listed), Cost(), needs, []), shown := console(columns, terminal=True))
+              "time": "10,155 h 19 min"}  # fmt: skip
+    files = f"/home/{'somebody/' * 9}data/cda (train_cite.csv, dev_cite.csv, test_cite.csv)"
+    outlook = Outlook(pd.DataFrame(listed), 3.6e7, {Need("files", files): [*range(9)]}, [])
+    print_outlook(outlook, shown := console(columns, terminal=True))
     *_, last = lines = Text.from_ansi(shown.file.getvalue()).plain.splitlines()
     assert max(map(len, lines)) <= columns
-    assert last.endswith("of disk")
+    assert last.endswith("before")
 
 
 def test_long_texts_wrap_where_the_terminal_is_narrow():
@@ -108,9 +121,9 @@ def test_recorded_runs_show_their_status_or_how_to_make_some():
     assert "failed" in shown.file.getvalue()
 
 
-def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock):
+def test_a_plan_is_a_line_for_each_event_and_says_how_long_such_runs_took(workspace, clock):
     """Runs may have been done before, fail, and share a label."""
-    reporter, shown, (first, second, third, fourth, again) = reported("a", "b", "c", "d", "d")
+    reporter, shown, (first, second, third, fourth, again) = reported(workspace, "a", "b", "c", "d", "d")
     reporter.prepare("the words of the corpus, stem")
     reporter.begin([first, second, third], [second, third], "2 workers")
     reporter.start(first)
@@ -132,30 +145,37 @@ def test_a_plan_is_a_line_for_each_event_and_forecasts_from_what_has_ended(clock
         "[1/3] already there  05_weighting  a",
         "begins  05_weighting  b",
         "        training: 50%",
-        "[2/3] done in 1 min 01 s  05_weighting  b, about 3 min 45 s left in all",  # 180 * 75 / 60
+        "[2/3] done in 1 min 01 s  05_weighting  b, about 1 min 15 s left in all",  # 61 * 75 / 61
         "begins  05_weighting  c",
         "[3/3] failed in 0 s  05_weighting  c",
         "        no luck",
-        "2 runs, 0 of them already there; about 4 min 00 s",  # twice the mean of what was forecast for this notebook
+        "2 runs, 0 of them already there; about 2 min 02 s",  # twice what b took
         "begins  05_weighting  3",  # the name of a file tells runs of one label apart
     ]
 
 
-def test_a_plan_without_workers_weighs_its_forecast_against_the_first_runs_and_needs_none_when_all_is_there(clock):
-    reporter, shown, planned = reported("a", "b", "c")
+def test_a_plan_without_workers_takes_the_sum_of_the_usual_times_and_no_time_where_all_is_there(workspace, clock):
+    reporter, shown, planned = reported(workspace, "a", "b", "c", seconds=(60.0, 180.0))
     reporter.begin(planned, planned[1:])
     reporter.start(planned[1])
-    clock[0] = 120.0
-    reporter.end(planned[1], "built", 120.0)
+    clock[0] = 200.0
+    reporter.end(planned[1], "built", 200.0)
     first, _, last = shown.file.getvalue().splitlines()
-    assert first == "3 runs, 1 of them already there; about 4 min 00 s"
-    assert last.endswith("about 5 min 09 s left in all")  # 180 * (120 + 24) / (60 + 24)
-    Terminal(shown, lambda done: pytest.fail("a forecast was made")).begin(planned, [])
+    assert first == "3 runs, 1 of them already there; about 4 min 00 s"  # twice the median
+    assert last.endswith("about 3 min 00 s left in all")  # the median of 60, 180 and 200
+    Terminal(shown, times_of(workspace, n05_weighting=[60.0])).begin(planned, [])
     assert shown.file.getvalue().endswith("\n3 runs, 3 of them already there\n")
+    other = ARun("e", Path("5.ipynb"), "03_structural")
+    Terminal(shown, times_of(workspace, n05_weighting=[60.0])).begin([*planned, other], [*planned, other])
+    assert shown.file.getvalue().endswith("\n4 runs, 0 of them already there\n")  # 03 is not known
+    Terminal(shown, times_of(workspace)).begin([other], [other])
+    assert shown.file.getvalue().endswith("\n1 run, not there yet\n")
+    Terminal(shown, times_of(workspace)).begin([other], [])
+    assert shown.file.getvalue().endswith("\n1 run, already there\n")
 
 
-def test_in_a_terminal_the_runs_at_work_are_shown_with_their_last_lines():
-    shown, (reporter, _, planned) = console(), reported("a", "b", "c", terminal=True)
+def test_in_a_terminal_the_runs_at_work_are_shown_with_their_last_lines(workspace):
+    shown, (reporter, _, planned) = console(), reported(workspace, "a", "b", "c", terminal=True)
     reporter.begin(planned, planned)
     reporter.start(planned[0])
     reporter.step(planned[0], "training: 50%")
@@ -164,11 +184,11 @@ def test_in_a_terminal_the_runs_at_work_are_shown_with_their_last_lines():
     assert "05_weighting  a 0:00:00 training: 50%" in shown.file.getvalue()
 
 
-def test_no_name_label_or_text_can_command_the_terminal(monkeypatch):
+def test_no_name_label_or_text_can_command_the_terminal(workspace, monkeypatch):
     name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
     shown = PlainConsole(file=io.StringIO(), width=300, highlight=False, markup=False)
     run = ARun(name, Path(name))
-    reporter = Terminal(shown, lambda done: {})
+    reporter = Terminal(shown, times_of(workspace))
     reporter.begin([run], [run], name)
     reporter.start(run)
     reporter.step(run, name)

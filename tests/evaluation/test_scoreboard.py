@@ -8,8 +8,6 @@ from docemb_lib.evaluation import Score
 from docemb_lib.evaluation import scoreboard as boards
 from docemb_lib.evaluation.uncertainty import OVERALL
 
-OVER = "in the mean over package, see-also"
-
 
 def scores() -> pd.DataFrame:
     """Means over tasks per seed: student .6 .7 .65, untrained .4 .4 .4, SBERT .64 .66 .65, chunks .8 .8 .8."""
@@ -84,25 +82,46 @@ def test_standing_names_the_best_reference_common_practice_and_the_start_also_on
     )
 
 
-@pytest.mark.parametrize(("scores", "verdict", "expected"), [  # of student, best reference and untrained, on two tasks
-    ([(0.9, 0.5), (0.7, 0.6), (0.6, 0.4)], "no difference shown", f"Recommended: student, the best of 3 models {OVER}."),
-    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "worse", f"Recommended: SBERT, which is shown to be better than student (0.775 against 0.700 {OVER})."),
-    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], "no difference shown", f"Recommended: student; SBERT has 0.775 against 0.700 {OVER}, but no difference is shown."),
-    ([(0.99, 0.5), (0.98, 0.6), (0.98, 0.4)], "no difference shown", f"Recommended: student; SBERT has 0.790 against 0.745 {OVER} (package: saturated), but no difference is shown."),
-    ([(0.9, 0.5), (0.95, 0.6), (0.6, 0.4)], None, f"Recommended: student, the best of 2 models {OVER}."),
-    ([(0.99, 0.98), (0.98, 1.0), (0.98, 0.99)], "worse", "No task tells these models apart (package, see-also: saturated). Recommended by default: student."),
-])  # fmt: skip
-def test_what_is_recommended_is_shown_to_be_better_or_the_student(scores, verdict: str | None, expected: str) -> None:
-    tasks, models = (("package", "accuracy"), ("see-also", "map")), ("student", "SBERT", "untrained")
-    levels = dict(zip(models, scores, strict=True))
-    rows = [(model, *task, v, v, v) for model, own in levels.items() for task, v in zip(tasks, own, strict=True)]
-    rows += [(model, OVERALL, "mean", sum(own) / 2, 0.0, 1.0) for model, own in levels.items()]
-    found = [("student", "untrained", OVERALL, "mean", "better"), ("student", "SBERT", OVERALL, "mean", verdict)]
-    compared = pd.DataFrame(found, columns=["model", "reference", "task", "metric", "verdict"]).dropna()
-    options = {"student": "student", "before": "untrained"}
-    assert boards.recommendation(intervals(*rows), compared, **options) == expected
-    nothing = compared.assign(verdict="no difference shown")
-    assert boards.recommendation(intervals(*rows), nothing, **options).startswith("No task tells these models apart")
+MEANS = {"words": 0.6, "chunks": 0.8, "untrained": 0.7, "student": 0.75, "both": 0.9}
+BY_SIMPLICITY = ["words", "chunks", "untrained", "student"]  # both: less simple than these
+SHOWN = "it is shown to be better than student"
+EQUAL = "it is the simplest model that is not shown to be worse than student"
+
+
+@pytest.mark.parametrize(
+    ("not_worse", "better", "expected"),
+    [
+        ([], [], "Take student: every simpler model is shown to be worse, and no model is shown to be better."),
+        (["both"], [], "Take student: every simpler model is shown to be worse, and no model is shown to be better."),
+        (["both", "untrained"], [], f"Take untrained: {EQUAL} (.700 against .750 in the mean)."),
+        (["chunks", "untrained", "both"], [], f"Take chunks: {EQUAL} (.800 against .750 in the mean)."),
+        (["words", "chunks", "untrained", "both"], [], f"Take words: {EQUAL} (.600 against .750 in the mean)."),
+        (["words"], ["both"], f"Take both: {SHOWN} (.900 against .750 in the mean)."),
+        (
+            ["words"],
+            ["both", "chunks"],
+            f"Take chunks: {SHOWN} (.800 against .750 in the mean), and it is the simplest of 2 such models.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("single", [False, True])
+def test_the_choice_is_the_simplest_model_that_no_test_shows_to_be_worse(not_worse, better, expected, single):
+    where = ("see-also", "map") if single else (OVERALL, "mean")
+    rows = [(model, *where, mean, 0.0, 1.0) for model, mean in MEANS.items()]
+    verdicts = dict.fromkeys((name for name in MEANS if name != "student"), "better")
+    verdicts |= dict.fromkeys(not_worse, "no difference shown") | dict.fromkeys(better, "worse")
+    compared = comparison(dict(reversed(verdicts.items())), *where)
+    options = {"student": "student", "simplest_first": BY_SIMPLICITY}
+    assert str(boards.choose_simplest(intervals(*rows), compared, **options)) == expected
+
+
+def test_a_student_without_simpler_references_is_taken_where_none_is_better():
+    rows = [(model, OVERALL, "mean", MEANS[model], 0.0, 1.0) for model in ("student", "both")]
+    for verdict in ("better", "no difference shown"):
+        found = boards.choose_simplest(
+            intervals(*rows), comparison({"both": verdict}), student="student", simplest_first=BY_SIMPLICITY
+        )
+        assert str(found) == "Take student: no model is shown to be better."
 
 
 def test_the_interval_board_has_the_best_mean_first_and_the_mean_last() -> None:

@@ -13,7 +13,14 @@ from conftest import REPOSITORY, write_files
 
 from docemb_lib import grid, sweep
 from docemb_lib.cli.__main__ import evaluate, train
-from docemb_lib.experiments.plan import load_grid, names_in_grids, resolve_plan, resolve_sweep, runs_of
+from docemb_lib.experiments.plan import (
+    load_grid,
+    names_in_grids,
+    resolve_plan,
+    resolve_run,
+    resolve_sweep,
+    runs_of,
+)
 from docemb_lib.experiments.runkey import RunKey
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 from docemb_lib.thesis.values import published
@@ -37,16 +44,32 @@ ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_reque
     (EACH, {"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]), (EACH, {"only": "03"}, ["03_structural"]),
     (LINES, {"only": "05"}, ["05_weighting"] * 6), (LINES, {"only": "01"}, ["01_corpus"]),
     (ON_REQUEST, {}, ["06_evaluation"]), (ON_REQUEST, {"first": "06"}, ["06_evaluation"]),
-    (ON_REQUEST, {"only": "07"}, ["07_simde"])])  # fmt: skip
+    (ON_REQUEST, {"only": "07"}, ["07_simde"]), (LINES, {"only": "03"}, ["03_structural"])])  # fmt: skip
 def test_from_and_only_choose_runs_and_grids_by_their_notebook(plan_of, runs, selection, notebooks):
     assert [run.notebook for run in runs_of(plan_of(runs, **selection))] == notebooks
 
 
 @pytest.mark.parametrize(("selection", "said"), [
     ({"only": "99"}, "notebook '99' is unknown; known are 01_corpus"),
-    ({"only": "03"}, "--only 03 leaves no run; the plan's notebooks are 05_weighting, 01_corpus")])  # fmt: skip
+    ({"first": "06"}, "--from 06 leaves no run; the plan's notebooks are 05_weighting, 01_corpus")])  # fmt: skip
 def test_a_choice_that_leaves_nothing_is_refused(plan_of, refused, selection, said):
     refused(said, plan_of, LINES, **selection)
+
+
+def test_a_single_run_has_its_parameters_over_those_of_the_profile_that_its_notebook_has_in_the_plan(
+    plan_of, workspace
+):
+    plan_of("[{notebook: 05_weighting, lam: 0.3}, {notebook: 06_evaluation, profile: other.yaml}]")
+    planned = Profile.load("planned")
+    for given in ({"lam": 0.7}, {}):
+        (run,) = runs_of(resolve_run("05", given, planned, "planned", workspace))
+        expected = RunKey.of("05_weighting", planned, **given).fingerprint
+        assert (run.fingerprint, run.parameters["profile"]) == (expected, "planned")
+    (run,) = runs_of(resolve_run("06", {"documents": 13}, planned, "planned", workspace))
+    other = Profile.load(workspace.root / "params" / "other.yaml")
+    assert run.fingerprint == RunKey.of("06_evaluation", other, documents=13).fingerprint
+    assert run.parameters["documents"] == 13
+    assert Path(run.parameters["profile"]).name == "other.yaml"
 
 
 def test_a_missing_notebook_is_named_before_anything_starts(plan_of, workspace, refused):

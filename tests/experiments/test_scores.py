@@ -328,28 +328,43 @@ def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
     assert row["difference"].item() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("notebook", "source", "how"), [
-    ("06_evaluation", "local", "docemb embed outputs/students/S INPUT -o embeddings.parquet"), ("07_simde", "local", None),
-    ("06_evaluation", "installed-docs", "docemb adapt outputs/students/S CORPUS -o OUT")])  # fmt: skip
-def test_a_report_quotes_what_the_run_recorded(rounds, workspace_root, notebook, source, how):
+EMBED = "; `docemb embed outputs/students/S INPUT -o embeddings.parquet` embeds documents with it."
+ADAPT = "; `docemb adapt outputs/students/S CORPUS -o OUT` fits it to your documents."
+MAKE = "; `docemb adapt all-MiniLM-L6-v2 CORPUS -o OUT` makes it for your documents, without training."
+THIS = "Take this student, adapted: every simpler model is shown to be worse, and no model is shown to be better"
+
+
+@pytest.mark.parametrize(("notebook", "source", "equal", "says", "how"), [
+    ("06_evaluation", "local", [], THIS, EMBED), ("06_evaluation", "installed-docs", [], THIS, ADAPT),
+    ("06_evaluation", "local", [UNTRAINED], f"Take {UNTRAINED_ADAPTED}: it is the simplest model that is not shown", MAKE),
+    ("06_evaluation", "local", [SBERT_CHUNKS, UNTRAINED], f"Take {SBERT_CHUNKS}: it is the simplest model that", " in the mean)."),
+    ("07_simde", "local", [], "Take this student: every simpler model is shown to be worse", " to be better."),
+])  # fmt: skip
+def test_a_report_says_what_was_found_and_what_to_take(rounds, workspace_root, notebook, source, equal, says, how):
+    """equal: references that are not shown to be worse; the start of an adapted student is adapted, too."""
     rounds("1k", "all")
     run = Run(RunKey(notebook, Profile.load("small")), Workspace(workspace_root))
-    student = run.label if how is None else f"{run.label}, adapted"
+    student = run.label if notebook == "07_simde" else f"{run.label}, adapted"
     models = [MODELS[0]._replace(label=label) for label in dict.fromkeys((run.label, student))]
     final = evaluated([*models, *MODELS[1:]], student=student)
+    verdict = ["no difference shown" if name in equal else "better" for name in final.comparison["reference"]]
+    final = final._replace(comparison=final.comparison.assign(verdict=verdict))
+    if notebook == "06_evaluation":
+        frames = {name: frame.replace(UNTRAINED, UNTRAINED_ADAPTED) for name, frame in final.tables.items()}
+        final = final._replace(scores=final.scores.replace(UNTRAINED, UNTRAINED_ADAPTED), **frames)
     run.finish({}, scores=final.scores, student="own", tables=final.tables)
-    profile = SimpleNamespace(corpus=SimpleNamespace(source=source))
-    planned = SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint, profile=profile)
+    settings = SimpleNamespace(corpus=SimpleNamespace(source=source), student=SimpleNamespace(model="all-MiniLM-L6-v2"))
+    planned = SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint, profile=settings)
     planned.executed = workspace_root / "S.ipynb"
     (workspace_root / "own").mkdir()
     run.workspace.link("students", "S", workspace_root / "other")  # by a later run of another setting
     board, standing, (*_, named) = report([planned], run.workspace)
     assert (named, (workspace_root / named[1]).resolve()) == (("student", "outputs/students/S"), workspace_root / "own")
-    assert standing.startswith(f"In the mean over 2 tasks, {student.replace(run.label, 'this student')} (.")
-    assert [line.partition(": ")[2] for line in standing.splitlines()[2:]] == ([] if how is None else [how])
-    assert f" is not shown to differ from the best of 4 references, {SBERT_CHUNKS} (." in standing
-    assert f"; it is better than {UNTRAINED} (." in standing
-    assert "\nRecommended: this student" in standing
+    found, taken = standing.splitlines()
+    assert found.startswith(f"In the mean over 2 tasks, {student.replace(run.label, 'this student')} (.")
+    relation = "not shown to differ from" if SBERT_CHUNKS in equal else "better than"
+    assert f" is {relation} the best of 4 references, {SBERT_CHUNKS} (." in found
+    assert (taken[: len(says)], taken[-len(how) :]) == (says, how)
     shown = final.called(run.label).board.xs("all")
     assert [*board.index] == [*shown.index]
     assert (board["mean"] == shown["mean over tasks"].str.replace("\xa0", " ")).all()
@@ -366,7 +381,12 @@ def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspac
         own = final if runs else final._replace(intervals=final.intervals.query("task == 'find'").assign(value=0.123))
         run.finish({}, scores=own.scores, tables=own.tables)
         runs.append(run)
-    board, *_ = report([SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint) for run in runs], workspace)
+    executed = workspace_root / "any.ipynb"
+    given = [
+        SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint, profile=run.profile, executed=executed)
+        for run in runs
+    ]
+    board, *_ = report(given, workspace)
     assert set(board.index) == {"this student", *SKILL} - {"student"}
     assert 0.123 not in board["find"].to_numpy()
 

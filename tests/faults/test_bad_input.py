@@ -93,8 +93,10 @@ TASKS = [
 ]  # fmt: skip
 DOCUMENT = b'{"id": "1", "text": "one"}\n'
 COMMANDS = [
-    ("run --only '' --profile small", {}, "notebook '' is unknown"), ("run --from '' --profile small", {}, "notebook '' is unknown"), ("results ''", {}, "notebook '' is"),
-    ("run --only 03 --from 03 --profile small", {}, "exclude each other"), ("sweep '' --grid structural --dry-run --profile small", {}, "notebook '' is unknown"),
+    ("run '' --profile small", {}, "notebook '' is unknown"), ("run --from '' --profile small", {}, "notebook '' is unknown"), ("results ''", {}, "notebook '' is"),
+    ("run 03 --from 03 --profile small", {}, "--from 03 is about the whole plan; leave out it or 03"), ("run -p lam=0.5 --profile small", {}, "-p lam=0.5: name the notebook, too, as in docemb run 05 -p lam=0.5"),
+    ("run 05 -p lamm=0.5 --profile small", {}, "05_weighting: unknown parameter 'lamm'; did you mean lam?"), ("run 05 -p lam=2 --profile small", {}, "lam"), ("run 01 -p lam=0.5 --profile small", {}, "01_corpus: unknown parameter 'lam'"),
+    ("run 05 -p corpus=1 --profile small", {}, "05_weighting: corpus is a field of a profile and no parameter of a notebook; give its name or path as the parameter profile"), ("sweep '' --grid structural --dry-run --profile small", {}, "notebook '' is unknown"),
     ("run --profile ''", {}, "profile '' is unknown"), ("run --profile none.yaml", {}, "no such file"), ("results 5", {}, "unknown"),
     (f"run --profile '{CONTROL}'", {}, "profile .* is unknown"), ("sweep 05 --grid '' --dry-run --profile small", {}, "grid '' is unknown"),
     ("sweep 05 --grid structural --json --profile small", {}, "--json lists the runs"), ("results --json --csv", {}, "exclude each other"),

@@ -212,8 +212,9 @@ def test_the_best_recorded_run_is_compared_with_others_and_its_references(make_r
     assert LINES.fill(f"{'a ' * 47}max-margin") == f"{'a ' * 46}a\nmax-margin"  # so that a page can join the lines
     final = " ".join(conclusion(run, run.validation).split())
     assert final.startswith(f"In the mean over 1 task, this student (.{RIGHT[run.label]}0 [")
-    told = "SBERT truncated, which is shown to be better than this student" if own == "cosine" else "this student, the"
-    assert (f"). Recommended: {told}" in final, run.label in final) == (True, False)
+    better = f"{BASELINE}: it is shown to be better than this student (.700 against .600 in the mean), and it is the"
+    told = better if own == "cosine" else "this student: every simpler model is shown to be worse"
+    assert (f"). Take {told}" in final, run.label in final) == (True, False)
     for kept, how in ((True, "paired tests"), (False, "the intervals")):
         monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final, kept=kept: kept)
         standing, tie = " ".join(conclusion(run).split()), ", and 1 has the same" if "max-margin" in others else ""

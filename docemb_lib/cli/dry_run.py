@@ -1,0 +1,118 @@
+"""A plan before it starts: its runs, what they need from outside, what of it is missing, and how long such runs took.
+
+Times are those of the recorded runs of the same notebook and profile in this working folder; where there are none, no
+time is given.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+from rich.console import Console
+
+from docemb_lib.cli.terminal import already_there, duration, print_table
+from docemb_lib.corpus.sources import streamed
+from docemb_lib.doctor import INSTALL, unmet
+from docemb_lib.errors import InputError
+from docemb_lib.evaluation.benchmarks import BENCHMARKS
+from docemb_lib.experiments.execution import Planned, is_done
+from docemb_lib.experiments.plan import Step, runs_of
+from docemb_lib.experiments.records import RunTimes
+from docemb_lib.experiments.run import Stages
+from docemb_lib.settings.profile import FINAL
+from docemb_lib.workspace import Workspace
+
+COLUMNS = ["line", "notebook", "runs", "there", "profile", "grid, or single run", "time"]
+
+
+class Need(NamedTuple):
+    """Something that a run reads from outside."""
+
+    kind: str  # model, data set or files
+    name: str
+
+
+class Outlook(NamedTuple):
+    """What a plan would do."""
+
+    lines: pd.DataFrame  # a row for each line of the plan; `time`: of its missing runs, "" if unknown
+    seconds: float | None  # of all missing runs; None: unknown for some of them
+    needs: dict[Need, list[int]]  # the numbers of the lines that need it
+    missing: list[str]  # why `docemb run` would refuse now, a line each
+
+
+def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) -> Outlook:
+    """What the runs of a plan that are not `done` need, and how long they take. Builds nothing."""
+    times = RunTimes(workspace)
+    rows = []
+    needs: dict[Need, list[int]] = {}
+    reasons = {f"{problem}; {INSTALL}": ["packages"] for problem in unmet()}  # reason: what it holds for
+    for number, step in enumerate(steps, 1):
+        first = step.runs[0]
+        missing = [run for run in step.runs if run not in done]
+        for stages in (Stages(run.key, workspace) for run in missing):
+            for need in _needs_of(stages):
+                lines = needs.setdefault(need, [])
+                if number not in lines:
+                    lines.append(number)
+            for check in stages.checks():
+                try:
+                    check()
+                except InputError as error:
+                    subject, _, reason = str(error).partition(": ")
+                    reasons.setdefault(reason, []).append(subject)
+        seconds = times.total(missing)
+        rows.append(
+            {
+                "line": str(number),
+                "notebook": first.notebook,
+                "runs": len(step.runs),
+                "there": len(step.runs) - len(missing),
+                "profile": first.profile.name,
+                "grid, or single run": step.grid or first.label,
+                "time": duration(seconds) if seconds else "",
+            }
+        )
+    why = [f"{', '.join(dict.fromkeys(subjects))}: {reason}" for reason, subjects in reasons.items()]
+    all_missing = [run for run in runs_of(steps) if run not in done]
+    return Outlook(pd.DataFrame(rows, columns=COLUMNS), times.total(all_missing), needs, why)
+
+
+def done_runs(steps: Sequence[Step], workspace: Workspace) -> set[Planned]:
+    return {run for run in runs_of(steps) if is_done(run, workspace)}
+
+
+def print_outlook(outlook: Outlook, console: Console) -> None:
+    """The lines of a plan, what they need from outside, what is missing, and how long its runs took before."""
+    lines = outlook.lines if outlook.lines["time"].any() else outlook.lines.drop(columns="time")
+    print_table(lines, console)
+    if outlook.needs:
+        needs = [(need.kind, need.name, ", ".join(map(str, lines))) for need, lines in outlook.needs.items()]
+        print_table(pd.DataFrame(needs, columns=["needs", "which", "for lines"]), console)
+    for line in outlook.missing:
+        console.print(f"missing: {line}")
+    summary = already_there(outlook.lines["runs"].sum(), outlook.lines["there"].sum())
+    if outlook.seconds:
+        summary += f"; what is missing takes about {duration(outlook.seconds)}, as such runs took here before"
+    console.print(summary, soft_wrap=not console.is_terminal)
+
+
+def _needs_of(stages: Stages) -> Iterator[Need]:
+    """What a run reads from outside."""
+    profile = stages.key.profile
+    for model in stages.models:
+        yield Need("model", model)
+    for source in profile.text_sources:
+        for name in streamed(source):
+            yield Need("data set", name)
+        paths = source.path if isinstance(source.path, list) else [source.path]
+        for path in filter(None, paths):
+            yield Need("files", str(path))
+    folders = {str(name): folder for name, folder in profile.evaluation.benchmarks.items()}
+    final = stages.key.notebook in FINAL
+    for task in profile.evaluation.tasks if final else profile.evaluation.sweep_tasks:
+        benchmark = BENCHMARKS.get(task)
+        if benchmark is not None:
+            files = f" ({', '.join(benchmark.files)})" if benchmark.files else ""
+            kind = "files" if task in folders else "data set"
+            yield Need(kind, f"{folders.get(task, benchmark.hub)}{files}")
