@@ -59,9 +59,13 @@ Security <SECURITY>
 :caption: Results
 
 Gallery <docs/gallery>
-outputs/published/README
+Findings <outputs/published/README>
+Embedded default <outputs/published/embedded/README>
 Wikipedia and more <outputs/published/wikipedia/README>
 Manual pages <outputs/published/manuals/README>
+Thesis in miniature <outputs/published/thesis-mini/README>
+Speed and memory <outputs/published/speed>
+Log of experiments <outputs/published/LOG>
 ```
 
 ```{toctree}
