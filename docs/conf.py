@@ -46,11 +46,17 @@ CONTENTS = """
 :hidden:
 :caption: Guide
 
+docs/own-documents
+docs/notebooks
+docs/profiles
 docs/data
 docs/training
 docs/sweeps
 docs/evaluation
+docs/thesis
+docs/sources
 docs/extending
+docs/design
 Security <SECURITY>
 ```
 

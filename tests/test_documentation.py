@@ -6,9 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import typer
 from conftest import REPOSITORY, make_workspace
 
-PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+from docemb_lib.cli.__main__ import app
+
+README = REPOSITORY / "README.md"
+PAGES = [README, *sorted((REPOSITORY / "docs").glob("*.md"))]
+P_VALUE = re.compile(r"\bp\s*[<=≤]?\s*\.?\d|\bp-value", flags=re.IGNORECASE)
 
 
 def python_blocks(page: Path) -> list[str]:
@@ -48,3 +53,24 @@ def test_python_on_a_page_is_python_its_imports_are_there_and_links_lead_somewhe
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
+
+
+def test_the_readme_is_short_and_has_no_p_value():
+    lines = README.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert not [line for line in lines if P_VALUE.search(line)]
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("better (+.035, p .002)", True), ("p < .05", True), ("p=0.03", True), ("p 1", True), ("its p-value", True),
+    ("-p lam=0.7", False), ("-p lam 0.7", False), (".887 [.86, .91]", False), ("(1 step 2)", False),
+])  # fmt: skip
+def test_p_values_are_recognised(text, found):
+    assert bool(P_VALUE.search(text)) == found
+
+
+def test_the_readme_names_every_command_and_no_other():
+    text = README.read_text(encoding="utf-8")
+    code = re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL) + re.findall(r"`([^`\n]+)`", text)
+    named = {name for part in code for name in re.findall(r"\bdocemb ([a-z][a-z-]*)", part)}
+    assert named == set(typer.main.get_command(app).commands)

@@ -1,7 +1,6 @@
 """The folders are layers: a module imports only from its own folder or from one above it."""
 
 import ast
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,13 +31,6 @@ def test_a_module_imports_only_from_above(path):
         return  # the public names, loaded when asked for
     for other in imported(path):
         assert LAYERS.index(other) <= LAYERS.index(room), f"{path.name} in {room} imports {other}, which lies below it"
-
-
-def test_the_readme_lists_the_layers_in_their_order():
-    table = (LIBRARY.parent / "README.md").read_text(encoding="utf-8").partition("| layer | holds |")[2]
-    rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table.partition("\n\n")[0].splitlines()[2:]]
-    places = [sorted(LAYERS.index(name) for name in row) for row in rows]
-    assert [place for row in places for place in row] == [*range(len(LAYERS))]
 
 
 def test_only_experiments_know_papermill():
