@@ -22,7 +22,7 @@ from docemb_lib import __version__
 
 project, release = "docemb", __version__
 root_doc = "README"
-include_patterns = ["README.md", "SECURITY.md", "docs/**", "outputs/published/**"]
+include_patterns = ["README.md", "SECURITY.md", "CHANGELOG.md", "docs/**", "outputs/published/**"]
 exclude_patterns = ["site", "docs/executed", "outputs/[!p]*", ".*"]  # folders that may be large, not even searched
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
@@ -58,6 +58,8 @@ docs/sources
 docs/extending
 docs/design
 Security <SECURITY>
+docs/sources
+CHANGELOG
 ```
 
 ```{toctree}

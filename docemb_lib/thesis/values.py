@@ -1,8 +1,9 @@
 """Published results of the thesis and of the SimDE paper, and the published value that corresponds to a run.
 
-The first lines of each file in `published/` name the tables and figures that it was taken from. The thesis prints no
-numbers for its figures; their values were read off the graphics, with an error of about 0.0003. Normalised accuracy is
-relative to the models of one figure: do not compare values of different figures.
+Each row of a file in `published/` names its table or figure, and the file says how the values of
+that table or figure were obtained (docs/sources.md). The thesis prints no numbers for its figures;
+their values were measured on the vector graphics, with an error of about 0.0003. Normalised accuracy
+is relative to the models of one figure: do not compare values of different figures.
 """
 
 from functools import cache
@@ -23,13 +24,16 @@ MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
 
 
 def published(name: str) -> pd.DataFrame:
-    """One published result as a tidy frame: a row per `value` (corpora: per split), with its `source`.
+    """One published result as a tidy frame: a row per `value` (corpora: per split).
 
+    `source` is the table or figure of the row. `read_from` says how its values were obtained: "table"
+    where they are printed, "vector graphics" where they were measured; docs/sources.md has the rest.
     Table 5.7 and SimDE have the columns of recorded scores (model, task, metric, value) and `round`. A figure has the
     run's `label`, the notebook parameters (missing: switched off), and the box over tasks.
     """
     data = read_file(name)
-    return pd.DataFrame(data["rows"], columns=data["columns"])
+    rows = pd.DataFrame(data["rows"], columns=data["columns"])
+    return rows.assign(read_from=rows["source"].map(data["read_from"]))
 
 
 @cache  # each reading takes some hundredths of a second, and claims ask for all figures
