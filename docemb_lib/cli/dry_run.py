@@ -91,7 +91,7 @@ def print_outlook(outlook: Outlook, console: Console) -> None:
         print_table(pd.DataFrame(needs, columns=["needs", "which", "for lines"]), console)
     for line in outlook.missing:
         console.print(f"missing: {line}")
-    summary = already_there(outlook.lines["runs"].sum(), outlook.lines["there"].sum())
+    summary = already_there(int(outlook.lines["runs"].sum()), int(outlook.lines["there"].sum()))
     if outlook.seconds:
         summary += f"; what is missing takes about {duration(outlook.seconds)}, as such runs took here before"
     console.print(summary, soft_wrap=not console.is_terminal)

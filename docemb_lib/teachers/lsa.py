@@ -15,9 +15,9 @@ from docemb_lib.teachers.words import spaced
 VOCABULARY, VECTORS = "vocabulary.json", "lsa.safetensors"
 DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
 # A word among the first 10 words of a document, where its title stands, counts ten times more, among the first 150 two
-# times more. Chosen on eight collections (outputs/published/README.md).
+# times more. Chosen on eight collections (outputs/published/LOG.md).
 LEADS = ((10, 10), (150, 2))
-CONTRAST = 1.5  # power of the entropy weights, chosen on eleven collections (outputs/published/README.md)
+CONTRAST = 1.5  # power of the entropy weights, chosen on eleven collections (outputs/published/LOG.md)
 NOISE = 3.0  # squared singular value of a direction that is halved; one document alone has 1. Chosen on validation
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 MEND = "use more documents, or fewer dimensions (--dim of docemb adapt; lsa_dim or lexical in a profile)"
