@@ -158,12 +158,13 @@ def infer_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def replace_notebook(root: Path, name: str, parameters: str, text: str) -> None:
-    """Put two cells, the first of which has the parameters, in place of a notebook of the workspace."""
+    """Put two cells in place of a notebook of the workspace: one with the parameters, and one with its conclusion."""
     import nbformat
 
     first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    made = nbformat.v4.new_notebook(cells=[first, nbformat.v4.new_code_cell(text)], metadata={"kernelspec": kernel})
+    second = nbformat.v4.new_code_cell(text, metadata={"tags": ["conclusion"]})
+    made = nbformat.v4.new_notebook(cells=[first, second], metadata={"kernelspec": kernel})
     nbformat.write(made, root / "notebooks" / f"{name}.ipynb")
 
 

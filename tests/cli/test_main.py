@@ -14,6 +14,7 @@ from conftest import DOCEMB, Done, docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli.commands import console, parse_parameters
+from docemb_lib.experiments import records
 
 
 def refused(done, *said):
@@ -201,6 +202,27 @@ def test_a_student_is_trained_by_two_processes_and_found_again_by_one(workspace_
     assert again.stdout == done.stdout
     assert "training the student" not in again.stderr
     assert len(losses.split(" → ")) == 2
+
+
+@pytest.mark.slow
+def test_one_notebook_is_executed_with_parameters_once_and_shows_what_it_concludes(workspace_root, write_notebook):
+    text = """from docemb_lib.experiments.run import begin
+run = begin('05_weighting', globals())
+print(f'with λ = {lam} all is well.')
+run.finish({'mean': lam})"""
+    write_notebook("05_weighting", "profile = 'tiny'\nseed = 0\nlam = 'profile'", text)
+    command = ["run", "05", "-p", "lam=0.7", "--profile", "small"]
+    first, again = docemb(*command), docemb(*command)
+    assert (first.returncode, again.returncode) == (0, 0), first.stderr
+    assert first.stdout.startswith("1 run, not there yet\nbegins  05_weighting  cosine;64;λ=0.7\n")
+    assert again.stdout.startswith("1 run, already there\n")
+    (copy,) = (workspace_root / "outputs" / "notebooks" / "05_weighting").glob("*.ipynb")
+    lines = ["", "05_weighting  cosine;64;λ=0.7", "with λ = 0.7 all is well."]
+    lines.append(f"executed notebook:  outputs/notebooks/05_weighting/{copy.name}")
+    for done in (first, again):
+        assert done.stdout.splitlines()[-4:] == lines
+    frame = records.frame("05_weighting")
+    assert (frame["lam"].tolist(), frame["validation"].tolist()) == ([0.7], [0.7])
 
 
 @pytest.mark.slow

@@ -215,3 +215,24 @@ def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_al
     assert terminal.returncode == 2
     assert hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest() == before
     assert sorted(records.frame("05_weighting", workspace=Workspace(root))["lam"]) == [0.5, 0.7]
+    write_files(notebooks, {"mine.yaml": "profile: small\nlam: 0.6\n"})
+    flat = "papermill 05_weighting.ipynb run.ipynb -f mine.yaml --no-progress-bar"
+    assert call([sys.executable, "-m", *flat.split()], notebooks).returncode == 0
+    assert sorted(records.frame("05_weighting", workspace=Workspace(root))["lam"]) == [0.5, 0.6, 0.7]
+    of_a_profile = call([sys.executable, "-m", *flat.replace("mine", "../params/small").split()], notebooks)
+    assert of_a_profile.returncode == 1
+    assert "name is a field of a profile and no parameter of a notebook" in of_a_profile.stderr
+
+
+def test_the_runs_of_one_notebook_are_found_again_and_their_conclusion_and_paths_are_shown(root, inside):
+    done = docemb("run", "03", "--profile", "small")
+    assert done.returncode == 0, done.stderr
+    _, _, shown = done.stdout.partition("\n\n03_structural  ")
+    label, said, *paths = shown.splitlines()
+    assert label == "cosine"
+    assert said.startswith("In the mean over ")
+    found = dict(re.split(r":\s+", line, maxsplit=1) for line in shown.splitlines()[-3:])
+    assert [*found] == ["executed notebook", "figures", "student"]
+    assert all((root / path).exists() for path in found.values())
+    assert found["executed notebook"].startswith("outputs/notebooks/03_structural/")
+    assert paths

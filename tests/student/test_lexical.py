@@ -272,7 +272,9 @@ def test_labels_choose_the_weight_on_the_validation_split(adapted, tmp_path, mon
     dense.__dict__["lexical"] = None
     X = normalize((Z := dense.embed(texts)) - Z.mean(axis=0))
     nearest = {query: int(np.argsort(-X[query] @ X.T)[1]) for query in range(30)}
-    same_topic = {query: (query + 4) % 40 for query in range(30)}
+    words = LSA(6).fit(texts).embed(texts)
+    words = normalize(words - words.mean(axis=0))
+    alike = {query: int(np.argsort(-words[query] @ words.T)[1]) for query in range(30)}  # in their words
     rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
     write_files(tmp_path, {"texts.jsonl": rows, "params/any.yaml": ""})
 
@@ -286,7 +288,7 @@ def test_labels_choose_the_weight_on_the_validation_split(adapted, tmp_path, mon
         return done.returncode, " ".join(done.stderr.split())
 
     spread = fit_lexical_half(lambda: Z, texts, dim=6).weight.item()
-    for name, links in (("dense", nearest), ("words", same_topic)):
+    for name, links in (("dense", nearest), ("words", alike)):
         code, shown = adapt(name, links)
         assert (code, shown.count("100%")) == (0, 1), shown  # labelled texts of the collection are embedded once
         half, scores, weights = Student.load(name).lexical, [], np.array([spread, *np.linspace(0.1, 0.9, 9)])
