@@ -105,8 +105,8 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
         raise InputError(f"{source}: {problem}; add some")
     sizes, letters, articles = np.array([*counts.values()]).T
     if (long := letters.sum() / sizes.sum()) > LONG_WORDS:
-        words = f"a word, from space to space, has {long:.0f} characters on average"
-        raise InputError(f"{source}: {words}; put spaces between words")
+        problem = f"a word, from space to space, has {long:.0f} characters on average"
+        raise InputError(f"{source}: {problem}; put spaces between words")
     longest = 4096 if np.quantile(TOKENS_PER_WORD * sizes, 0.9) > 2048 else 2048
     tasks, validation = min(300, N // 3), min(100, N // 10)
     train = N - tasks - validation

@@ -103,15 +103,15 @@ def read_examples(
             continue
         found, value = [text_of(row.fields, name, where=row.where) for name in names], row.fields.get(last)
         if not isinstance(value, str | int) or not str(value).strip():
-            found = f"but it is {value!r:.40}"
-            needed = f"the field {last!r} must hold the class, a string or an integer, {found}"
+            given = f"but it is {value!r:.40}"
+            needed = f"the field {last!r} must hold the class, a string or an integer, {given}"
             there = f"the row has the fields {', '.join(map(repr, row.fields))}"
             raise InputError(f"{row.where}: {needed}; write one, or name another field ({there})")
         if split_field is not None and split_field in row.fields:
             split = "validation" if row.fields[split_field] in VALIDATION else row.fields[split_field]
             if split not in SPLITS:
-                found = f"the field {split_field!r} is {split!r:.40}"
-                raise InputError(f"{row.where}: {found}; write one of {', '.join(SPLITS)}")
+                given = f"the field {split_field!r} is {split!r:.40}"
+                raise InputError(f"{row.where}: {given}; write one of {', '.join(SPLITS)}")
         without_split = without_split or (row.where if split == NO_SPLIT else "")
         examples.append((split, *found, str(value).strip()))
     if skipped:

@@ -71,7 +71,7 @@ def test_both_halves_are_reduced_to_the_directions_that_keep_their_products(make
     np.testing.assert_allclose(stock.encode(texts), found, atol=1e-5)
     student.adapt(texts, width=40, bf16=False)  # more than both halves have: they are not reduced
     np.testing.assert_allclose(student.embed(texts, bf16=False), whole, atol=1e-6)
-    refused("width: got 41, use 1 to 40, the number of documents that are embedded", student.adapt, texts, width=41)
+    refused("width: got 41; give 1 to 40, the number of documents that are embedded", student.adapt, texts, width=41)
     np.testing.assert_allclose(student.embed(texts, bf16=False), whole, atol=1e-6)
 
 
@@ -187,9 +187,9 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
     (lambda student: student.adapt([""] * 9, dim=4), "only 0 words, .* occur in 2 documents"),
     (lambda student: student.adapt(["one"] * 9, dim=1), "only 1 words, .* occur in 2 documents"),
     (lambda student: student.adapt(collection(), dim=0), "dim: got 0; give 1 or more"),
-    (lambda student: student.adapt(collection(documents=3), dim=4), "got 3 documents"),
+    (lambda student: student.adapt(collection(documents=3), dim=4), "3 documents are too few"),
     (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5; give a number from 0 to 1"),
-    (lambda student: student.adapt([], dim=4), "got 0 documents"),
+    (lambda student: student.adapt([], dim=4), "0 documents are too few"),
     (lambda student: student.adapt(["the same six words in all"] * 20, dim=4), "all 20 documents have the same lexical embedding; use more"),
     (lambda student: student.adapt(collection(documents=3), dim=2), "all 3 documents have the same lexical embedding; use more"),
 ])  # fmt: skip
