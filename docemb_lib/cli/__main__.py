@@ -43,15 +43,19 @@ def init(
     root, copied, given = folder_above() or Path.cwd(), [], out
     out = out or Path(f"{stem((source or root).resolve()).strip('.')}.yaml")
     if source is None and given:
-        raise InputError("-o names the profile of an INPUT; give one")
+        problem = "this option names the profile of an INPUT, and no INPUT is given"
+        raise InputError(f"-o {out}: {problem}; give `docemb init INPUT -o {quote(str(out))}`")
     if source and (out.suffix != ".yaml" or out.exists()):
-        raise InputError(f"-o {out}: {'exists; name a new file' if out.exists() else 'name a .yaml file'}")
+        taken, other = "this exists already; name a new file", "a profile is a .yaml file; name one"
+        raise InputError(f"-o {out}: {taken if out.exists() else other}")
     if source and source.is_dir() and root.is_relative_to(source.resolve()):
-        raise InputError(f"{source}: {root} would work inside it, and read what it writes; give the command elsewhere")
+        inside = f"the working folder {root} lies in it, and its outputs would be read as documents"
+        raise InputError(f"{source}: {inside}; give the command in a folder outside of it")
     for name in ("notebooks", "params"):
         there = {path.name for path in (root / name).glob("*")}  # empty for a plain file
         if (root / name).exists() and there.isdisjoint(os.listdir(SHIPPED / name)):
-            raise InputError(f"{root / name}: is in the way, it is not docemb's; give the command in a new folder")
+            problem = "something that is not docemb's has this name already"
+            raise InputError(f"{root / name}: {problem}; give the command in a new folder")
     text, found = _initial_profile(source, out) if source else ("", {})  # before anything is written
     for name in ("notebooks", "params"):  # `params`, by which a working folder is known, is the last
         shipped, here, unwanted = SHIPPED / name, root / name, shutil.ignore_patterns("__pycache__", ".*")
@@ -77,7 +81,8 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
     from docemb_lib.teachers import preprocess
 
     if (named := f"{source.resolve()}, -o {out}") != well_formed(named):
-        raise InputError(f"{named}: a profile is UTF-8 and cannot hold a name that is not; rename it")
+        problem = "this name is not valid UTF-8, so a profile cannot hold it"
+        raise InputError(f"{named}: {problem}; rename the file")
     characters: Counter[str] = Counter()  # of each field of data files
     paths = [path for path in local_paths(source) if path.is_file()]
     rows = [row.fields for row in islice(chain.from_iterable(map(read_rows, paths)), 1000)]
@@ -93,10 +98,12 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
         text = " ".join(words := preprocess(document.text, "lowercase"))
         counts[hash(text)] = len(words), len(text), words.count("the")
     if (N := len(counts)) < LEAST:
-        raise InputError(f"{source}: {N} different documents; a student needs {LEAST} or more: add some")
+        problem = f"it holds {N} different documents, and a student needs {LEAST} or more"
+        raise InputError(f"{source}: {problem}; add some")
     sizes, letters, articles = np.array([*counts.values()]).T
     if (long := letters.sum() / sizes.sum()) > LONG_WORDS:
-        raise InputError(f"{source}: {long:.0f} characters from space to space in the mean; put spaces between words")
+        problem = f"a word, from space to space, has {long:.0f} characters on average"
+        raise InputError(f"{source}: {problem}; put spaces between words")
     longest = 4096 if np.quantile(TOKENS_PER_WORD * sizes, 0.9) > 2048 else 2048
     tasks, validation = min(300, N // 3), min(100, N // 10)
     train = N - tasks - validation
@@ -114,7 +121,8 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
     text = (SHIPPED / "params" / "own.yaml").read_text(encoding="utf-8")
     for old, new in filled_in.items():
         if old not in text:
-            raise InputError(f"{SHIPPED / 'params' / 'own.yaml'}: has no {old!r}; restore the file")
+            problem = f"this template has no {old!r}"
+            raise InputError(f"{SHIPPED / 'params' / 'own.yaml'}: {problem}; restore the file")
         text = text.replace(old, new.ljust(len(old)) if old.endswith(" ") else new)  # comments stay where they are
     english = articles.sum() > LEAST_ENGLISH * sizes.sum()
     found: dict[str, object] = {
@@ -159,9 +167,13 @@ def embed(
     from docemb_lib.hardware import devices_at_hand
 
     if out.suffix not in {".parquet", ".npy"}:
-        raise InputError(f"-o {out}: write .parquet (ids and embeddings) or .npy (embeddings alone)")
-    if out.is_dir() or (out.exists() and not force):
-        raise InputError(f"-o {out}: exists; give --force to write over it, or another name")
+        problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
+        raise InputError(f"-o {out}: {problem}; name such a file")
+    if out.is_dir():
+        raise InputError(f"-o {out}: this is a folder; name a file")
+    if out.exists() and not force:
+        mend = "give --force to write over it, or another name"
+        raise InputError(f"-o {out}: this file exists already; {mend}")
     documents = list(local_documents(source, text_field=text_field, id_field=id_field))
 
     import pandas as pd
@@ -185,9 +197,15 @@ def adapt(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A student, or a short encoder: a folder or a hub id.")],
     source: Annotated[Path, typer.Argument(metavar="CORPUS", help=DOCUMENTS)],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")],
-    dim: Annotated[int | None, typer.Option(min=1, help="Lexical width; default: as it is, or up to 512.")] = None,
-    width: Annotated[int | None, typer.Option(min=1, help="Of the embedding, by PCA; default: both halves.")] = None,
-    weight: Annotated[float | None, typer.Option(min=0, max=1, help="Of the lexical half; default: fitted.")] = None,
+    dim: Annotated[
+        int | None, typer.Option(min=1, help="Width of the lexical half; default: as it is, or up to 512.")
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, help="Width of the embedding, reduced by PCA; default: not reduced.")
+    ] = None,
+    weight: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Weight of the lexical half; default: fitted.")
+    ] = None,
     profile: Annotated[
         str | None, typer.Option(help="A profile whose sweep_tasks choose the weight, on their validation splits.")
     ] = None,
@@ -206,11 +224,13 @@ def adapt(
     from docemb_lib.student.loading import SHORT, load_config
 
     if out.exists():
-        raise InputError(f"-o {out}: exists; name a new folder")
+        raise InputError(f"-o {out}: this exists already; name a new folder")
     if any(out.resolve().is_relative_to(path.resolve()) for path in local_paths(source)):  # raises where there is none
-        raise InputError(f"-o {out}: lies in {source} and would be read with it; name a folder elsewhere")
+        mend = "name a folder elsewhere"
+        raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
     if profile and weight is not None:
-        raise InputError("--weight and --profile: both give the weight of the lexical half; name one")
+        problem = "--weight and --profile both choose the weight of the lexical half"
+        raise InputError(f"{problem}; give one of them")
     labelled = Profile.load(profile) if profile else None
     if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
         pooling = encoder_pooling(model)

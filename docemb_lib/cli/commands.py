@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 import typer
@@ -47,8 +48,10 @@ console = PlainConsole(highlight=False, markup=False, soft_wrap=True, width=None
 errors = PlainConsole(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 ProfileName = Annotated[str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")]
-Parameter = Annotated[list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="Of a notebook.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Everything, as JSON.")]
+Parameter = Annotated[
+    list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of the notebook.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 COLOURS = {"ok": "green", "slow": "yellow", "wrong": "red"}
 
@@ -111,9 +114,11 @@ def run(
     from docemb_lib.workspace import Workspace
 
     if parameter and notebook is None:
-        raise InputError(f"-p {parameter[0]}: name the notebook, too, as in docemb run 05 -p lam=0.5")
+        raise InputError(
+            f"-p {parameter[0]}: parameters are those of one notebook; name it, as in docemb run 05 -p lam=0.5"
+        )
     if from_ is not None and notebook is not None:
-        raise InputError(f"--from {from_} is about the whole plan; leave out it or {notebook}")
+        raise InputError(f"--from {from_} starts the plan there, and {notebook} is one notebook; give one of them")
     workspace = Workspace()
     loaded = Profile.load(profile)
     name = profile_argument(profile)
@@ -146,7 +151,9 @@ def sweep(
     grid: Annotated[str, typer.Option(help="A grid in params/grids/ by name, or the path of a .yaml file.")],
     profile: ProfileName = "tiny",
     workers: Annotated[int | None, typer.Option(help="Processes here; default: as many as there is room for.")] = None,
-    scheduler: Annotated[str | None, typer.Option(metavar="ADDRESS|FILE", help="A running Dask cluster.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS|FILE", help="Address or file of a running Dask cluster.")
+    ] = None,
     parameter: Parameter = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs, and whether they are there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="List them as JSON.")] = False,
@@ -162,7 +169,8 @@ def sweep(
     from docemb_lib.workspace import Workspace
 
     if as_json and not dry_run:
-        raise InputError("--json lists the runs of --dry-run; for results, see docemb results --json")
+        mend = "add --dry-run, or see the results with `docemb results --json`"
+        raise InputError(f"--json lists the runs of --dry-run, which is not given; {mend}")
     workspace = Workspace()
     steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
     if dry_run:
@@ -188,9 +196,9 @@ def sweep(
 def results(
     notebook: Annotated[str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05.")] = None,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
     claims: Annotated[
-        str | None, typer.Option(metavar="PROFILE", help="Instead, what the thesis claims, on a profile's runs.")
+        str | None, typer.Option(metavar="PROFILE", help="Instead, test what the thesis claims on a profile's runs.")
     ] = None,
 ) -> None:
     """Show the recorded runs, oldest first."""
@@ -200,7 +208,7 @@ def results(
     from docemb_lib.thesis.claims import recorded_claims
 
     if as_json and as_csv:
-        raise InputError("--json and --csv exclude each other")
+        raise InputError("--json and --csv exclude each other; give one of them")
     if notebook is not None and claims is not None:
         raise InputError(f"--claims is about the runs of all notebooks; leave out {notebook}")
     notebook = None if notebook is None else notebook_named(notebook)
@@ -241,13 +249,15 @@ def doctor(verify: Annotated[bool, typer.Option("--verify", help="Only check out
 @command
 def bench(
     what: Literal["student", "paragraph-vector", "heads"],
-    device: Annotated[str | None, typer.Option(help="Of student: cpu or cuda; default: a GPU if there is one.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="For student: cpu or cuda; default: a GPU if there is one.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure docemb beside stock Longformer, gensim or a loop over heads, in one process. Takes some minutes."""
     if device is not None and what != "student":
-        raise InputError(f"--device: bench {what} runs on the CPU; leave it out")
+        raise InputError(f"--device: bench {what} runs on the CPU alone; leave this option out")
     module = what.replace("-", "_")
     measure = resolve_name(f"docemb_lib.bench.{module}:bench_{module}")
     report = measure(quick=quick, **({"device": device} if what == "student" else {}))
@@ -266,9 +276,14 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     for text in given:
         name, _, value = map(str.strip, text.partition("="))
-        if not name or not value or name == "profile" or name in parameters:
-            how = "write NAME=VALUE, as in -p lam=0.5, each name once; None switches off; not for --profile"
-            raise InputError(f"-p {text}: {how}")
+        if name == "profile":
+            mend = f"give it as --profile {quote(value or 'NAME')}"
+            raise InputError(f"-p {text}: the profile is no parameter; {mend}")
+        if name in parameters:
+            raise InputError(f"-p {text}: {name} is given twice; give each parameter once")
+        if not name or not value:
+            mend = "write it as in -p lam=0.5, or -p lam=None for none"
+            raise InputError(f"-p {text}: this is not NAME=VALUE; {mend}")
         try:
             parsed = None if value == "None" else parse_yaml(value)
         except yaml.YAMLError:

@@ -136,8 +136,9 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
     everything = open_parts(folder)
     rows = distinct_rows(everything, seed=seed) if everything else np.empty(0, np.int64)
     if len(rows) < (needed := validation + tasks + 1):
-        problem = f"{len(rows)} distinct documents, but validation={validation} and tasks={tasks} need {needed} or more"
-        raise InputError(f"corpus: {problem}; lower corpus.validation or corpus.tasks, or add documents")
+        both = f"corpus.validation ({validation}) and corpus.tasks ({tasks})"
+        problem = f"there are {len(rows)} distinct documents, but {both} need {needed} or more"
+        raise InputError(f"corpus: {problem}; lower one of the two, or add documents")
     linked = tasks and any(len(chunk.flatten()) for chunk in everything.data.column("see_also").iterchunks())
     chosen = everything.select(rows if linked else rows[:tasks])  # without links the first documents are held out
     columns = (chosen[name][:] for name in ("id", "source", "see_also"))

@@ -18,8 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from docemb_lib.corpus.sources import Document
-from docemb_lib.errors import InputError
+from docemb_lib.corpus.sources import Document, not_installed
 from docemb_lib.progress import progress
 
 PACKAGES = (
@@ -104,7 +103,7 @@ def _source_files(package: str) -> Iterator[tuple[Path, str]]:
     """The source files of a package and their module names, found without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise InputError(f"package {package!r} is not installed; install it (pip install -e .) or leave it out")
+        raise not_installed(package)
     root = Path(spec.submodule_search_locations[0])
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root.parent).parts

@@ -58,7 +58,8 @@ def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
     format = file_format(file)
     if format is None:
-        raise InputError(f"{file}: not a data file; give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}")
+        mend = f"give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
+        raise InputError(f"{file}: this is not a data file; {mend}")
     if format in {".csv", ".tsv"}:
         return read_csv(file, delimiter="\t" if format == ".tsv" else ",")
     return _read_parquet(file) if format == ".parquet" else _read_jsonl(file)
@@ -75,24 +76,32 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
     try:
         reader.fieldnames = names = [name.strip() for name in reader.fieldnames or ()]
         if len(set(names)) < len(names):
-            raise InputError(f"{file}: two columns have one name ({', '.join(names)}); rename one")
+            mend = "rename one of them"
+            raise InputError(f"{file}: two columns have the same name ({', '.join(names)}); {mend}")
         for number, fields in enumerate(reader, start=1):
             where = f"{file}, row {number}"
             if None in fields or None in fields.values():  # what DictReader has for too many and too few values
-                expected = f"expected {len(names)} values ({', '.join(names)})"
-                raise InputError(f"{where} (up to line {reader.line_num}): {expected}; mend the row")
+                columns = f"{len(names)} values ({', '.join(names)})"
+                needed = f"the row must have {columns}, and has more or fewer"
+                raise InputError(f"{where} (up to line {reader.line_num}): {needed}; mend the row")
             yield Row(where, number, fields)
     except csv.Error as error:
-        raise InputError(f"{file}: broken quoting up to line {reader.reader.line_num} ({error}); mend it") from error
+        broken = f"there is broken quoting up to line {reader.reader.line_num} ({error})"
+        mend = "close every quoted value, and double each quotation mark inside of one"
+        raise InputError(f"{file}: {broken}; {mend}") from error
 
 
 def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
     """The string in `field`, without unpaired surrogates, which cannot be stored as UTF-8."""
     if field not in fields:
-        raise InputError(f"{where}: no field {field!r}, found {sorted(fields)}; name the one that holds the text")
+        others = ", ".join(map(repr, sorted(fields))) or "an empty row"
+        there = f"there is no field {field!r}, only {others}"
+        mend = "name the one that holds the text (--text-field, or text_field in a profile)"
+        raise InputError(f"{where}: {there}; {mend}")
     if not isinstance(text := fields[field], str):
-        found = f"{type(text).__name__} {text!r:.40}"
-        raise InputError(f"{where}: field {field!r} must be a string, found {found}; quote it")
+        found = f"it is {type(text).__name__} {text!r:.40}"
+        mend = "quote the value"
+        raise InputError(f"{where}: the field {field!r} must be a string, but {found}; {mend}")
     return well_formed(text)
 
 
@@ -109,9 +118,11 @@ def _read_jsonl(file: Path) -> Iterator[Row]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: not JSON ({error}); write one flat object a line") from error
+            mend = "write one JSON object on each line"
+            raise InputError(f"{where}: the line is not JSON ({error}); {mend}") from error
         if not isinstance(record, dict):
-            raise InputError(f"{where}: found {type(record).__name__}; write one JSON object a line")
+            found = f"the line holds a {type(record).__name__}"
+            raise InputError(f"{where}: {found}; write one JSON object on each line")
         yield Row(where, number, record)
 
 
@@ -125,7 +136,8 @@ def _read_parquet(file: Path) -> Iterator[Row]:
             for number, fields in enumerate(rows, start=1):
                 yield Row(f"{file}, row {number}", number, fields)
     except (ArrowException, OSError) as error:
-        raise InputError(f"{file}: is not a whole parquet file ({error}); write it again") from error
+        mend = "write it again"
+        raise InputError(f"{file}: this is not a whole parquet file ({error}); {mend}") from error
 
 
 def lines_of(file: Path) -> Iterator[str]:
@@ -137,8 +149,12 @@ def lines_of(file: Path) -> Iterator[str]:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.strerror:
-            raise InputError(f"{file}: cannot be read ({error.strerror}); look for it and its permissions") from error
-        raise InputError(f"{file}, near line {number}: {error}; save the file again, whole and as UTF-8") from error
+            mend = "check that it is there and that you may read it"
+            problem = f"the file cannot be read ({error.strerror})"
+            raise InputError(f"{file}: {problem}; {mend}") from error
+        where = f"{file}, near line {number}"
+        mend = "save it again, whole and as UTF-8"
+        raise InputError(f"{where}: the file cannot be read ({error}); {mend}") from error
 
 
 def split_sentences(text: str, *, language: str = "en") -> list[str]:

@@ -95,7 +95,9 @@ def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
         small = sum(stat.st_size for stat in stats) <= BY_CONTENT
         states = [digest_of(file) for _, file in named] if small else [(one.st_size, one.st_mtime_ns) for one in stats]
     except OSError as error:
-        raise InputError(f"{error.filename}: {error.strerror}; make it readable, or leave it out") from None
+        problem = f"the file cannot be read ({error.strerror})"
+        mend = "make it readable, or leave it out"
+        raise InputError(f"{error.filename}: {problem}; {mend}") from None
     lines = [f"{file if count[name] > 1 else name} {state}" for (name, file), state in zip(named, states, strict=True)]
     return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
 
@@ -131,7 +133,13 @@ def _version(package: str) -> str:
         return version("scikit-learn" if package == "sklearn" else package)
     if names := _distributions().get(package):
         return version(names[0])
-    raise InputError(f"corpus.packages: {package} is not installed; install it, or leave it out")
+    raise not_installed(package)
+
+
+def not_installed(package: str) -> InputError:
+    """The error for a package whose documentation is asked for, and which is not here."""
+    mend = "install it (`pip install`), or leave it out"
+    return InputError(f"corpus.packages: {package} is not installed; {mend}")
 
 
 def local_documents(
@@ -161,7 +169,8 @@ def local_documents(
             ids.add(document.id)
             yield document
         if len(ids) == before:
-            raise InputError(f"{one}: holds no document; a folder needs .txt or .md files, a data file rows")
+            mend = "add .txt or .md files to the folder" if one.is_dir() else "add rows to the file"
+            raise InputError(f"{one}: it holds no document; {mend}")
 
 
 def local_paths(path: Path | Sequence[Path]) -> list[Path]:
@@ -279,7 +288,9 @@ def _dataset_files(source: HubDataset) -> list[Path]:
     split, files = any_word(source.split.lower()), [file for file in visible_files(place) if file_format(file)]
     own = [file for file in files if split.search(file.relative_to(place).as_posix().lower())]
     if not own:
-        raise InputError(f"{place}: no data file has the split {source.split!r} in its name; name files by a pattern")
+        problem = f"no data file in this folder has the split {source.split!r} in its name"
+        mend = f"name the files by a pattern, such as {place}/*.jsonl"
+        raise InputError(f"{place}: {problem}; {mend}")
     return own
 
 
@@ -298,14 +309,16 @@ def hub_rows(dataset: str, config: str | None, splits: Sequence[str], *, streami
         except RuntimeError:  # the main branch is a script, which `datasets` no longer runs
             found = load(revision="refs/convert/parquet")  # has the files of such data sets
         if not (named := [name for name in splits if name in found]):
-            raise ValueError(f"has no split {' or '.join(splits)}, only {', '.join(found)}")
+            raise ValueError(f"it has no split {' or '.join(splits)}, only {', '.join(found)}")
     except (ValueError, OSError, DatasetsError) as error:  # also an unknown config
-        raise InputError(f"dataset {dataset!r}: {error}; or name a folder of its files") from error
+        mend = "correct its name, config or split, connect, or name a folder of its files"
+        raise InputError(f"dataset {dataset!r}: it cannot be read ({error}); {mend}") from error
     for name in named:
         where, number = f"dataset {dataset!r}, split {name!r}", 0
         try:
             for number, fields in enumerate(found[name], start=1):
                 yield name, Row(f"{where}, row {number}", number, fields)
         except Exception as error:  # libraries raise many kinds of errors for formats and the network
-            reason = f"{type(error).__name__}: {error}; the same command streams it again"
-            raise ConnectionError(as_line(f"{where}, after row {number}: {reason}")) from error
+            reason = f"the stream broke off ({type(error).__name__}: {error})"
+            line = f"{where}, after row {number}: {reason}; the same command streams it again"
+            raise ConnectionError(as_line(line)) from error

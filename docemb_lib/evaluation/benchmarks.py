@@ -73,7 +73,8 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     benchmark = BENCHMARKS[name]
     source = source or benchmark.hub
     if source is None:
-        raise InputError(f"benchmark task {name}: is on no hub; name the folder or file that holds its data")
+        mend = "name the folder or file that holds its data"
+        raise InputError(f"benchmark task {name}: it is on no hub; {mend}")
     files = [_plain_or_packed(Path(source) / file) for file in benchmark.files]
     if len(files) == 2:
         task: Task = Retrieval(name, {"test": read_similar_articles(*files)})
@@ -81,7 +82,7 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
         task = readers.head_task(name, _examples(name, source, files))
     size = sum(len(data.documents[0]) for data in task.splits.values())
     if benchmark.size not in (None, size):
-        message = "task %s: %d documents, the paper has %d; scores are not comparable"
+        message = "task %s has %d documents, and the paper has %d; scores are not comparable"
         logger.warning(message, name, size, benchmark.size)
     return task
 
@@ -102,7 +103,8 @@ def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
     if (examples["split"] != readers.NO_SPLIT).all():
         return examples
     if not of_paper:
-        raise InputError(f"{source}: names no splits; copy the hub's folder there")
+        problem = f"the data of {name} name no splits ({', '.join(SPLITS)})"
+        raise InputError(f"{source}: {problem}; copy the whole folder of the hub there")
     return readers.draw_splits(examples, share=SHARE, seed=0, where=source)
 
 
@@ -111,7 +113,8 @@ def _pair_rows(file: Path) -> Iterator[Row]:
     for row in read_csv(file, columns=PAIR_COLUMNS):
         label, *texts = (str(row.fields[column]) for column in PAIR_COLUMNS)
         if label.strip() not in ("0", "1"):
-            raise InputError(f"{row.where}: the label is {label!r:.40}, expected 0 or 1; look for a shifted column")
+            found = f"the label is {label!r:.40} and must be 0 or 1"
+            raise InputError(f"{row.where}: {found}; look for a shifted column")
         values = (label, *(text.replace(SEPARATOR, " ") for text in texts))
         yield row._replace(fields=dict(zip(PAIR_COLUMNS, values, strict=True)))
 
@@ -140,7 +143,8 @@ def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
     missing = sum(map(len, lists.values())) - sum(map(len, found.values()))
     if missing or len(links) < len(lists):
         counts = len(lists) - len(links), len(lists), missing
-        logger.warning("%s: left out without an article: %d of %d lists, %d relevant titles", relevance, *counts)
+        message = "%s: without an article, %d of %d lists and %d relevant titles are left out"
+        logger.warning(message, relevance, *counts)
     return readers.make_ranking(texts, links)
 
 
@@ -155,8 +159,8 @@ def read_articles(file: Path) -> dict[str, str]:
             title, literal = row.fields.values()
             sections = [f"{name} {text}" for name, text in ast.literal_eval(literal) if text.strip()]
         except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as error:
-            expected = "expected an article's title and a Python list of (title, text), its sections"
-            raise InputError(f"{row.where}: {expected}; mend the row") from error
+            needed = "a row must hold a title and a Python list of (title, text), its sections"
+            raise InputError(f"{row.where}: {needed}; mend it") from error
         if title in texts:
             raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
         texts[title] = well_formed(" ".join([title, *sections]))
@@ -168,8 +172,9 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
     try:
         data = json.loads("".join(lines_of(file))) if file.suffix == ".json" else read_plain_pickle(file)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{file}: not JSON ({error}); mend it") from error
-    wrong = InputError(f"{file}: expected a mapping from titles to lists of titles; look at the file")
+        raise InputError(f"{file}: the file is not JSON ({error}); mend it") from error
+    needed = "the file must hold a mapping from titles to lists of titles"
+    wrong = InputError(f"{file}: {needed}; mend it, or copy the published one")
     if not isinstance(data, Mapping):
         raise wrong
     lists: dict[str, list[str]] = {}
@@ -209,8 +214,9 @@ def read_plain_pickle(file: Path) -> Any:
             raise pickle.UnpicklingError(f"it holds more than {MOST_TUPLES:,} tuples")
         return PlainUnpickler(io.BytesIO(data)).load()
     except Exception as error:  # a broken pickle may raise anything
-        reason = f"is no whole pickle of plain containers ({str(error) or type(error).__name__})"
-        raise InputError(f"{file}: refused, {reason}; write the mapping as JSON instead") from error
+        reason = f"it is no whole pickle of plain containers ({str(error) or type(error).__name__})"
+        mend = "write the mapping as JSON instead"
+        raise InputError(f"{file}: the file is refused: {reason}; {mend}") from error
 
 
 def task_lengths(task: Task, counters: Mapping[str, Callable[[list[str]], list[int]]]) -> pd.DataFrame:

@@ -103,7 +103,8 @@ def check_task(profile: Profile, workspace: Workspace, name: str, split: str) ->
     artefact = workspace.artefact("task", {"task": name, **inputs}, build)
     if split not in json.loads((artefact.path / "splits.json").read_text(encoding="utf-8")):
         more = "" if split == "test" else f", and cannot be cross-validated (evaluation.folds {evaluation.folds})"
-        raise InputError(f"task {name}: has no split {split}{more}; add it, or leave the task out")
+        mend = "add this split, or leave the task out"
+        raise InputError(f"task {name}: it has no split {split}{more}; {mend}")
 
 
 def _own(name: str, settings: Evaluation) -> OwnTask | None:
@@ -128,8 +129,9 @@ def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, li
         data = build([own[i] for i in order.permutation(len(own))], size, rng)
         examples = len(data.queries if kind is Retrieval else data.labels)
         if examples < (LEAST_PAIRS if kind is Pairs else 1):
-            few = f"{len(own)} pages give {examples} examples, too few; raise corpus.tasks or evaluation.texts"
-            raise InputError(f"task {name!r}, split {split!r}: {few}, or leave the task out")
+            few = f"{len(own)} pages give {examples} examples, which are too few"
+            mend = "raise corpus.tasks or evaluation.texts, or leave the task out"
+            raise InputError(f"task {name!r}, split {split!r}: {few}; {mend}")
         splits[split] = data
     return kind(name, splits)
 

@@ -62,7 +62,8 @@ def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
         splits = {NO_SPLIT: folder}
     for split, place in splits.items():
         if not (classes := _subfolders(place)):
-            raise InputError(f"{place}: holds no folder; name a data file, or put each class into a folder of its name")
+            mend = "name a data file, or put the texts of each class into a folder of its name"
+            raise InputError(f"{place}: there is no folder in it; {mend}")
         for number, file in enumerate((file for one in classes for file in visible_files(one)), start=1):
             data, label = file.read_bytes(), file.relative_to(place).parts[0]
             try:
@@ -102,22 +103,26 @@ def read_examples(
             continue
         found, value = [text_of(row.fields, name, where=row.where) for name in names], row.fields.get(last)
         if not isinstance(value, str | int) or not str(value).strip():
-            there = f"found {value!r} in the fields {[*row.fields]}"
-            raise InputError(f"{row.where}: field {last!r} must hold the class, a string or an integer, {there}")
+            given = f"but it is {value!r:.40}"
+            needed = f"the field {last!r} must hold the class, a string or an integer, {given}"
+            there = f"the row has the fields {', '.join(map(repr, row.fields))}"
+            raise InputError(f"{row.where}: {needed}; write one, or name another field ({there})")
         if split_field is not None and split_field in row.fields:
             split = "validation" if row.fields[split_field] in VALIDATION else row.fields[split_field]
             if split not in SPLITS:
-                raise InputError(f"{row.where}: field {split_field!r} is {split!r}, expected {', '.join(SPLITS)}")
+                given = f"the field {split_field!r} is {split!r:.40}"
+                raise InputError(f"{row.where}: {given}; write one of {', '.join(SPLITS)}")
         without_split = without_split or (row.where if split == NO_SPLIT else "")
         examples.append((split, *found, str(value).strip()))
     if skipped:
         logger.warning("%s: %d rows without a class or a text are left out", where, skipped)
     if not examples:
         fields = ", ".join(names[0] for names in (*texts, label))
-        raise InputError(f"{where}: holds no example; add one with the fields {fields}")
+        raise InputError(f"{where}: it holds no example; add some with the fields {fields}")
     frame = pd.DataFrame(examples, columns=["split", *TEXTS[: len(texts)], "label"], dtype=object)
     if without_split and frame["split"].nunique() > 1:
-        raise InputError(f"{without_split}: names no split, but other rows do; name it in all of them or in none")
+        problem = "this row names no split, but other rows do"
+        raise InputError(f"{without_split}: {problem}; name it in all of them or in none")
     return frame
 
 
@@ -187,8 +192,9 @@ def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
     for where, _, fields in read_rows(cast(Path, settings.path)):
         id = fields.get(settings.id_field)
         if not isinstance(id, str | int) or str(id) in texts:
-            found = f"{id!r} in the field {settings.id_field!r}"
-            raise InputError(f"{where}: found {found}, expected a string or an integer that no earlier row has")
+            found = f"the field {settings.id_field!r} is {id!r:.40}"
+            mend = "write a string or an integer that no earlier row has"
+            raise InputError(f"{where}: {found}; {mend}")
         text = text_of(fields, settings.text_field, where=where)
         texts[str(id)] = WORD.sub(lambda w: "" if w[0][0].isupper() else w[0], text) if settings.mask_names else text
     if isinstance(settings.relevance, dict):
@@ -210,8 +216,8 @@ def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
         if delimiter and number == 1 and ids == [*LINK]:
             continue
         if ids[0] == ids[1] or not {*ids} <= texts.keys():
-            expected = "expected the ids of two documents, source and target"
-            raise InputError(f"{where}: found {ids}, {expected}; mend the row")
+            needed = "but it must name two different documents, source and target"
+            raise InputError(f"{where}: the row has the ids {ids}, {needed}; mend it")
         links.setdefault(ids[0], {})[ids[1]] = None
     return {source: list(targets) for source, targets in links.items()}
 

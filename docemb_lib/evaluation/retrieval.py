@@ -130,5 +130,6 @@ def _tfidf(texts: Sequence[str], *, min_df: int) -> tuple[csr_array, list[str]]:
         X = csr_array(vectorizer.fit_transform(texts))
     except ValueError as error:
         problem = f"no word occurs in {min_df} of the {len(texts)} texts"
-        raise InputError(f"{problem}; words are separated by spaces or punctuation") from error
+        mend = "separate words by spaces or punctuation, or use more texts"
+        raise InputError(f"{problem}; {mend}") from error
     return X, vectorizer.get_feature_names_out().tolist()

@@ -40,8 +40,7 @@ class Examples:
     def check(self, where: str) -> None:
         sizes = {name: len(column) for name, column in self.columns().items()}
         if len({*sizes.values()}) > 1 or 0 in sizes.values():
-            counts = ", ".join(f"{size} {name}" for name, size in sizes.items())
-            raise InputError(f"{where}: {counts}; expected equally many and at least one")
+            raise InputError(f"{where}: {_unequal(sizes)}")
 
 
 @dataclass(frozen=True)
@@ -79,24 +78,34 @@ class Ranking:
 
     def check(self, where: str) -> None:
         if not len(self.queries) == len(self.relevant) > 0:
-            counts = f"{len(self.queries)} queries and {len(self.relevant)} lists of relevant rows"
-            raise InputError(f"{where}: {counts}; expected equally many and at least one")
+            sizes = {"queries": len(self.queries), "lists of relevant rows": len(self.relevant)}
+            raise InputError(f"{where}: {_unequal(sizes)}")
         for query, rows in zip(self.queries, self.relevant, strict=True):
             there = all(0 <= row < len(self.texts) for row in (query, *rows))
             if not (there and 0 < len(rows) == len({*rows} - {query})):
-                expected = f"expected at least one of {len(self.texts)} rows, each once, without the query"
-                raise InputError(f"{where}: query {query} has the relevant rows {list(rows)}; {expected}")
+                pool = f"the {len(self.texts)} rows"
+                needed = f"give one or more of {pool}, each once, without the query"
+                problem = f"query {query} has the relevant rows {list(rows)}"
+                raise InputError(f"{where}: {problem}; {needed}")
+
+
+def _unequal(sizes: Mapping[str, int]) -> str:
+    """The error about columns that differ in length or are empty, by name."""
+    counts = " and ".join(f"{size} {name}" for name, size in sizes.items())
+    return f"it has {counts}; give equally many of each, and at least one"
 
 
 def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
     if split not in splits:
-        raise InputError(f"task {name!r} has no split {split!r}, only {', '.join(splits)}")
+        mend = "name one of these"
+        raise InputError(f"task {name!r} has no split {split!r}, only {', '.join(splits)}; {mend}")
     return splits[split]
 
 
 def check_splits(name: str, splits: Mapping[str, Examples | Ranking]) -> None:
     if not splits or set(splits) - set(SPLITS):
-        raise InputError(f"task {name!r}: splits must be some of {', '.join(SPLITS)}, got {list(splits)}")
+        mend = f"give some of {', '.join(SPLITS)}"
+        raise InputError(f"task {name!r}: the splits are {list(splits)}; {mend}")
     for split, data in splits.items():
         data.check(f"task {name!r}, split {split!r}")
 
@@ -111,11 +120,13 @@ def rows_by_text(name: str, embeddings: Any, texts: list[str]) -> Callable[[Sequ
     All texts in their order are returned without a copy, so that a large pool may stay memory-mapped.
     """
     if embeddings.ndim != 2 or embeddings.shape[0] != len(texts):
-        shapes = f"embeddings of shape {embeddings.shape} for {len(texts)} texts, in the order of task.texts(split)"
-        raise InputError(f"task {name!r}: {shapes}; expected one row per text")
+        shapes = f"the embeddings have the shape {embeddings.shape}, for {len(texts)} texts"
+        mend = "give one row for each of task.texts(split), in their order"
+        raise InputError(f"task {name!r}: {shapes}; {mend}")
     with np.errstate(invalid="ignore"):  # infinities of both signs
         if not np.isfinite(embeddings.sum(dtype=np.float64)):  # a sum: a memory-mapped array is never copied
-            raise InputError(f"task {name!r}: embeddings are not finite; check whether the model has diverged")
+            mend = "check whether the model has diverged"
+            raise InputError(f"task {name!r}: the embeddings are not finite; {mend}")
     row = {text: i for i, text in enumerate(texts)}
 
     def lookup(wanted: Sequence[str]) -> np.ndarray:
@@ -174,14 +185,18 @@ class HeadTask:
         check_splits(self.name, self.splits)
         where = f"task {self.name!r}"
         if "train" not in self.splits:
-            raise InputError(f"{where} has no split 'train' to train heads on, only {', '.join(self.splits)}")
+            there = ", ".join(self.splits)
+            problem = f"{where} has no split 'train' to train heads on, only {there}"
+            raise InputError(f"{problem}; add one")
         known = set(self.splits["train"].labels)
         if len(known) < 2:
-            raise InputError(f"{where}, split 'train': all labels are {known.pop()!r}; expected two classes or more")
+            mend = "give two classes or more"
+            raise InputError(f"{where}, split 'train': all labels are {known.pop()!r}; {mend}")
         for split, data in self.splits.items():
             if unknown := sorted(set(data.labels) - known, key=str):
                 what = f"the labels {unknown[:3]} are none of the {len(known)} classes of 'train'"
-                raise InputError(f"{where}, split {split!r}: {what}; leave them out, or add to train")
+                mend = "leave them out, or add them to 'train'"
+                raise InputError(f"{where}, split {split!r}: {what}; {mend}")
 
     def texts(self, split: str = "test") -> list[str]:
         """The texts of train and of `split`, each once: what must be embedded to score on `split`."""
@@ -306,13 +321,15 @@ def warn_of_problems(task: Task) -> None:
     """Log how many examples of a split have no text, or are in train too (leakage), and the row of the first."""
     for split, data in task.splits.items():
         examples = list(zip(*data.documents, strict=True))
-        found = {"without text": [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]}
+        blank = [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]
+        found = {"have no text": blank}
         if isinstance(task, HeadTask) and split != "train":
             train = set(map(frozenset, zip(*task.splits["train"].documents, strict=True)))  # a swapped pair leaks, too
-            found["also in train (leakage)"] = [i for i, texts in enumerate(examples) if frozenset(texts) in train]
+            leaked = [i for i, texts in enumerate(examples) if frozenset(texts) in train]
+            found["are also in train (leakage)"] = leaked
         for problem, rows in found.items():
             if rows:
-                message = "task %s, split %s: %d of %d %s, the first is %s"
+                message = "task %s, split %s: %d of %d examples %s, the first of which is %d"
                 logger.warning(message, task.name, split, len(rows), len(examples), problem, rows[0])
 
 

@@ -133,7 +133,9 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
     Columns: task, metric, model, reference, difference (model minus reference), low and high (its interval), p.
     """
     if reference not in scores:
-        raise InputError(f"reference: no scores of {reference!r}, only of {', '.join(scores)}")
+        there = ", ".join(scores)
+        problem = f"there are no scores of {reference!r}, only of {there}"
+        raise InputError(f"reference: {problem}; name one of these")
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores, extra=False):
         if reference not in models or len(models) < 2:

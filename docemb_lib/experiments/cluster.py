@@ -68,8 +68,8 @@ def workers_of(scheduler: str) -> Iterator[Any]:
             thread.submit(asyncio.run, _answer(address)).result()
         client = Client(address, timeout=TIMEOUT, set_as_default=False)
     except Exception as error:  # of any kind, where something else than a scheduler answers
-        problem = shorten(f"{type(error).__name__}: {error}", 200)
-        mend = "is a Dask scheduler running there, with the same TLS files, and can it be reached from here?"
+        problem = f"it does not answer ({shorten(f'{type(error).__name__}: {error}', 200)})"
+        mend = "check that a Dask scheduler runs there with the same TLS files, and can be reached"
         raise InputError(f"scheduler {scheduler}: {problem}; {mend}") from None
     with client:
         if not client.scheduler.address.startswith(("tls://", "wss://")):

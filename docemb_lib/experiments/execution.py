@@ -174,8 +174,9 @@ def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, s
         kind = InputError if getattr(error, "ename", "") == InputError.__name__ else RunError
         raise kind(_fail(run, workspace, reason, trace)) from None
     if not records.finished([run], workspace):
-        reason = "ended without its record: were the profile or the corpus changed meanwhile, or does the kernel "
-        raise RunError(_fail(run, workspace, f"{reason}{NAME} belong to another environment?", ""))
+        ended = "it ended without its record; leave profile and corpus unchanged meanwhile"
+        reason = f"{ended}, and check that the kernel {NAME} belongs to this environment"
+        raise RunError(_fail(run, workspace, reason, ""))
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
     # Keep the last state of each progress bar. nbclient can coalesce streams during the execution, but then outputs
@@ -195,7 +196,8 @@ def _explained(error: Exception) -> tuple[str, str]:
     from papermill.exceptions import PapermillExecutionError
 
     if isinstance(error, DeadKernelError):
-        return f"its kernel died ({error}); out of memory?", ""
+        mend = "if the memory was full, end other programs, and give the same command again"
+        return f"its kernel died ({error}); {mend}", ""
     if not isinstance(error, PapermillExecutionError):
         return f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
     if error.ename == InputError.__name__:

@@ -88,7 +88,9 @@ def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.n
         def build(folder: Path) -> None:
             vectors = np.asarray(model.embed(list(missing.values())), dtype=np.float32)
             if bad := int((~np.isfinite(vectors).all(axis=1)).sum()):
-                raise InputError(f"{model.label}: {bad} of {len(vectors)} embeddings are not finite; mend the model")
+                problem = f"{bad} of {len(vectors)} embeddings are not finite"
+                mend = "restore the model's files, or train it again"
+                raise InputError(f"{model.label}: {problem}; {mend}")
             np.save(folder / "embeddings.npy", vectors)
             content = {"model": model.fingerprint, "label": model.label, "texts": list(missing)}
             (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
@@ -186,7 +188,7 @@ def beside_lsa(
         try:
             return _joined(fit_lexical_half(lambda: X, texts, weight=weight, **limits), X, texts)
         except InputError as error:
-            logger.warning("%s without words: %s", label, error)
+            logger.warning("%s is scored without its lexical half: %s", label, error)
             return X
 
     key = f"{dense.fingerprint} ⊕ {LSA_FIT}/{dim}/{words}/{width}{'' if weight is None else f'/{weight}'}"
@@ -338,7 +340,8 @@ def models_of(name: str, workspace: Workspace) -> list[Model]:
 
     source = pretrained.resolve(name)
     if not any(loading.find_file(source, file) for file in ("modules.json", "config.json")):
-        raise InputError(f"{name}: no folder or hub id with a modules.json or config.json; give one of a model")
+        problem = "there is neither a modules.json nor a config.json"
+        raise InputError(f"{name}: {problem}; give the folder or the hub id of a model")
     label = Path(name).absolute().name if Path(name).is_dir() else name
     try:
         export.saved_pooling(source)

@@ -113,7 +113,7 @@ def resolve_plan(
     for run in runs_of(steps):
         other = copies.setdefault(run.executed, run)
         if other is not run and other.fingerprint != run.fingerprint:  # computed late: it reads the corpus files
-            same = f"two runs of different settings have the executed copy {run.executed.name}"
+            same = f"two runs with different settings would both write {run.executed.name}"
             raise InputError(f"profile {profile.name}: plan: {same}; give one of them a profile of another name")
     if not steps and only is not None:
         return resolve_run(only, {}, profile, name, workspace)
@@ -179,7 +179,9 @@ def _steps_of(
         return [Step(runs, grid.name)]
     single = [run for run in runs if grid.compounds and run.parameters.get("compound") is None]
     if len(runs) - len(single) != (grid.compounds**2 or len(grid.best_of)):
-        raise InputError(f"grid {grid.name}: list as many runs as best_of or compounds choose, which take their place")
+        listed, chosen = len(runs) - len(single), grid.compounds**2 or len(grid.best_of)
+        problem = f"best_of or compounds choose {chosen} runs to stand for the {listed} listed"
+        raise InputError(f"grid {grid.name}: {problem}; list {chosen}")
     groups: list[list[Planned]] = []  # the best of each are chosen
     if grid.compounds:
         groups += [[run for run in single if run.parameters["dm"] is dm] for dm in (True, False)]
@@ -216,8 +218,8 @@ def _best_runs(runs: Runs, count: int, workspace: Workspace) -> list[tuple[Plann
     best = sorted(((run, mean) for run, mean in means if isfinite(mean)), key=lambda one: -one[1])[:count]
     if len(means) < len(runs) or len(best) < count:
         few = f"{len(means)} of the {len(runs)} runs of {runs[0].notebook} to choose from are recorded"
-        mend = f"execute their sweep first, of which at least {count} must succeed"
-        raise InputError(f"winners: own: {few}, {len(best)} with a score; {mend}")
+        mend = f"execute their sweep first (`docemb sweep`), of which at least {count} must succeed"
+        raise InputError(f"winners: own: {few}, and {len(best)} of these have a score; {mend}")
     return best
 
 
@@ -231,7 +233,8 @@ def _planned(notebook: str, given: Mapping[str, Any], profile: Profile, name: st
     key.check()
     source = workspace.root / "notebooks" / f"{notebook}.ipynb"
     if not source.is_file():
-        raise InputError(f"{source}: no such notebook; regenerate it with `docemb init` or `jupytext --sync *.py`")
+        mend = "make it again with `docemb init` or `jupytext --sync *.py`"
+        raise InputError(f"{source}: there is no such notebook; {mend}")
     executed = workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb"
     return Planned(key, {"profile": name, **key.parameters}, source, executed)
 
@@ -247,11 +250,13 @@ def _resolve_grid(
         parameters = {**given, **overrides}
         try:
             if "profile" in parameters:
-                raise InputError("profile: a sweep has one for all its runs; give it as --profile")
+                mend = "give it as --profile"
+                raise InputError(f"profile: a sweep has one profile for all its runs; {mend}")
             profiles.check_names(notebook, parameters)
             run = _planned(notebook, parameters, profile, name, workspace)
             if earlier := first.get(run.key.same_but()) or first.get(run.executed):
-                raise InputError(f"the same as run {earlier} ({run.label}); leave one out, or vary another parameter")
+                same = f"it is the same as run {earlier} ({run.label})"
+                raise InputError(f"{same}; leave one of them out, or vary another parameter")
         except InputError as error:
             raise InputError(f"grid {grid.name}: run {number}: {error}") from None
         first |= {run.key.same_but(): number, run.executed: number}
@@ -265,7 +270,8 @@ def _notebook_of(grid: Grid, asked: str | None) -> str:
     if not names:
         raise InputError(f"grid {grid.name}: notebook is missing; say which of {', '.join(NOTEBOOKS)} it is for")
     if names[0] != names[-1]:
-        raise InputError(f"grid {grid.name}: is for notebook {names[-1]}, not for {names[0]}")
+        problem = f"it is for notebook {names[-1]}, not for {names[0]}"
+        raise InputError(f"grid {grid.name}: {problem}; name {names[-1]}")
     return names[0]
 
 
@@ -322,18 +328,22 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
         path = profiles.yaml_file("grid", given, _grid_files())
         name, source, raw = str(given), str(path), profiles.read_yaml(path)
     if not isinstance(raw, dict):
-        raise InputError(f"{source}: a grid is a mapping with `axes` or `runs`, see params/grids/")
+        mend = "write it as those in params/grids/"
+        raise InputError(f"{source}: a grid is a mapping with `axes` or `runs`; {mend}")
     file = profiles.validated(GridFile, raw, source)
     notebook = None if file.notebook is None else profiles.notebook_named(file.notebook, source=f"{source}: ")
     varied = [dict(zip(lists, chosen, strict=True)) for lists in file.axes for chosen in product(*lists.values())]
     runs = [{**file.base, **run} for run in (*varied, *file.runs)]
     if not runs:
-        raise InputError(f"{source}: no runs; list some under `runs`, or values under `axes`")
+        mend = "list some under `runs`, or values under `axes`"
+        raise InputError(f"{source}: there are no runs; {mend}")
     names = {}
     for own, wanted in file.names.items():
         places = [place for place, run in enumerate(runs) if wanted.items() <= run.items()]
         if len(places) != 1:
-            raise InputError(f"{source}: names: {own}: {len(places)} runs have these parameters; name those of one run")
+            problem = f"{len(places)} runs have these parameters"
+            mend = "give parameters that one run alone has"
+            raise InputError(f"{source}: names: {own}: {problem}; {mend}")
         names[own] = places[0]
     if file.scale is not None:
         if (student := width(profile.student.model)) is None:
@@ -371,7 +381,9 @@ def _scaled_projection(spec: str, factor: float, ends: Mapping[int, int], where:
     if not widths:
         return spec
     if widths[-1] not in ends:
-        raise InputError(f"{where}: {spec} cannot be scaled, it does not end in {' or '.join(map(str, ends))}")
+        problem = f"{spec} cannot be scaled to the profile, because it does not end in"
+        mend = "let it end so, or leave `scale` out"
+        raise InputError(f"{where}: {problem} {' or '.join(map(str, ends))}; {mend}")
     return with_widths(spec, [*(_times(width, factor) for width in widths[:-1]), ends[widths[-1]]])
 
 

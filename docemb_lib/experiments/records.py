@@ -167,5 +167,6 @@ def _read(folder: Path) -> Record | None:
     try:
         return Record(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError) as error:
-        logger.warning("%s: left out, not a record of this version (%s)", folder / RECORD, error)
+        message = "%s is left out: it is not a record of this version (%s)"
+        logger.warning(message, folder / RECORD, error)
         return None

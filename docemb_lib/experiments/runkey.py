@@ -15,7 +15,13 @@ from docemb_lib.hardware import asked_precision
 from docemb_lib.projections import check_widths
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, NOTEBOOKS, SELF_SUPERVISED, TRAINING, Profile, width
-from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, FurtherTeacher, ParagraphVectorSettings, Training
+from docemb_lib.settings.sections import (
+    NO_PAIRS,
+    NOT_IN_FINGERPRINT,
+    FurtherTeacher,
+    ParagraphVectorSettings,
+    Training,
+)
 from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
 
 STRUCTURAL = ("structural_loss", "distance", "gamma", "temperature")  # parameters of the structural loss
@@ -191,19 +197,18 @@ class RunKey:
             return
         p, training, simde = self.profile.parameters, self.training, self.profile.simde
         section, size = "simde.training" if self.self_supervised else "training", training.batch_size
-        if p.documents < size:
-            few = f"documents: {p.documents} do not fill one batch"
-            raise InputError(f"{few}; ask for {section}.batch_size {size} or more")
+        training.check_fills_a_batch(p.documents, section)
         dropout = self.profile.student.dropout if simde.dropout is None else simde.dropout
         if self.self_supervised and p.pairs == "dropout" and dropout == 0:
-            raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
+            raise InputError(NO_PAIRS)
         if self.taught:
             self._check_widths()
             for loss in contextual_losses(p, self.profile.further_teachers):
                 components = int(loss.partition(":")[2] or 0)  # of the B - 1 correlations of a batch of B documents
                 if components >= size:
-                    few = f"contextual_loss: {loss}, but batches of {size} documents have {size - 1} correlations"
-                    raise InputError(f"{few}; raise {section}.batch_size far above {components}")
+                    few = f"{loss} needs more correlations than the {size - 1} of a batch of {size}"
+                    mend = f"raise {section}.batch_size far above {components}"
+                    raise InputError(f"contextual_loss: {few}; {mend}")
 
     def _check_widths(self) -> None:
         """The two projections of each teacher must end equally wide, as far as widths are known without a model."""

@@ -212,7 +212,9 @@ class ScoreStage:
             data = splits["validation" if "validation" in splits else "train"]
             ranks, limit = isinstance(data, Ranking), self.profile.evaluation.limit
             if (labels := len(data.queries) if ranks else min(len(data.labels), limit)) < LABELS:
-                raise InputError(f"task {name}: {labels} labelled examples to choose a weight by, use {LABELS} or more")
+                few = f"choosing a weight needs {LABELS} labelled examples, and it has {labels}"
+                mend = "add some, or leave it out of evaluation.sweep_tasks"
+                raise InputError(f"task {name}: {few}; {mend}")
 
         def choose(half: "LexicalHalf", embed: Callable[[Sequence[str]], np.ndarray]) -> float:
             import torch

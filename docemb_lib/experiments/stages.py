@@ -98,7 +98,8 @@ class CorpusStage:
         for field, source, is_built in corpora:
             if (names := streamed(source)) and not is_built and (silent := pretrained.hub_silence()):
                 mend = f"connect, or name local files or folders in {field}.datasets"
-                raise InputError(f"{field}.datasets: {', '.join(names)}: {silent}; {mend}")
+                problem = f"{', '.join(names)} cannot be streamed, because {silent}"
+                raise InputError(f"{field}.datasets: {problem}; {mend}")
 
     @cached_property
     def _inputs(self) -> dict[str, Any]:
@@ -146,14 +147,17 @@ def check_student(key: RunKey, corpus: CorpusStage) -> None:
     student, given, asked = key.profile.student, key.profile.corpus, {"documents": key.profile.parameters.documents}
     layers = local_config(pretrained.resolve(student.model)).get("num_hidden_layers", inf)
     if max(student.layers or [0]) >= layers:
-        problem = f"student.layers: got {student.layers}, {student.model} has layers 0 to {layers - 1}"
+        there = f"{student.model} has the layers 0 to {layers - 1}"
+        problem = f"student.layers: got {student.layers}, but {there}"
         raise InputError(f"{problem}; name some of these, or null for all")
     halves = {"student.lexical": student.lexical, "student.width": student.width or 0} if key.has_lexical_half else {}
     most = len(corpus.split("train")) if corpus.is_built else (given.documents or inf) - given.validation - given.tasks
     for name, number in (asked | halves).items():
         if number > most:
-            problem = f"{name}: {number} asked for, the corpus leaves {most} for training besides those of "
-            raise InputError(f"{problem}corpus.validation and corpus.tasks; ask for fewer, or add documents")
+            held = "those of corpus.validation and corpus.tasks"
+            problem = f"{name}: {number} are asked for, but besides {held} "
+            mend = "ask for fewer, or add documents"
+            raise InputError(f"{problem}the corpus has {most} documents; {mend}")
 
 
 class TeacherStage:

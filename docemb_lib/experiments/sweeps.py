@@ -34,7 +34,7 @@ from docemb_lib.workspace import Workspace, is_locked
 
 TICK = 0.5  # seconds between two polls of the number of workers
 ARRIVAL = 60.0  # seconds that a network file system may take to show a record
-UNREACHABLE = "the scheduler is out of reach; the same command goes on from here"
+UNREACHABLE = "the scheduler is out of reach; give the same command again, which goes on from here"
 
 
 def sweep(
@@ -84,8 +84,10 @@ def execute_plan(
     workers, scheduler: of grids, as of `sweep`. Raises InputError before anything starts, and RunError at the first
     notebook outside of grids that fails.
     """
-    if workers is not None and (scheduler is not None or workers < 1):
-        raise InputError(f"workers: got {workers}; write 1 or more, and leave it out where there is a scheduler")
+    if workers is not None and scheduler is not None:
+        raise InputError(f"workers: the scheduler {scheduler} has its own; leave workers out")
+    if workers is not None and workers < 1:
+        raise InputError(f"workers: got {workers}; give 1 or more")
     missing = missing_runs(runs_of(steps), workspace)
     known = [run for step in steps if step.choose is None for run in step.runs]
     side_by_side = sum(run in missing for step in steps if step.grid for run in step.runs)
@@ -243,7 +245,8 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, s
             time.sleep(TICK)
         return status, error
     except KilledWorker as error:
-        reason = f"its worker died in each of {error.allowed_failures + 1} attempts; out of memory?"
+        died = f"its worker died in each of {error.allowed_failures + 1} attempts"
+        reason = f"{died}; if the memory was full, give fewer workers"
     except InputError:  # of a worker that is unfit for any run, or has its own outputs
         raise
     except Exception as error:

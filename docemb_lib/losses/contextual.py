@@ -73,7 +73,8 @@ class SDL(Described):
     def __init__(self, dim: int, beta: float = 0.95, reduction: Reduction = "mean") -> None:
         super().__init__()
         if not 0 <= beta < 1 or reduction not in get_args(Reduction):
-            raise InputError(f"beta, reduction: got {beta}, {reduction!r}; use 0 <= beta < 1, and sum or mean")
+            needed = "beta must be at least 0 and below 1, and reduction sum or mean"
+            raise InputError(f"beta, reduction: got {beta}, {reduction!r}; {needed}")
         self.beta, self.reduction = beta, reduction
         self.normalise = nn.BatchNorm1d(dim, affine=False)
         self.register_buffer("covariance", torch.zeros(dim, dim))

@@ -170,7 +170,8 @@ class Objective(Described):
     def _lengths(self, given: Tensor | None, embeddings: Tensor) -> Tensor:
         w, structural = self.weighting, any(teaching.role == "structural" for teaching in self.teachings)
         if given is None and structural and (w.max_structural_len is not None or w.lam_by_length is not None):
-            raise InputError("max_structural_len and lam_by_length depend on lengths: pass n_structural_tokens")
+            problem = "max_structural_len and lam_by_length depend on the lengths of documents"
+            raise InputError(f"{problem}, which are not given: pass n_structural_tokens")
         return torch.zeros(len(embeddings)).to(embeddings) if given is None else given.to(embeddings.device)
 
 

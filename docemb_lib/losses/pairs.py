@@ -30,7 +30,8 @@ class InfoNCE(Described):
         """first, second: (B, D), row i of both is a pair. Returns (B,)."""
         if first.shape != second.shape or len(first) < 2:
             both = f"got {tuple(first.shape)} and {tuple(second.shape)}"
-            raise InputError(f"first and second must be the texts of two pairs or more, the negatives: {both}")
+            needed = "first and second must have one shape, of two pairs or more"
+            raise InputError(f"{needed}: {both}")
         logits = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / self.temperature  # (B, B)
         partners = torch.arange(len(first), device=first.device)  # the positives stand on the diagonal
         return F.cross_entropy(logits, partners, reduction="none")

@@ -87,7 +87,8 @@ class MaxMargin(StructuralLoss):
     def __init__(self, distance: Distance = "mse", gamma: float = 1.0) -> None:
         super().__init__()
         if distance not in get_args(Distance):
-            raise InputError(f"distance: got {distance!r}, use one of {', '.join(get_args(Distance))}")
+            mend = f"give one of {', '.join(get_args(Distance))}"
+            raise InputError(f"distance: got {distance!r}; {mend}")
         self.distance, self.gamma = distance, gamma
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
@@ -148,7 +149,9 @@ def structural_loss(
     except (ImportError, AttributeError, TypeError) as error:
         raise InputError(f"structural_loss: {name} cannot be imported ({error}); put it on PYTHONPATH") from None
     if not isinstance(made, StructuralLoss):
-        raise InputError(f"structural_loss: {name} is not a subclass of docemb_lib.losses.StructuralLoss")
+        mend = "make it one, as docs/extending.md shows"
+        problem = f"{name} is not a subclass of docemb_lib.losses.StructuralLoss"
+        raise InputError(f"structural_loss: {problem}; {mend}")
     return made
 
 

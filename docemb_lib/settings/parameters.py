@@ -60,12 +60,13 @@ class Parameters(sections.Section):
     @model_validator(mode="after")
     def _fits_its_losses(self) -> Self:
         if self.structural_loss is None and self.contextual_teacher is None:
-            raise ValueError("structural_loss and contextual_teacher are both None; a student needs one of them")
+            both = "structural_loss and contextual_teacher are both None"
+            raise ValueError(f"{both}; give one of them, because a student needs a teacher")
         if self.lam_by_length is not None:
             ramp = re.fullmatch(r"linear:([0-9]{1,9}):([0-9]{1,9})", self.lam_by_length)
             if ramp is None or int(ramp[1]) >= int(ramp[2]):
                 form = "None or linear:FIRST:LAST with FIRST < LAST, as in linear:384:4096"
-                raise ValueError(f"lam_by_length: must be {form}")
+                raise ValueError(f"lam_by_length: must be {form}, got {self.lam_by_length!r:.40}")
         return self
 
 

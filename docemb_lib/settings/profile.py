@@ -122,8 +122,9 @@ class Profile(sections.Section):
             check_names(notebook, own)
         names = [*TAKEN_NAMES, *(further.name for further in self.further_teachers)]
         if len(set(names)) < len(names):
-            taken = f"a name is given twice, or is one of {', '.join(TAKEN_NAMES)}"
-            raise ValueError(f"further_teachers: {taken}; choose another")
+            taken = next(name for number, name in enumerate(names) if name in names[:number])
+            reserved = f"given twice, or is one that docemb uses ({', '.join(TAKEN_NAMES)})"
+            raise ValueError(f"further_teachers: the name {taken!r} is {reserved}; choose another")
         student, teacher = width(self.student.model), width(self.structural_teacher.model)
         if student and teacher and student != teacher:
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student)
@@ -132,7 +133,9 @@ class Profile(sections.Section):
             raise ValueError(f"student.model {self.student.model} is {wide}; they must be equal{hint}")
         linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in sections.LINKED_TASKS]
         if linked and self.corpus.source != "installed-docs":
-            raise ValueError(f"evaluation.tasks: {linked[0]} needs corpus.source installed-docs; use halves")
+            needs = f"{linked[0]} needs the links between pages of corpus.source installed-docs"
+            mend = "name halves, or tasks of your own in own_tasks"
+            raise ValueError(f"evaluation.tasks: {needs}; {mend}")
         return self
 
     @classmethod
@@ -197,7 +200,9 @@ def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
         for candidate in (Path(name), find_root() / name):
             if candidate.is_file():
                 return candidate.resolve()
-        raise InputError(f"{kind} {name}: no such file")
+        names = ", ".join(sorted(known))
+        mend = f"give the path of one, or one of {names}"
+        raise InputError(f"{kind} {name}: there is no such file; {mend}")
     if str(name) not in known:
         names = ", ".join(sorted(known))
         raise InputError(f"{kind} {str(name)!r} is unknown; known are {names}, or give the path of a .yaml file")
@@ -207,7 +212,8 @@ def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
 def find_root() -> Path:
     """The working folder: the one that the working directory lies in, or else the checkout that docemb runs from."""
     if (root := folder_above()) is None and SHIPPED == PACKAGE:  # installed from a wheel
-        raise InputError(f"{Path.cwd()} lies in no working folder (params/, notebooks/); make it one: docemb init")
+        problem = f"{Path.cwd()} lies in no working folder (one with params/ and notebooks/)"
+        raise InputError(f"{problem}; make it one with `docemb init`")
     return root or SHIPPED
 
 
@@ -226,7 +232,7 @@ def local_config(model: str) -> dict[str, Any]:
     """The config.json of a local model; {} without one. Raises InputError for broken JSON."""
     if not (config := Path(model) / "config.json").is_file():
         return {}
-    found = read_json(config, "restore the file")
+    found = read_json(config, "restore it")
     return found if isinstance(found, dict) else {}
 
 
@@ -234,20 +240,24 @@ def notebook_named(name: str, *, source: str = "") -> str:
     """The notebook of this name or number, e.g. 05. Raises InputError unless there is one; `source` begins its line."""
     found = [notebook for notebook in NOTEBOOKS if notebook.startswith(name)]
     if len(found) != 1:
-        raise InputError(f"{source}notebook {name!r} is unknown; known are {', '.join(NOTEBOOKS)}")
+        raise InputError(f"{source}{_unknown_notebook(name)}")
     return found[0]
+
+
+def _unknown_notebook(name: str) -> str:
+    return f"notebook {name!r} is unknown; known are {', '.join(NOTEBOOKS)}"
 
 
 def check_names(notebook: str, names: Any) -> None:
     """Raise InputError for an unknown notebook or parameter, naming the nearest known one."""
     if notebook not in NOTEBOOKS:
-        raise InputError(f"notebook {notebook!r} is unknown; known are {', '.join(NOTEBOOKS)}")
+        raise InputError(_unknown_notebook(notebook))
     allowed = ("profile", "seed", *NOTEBOOKS[notebook])
     unknown = [name for name in names if name not in allowed]
     if not unknown:
         return
     if unknown[0] in Profile.model_fields:
-        use = "give its name or path as the parameter profile, as in -p profile mine.yaml"
+        use = "name the profile instead, as in -p profile mine.yaml"
         raise InputError(f"{notebook}: {unknown[0]} is a field of a profile and no parameter of a notebook; {use}")
     raise InputError(f"{notebook}: unknown parameter {unknown[0]!r}{nearest(unknown[0], allowed)}")
 
@@ -279,7 +289,8 @@ def read_yaml(path: Path) -> Any:
     try:
         return parse_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path}: not readable as YAML ({error})") from None
+        problem = f"the file is not readable as YAML ({error})"
+        raise InputError(f"{path}: {problem}; correct it") from None
 
 
 def parse_yaml(text: str) -> Any:
@@ -326,14 +337,16 @@ def _read(path: Path, place: Place, readers: tuple[Path, ...], files: list[Path]
         raise InputError(f"{readers[-1]}: base: {circle} leads in a circle; take one of them out")
     raw = read_yaml(path)
     if not isinstance(raw, dict):
-        raise InputError(f"{path}: empty; a profile is a mapping, see params/own.yaml")
+        mend = "write `name: value` lines, as in params/own.yaml"
+        raise InputError(f"{path}: the file holds no settings; {mend}")
     files.append(path)
 
     def merge(base: dict[str, Any], raw: dict[str, Any], place: Place) -> dict[str, Any]:
         """The mapping `raw` over its own base, or without one over the mapping `base` of an outer base."""
         if "base" in raw:
             if not isinstance(raw["base"], str) or not (file := (path.parent / raw["base"]).resolve()).is_file():
-                problem = f"got {raw['base']!r}; name a .yaml file, from the folder of this one"
+                mend = "name a .yaml file, relative to the folder of this one"
+                problem = f"there is no file {raw['base']!r}; {mend}"
                 raise InputError(f"{path}: {'.'.join(map(str, (*place, 'base')))}: {problem}")
             base = _read(file, place, (*readers, path), files)
             if not place:

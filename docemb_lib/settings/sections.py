@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from docemb_lib.errors import InputError
 from docemb_lib.projections import WIDEST, parse_projection
 
 EMBEDDED_TASKS = ("package", "see-also-pairs", "halves", "see-also-retrieval")
@@ -24,6 +25,8 @@ SplitName = Literal["train", "validation", "test"]
 Long = Literal["truncate", "chunks"]
 PairFeatures = Literal["concat", "interaction"]
 ContextualName = Literal["DM", "DBOW", "PV", "LSA"]
+# Of an error.
+NO_PAIRS = "pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1"
 SINGLE = ("dm", "vector_size", "min_count", "preprocess")  # the parameters of one Paragraph Vector
 # Settings of `Training` that do not change a result. `precision` and `batch_size` do.
 NOT_IN_FINGERPRINT = {"checkpointing", "batch_tokens", "compile", "save_every", "log_every", "report_to"}
@@ -195,9 +198,12 @@ class FurtherTeacher(Section):
     def _fits_its_role(self) -> Self:
         structural = self.role == "structural"
         if (self.model is None) == structural or (self.teacher is None) != structural:
-            raise ValueError(f"a structural teacher has a model, a contextual one a teacher, got role {self.role}")
-        if not re.search(losses := STRUCTURAL_LOSS if structural else CONTEXTUAL_LOSS, self.loss):
-            raise ValueError(f"loss of a {self.role} teacher must match {losses}, got {self.loss!r}")
+            needed = "`model` and no `teacher`" if structural else "`teacher` and no `model`"
+            raise ValueError(f"a {self.role} teacher has {needed}; write it so, or change its role")
+        if not re.search(STRUCTURAL_LOSS if structural else CONTEXTUAL_LOSS, self.loss):
+            own = ("soft-cca, mse, cca or cca:10", "mse, cosine, max-margin or contrastive")
+            losses = own[structural]
+            raise ValueError(f"loss: a {self.role} teacher takes {losses}, got {self.loss!r}")
         return self
 
 
@@ -249,6 +255,13 @@ class Training(Section):
     save_every: int = Field(500, ge=1)  # updates between checkpoints, the most that a kill costs
     log_every: int = Field(10, ge=1)  # updates between two rows of the history
     report_to: list[str] = []  # trackers beside the history, as transformers names them: tensorboard, wandb, …
+
+    def check_fills_a_batch(self, documents: int, section: str = "training") -> None:
+        """Raise InputError for less than one batch. section: that of these settings."""
+        if documents < self.batch_size:
+            mend = f"give {self.batch_size} or more, or lower {section}.batch_size"
+            problem = f"{documents} training documents do not fill one batch"
+            raise InputError(f"documents: {problem}; {mend}")
 
 
 class SimDE(Section):
@@ -312,11 +325,14 @@ class OwnTask(Section):
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
         if (self.kind == "retrieval") != (self.relevance is not None):
-            raise ValueError("relevance, a file of pairs of ids, belongs to every retrieval task and to no other")
+            mend = "add it" if self.relevance is None else "leave it out"
+            problem = "relevance (a file of pairs of ids) belongs to every retrieval task, to no other"
+            raise ValueError(f"{problem}; {mend}")
         if self.mask_names and self.kind != "retrieval":
             raise ValueError("mask_names belongs to retrieval tasks; leave it out")
         if self.kind == "retrieval" and isinstance(self.path, dict):
-            raise ValueError("path of a retrieval task is one file of documents; give relevance a file per split")
+            problem = "path of a retrieval task is one file of documents for all splits"
+            raise ValueError(f"{problem}; name one file, and give relevance a file per split")
         return self
 
 
@@ -350,7 +366,8 @@ class Evaluation(Section):
     def _known_tasks(self) -> Self:
         sizes = [inf if size is None else size for size in self.rounds]
         if sizes != sorted({*sizes}):  # the last one is compared
-            raise ValueError(f"rounds must ascend, null last, got {self.rounds}")
+            problem = f"rounds must ascend, with null as the last, got {self.rounds}"
+            raise ValueError(f"{problem}; write them in this order")
         own, benchmarks = [task.name for task in self.own_tasks], (*get_args(BenchmarkName), *get_args(SimDEName))
         given = (*EMBEDDED_TASKS, *benchmarks)
         if taken := [name for n, name in enumerate(own) if name in (*given, *own[:n])]:
@@ -358,7 +375,8 @@ class Evaluation(Section):
         for name in (*self.tasks, *self.sweep_tasks):
             if name not in (*given, *own):
                 known = ", ".join((*given, *own))
-                raise ValueError(f"there is no task {name!r}; known are {known}; define it in own_tasks")
+                mend = "name one of these, or define it in own_tasks"
+                raise ValueError(f"there is no task {name!r}; known are {known}; {mend}")
             if name in benchmarks and name not in (*ON_HUB, *self.benchmarks):
                 raise ValueError(f"benchmarks: {name} is on no hub; name the folder that holds its files")
         return self

@@ -25,7 +25,16 @@ from docemb_lib import __version__
 from docemb_lib.errors import InputError
 from docemb_lib.pretrained import resolve
 from docemb_lib.student.lexical import CODE, FOLDER
-from docemb_lib.student.loading import SETTINGS, find_file, read_json, read_modules, remove_limits
+from docemb_lib.student.loading import (
+    GIVE_STUDENT,
+    SETTINGS,
+    find_file,
+    is_short,
+    no_student,
+    read_json,
+    read_modules,
+    remove_limits,
+)
 from docemb_lib.workspace import write_bytes, write_text
 
 if TYPE_CHECKING:
@@ -33,6 +42,9 @@ if TYPE_CHECKING:
 
 Pooling = Literal["mean", "lead", "first", "cls"]
 MEANS = ("mean", "lead")
+# The modules of sentence-transformers folders, as regular expressions.
+STUDENT_MODULES = "(Text|Weighted)?Transformer Pooling( LexicalHalf)?"
+ENCODER_MODULES = "Transformer Pooling( Normalize)?"
 STOCK, MODULE = "sentence_transformers.models", CODE.removesuffix(".py")
 POOLING, README = "1_Pooling", "README.md"
 GLOBAL_ATTENTION = {
@@ -99,23 +111,26 @@ def _write_json(path: Path, content: object) -> None:
 
 def saved_pooling(path_or_id: str) -> Pooling:
     """The pooling of a saved student; "mean" for a plain transformers model. Raises InputError for others."""
-    return _pooling(path_or_id, "a student (see docemb adapt)", "(Text|Weighted)?Transformer Pooling( LexicalHalf)?")
+    return _pooling(path_or_id, "a student", STUDENT_MODULES, GIVE_STUDENT)
 
 
 def encoder_pooling(name: str) -> Pooling:
     """The pooling of a short sentence encoder, "mean" for a plain transformers model. Raises InputError for others."""
-    return _pooling(name, "an encoder", "Transformer Pooling( Normalize)?")
+    return _pooling(name, "a short encoder", ENCODER_MODULES, "Give another encoder.")
 
 
-def _pooling(name: str, kind: str, expected: str) -> Pooling:
-    """expected: a regular expression of the names of the modules."""
+def _pooling(name: str, kind: str, expected: str, mend: str) -> Pooling:
+    """expected: a regular expression of the names of the modules; kind, mend: for errors."""
     path_or_id = resolve(name)
     if not (modules := read_modules(path_or_id)):
         return "mean"
     names = " ".join(name for name, _ in modules)
     if not re.fullmatch(expected, names):
+        if re.fullmatch(ENCODER_MODULES, names) and is_short(path_or_id):
+            raise no_student(name, path_or_id)
         plain = expected.removeprefix("(Text|Weighted)?").replace("( ", " and perhaps ").removesuffix(")?")
-        raise InputError(f"{name}: modules {names}; {kind} has {plain}")
+        needed = f"{kind} has {plain}"
+        raise InputError(f"The model {name} has the modules {names}, and {needed}. {mend}")
     config = read_json(path_or_id, "config.json", subfolder=modules[1][1])
     flags = [name.removeprefix("pooling_mode_") for name, on in config.items() if on is True and "_mode_" in name]
     given = config.get("pooling_mode") or flags  # several are a list
@@ -125,8 +140,10 @@ def _pooling(name: str, kind: str, expected: str) -> Pooling:
     mean: Pooling = "lead" if names.startswith("Weighted") else "mean"
     poolings: dict[Any, Pooling] = {("mean", False): mean, ("cls", False): "first", ("cls", True): "cls"}
     if (mode, is_global) not in poolings:
-        found = f"pooling is {mode} {'with' if is_global else 'without'} global attention"
-        raise InputError(f"{name}: {found}; that of {kind} is mean without it, or cls with or without it")
+        attention = f"{'with' if is_global else 'without'} global attention"
+        found = f"The model {name} pools by {mode} {attention}"
+        needed = f"{kind} pools by mean without it, or by cls with or without it"
+        raise InputError(f"{found}, and {needed}. {mend}")
     return poolings[mode, is_global]
 
 

@@ -52,15 +52,17 @@ def fit_lexical_half(
 
     given = 0.5 if weight is None or callable(weight) else weight
     if not 0 <= given <= 1:
-        raise InputError(f"weight: got {given}, use a number from 0 to 1")
+        raise InputError(f"weight: got {given}; give a number from 0 to 1")
     if dim is not None and dim < 1:
-        raise InputError(f"dim: got {dim}, use 1 or more")
+        raise InputError(f"dim: got {dim}; give 1 or more")
     if width is not None and not 1 <= width <= (most := len(texts if rows is None else rows)):
-        raise InputError(f"width: got {width}, use 1 to {most}, the number of documents that are embedded for it")
+        mend = f"give 1 to {most}, the number of documents that are embedded for it"
+        raise InputError(f"width: got {width}; {mend}")
     lsa = LSA(dim or max(LEAST_DIM, directions(len(texts), MOST_DIM)), words=words).fit(texts)
     lexical = torch.from_numpy(lsa.embed(texts if rows is None else [texts[row] for row in rows]))
     if (lexical - lexical.mean(dim=0)).abs().max() < 1e-5:  # equal up to rounding
-        raise InputError(f"{len(texts)} documents have the same lexical embedding; use more, or some with other words")
+        problem = f"all {len(texts)} documents have the same lexical embedding"
+        raise InputError(f"{problem}; use more documents, or some with other words")
     X = torch.from_numpy(np.asarray(dense(), dtype=np.float32))
     fitted = {
         "vectors": torch.from_numpy(lsa.vectors),

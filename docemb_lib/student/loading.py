@@ -8,8 +8,10 @@ sentence-transformers model. Each fault of a checkpoint raises InputError with o
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -33,6 +35,10 @@ DROPOUTS = {
     "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
     "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
 }
+GIVE_STUDENT = (  # what to do, in an error
+    "Give the folder of a student; `docemb adapt MODEL CORPUS -o OUT` makes one of an encoder"
+    f" of type {', '.join(SHORT[:-1])} or {SHORT[-1]}."
+)
 DEFAULT_WINDOW = 512  # both directions together, as in longformer-base-4096
 POSITIONS = "embeddings.position_embeddings.weight"
 SETTINGS = "sentence_bert_config.json"
@@ -42,13 +48,33 @@ HEAD = re.compile(  # the masked-language heads of BERT, RoBERTa and Longformer,
 )
 
 
-def load_long(path_or_id: str) -> Any:
-    """A saved Longformer or ModernBERT."""
+def load_long(path_or_id: str, name: str) -> Any:
+    """A saved Longformer or ModernBERT. name: the model in messages."""
     config = load_config(path_or_id)
     if config.model_type not in LONG:
-        mend = f"a student is one of {', '.join(LONG)}; `docemb adapt` and from_encoder convert {', '.join(SHORT)}"
-        raise InputError(f"{path_or_id}: a model of type {config.model_type}; {mend}")
+        raise no_student(name, path_or_id)
     return load_weights(path_or_id, config)
+
+
+def is_short(path_or_id: str) -> bool:
+    """Whether `docemb adapt` converts a model; False also for one whose type cannot be read."""
+    with suppress(InputError):
+        return load_config(path_or_id).model_type in SHORT
+    return False
+
+
+def no_student(name: str, path_or_id: str) -> InputError:
+    """The error for a model that is no student, with the command that makes one.
+
+    name: as the user gave it.
+    """
+    if is_short(path_or_id):
+        command = f"docemb adapt {quote(name)} CORPUS -o OUT"
+        mend = f"Make a student of it with `{command}`, then give that folder."
+        return InputError(f"The model {name} is a short encoder and no student. {mend}")
+    kind = load_config(path_or_id).model_type
+    problem = f"The model {name} is of type {kind}, and a student is {' or '.join(LONG)}"
+    return InputError(f"{problem}. {GIVE_STUDENT}")
 
 
 def convert(
@@ -62,18 +88,23 @@ def convert(
     config = load_config(path_or_id)
     if config.model_type == "modernbert":
         if layers is not None or attention_window is not None or max_tokens > positions(config):
-            limits = f"layers and attention_window are None, max_tokens is at most {positions(config)}"
-            raise InputError(f"{path_or_id}: a ModernBERT is not converted: {limits}; change them")
+            limit = f"max_tokens at most {positions(config)}"
+            limits = f"layers and attention_window must be None, and {limit}"
+            problem = f"a ModernBERT becomes a student as it is, so {limits}"
+            raise InputError(f"{path_or_id}: {problem}; change them")
         return load_weights(path_or_id, _with_dropout(config, dropout))
 
     absolute = getattr(config, "position_embedding_type", "absolute") == "absolute"
     if config.model_type not in (*SHORT, "longformer") or not absolute:
-        problem = "does not convert: its layers must be BERT's and its positions learnt and absolute"
+        problem = "cannot become a student, which has BERT's layers and learnt absolute positions"
         fitting = ", ".join((*SHORT, *LONG))
-        raise InputError(f"{path_or_id}: a model of type {config.model_type} {problem}; use one of type {fitting}")
+        mend = f"give one of type {fitting}"
+        raise InputError(f"{path_or_id}: a model of type {config.model_type} {problem}; {mend}")
     keep = list(range(config.num_hidden_layers)) if layers is None else list(layers)
     if not keep or not all(0 <= layer < config.num_hidden_layers for layer in keep):
-        raise InputError(f"layers: got {keep}, {path_or_id} has layers 0 to {config.num_hidden_layers - 1}")
+        there = f"has the layers 0 to {config.num_hidden_layers - 1}"
+        mend = "name some of these, or None for all"
+        raise InputError(f"layers: got {keep}, but {path_or_id} {there}; {mend}")
     windows: Any = attention_window or getattr(config, "attention_window", DEFAULT_WINDOW)
     target = LongformerConfig(
         **{field: getattr(config, field) for field in (*SHARED_FIELDS, *DROPOUTS["longformer"])},
@@ -108,7 +139,8 @@ def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
         limit = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder).get("model_max_length")
     limit = limit or positions
     if not isinstance(limit, int | float) or limit < 1:
-        raise InputError(f"{path_or_id}: {SETTINGS} or tokenizer_config.json gives a limit of {limit} tokens; mend it")
+        files = f"{SETTINGS} or tokenizer_config.json"
+        raise InputError(f"{path_or_id}: {files} gives a limit of {limit!r} tokens; write a number")
     return int(min(positions, limit))
 
 
@@ -155,7 +187,8 @@ def load_tokenizer(path_or_id: str, *, max_tokens: int) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(path_or_id, trust_remote_code=False, **options)
     # Without files, transformers makes a tokenizer of the special tokens alone.
     if not tokenizer.is_fast or set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
-        raise InputError(f"{path_or_id}: no fast tokenizer; put its tokenizer.json beside the weights")
+        mend = "put its tokenizer.json beside the weights"
+        raise InputError(f"{path_or_id}: the model has no fast tokenizer; {mend}")
     remove_limits(tokenizer)
     for field in ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of"):
         tokenizer.init_kwargs.pop(field, None)
@@ -181,16 +214,17 @@ def _counting_tokenizer(path_or_id: str) -> Any:
 def read_modules(path_or_id: str) -> list[tuple[str, str]]:
     """Class name and folder of each module of a sentence-transformers model; empty for a plain model."""
     modules = read_json(path_or_id, "modules.json", kind=list)  # releases differ in the package of a class
-    with one_line(path_or_id, "modules.json: a module is no mapping with `type` and `path`"):
+    with one_line(path_or_id, "a module in its modules.json is no mapping with `type` and `path`"):
         return [(module["type"].rpartition(".")[2], str(Path(module["path"]))) for module in modules]
 
 
 def read_json(path_or_id: str, name: str, *, subfolder: str = "", kind: type = dict) -> Any:
     """The content of a JSON file as `find_file` finds it, of type `kind`, which is empty where there is none."""
     file = find_file(path_or_id, name, subfolder=subfolder)
-    content = kind() if file is None else integrity.read_json(file, "restore the file")
+    content = kind() if file is None else integrity.read_json(file, "restore it")
     if not isinstance(content, kind):
-        raise InputError(f"{file}: found a {type(content).__name__}, expected a {kind.__name__}; restore the file")
+        found = f"holds a {type(content).__name__} and must hold a {kind.__name__}"
+        raise InputError(f"{file}: the file {found}; restore it")
     return content
 
 
@@ -223,7 +257,8 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
             safe = any(find_file(path_or_id, n, subfolder=folder) for n in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
             if safe or (pickled := find_file(path_or_id, WEIGHTS_NAME, subfolder=folder)) is None:
                 return auto.from_pretrained(path_or_id, subfolder=folder, use_safetensors=True, **options)
-            logger.warning("%s: has no safetensors; of its %s only tensors are read", path_or_id, WEIGHTS_NAME)
+            message = "%s has no safetensors, and of its %s only tensors are read"
+            logger.warning(message, path_or_id, WEIGHTS_NAME)
             # By its id, transformers would ask a service of the hub to convert it.
             return auto.from_pretrained(str(pickled.parent), use_safetensors=False, **options)
     finally:

@@ -74,7 +74,8 @@ class Student(nn.Module):
         kind = model.config.model_type, pooling
         if kind not in KINDS:
             known = ", ".join(f"{pooling} of a {encoder}" for encoder, pooling in KINDS)
-            raise InputError(f"pooling: got {pooling} of a {model.config.model_type}; a student takes the {known}")
+            given = f"a student cannot pool by {pooling} of a {model.config.model_type}"
+            raise InputError(f"pooling: {given}; it takes the {known}")
         self.model, self.tokenizer = model, tokenizer
         self.pooling: Pooling = pooling
         self.__dict__["lexical"] = lexical  # not a submodule: checkpoints and replicas hold the dense half alone
@@ -111,7 +112,7 @@ class Student(nn.Module):
         """
         source = resolve(str(folder_or_id))
         pooling = export.saved_pooling(str(folder_or_id))
-        model = loading.load_long(source)
+        model = loading.load_long(source, str(folder_or_id))
         max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
         return cls(model, tokenizer, pooling=pooling, lexical=lexical.saved_lexical_half(source)).eval()
@@ -191,7 +192,9 @@ class Student(nn.Module):
     def hidden(self, batch: PackedBatch) -> Tensor:
         """Last hidden states (T, D) of a batch of T tokens. Raises InputError for a document beyond `max_tokens`."""
         if (longest := max(batch.sizes)) > self.max_tokens:
-            raise InputError(f"batch: a document of {longest} tokens, the student reads {self.max_tokens}; cut it")
+            limit = f"the student reads {self.max_tokens}"
+            mend = "cut the document"
+            raise InputError(f"batch: a document has {longest} tokens, and {limit}; {mend}")
         if self.packed:
             return longformer.hidden_states(self.model, batch, self.attention, self.checkpointing, self.compiled)
         return longformer.stock_hidden_states(self.model, batch, self.pooling == "cls", self.checkpointing)
@@ -228,7 +231,7 @@ class Student(nn.Module):
         Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map.
         """
         if isinstance(texts, str):
-            raise InputError("texts: got one string, give a list of documents")
+            raise InputError("texts: this is one string; give a list of documents")
         target = None if out is None else Path(out)
         in_memory: list[np.ndarray] = [np.empty((0, self.width), dtype=np.float32)]
         lexical_rows: deque[Tensor] = deque()  # of the chunks that are tokenised and not embedded yet
@@ -256,7 +259,8 @@ class Student(nn.Module):
                     raise InputError("an embedding is not finite: the student's weights are damaged; restore them")
                 append(rows)
         if truncated:
-            logger.warning("%d of %d documents cut at %d tokens", truncated, done, self.max_tokens)
+            message = "%d of %d documents are cut at %d tokens"
+            logger.warning(message, truncated, done, self.max_tokens)
         return np.concatenate(in_memory) if target is None else np.load(target, mmap_mode="r")
 
 

@@ -84,7 +84,7 @@ class LSA:
         from sklearn.preprocessing import normalize
 
         if (N := len(texts)) < max(self.dim, MIN_DOCUMENTS):
-            raise InputError(f"{self.label}: got {N} documents; {MEND}")
+            raise InputError(f"{self.label}: {N} documents are too few; {MEND}")
         fitted = [texts[int(row)] for row in np.linspace(0, N - 1, DOCUMENTS)] if N > DOCUMENTS else texts
         counter = CountVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32)
         try:

@@ -97,7 +97,8 @@ class ParagraphVector:
     @property
     def _trained(self) -> tuple[Fitted, Path]:
         if self._model is None:
-            raise InputError(f"{self.label}: not trained; call fit(texts) or ParagraphVector.load(folder) first")
+            mend = "call fit(texts) or ParagraphVector.load(folder) first"
+            raise InputError(f"{self.label}: it is not trained; {mend}")
         return self._model
 
     @property
@@ -123,7 +124,9 @@ class ParagraphVector:
         """
         folder = Path(folder).resolve()
         if words.preprocess != self.preprocess:
-            raise InputError(f"{self.label}: the words in {words.folder} are of preprocess {words.preprocess!r}")
+            found = f"the words in {words.folder} are of preprocess {words.preprocess!r}"
+            mend = "give words that are prepared the same"
+            raise InputError(f"{self.label}: {found}, not {self.preprocess!r}; {mend}")
         words.kept_words(self.min_count)  # raises if there is none
         folder.mkdir(parents=True, exist_ok=True)
         key = hashlib.sha256(json.dumps([asdict(self), words.texts, STATE]).encode()).hexdigest()[:16]
@@ -166,7 +169,8 @@ class ParagraphVector:
             model, fitted = cls(**content["parameters"]), Fitted(**content["fitted"])
             _read_model(Path(folder), model.vector_size)
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
-            problem = f"is no whole Paragraph Vector ({type(error).__name__}: {error})"
+            reason = f"{type(error).__name__}: {error}"
+            problem = f"this folder holds no whole Paragraph Vector ({reason})"
             raise InputError(f"{folder}: {problem}; remove it and train again") from error
         model._model = fitted, Path(folder).resolve()
         return model
@@ -204,7 +208,8 @@ def train(corpus_file: Path, folder: Path, key: str, options: dict[str, Any], *,
     model = Doc2Vec(**options)
     model.build_vocab(corpus_file=str(corpus_file))
     if not len(model.wv):
-        raise InputError("max_vocab_size: gensim keeps no word; use a larger one, or a smaller min_count")
+        mend = "give a larger number, or a smaller min_count"
+        raise InputError(f"max_vocab_size: gensim keeps no word; {mend}")
     if done:
         vectors, weights, documents, random = (np.load(state / f"{name}.npy") for name in STATE)
         model.wv.vectors, model.syn1neg, model.dv.vectors = vectors, weights, documents

@@ -65,7 +65,8 @@ class SBERT:
         tokens = self._wanted_tokens or min(own or limit, limit)
         least = sum(map(len, self._affixes)) + 1
         if not least <= tokens <= limit:
-            raise InputError(f"max_tokens: got {tokens}, {self.model} takes {least} to {limit}")
+            mend = f"{self.model} takes {least} to {limit}, give one of these"
+            raise InputError(f"max_tokens: got {tokens}; {mend}")
         return tokens
 
     @property

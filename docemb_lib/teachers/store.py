@@ -48,7 +48,8 @@ def write_embeddings(
         stop = min(start + block, n)
         rows = embed(texts[start:stop])
         if not np.isfinite(rows).all():
-            raise ValueError(f"{folder}: an embedding of documents {start} to {stop - 1} is not finite")
+            problem = f"an embedding of the documents {start} to {stop - 1} is not finite"
+            raise ValueError(f"{folder}: {problem}; check whether the model is damaged")
         array[start:stop] = rows
         array.flush()  # the rows must be on disk before the marker counts them
         write_text(marker, json.dumps({"done": stop}))

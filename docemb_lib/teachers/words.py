@@ -41,7 +41,8 @@ def preprocess(text: str, how: Preprocessing) -> list[str]:
     `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem.
     """
     if how not in get_args(Preprocessing):
-        raise InputError(f"preprocess: got {how!r}, use one of {', '.join(get_args(Preprocessing))}")
+        mend = f"give one of {', '.join(get_args(Preprocessing))}"
+        raise InputError(f"preprocess: got {how!r}; {mend}")
     if how == "none":
         return spaced(text).split()
     words = spaced(text).lower().split()
@@ -96,7 +97,8 @@ class Words:
         kept = len(counts) - int(np.searchsorted(counts, least))
         if not kept:
             problem = f"none of the {self.words} words in {self.documents} training documents occurs {least} times"
-            raise InputError(f"min_count: {problem}, the most frequent one {counts[-1]}; use a smaller one")
+            most = f"the most frequent one occurs {counts[-1]} times"
+            raise InputError(f"min_count: {problem}, and {most}; give a smaller number")
         return kept
 
 
@@ -118,7 +120,8 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
             file.writelines(" ".join(part) + "\n" for part in parts)
             documents, lines, long_documents = documents + 1, lines + len(parts), long_documents + (len(parts) > 1)
     if not counts:
-        raise InputError(f"corpus: {documents} documents without any word; there is nothing to train on")
+        mend = "add documents with words"
+        raise InputError(f"corpus: the {documents} documents hold no word to train on; {mend}")
     np.save(folder / COUNTS, np.sort(np.fromiter(counts.values(), dtype=np.int64, count=len(counts))))
     fingerprint = digest.hexdigest()[:16]
     summary = Words(folder, how, documents, lines, counts.total(), len(counts), long_documents, fingerprint)

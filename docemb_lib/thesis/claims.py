@@ -58,7 +58,8 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
     finals = recorded_finals(run)
     if finals.scores.empty and not recorded_in_figures(run, [claim["figure"] for claim in claims(*CHAPTER_4)]):
         problem = "no run of chapter 4 and no final evaluation is recorded"
-        raise InputError(f"profile {profile}: {problem}; make one with `docemb run`")
+        mend = f"make one with `docemb run --profile {profile}`"
+        raise InputError(f"profile {profile}: {problem}; {mend}")
     return pd.concat([claims_of_figures(run, CHAPTER_4), claims_of_run(run, finals)])
 
 

@@ -22,6 +22,7 @@ from docemb_lib.errors import InputError
 from docemb_lib.losses import ObjectiveOutput, PairObjective
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.pairs import NO_LABEL
+from docemb_lib.settings.sections import NO_PAIRS
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import Collate, MicroBatch, Tokens, TrainingDocuments, Updates, consecutive_batches
@@ -118,7 +119,8 @@ class PairedDocuments:
             few = f"{n - kept} of {n} have fewer than two sentences, so fewer than two documents are left"
             raise InputError(f"documents: {few}; give documents of several sentences")
         if kept < n:
-            logger.warning("%d of %d documents left out: of fewer than two sentences", n - kept, n)
+            message = "%d of %d documents have fewer than two sentences, and are left out"
+            logger.warning(message, n - kept, n)
         self.sentences, self.pairs, self.seed = sentences, pairs, seed
         self.ids = [ids[row] for row in self.rows.tolist()]
         self.lengths = np.array([len(sentences[row]) - self.n_sentences[row] for row in self.rows.tolist()])  # tokens
@@ -228,9 +230,10 @@ def train_on_pairs(
     taught: where it distils, the same documents of training and of validation with teacher embeddings.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("SimDE trains in one process; start it without torchrun or accelerate")
+        mend = "start it without torchrun and accelerate launch"
+        raise InputError(f"SimDE trains in one process; {mend}")
     if train.pairs == "dropout" and not has_dropout(objective.student):
-        raise InputError("pairs: dropout makes no pairs of a student without dropout; set simde.dropout to 0.1")
+        raise InputError(NO_PAIRS)
     return train_objective(
         objective, train, validation, *taught, **options,
         trainer_class=PairTrainer, pass_documents=None if taught else 1, taught=taught,

@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from transformers import PrinterCallback, TrainingArguments
 
-from docemb_lib.errors import InputError
 from docemb_lib.hardware import asked_precision, devices_at_hand, fast_bf16, free_memory
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.private import use_one_gpu
@@ -57,9 +56,7 @@ def train_objective(
     not finite, naming its documents.
     """
     train, validation = documents[:2]
-    if len(train) < settings.batch_size:
-        mend = f"lower training.batch_size ({settings.batch_size})"
-        raise InputError(f"documents: {len(train)} training documents do not fill one batch; {mend}")
+    settings.check_fills_a_batch(len(train))
     dtype, checkpoints = AUTOCAST[precision := precision_of(settings.precision)], folder / CHECKPOINTS
     args = training_arguments(settings, precision, seed=seed, folder=checkpoints)
     configuration = {

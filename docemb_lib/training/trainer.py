@@ -225,8 +225,10 @@ def find_checkpoint(folder: Path, configuration: str) -> tuple[Path | None, int 
         markers = {path: json.loads((path / MARKER).read_bytes()) for path in found if not damaged(path, MARKER)}
         newest = max(markers, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
         if newest and markers[newest]["configuration"] != configuration:
-            of_another = "from a run with other settings, documents, versions or number of processes"
-            raise InputError(f"{newest}: {of_another}; start it as that run, or remove {folder}")
+            other = "other settings, documents, versions or number of processes"
+            of_another = f"this checkpoint is from a run with {other}"
+            mend = f"go on with these, or remove {folder} to begin anew"
+            raise InputError(f"{newest}: {of_another}; {mend}")
         for path in set(found) - set(markers):
             logger.warning("%s is incomplete or damaged, and not used", path)
             shutil.rmtree(path)

@@ -112,7 +112,7 @@ def test_documents_hold_no_special_token(tiny):
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch, refused):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refused("^device: got cuda; give cpu, or cuda where torch sees a GPU$", bench_student, device="cuda")
+    refused("^device: torch sees no GPU; give cpu, or cuda where torch sees a GPU$", bench_student, device="cuda")
 
 
 @pytest.mark.parametrize("window", [1, 2, 4, 5, 39, 40, 100])

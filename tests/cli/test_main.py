@@ -89,11 +89,16 @@ def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it
     write_files(tmp_path, {"notebooks/mine.ipynb": ""})
     monkeypatch.chdir(tmp_path)
     for given in ([], ["texts"]):
-        refused(docemb("init", *given), str(tmp_path / "notebooks"), "is in the way", "in a new folder")
+        refused(
+            docemb("init", *given),
+            str(tmp_path / "notebooks"),
+            "that is not docemb's has this name already",
+            "in a new folder",
+        )
         shutil.rmtree(tmp_path / "notebooks", ignore_errors=True)
         (tmp_path / "notebooks").touch()  # a plain file, the second time
     monkeypatch.chdir(tmp_path / "texts")
-    refused(docemb("init", "."), f"{tmp_path / 'texts'} would work inside it", "elsewhere")
+    refused(docemb("init", "."), f"{tmp_path / 'texts'} lies in it", "in a folder outside of it")
     assert not (tmp_path / "params").exists()
     assert {path.suffix for path in (tmp_path / "texts").iterdir()} == {".txt"}
 
@@ -131,14 +136,14 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     assert Profile.load(written).structural_teacher.long == "truncate"
     listed = docemb("run", "--profile", written, "--dry-run")
     assert (listed.returncode, "missing" in listed.stdout) == (0, False)
-    refused(docemb("init", source), f"Error: -o {kind}.yaml: exists; name a new file")
+    refused(docemb("init", source), f"Error: -o {kind}.yaml: this exists already; name a new file")
 
 
 @pytest.mark.parametrize(("name", "content", "said"), [
-    ("few.jsonl", "".join(f'{{"text": "a {n}"}}\n' for n in range(59)), "few.jsonl: 59 different documents; a student needs 60 or more: add some"),
-    ("thai.jsonl", "".join(f'{{"text": "{"เราไปเดินเล่น" * 7}{n}"}}\n' for n in range(60)), "thai.jsonl: 93 characters from space to space in the mean; put spaces between words"),
-    ("none.csv", "id,text\n", "none.csv: holds no document; a folder needs .txt or .md files, a data file rows"),
-    ("caf\udce9.jsonl", "", "caf\ufffd.jsonl, -o mine.yaml: a profile is UTF-8 and cannot hold a name that is not; rename it"),
+    ("few.jsonl", "".join(f'{{"text": "a {n}"}}\n' for n in range(59)), "few.jsonl: it holds 59 different documents, and a student needs 60 or more; add some"),
+    ("thai.jsonl", "".join(f'{{"text": "{"เราไปเดินเล่น" * 7}{n}"}}\n' for n in range(60)), "thai.jsonl: a word, from space to space, has 93 characters on average; put spaces between words"),
+    ("none.csv", "id,text\n", "none.csv: it holds no document; add rows to the file"),
+    ("caf\udce9.jsonl", "", "caf\ufffd.jsonl, -o mine.yaml: this name is not valid UTF-8, so a profile cannot hold it; rename the file"),
     ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: the text is blank")])  # fmt: skip
 def test_documents_that_make_no_profile_are_refused(workspace_root, name, content, said):
     (workspace_root / name).write_text(content)
@@ -166,7 +171,7 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
     refused(docemb("run", "--profile", "mine", "--dry-run", "--from", "06"), said)
     few = "base: small.yaml\nplan: [{notebook: 03_structural, documents: 2}]"
     (workspace_root / "params" / "mine.yaml").write_text(few)
-    refused(docemb("run", "--profile", "mine", "--dry-run"), "documents: 2 do not fill one batch")
+    refused(docemb("run", "--profile", "mine", "--dry-run"), "documents: 2 training documents do not fill one batch")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -129,7 +129,11 @@ def test_documents_that_make_no_corpus_are_refused(build, kept, refused):
     with pytest.raises(InputError, match="two documents have the id 'b'; rename one"):  # the first one in order
         kept([Document(id, f"text {n}", "x") for n, id in enumerate("bzazb")])
     refused("0 distinct documents", kept, [])
-    refused(r"50 distinct documents, but validation=10 and tasks=40 .* 51 or more; lower", build, documents(50))
+    refused(
+        r"50 distinct documents, but corpus.validation \(10\) and corpus.tasks \(40\) .* 51 or more; lower",
+        build,
+        documents(50),
+    )
     assert len(build(documents(51))["train"]) == 1
 
 

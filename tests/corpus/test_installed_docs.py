@@ -106,7 +106,7 @@ def test_a_name_shared_by_private_modules_keeps_its_full_path_and_a_copy_in_anot
 
 def test_the_default_packages_are_the_eleven_classes_and_a_missing_package_is_named(refused):
     assert len(set(PACKAGES)) == len(PACKAGES) == 11
-    refused(r"'nowhere_at_all' is not installed; install it \(pip install -e \.\)", installed_docs, ["nowhere_at_all"])
+    refused(r"nowhere_at_all is not installed; install it \(`pip install`\)", installed_docs, ["nowhere_at_all"])
 
 
 @pytest.fixture(scope="module")

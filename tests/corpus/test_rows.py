@@ -36,15 +36,15 @@ def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv: broken quoting up to line 2"),
-    ("a.csv", b'id,text\n1,a\n2,"b\nc\n', r"a\.csv: broken quoting up to line 4 \(unexpected end of data\)"),
-    ("a.csv", b"id,text\n1,a\n2\n", r"a\.csv, row 2 \(up to line 3\): expected 2 values \(id, text\)"),
-    ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): expected 2 values"),
-    ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): expected 2"),
-    ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv, near line 2: .*byte 0xe9 in position 5: .*; save the file again, whole and as UTF-8"),
-    ("a.parquet", b"PAR1 but not really", r"a\.parquet: is not a whole parquet file"),
-    ("a.csv.gz", b"id,text\n", r"a\.csv\.gz, near line 0: Not a gzipped file"),
-    ("a.xlsx", b"", r"a\.xlsx: not a data file; give \.jsonl, \.json, \.csv, \.tsv")])  # fmt: skip
+    ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv: there is broken quoting up to line 2"),
+    ("a.csv", b'id,text\n1,a\n2,"b\nc\n', r"a\.csv: there is broken quoting up to line 4 \(unexpected end of data\)"),
+    ("a.csv", b"id,text\n1,a\n2\n", r"a\.csv, row 2 \(up to line 3\): the row must have 2 values \(id, text\)"),
+    ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): the row must have 2 values"),
+    ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): the row must have 2"),
+    ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv, near line 2: .*byte 0xe9 in position 5: .*; save it again, whole and as UTF-8"),
+    ("a.parquet", b"PAR1 but not really", r"a\.parquet: this is not a whole parquet file"),
+    ("a.csv.gz", b"id,text\n", r"a\.csv\.gz, near line 0: the file cannot be read \(Not a gzipped file"),
+    ("a.xlsx", b"", r"a\.xlsx: this is not a data file; give \.jsonl, \.json, \.csv, \.tsv")])  # fmt: skip
 def test_what_is_broken_is_named_with_its_place(tmp_path, name, content: bytes, message, refused):
     (tmp_path / name).write_bytes(content)
     refused(message, lambda: list(read_rows(tmp_path / name)))

@@ -63,21 +63,21 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.jsonl", b'{"text": "a"}\n{oops', r"a\.jsonl, line 2: not JSON .*; write one flat object a line"),
-    ("a.jsonl", b"[1, 2]", "line 1: found list; write one JSON object a line"),
-    ("a.jsonl", b'{"id": 1, "body": "a"}', r"line 1: no field 'text', found \['body', 'id'\]; name the one"),
-    ("a.jsonl", b'{"text": 5}', r"line 1: field 'text' must be a string, found int 5"),
+    ("a.jsonl", b'{"text": "a"}\n{oops', r"a\.jsonl, line 2: the line is not JSON .*; write one JSON object on each line"),
+    ("a.jsonl", b"[1, 2]", "line 1: the line holds a list; write one JSON object on each line"),
+    ("a.jsonl", b'{"id": 1, "body": "a"}', r"line 1: there is no field 'text', only 'body', 'id'; name the one"),
+    ("a.jsonl", b'{"text": 5}', r"line 1: the field 'text' must be a string, but it is int 5"),
     ("a.jsonl", b'{"text": "a"}\n{"text": " \\n"}', "line 2: the text is blank; write one, or delete the document"),
     ("a.jsonl", b'{"id": "k", "text": "a"}\n\n{"id": "k", "text": "b"}', r"a\.jsonl, line 3: an earlier document has the id 'k'"),
     ("a.jsonl", b'{"id": 2, "text": "a"}\n{"text": "b"}', r"a\.jsonl, line 2: an earlier document has the id '2'"),
-    ("a.jsonl", b'{"id": ' + b"9" * 5000 + b', "text": "a"}', "line 1: not JSON .Exceeds the limit"),
+    ("a.jsonl", b'{"id": ' + b"9" * 5000 + b', "text": "a"}', "line 1: the line is not JSON .Exceeds the limit"),
     ("a.jsonl", b'{"id": "a\\ud800", "text": "a"}\n{"id": "a\\udbff", "text": "b"}', "has the id 'a\ufffd', too"),
-    ("a.jsonl", b"\n", r"a\.jsonl: holds no document"),
-    ("a.xlsx", b"text", r"a\.xlsx: not a data file; give .*, or a folder"),
+    ("a.jsonl", b"\n", r"a\.jsonl: it holds no document; add rows"),
+    ("a.xlsx", b"text", r"a\.xlsx: this is not a data file; give .*, or a folder"),
     ("missing/*.csv", None, r"\*\.csv does not exist"),
     ("missing", None, "missing does not exist; name a folder"),
-    (".", None, r"holds no document; a folder needs \.txt or \.md files"),
-    ("folder/b.txt", b"na\xefve", r"b\.txt, near line 1: .utf-8. codec can't decode byte 0xef .* as UTF-8"),
+    (".", None, r"holds no document; add \.txt or \.md files"),
+    ("folder/b.txt", b"na\xefve", r"b\.txt, near line 1: the file cannot be read ..utf-8. codec can't decode byte 0xef .* as UTF-8"),
     ("folder/b.txt", b" \n", r"b\.txt: the text is blank")])  # fmt: skip
 def test_what_is_no_document_is_refused_with_its_place_and_the_mend(tmp_path, name, content, message, refused):
     path = tmp_path / name
@@ -156,8 +156,8 @@ def test_a_dataset_may_be_data_files(tmp_path, ending):
 
 
 @pytest.mark.parametrize(("fields", "message"), [
-    ({"split": "missing"}, r"stories: no data file has the split 'missing' in its name; name files by a pattern"),
-    ({"text_field": "body"}, r"no field 'body', found \['text'\]")])  # fmt: skip
+    ({"split": "missing"}, r"stories: no data file in this folder has the split 'missing' in its name; name the files by a pattern"),
+    ({"text_field": "body"}, r"there is no field 'body', only 'text'")])  # fmt: skip
 def test_a_dataset_that_cannot_serve_is_refused(dataset, fields, message, refused):
     refused(message, hub_documents, dataset, limit=1, count_tokens=words, **fields)
 
@@ -199,10 +199,16 @@ def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_r
     monkeypatch.setattr("datasets.load_dataset", Mock(side_effect=[RuntimeError("script"), *[{"train": rows()}] * 2]))
     drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=None, seed=0, count_tokens=words)
     assert len([next(drawn) for _ in range(7)]) == 7
-    message = r"^dataset 'wikimedia/wikipedia', split 'train', after row 7: TimeoutError: the read operation timed out; the same"
+    message = r"^dataset 'wikimedia/wikipedia', split 'train', after row 7: the stream broke off \(TimeoutError: the read operation timed out\); the same"
     with pytest.raises(ConnectionError, match=message):
         next(drawn)
-    refused("dataset 'a/b': has no split test, only train; or name", hub_documents, "a/b", limit=1, split="test")
+    refused(
+        r"dataset 'a/b': it cannot be read \(it has no split test, only train\); .* or name",
+        hub_documents,
+        "a/b",
+        limit=1,
+        split="test",
+    )
 
 
 # The corpus section of a profile

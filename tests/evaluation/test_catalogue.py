@@ -77,14 +77,14 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folde
 
 
 @pytest.mark.parametrize(("evaluation", "message"), [
-    ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine; define it in own_tasks"),
+    ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine; name one of these, or define it in own_tasks"),
     ({"own_tasks": [TASK, {**TASK}]}, "there is a task 'mine' already; choose another name"),
     ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
     ({"sweep_tasks": ["fakenews"]}, "benchmarks: fakenews is on no hub; name the folder that holds its files"),
     ({"benchmarks": {"ann": "data"}}, "evaluation.benchmarks.ann"),
     ({"own_tasks": [{**TASK, "kind": "ranking"}]}, "evaluation.own_tasks.0.kind"),
-    ({"own_tasks": [{**TASK, "kind": "retrieval"}]}, "relevance, a file of pairs of ids, belongs to every retrieval"),
-    ({"own_tasks": [{**TASK, "relevance": "x.tsv"}]}, "relevance, a file of pairs of ids"),
+    ({"own_tasks": [{**TASK, "kind": "retrieval"}]}, "relevance .a file of pairs of ids. belongs to every retrieval task, .*; add it"),
+    ({"own_tasks": [{**TASK, "relevance": "x.tsv"}]}, "relevance .a file of pairs of ids. belongs .*; leave it out"),
     ({"own_tasks": [{**TASK, "kind": "retrieval", "relevance": "x.tsv", "path": {"test": "x"}}]}, "one file of documents"),
     ({"own_tasks": [{**TASK, "path": {"training": "x"}}]}, "evaluation.own_tasks.0.path"),
     ({"own_tasks": [{**TASK, "share": 0.5}]}, "evaluation.own_tasks.0.share: input should be less than 0.5")])  # fmt: skip
@@ -145,12 +145,12 @@ def mine(folder: Path, own: dict[str, Any] | None = None, *, task: str = "mine",
 PACKED = gzip.compress("".join(json.dumps(row) + "\n" for row in examples(400)).encode())
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")}, {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}}, r"task 'mine', split 'test': the labels \['z'\] are none of the 2 classes of 'train'; leave"),
-    ({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"}, {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}}, r"r\.tsv, row 2: found \['d2', 'd9'\], expected the ids of two documents, source and target; mend the row"),
-    ({"a.jsonl.gz": PACKED[: len(PACKED) // 2]}, {"own": {"path": "a.jsonl.gz"}}, r"a\.jsonl\.gz, near line \d+: .*; save the file again"),
-    ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Hostile(Path.touch, MARK)})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: refused, is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
-    ({}, {"task": "imdb"}, r"dataset 'stanfordnlp/imdb': .*Hub.*; or name a folder of its files"),  # no network
-    ({"a.jsonl": examples(8), "b.jsonl": examples(6)}, {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}}, r"task mine: has no split test; add it, or leave the task out"),
-    ({}, {"own": {"path": "."}}, r"params: holds no folder; name a data file, or put each class into a folder of its name")]  # fmt: skip
+    ({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"}, {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}}, r"r\.tsv, row 2: the row has the ids \['d2', 'd9'\], but it must name two different documents, source and target; mend it"),
+    ({"a.jsonl.gz": PACKED[: len(PACKED) // 2]}, {"own": {"path": "a.jsonl.gz"}}, r"a\.jsonl\.gz, near line \d+: .*; save it again"),
+    ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Hostile(Path.touch, MARK)})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: the file is refused: it is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
+    ({}, {"task": "imdb"}, r"dataset 'stanfordnlp/imdb': .*Hub.*; .* or name a folder of its files"),  # no network
+    ({"a.jsonl": examples(8), "b.jsonl": examples(6)}, {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}}, r"task mine: it has no split test; add this split, or leave the task out"),
+    ({}, {"own": {"path": "."}}, r"params: there is no folder in it; name a data file, or put the texts of each class into a folder of its name")]  # fmt: skip
 
 
 @pytest.mark.parametrize(("files", "settings", "message"), BAD)
@@ -170,7 +170,7 @@ def test_bad_data_is_one_line_and_leaves_nothing(folder, files, settings, messag
 def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder):
     write_files(folder, {"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\n"})
     done = CliRunner().invoke(app, ["run", "--profile", mine(folder, RANKING, sweep_tasks=["mine"], folds=2)])
-    message = "task mine: has no split validation, and cannot be cross-validated (evaluation.folds 2); add it, or leave the task out"  # fmt: skip
+    message = "task mine: it has no split validation, and cannot be cross-validated (evaluation.folds 2); add this split, or leave the task out"  # fmt: skip
     assert (done.exit_code, done.stderr.strip()) == (2, f"Error: 01_corpus (corpus): {message}")
 
 
@@ -194,6 +194,6 @@ def test_files_are_read_once_until_they_change(folder, monkeypatch, refused):
     assert read == ["mine"]
     write_files(folder, {"a.jsonl": [*examples(30), {"label": "x"}]})
     for _ in range(2):  # a failure is not remembered
-        refused("line 31: no field 'text'", check_task, loaded, Workspace(), "mine", "test")
+        refused("line 31: there is no field 'text'", check_task, loaded, Workspace(), "mine", "test")
     assert len(read) == 3
     check_task(Profile.load(mine(folder, task="imdb")), Workspace(), "imdb", "test")  # on a hub: not fetched

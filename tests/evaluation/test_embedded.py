@@ -174,7 +174,7 @@ ALONE = [{**row, "see_also": []} for row in pool((6, 6, 6))]
 
 
 @pytest.mark.parametrize(("name", "rows", "message"), [
-    ("package", pool((6, 6, 0)), "task 'package', split 'test': 0 pages give 0 examples, too few; raise corpus.tasks or"),
+    ("package", pool((6, 6, 0)), "task 'package', split 'test': 0 pages give 0 examples, which are too few; raise corpus.tasks or"),
     ("halves", pool((6, 1, 6)), "task 'halves', split 'validation': 1 pages give 0 examples"),
     ("see-also-pairs", ALONE, "task 'see-also-pairs', split 'train': 6 pages give 0 examples"),
     ("see-also-retrieval", ALONE, "task 'see-also-retrieval', split 'train': 6 pages give 0 examples")])  # fmt: skip

@@ -81,12 +81,12 @@ def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_tex
 
 
 @pytest.mark.parametrize(("records", "message"), [
-    *[([{"text": "a"} | own], rf"a\.jsonl, line 1: field 'label' must hold the class, .*, found {found} in the fields \['text'")
+    *[([{"text": "a"} | own], rf"a\.jsonl, line 1: the field 'label' must hold the class, .*, but it is {found}; .*the fields 'text'")
       for own, found in (({}, "None"), ({"label": 1.5}, "1.5"), ({"label": None}, "None"), ({"label": " "}, "' '"))],
-    ([{"body": "a", "label": "x"}], r"line 1: no field 'text', found \['body', 'label'\]"),
-    ([{"text": "a", "label": "x", "split": "held"}], "line 1: field 'split' is 'held', expected train, validation, test"),
-    ([{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}], r"a\.jsonl, line 2: names no split, but other rows do"),
-    ([], r"a\.jsonl: holds no example; add one with the fields text"),
+    ([{"body": "a", "label": "x"}], r"line 1: there is no field 'text', only 'body', 'label'"),
+    ([{"text": "a", "label": "x", "split": "held"}], "line 1: the field 'split' is 'held'; write one of train, validation, test"),
+    ([{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}], r"a\.jsonl, line 2: this row names no split, but other rows do"),
+    ([], r"a\.jsonl: it holds no example; add some with the fields text"),
     (reviews(good=9, bad=2), r"a\.jsonl: class 'bad': 2 examples are too few to draw train, validation and test")])  # fmt: skip
 def test_an_error_in_a_file_is_named_with_its_row(tmp_path: Path, records: Records, message: str, refused) -> None:
     refused(message, task, "classification", write_rows(tmp_path / "a.jsonl", records))
@@ -128,8 +128,8 @@ def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored
 
 
 @pytest.mark.parametrize(("files", "message"), [
-    ({"a.txt": "x"}, "holds no folder; name a data file, or put each class into a folder of its name"),
-    ({"train/one/a.txt": "x", "test/a.txt": "x"}, "test: holds no folder; name a data file")])  # fmt: skip
+    ({"a.txt": "x"}, "there is no folder in it; name a data file, or put the texts of each class into a folder of its name"),
+    ({"train/one/a.txt": "x", "test/a.txt": "x"}, "test: there is no folder in it; name a data file")])  # fmt: skip
 def test_a_folder_without_classes_is_refused(tmp_path, files, message, refused):
     refused(message, folder_examples, write_files(tmp_path, files))
 
@@ -186,7 +186,7 @@ def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_p
 
 
 @pytest.mark.parametrize(("records", "message"), [
-    ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: found 'a' in the field 'id', expected a string or an"),
-    ([{"text": "x"}], "line 1: found None in the field 'id', expected a string or an integer that no earlier row has")])  # fmt: skip
+    ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: the field 'id' is 'a'; write a string or an"),
+    ([{"text": "x"}], "line 1: the field 'id' is None; write a string or an integer that no earlier row has")])  # fmt: skip
 def test_unsound_documents_are_refused(tmp_path, records, message, refused):
     refused(message, task, "retrieval", write_rows(tmp_path / "a.jsonl", records), relevance=tmp_path / "r.tsv")

@@ -24,17 +24,19 @@ def test_leaks_and_empty_texts_are_warned_of_in_every_kind_of_task(caplog):
     warn_of_problems(Pairs("p", {"train": train, "test": test}))
     warn_of_problems(Retrieval("r", {"test": Ranking(["a", "\n", "c"], [0], [[2]])}))
     assert caplog.messages == [
-        "task t, split train: 1 of 5 without text, the first is 4",
-        "task t, split test: 1 of 5 without text, the first is 3",
-        "task t, split test: 3 of 5 also in train (leakage), the first is 1",
-        "task p, split test: 1 of 4 without text, the first is 3",
-        "task p, split test: 2 of 4 also in train (leakage), the first is 1",
-        "task r, split test: 1 of 3 without text, the first is 1",
+        "task t, split train: 1 of 5 examples have no text, the first of which is 4",
+        "task t, split test: 1 of 5 examples have no text, the first of which is 3",
+        "task t, split test: 3 of 5 examples are also in train (leakage), the first of which is 1",
+        "task p, split test: 1 of 4 examples have no text, the first of which is 3",
+        "task p, split test: 2 of 4 examples are also in train (leakage), the first of which is 1",
+        "task r, split test: 1 of 3 examples have no text, the first of which is 1",
     ]
     caplog.clear()
     task = Classification("t", {"train": Labelled(["a", "b"], [0, 1]), "test": Labelled(["c", "b"], [0, 1])})
     evaluate(Mock(embed=lambda texts: np.ones((len(texts), 2))), task, head=HeadSettings(epochs=1), seeds=1)
-    assert caplog.messages == ["task t, split test: 1 of 2 also in train (leakage), the first is 1"]
+    assert caplog.messages == [
+        "task t, split test: 1 of 2 examples are also in train (leakage), the first of which is 1"
+    ]
 
 
 def words(texts: list[str]) -> list[int]:

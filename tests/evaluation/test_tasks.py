@@ -18,13 +18,13 @@ LETTERS, TWO = ["a", "b", "c"], Labelled(["a", "b"], [0, 1])
 
 
 @pytest.mark.parametrize(("kind", "splits", "message"), [
-    (Classification, {"train": Labelled(["a"], [0, 1])}, r"task 't', split 'train': 1 texts, 2 labels; expected equally many"),
-    (Classification, {"train": Labelled([], [])}, r"task 't', split 'train': 0 texts, 0 labels"),
+    (Classification, {"train": Labelled(["a"], [0, 1])}, r"task 't', split 'train': it has 1 texts and 2 labels; give equally many"),
+    (Classification, {"train": Labelled([], [])}, r"task 't', split 'train': it has 0 texts and 0 labels"),
     (Classification, {"train": Labelled(["a", "b"], [1, 1])}, r"task 't', split 'train': all labels are 1"),
-    (Pairs, {"train": LabelledPairs(["a", "b"], ["c"], [0, 1])}, r"task 't', split 'train': 2 first, 1 second, 2 labels"),
+    (Pairs, {"train": LabelledPairs(["a", "b"], ["c"], [0, 1])}, r"task 't', split 'train': it has 2 first and 1 second and 2 labels"),
     (Classification, {"train": TWO, "test": Labelled(LETTERS, [0, 7, 7])}, r"task 't', split 'test': the labels \[7\] are none of the 2 classes"),
     (Classification, {"test": TWO}, "no split 'train' to train heads on, only test"),
-    (Classification, {"train": TWO, "dev": TWO}, r"some of train, validation, test, got \['train', 'dev'\]"),
+    (Classification, {"train": TWO, "dev": TWO}, r"the splits are \['train', 'dev'\]; give some of train, validation, test"),
     *[(Retrieval, {"test": Ranking(LETTERS, [0], [rows])}, r"task 't', split 'test': query 0 .*rows \[") for rows in ([], [0], [1, 1], [3], [-1])],
     (Retrieval, {"test": Ranking(["a", "b"], [0], [[1], [0]])}, "1 queries and 2 lists"),
     (Classification, {"train": TWO}, "task 't' has no split 'test', only train")])  # fmt: skip
@@ -42,7 +42,9 @@ def test_each_text_stands_once_and_rows_are_found_by_text_in_any_order_and_numbe
 
 
 def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused(refused):
-    refused(r"task 't': embeddings of shape \(15, 3\) for 16 texts", rows_by_text, "t", np.zeros((15, 3)), TEXTS)
+    refused(
+        r"task 't': the embeddings have the shape \(15, 3\), for 16 texts", rows_by_text, "t", np.zeros((15, 3)), TEXTS
+    )
     diverged = np.zeros((16, 3))
     diverged[5, 1], diverged[6, 1:] = np.nan, [-np.inf, np.inf]
     refused("embeddings are not finite; check whether the model has diverged", rows_by_text, "t", diverged, TEXTS)

@@ -70,7 +70,7 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
         for scheduler, said in {
             address: ".*MemoryError", "tcp://127.0.0.1:9": "TimeoutError", "tls://a:1": ".*TLS", str(file): "TypeError",
             "none.json": "FileNotFoundError: .*No such file"}.items():  # fmt: skip
-            said = rf"^scheduler {re.escape(scheduler)}: {said}.*; is a Dask scheduler running there, .* from here\?$"
+            said = rf"^scheduler {re.escape(scheduler)}: it does not answer \({said}.*; check that a Dask scheduler runs there .*$"
             with pytest.raises(InputError, match=said), cluster.workers_of(scheduler):
                 pass
 
@@ -84,7 +84,7 @@ def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatc
         assert {socket.laddr.ip for socket in sockets} == {"127.0.0.1"}
         for socket in sockets:
             address = f"tcp://127.0.0.1:{socket.laddr.port}"
-            with pytest.raises(InputError, match="is a Dask scheduler running"), cluster.workers_of(address):
+            with pytest.raises(InputError, match="check that a Dask scheduler runs there"), cluster.workers_of(address):
                 pass
 
 

@@ -98,7 +98,7 @@ def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_costs
 
 
 @pytest.mark.parametrize(("text", "error", "said", "kept"), [
-    (FAILS, RunError, "RuntimeError: no luck", FAILS), ("pass", RunError, "ended without its record", "pass"),
+    (FAILS, RunError, "RuntimeError: no luck", FAILS), ("pass", RunError, "it ended without its record", "pass"),
     ("import os; os._exit(9)", RunError, "its kernel died", "os._exit(9)"),
     ("from docemb_lib.errors import InputError\nraise InputError('lam: too much of it')", InputError,
      "lam: too much of it", "too much of it")])  # fmt: skip

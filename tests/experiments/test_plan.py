@@ -74,7 +74,7 @@ def test_a_single_run_has_its_parameters_over_those_of_the_profile_that_its_note
 
 def test_a_missing_notebook_is_named_before_anything_starts(plan_of, workspace, refused):
     (workspace.root / "notebooks" / "05_weighting.ipynb").unlink()
-    refused("05_weighting.ipynb: no such notebook; regenerate it with", plan_of, "[{notebook: 05_weighting}]")
+    refused("05_weighting.ipynb: there is no such notebook; make it again with", plan_of, "[{notebook: 05_weighting}]")
 
 
 def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
@@ -120,14 +120,14 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_an
 
 @pytest.mark.parametrize(("runs", "said"), [
     ("[{notebook: 01_corpus}, {grid: lam}]", "plan, line 2 (grid lam): grid 'lam' is unknown; known are final,"),
-    ("[{grid: lams, notebook: 03_structural}]", "line 1 (03_structural grid lams): grid lams: is for notebook 05_wei"),
+    ("[{grid: lams, notebook: 03_structural}]", "line 1 (03_structural grid lams): grid lams: it is for notebook 05_wei"),
     ("[{grid: lams, lamm: 1}]", "line 1 (grid lams): grid lams: run 1: 05_weighting: unknown parameter 'lamm'; did you"),
     ("[{grid: lams, gamma: -1}]", "plan, line 1 (grid lams): grid lams: run 1: 05_weighting: gamma: input should be gr"),
-    ("[{grid: lams, lam: 0.1}]", "run 2: the same as run 1 (cosine;64;λ=0.1); leave one out, or vary another parameter"),
+    ("[{grid: lams, lam: 0.1}]", "run 2: it is the same as run 1 (cosine;64;λ=0.1); leave one of them out, or vary another parameter"),
     ("[{grid: lams, student_projection: 16x17}]", "plan, line 1 (grid lams): grid lams: run 1: projections end in diff"),
     ("[{grid: lams, profile: nowhere}]", "line 1 (grid lams nowhere): profile 'nowhere' is unknown; known are other"),
     ("[{notebook: 05_weighting, profile: other.yaml, lam: 2}]", "other.yaml): 05_weighting: lam: input should be less than or equal to 1"),
-    ("[{notebook: 05_weighting, profile: torn.yaml}]", "torn.yaml: not readable as YAML")])  # fmt: skip
+    ("[{notebook: 05_weighting, profile: torn.yaml}]", "torn.yaml: the file is not readable as YAML")])  # fmt: skip
 def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(plan_of, workspace, refused, runs, said):
     (workspace.root / "params" / "torn.yaml").write_text("a: [")
     refused(f"^(?=profile planned: plan, line ).*{re.escape(said)}", plan_of, runs)
@@ -148,7 +148,7 @@ def test_a_run_finds_its_names_in_the_thesis_by_its_parameters(notebook, given, 
 
 
 @pytest.mark.parametrize(("names", "said"), [
-    ("{a: {lam: 0.5}}", "names: a: 2 runs have these parameters; name those of one run"),
+    ("{a: {lam: 0.5}}", "names: a: 2 runs have these parameters; give parameters that one run alone has"),
     ("{a: {lam: 0.7}}", "names: a: 0 runs have"), ("{a: 1}", "names.a: input should be a valid dictionary")])  # fmt: skip
 def test_a_name_in_a_grid_is_that_of_one_run(tmp_path, refused, names, said):
     path = tmp_path / "mine.yaml"
@@ -285,7 +285,7 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
 
 @pytest.mark.parametrize(("text", "said"), [
     ("", "mine.yaml: a grid is a mapping with `axes` or `runs`"),
-    ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"), ("notebook: 05_weighting", "mine.yaml: no runs"),
+    ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"), ("notebook: 05_weighting", "mine.yaml: there are no runs; list some"),
     ("{notebook: 05, axes: {lam: 0.5}}", "axes.0.lam: input should be a valid list, got 0.5"),
     ("{notebook: 05, axes: [{lam: [1]}, {lam: []}]}", "axes.1.lam: list should have at least 1 item"),
     ("{notebook: 05, axes: 7}", "axes.0: input should be a valid dictionary, got 7"),
@@ -299,15 +299,15 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
     ("{notebook: '05', runs: [{notebook: '03'}]}", "run 1: 05_weighting: unknown parameter 'notebook'"),
     ("{notebook: '05', axes: {lam: [0.5, 1.5]}}", "run 2: 05_weighting: lam: input should be less than or equal to 1"),
     ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
-    ("{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}", "run 3: the same as run 1 (cosine;64;λ=0.5); leave one out"),
-    ("{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}", "run 2: the same as run 1"),
-    ("{notebook: '05', base: {documents: 9}, runs: [{lam: 1}, {lam: 1.0}]}", "run 2: the same as run 1"),
+    ("{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}", "run 3: it is the same as run 1 (cosine;64;λ=0.5); leave one of them out"),
+    ("{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}", "run 2: it is the same as run 1"),
+    ("{notebook: '05', base: {documents: 9}, runs: [{lam: 1}, {lam: 1.0}]}", "run 2: it is the same as run 1"),
     ("{notebook: 05, runs: [{lam: 0.5, lam: 0.2}]}", "not readable as YAML (the key 'lam' is there twice; keep one"),
     ("{notebook: 05, scale: thsis, runs: [{lam: 1}]}", "scale: input should be 'thesis', got 'thsis'"),
     ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
-     "run 1: student_projection: 768x99 cannot be scaled, it does not end in 768 or 100"),
+     "run 1: student_projection: 768x99 cannot be scaled to the profile, because it does not end in 768 or 100"),
     ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DN}]}", "run 1: contextual_teacher: input should be"),
-    ("{notebook: '05', runs: [{profile: tiny}]}", "run 1: profile: a sweep has one for all its runs")])  # fmt: skip
+    ("{notebook: '05', runs: [{profile: tiny}]}", "run 1: profile: a sweep has one profile for all its runs")])  # fmt: skip
 def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(workspace_root, refused, text, said):
     refused(f"^(?=.*mine.yaml).*{re.escape(said)}", resolve, text)
     assert not (workspace_root / "outputs").exists()
@@ -331,7 +331,7 @@ def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):
 
 
 @pytest.mark.parametrize(("runs", "said"), [
-    ([], "grid: no runs"), ([{"lam": 0.5}, "lam"], "grid: runs.1: input should be a valid dictionary, got 'lam'"),
+    ([], "grid: there are no runs; list some"), ([{"lam": 0.5}, "lam"], "grid: runs.1: input should be a valid dictionary, got 'lam'"),
     ([{"lam": 0.5}, {"lamm": 0.5}], "grid given: run 2: 05_weighting: unknown parameter 'lamm'")])  # fmt: skip
 def test_parameters_that_are_no_grid_are_refused(workspace_root, refused, runs, said):
     refused(f"^{re.escape(said)}", sweep, "05", runs, profile="small")
@@ -350,6 +350,8 @@ def test_listing_runs_builds_nothing_where_only_files_tell_the_students_width(wo
 
 def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root, refused):
     other = "{notebook: 05_weighting, runs: [{lam: 1}]}"
-    refused(r"mine.yaml: is for notebook 05_weighting, not for 03_structural", resolve, other, "03")
+    refused(
+        r"mine.yaml: it is for notebook 05_weighting, not for 03_structural; name 05_weighting", resolve, other, "03"
+    )
     refused(r"grid 'structual' is unknown; known are final, paragraph-vector,", grid, "structual", "small")
-    refused(r"grid nowhere\.yaml: no such file", load_grid, "nowhere.yaml", Profile.load("small"))
+    refused(r"grid nowhere\.yaml: there is no such file; give", load_grid, "nowhere.yaml", Profile.load("small"))

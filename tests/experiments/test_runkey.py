@@ -202,9 +202,9 @@ def test_a_compound_of_another_form_is_refused_with_the_form(small, refused, com
     ("06_evaluation", FAR | {"student_projection": "5"}, {}, "student 384 → 5; far 384; let"),
     ("06_evaluation", FAR | {"model": "sentence-transformers/all-mpnet-base-v2"}, {}, "student 384; far 768; let student_projection ('-') end in 768"),
     ("06_evaluation", TOPICS | {"student_projection": "-"}, {}, "student 384; topics 8; let student_projection ('-') end in 8"),
-    ("03_structural", None, {"documents": 5}, "5 do not fill one batch; ask for training.batch_size 6"),
-    ("07_simde", None, {"documents": 5}, "5 do not fill one batch; ask for simde.training.batch_size 6"),
-    ("07_simde", TOPICS | {"loss": "cca:9"}, {"beside_teachers": 1.0}, "6 documents have 5 correlations; raise simde.training.batch_size"),
+    ("03_structural", None, {"documents": 5}, "5 training documents do not fill one batch; give 6 or more, or lower training.batch_size"),
+    ("07_simde", None, {"documents": 5}, "5 training documents do not fill one batch; give 6 or more, or lower simde.training.batch_size"),
+    ("07_simde", TOPICS | {"loss": "cca:9"}, {"beside_teachers": 1.0}, "the 5 of a batch of 6; raise simde.training.batch_size"),
     ("07_simde", None, {"pairs": "dropout"}, "set simde.dropout to 0.1")])  # fmt: skip
 def test_combinations_that_cannot_fit_are_refused(small, refused, notebook, further, parameters, message):
     simde = SimDE(training=small.simde.training)  # the student's dropout, 0

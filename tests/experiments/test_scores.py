@@ -162,7 +162,9 @@ def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_r
     stage = ScoreStage(Profile.load("odd"), Workspace(workspace_root), corpus)
     with caplog.at_level(logging.WARNING):
         assert stage.task("mine") is stage.task("mine")
-    assert caplog.messages == ["task mine, split test: 6 of 6 also in train (leakage), the first is 0"]
+    assert caplog.messages == [
+        "task mine, split test: 6 of 6 examples are also in train (leakage), the first of which is 0"
+    ]
 
 
 SKILL = {"student": 0.8, UNTRAINED: 0.4, SBERT_TRUNCATED: 0.6, SBERT_CHUNKS: 0.79, "TF-IDF": 0.3}
@@ -255,7 +257,7 @@ def test_labels_of_several_tasks_choose_a_weight_together(tmp_path, refused):
     place = nearest_of_the_best([np.stack(own) for own in results.values()], abs(weights - 0.2))
     assert pytest.approx(found) == weights[place] > 0.2
     few = a_world(tmp_path / "few", tasks, limit=19)
-    refused("task sort: 19 labelled examples to choose a weight by, use 20 or more", few.lexical_weight)
+    refused("task sort: choosing a weight needs 20 labelled examples, and it has 19", few.lexical_weight)
 
 
 def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):

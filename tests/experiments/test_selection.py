@@ -129,13 +129,15 @@ def test_runs_that_failed_or_have_no_finite_mean_are_not_chosen_and_equal_ones_a
 
 def test_missing_or_failed_records_are_one_line_and_stop_no_other_step(workspace, own, record, executed, refused):
     record(runs_in("weighting-cosine", workspace)[:4], [0.5] * 4)
-    said = "winners: own: 4 of the 9 runs of 05_weighting to choose from are recorded, 1 with a score; execute their"
+    said = "winners: own: 4 of the 9 runs of 05_weighting to choose from are recorded, and 1 of these have a score; execute their"
     refused(f"^{said} sweep first", runs_in, "final", workspace, own)
     executed.mean = lambda run: None if run.notebook == "03_structural" else 0.5
     failures = sweeps.execute_plan(plan_of(own, workspace), workspace, Reporter())
     assert failures[:11] == ["no luck"] * 11
     (said,) = failures[11:]
-    expected = "grid final: winners: own: 11 of the 11 runs of 03_structural to choose from are recorded, 0 "
+    expected = (
+        "grid final: winners: own: 11 of the 11 runs of 03_structural to choose from are recorded, and 0 of these have "
+    )
     assert said.startswith(expected)
 
 

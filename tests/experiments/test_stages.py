@@ -226,7 +226,7 @@ def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(make, wo
     hub = "source: hub, documents: 9, datasets: [{dataset: far/off}]"
     path.write_text(path.read_text().replace("source: local, path: ../moore", hub), encoding="utf-8")
     monkeypatch.setattr(stages.pretrained, "hub_silence", lambda: "the hub is silent")
-    refused("contextual_teachers.corpus.datasets: far/off: the hub is silent", make().check)
+    refused("contextual_teachers.corpus.datasets: far/off cannot be streamed, because the hub is silent", make().check)
     assert not (workspace_root / "outputs").exists()
 
 
@@ -235,14 +235,19 @@ def test_a_model_or_documents_that_are_not_there_are_refused(make, workspace_roo
         patch.setattr(stages, "read_documents", lambda *_, **__: pytest.fail("the corpus was read before its models"))
         file = workspace_root / "params" / "mine.yaml"
         file.write_text(MINE.replace("model: all-MiniLM-L6-v2}", "model: no/where}", 2))
-        said = "no/where: no such folder, not downloaded .* HF_HUB_OFFLINE switches it"
+        said = "no/where: there is no such folder, it was not downloaded .* HF_HUB_OFFLINE switches it"
         refused(said, lambda: make().corpus.artefact)
     file.write_text(MINE)
     assert len(make().corpus.split("train")) == 16
     run = Stages(RunKey.of("03_structural", Profile.load("mine"), documents=999))
-    refused("documents: 999 asked for, the corpus leaves 16 for training", run.check)
+    refused("documents: 999 are asked for, but .* the corpus has 16 documents; ask for fewer", run.check)
     file.write_text(MINE + "further_teachers: [{name: third, role: structural, loss: mse, model: no/where}]")
-    refused("no/where: no such folder", Stages(RunKey.of("03_structural", Profile.load("mine"), documents=9)).check)
-    for given, said in {"lexical: 17": "student.lexical: 17 asked for", "layers: [6]": "layers 0 to 5; name"}.items():
+    refused(
+        "no/where: there is no such folder", Stages(RunKey.of("03_structural", Profile.load("mine"), documents=9)).check
+    )
+    for given, said in {
+        "lexical: 17": "student.lexical: 17 are asked for",
+        "layers: [6]": "layers 0 to 5; name",
+    }.items():
         file.write_text(MINE.replace("L6-v2}\nparam", f"L6-v2, {given}}}\nparam"))
         refused(said, Stages(RunKey.of("06_evaluation", Profile.load("mine"), documents=9)).check)

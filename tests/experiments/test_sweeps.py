@@ -123,7 +123,7 @@ def test_a_scheduler_that_is_not_there_is_refused_in_one_line(workspace):
     done = finish("--scheduler", "nowhere.json")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "scheduler nowhere.json: FileNotFoundError" in line
+    assert "scheduler nowhere.json: it does not answer (FileNotFoundError" in line
     assert not workspace.outputs.exists()
 
 
@@ -170,7 +170,10 @@ def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_ag
     code, stdout, stderr = finish("--workers", "2")
     assert code == 1
     folder = workspace.outputs / "notebooks" / "01_corpus"
-    reasons = ("its worker died in each of 3 attempts; out of memory?", "RuntimeError: no luck")
+    reasons = (
+        "its worker died in each of 3 attempts; if the memory was full, give fewer workers",
+        "RuntimeError: no luck",
+    )
     told = "Failed: 01_corpus (corpus): {} (see outputs/notebooks/01_corpus/small-corpus-seed{}.failed.ipynb)"
     assert sorted(stderr.splitlines()) == sorted(told.format(reason, seed) for seed, reason in enumerate(reasons))
     assert "failed" in stdout
@@ -261,7 +264,7 @@ def test_a_killed_scheduler_or_an_unfit_worker_ends_a_sweep_and_the_next_goes_on
         scheduler.kill()
         _, stderr = process.communicate(timeout=90)
         assert process.returncode == 1
-        said = "Error: ConnectionError: the scheduler is out of reach; the same command goes on from here"
+        said = "Error: ConnectionError: the scheduler is out of reach; give the same command again, which goes on from here"
         assert stderr.splitlines()[-1] == said
         assert psutil.wait_procs(kernels, timeout=20)[1] == []
     with a_cluster(tmp_path) as (_, _, file):

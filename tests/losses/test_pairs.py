@@ -44,7 +44,7 @@ def test_the_gradient_is_that_of_finite_differences_and_a_perfect_match_costs_no
 
 def test_texts_that_are_no_pairs_are_refused(refused):
     for sizes in ((1, 1), (3, 2)):
-        refused("must be the texts of two pairs or more", InfoNCE(), *(torch.ones(size, 2) for size in sizes))
+        refused("must have one shape, of two pairs or more: got", InfoNCE(), *(torch.ones(size, 2) for size in sizes))
 
 
 def test_without_a_hidden_token_the_loss_is_zero_and_the_words_are_not_stored_twice():

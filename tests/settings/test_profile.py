@@ -111,6 +111,9 @@ def test_other_tasks_of_the_final_evaluation_replace_the_profiles_own():
     assert profile.with_tasks(profile.evaluation.tasks, source="--task") == profile
 
 
+MODEL = "`model` and no `teacher`"
+
+
 def further(fields: str) -> str:
     return f"further_teachers: [{{name: a, {fields}}}]"
 
@@ -118,20 +121,20 @@ def further(fields: str) -> str:
 @pytest.mark.parametrize(("text", "overrides", "expected"), [
     ("corpus: {sorce: local}", {}, "unknown key 'corpus.sorce'; did you mean source?"),
     ("evaluation: {head: {epochz: 3}}", {}, "unknown key 'evaluation.head.epochz'; did you mean epochs?"),
-    ("corpus: {tasks: 90}", {"structural_loss": None, "contextual_teacher": None}, "a student needs one of them"),
+    ("corpus: {tasks: 90}", {"structural_loss": None, "contextual_teacher": None}, "are both None; give one of them, because a student needs a teacher"),
     ("corpus: {tasks: 90}\nplan: [{notebook: 03_structural, grid: x, lam: 1}]", {}, "unknown parameter 'lam'"),
     ("contextual_teachers: {corpus: {tasks: 9}}", {}, "unknown key 'contextual_teachers.corpus.tasks'"),
     ("contextual_teachers: {corpus: {source: hub}}", {}, "contextual_teachers.corpus: datasets is missing"),
-    ("corpus: {tasks: 90, source: local, path: x}\nevaluation: {tasks: [package]}", {}, "package needs corpus.source"),
+    ("corpus: {tasks: 90, source: local, path: x}\nevaluation: {tasks: [package]}", {}, "package needs the links between pages of corpus.source installed-docs"),
     ("student: {width: 384}", {}, "student: width reduces an embedding of two halves; give lexical, too"),
     ("evaluation: {rounds: [1]}", {}, "evaluation.rounds.0: input should be greater than or equal to 2"),
-    *((further(f"role: {role}, loss: mse{more}"), {}, f"a contextual one a teacher, got role {role}")
-      for role, more in (("structural", ""), ("contextual", ""), ("structural", ", model: x, teacher: PV"))),
-    (further("role: structural, loss: cca, model: x"), {}, "loss of a structural teacher must match ^(mse|cosine"),
-    (further("role: contextual, loss: cosine, teacher: PV"), {}, "must match ^(soft-cca|mse|cca|cca:"),
+    *((further(f"role: {role}, loss: mse{more}"), {}, f"a {role} teacher has {needed}; write it so")
+      for role, more, needed in (("structural", "", MODEL), ("contextual", "", "`teacher` and no `model`"), ("structural", ", model: x, teacher: PV", MODEL))),
+    (further("role: structural, loss: cca, model: x"), {}, "loss: a structural teacher takes mse, cosine, max-margin or contrastive, got 'cca'"),
+    (further("role: contextual, loss: cosine, teacher: PV"), {}, "loss: a contextual teacher takes soft-cca, mse, cca or cca:10, got 'cosine'"),
     (further("role: contextual, loss: 'cca:0', teacher: PV"), {}, "got 'cca:0'"),
     (further("role: contextual, loss: mse, teacher: PV, student_projection: 5x"), {}, "projection '5x': '' is not a block"),
-    ("", {}, "empty; a profile is a mapping"), ("a: [", {}, "not readable as YAML"),
+    ("", {}, "the file holds no settings; write `name: value` lines"), ("a: [", {}, "not readable as YAML"),
     ("corpus: {source: local, path: {a: b}}", {}, "p.yaml: corpus.path: Input is not a valid path"),
     ("evaluation: {own_tasks: [{name: a/b, kind: pairs, path: x}]}", {}, "evaluation.own_tasks.0.name: string should match"),
     ("evaluation: {own_tasks: [{name: a, kind: pairs, path: {train: [x]}}]}", {}, "evaluation.own_tasks.0.path: Input")])  # fmt: skip
@@ -142,7 +145,7 @@ def test_an_error_is_one_line_with_the_file_and_the_mend(tmp_path, load, refused
 
 def test_models_of_different_width_are_refused_with_those_that_fit(load, tmp_path, refused):
     refused("768 wide.*384 wide.*all-mpnet-base-v2", load, "structural_teacher: {model: all-MiniLM-L6-v2}")
-    torn = r"p\.yaml: .*model/config\.json: not valid JSON .*; restore the file"
+    torn = r"p\.yaml: .*model/config\.json: the file is not valid JSON .*; restore it"
     for content, said in (('{"hidden_size": 96}', "96 wide"), ("{", torn)):
         write_files(tmp_path, {"model/config.json": content})
         refused(said, load, "student: {model: model}")
@@ -225,8 +228,8 @@ def test_a_path_starts_at_the_folder_of_the_file_that_holds_it(write, tmp_path):
     ("base: p.yaml", "p.yaml", "base: p.yaml → p.yaml leads in a circle"),
     ("base: circle.yaml", "circle.yaml", "base: p.yaml → circle.yaml → p.yaml leads in a circle"),
     ("base: nowhere.yaml", "p.yaml", "base: "),
-    ("corpus: {base: [a.yaml]}", "p.yaml", "corpus.base: got ['a.yaml']; name a .yaml file"),
-    ("corpus: {base: list.yaml}", "list.yaml", "empty; a profile is a mapping"),
+    ("corpus: {base: [a.yaml]}", "p.yaml", "corpus.base: there is no file ['a.yaml']; name a .yaml file"),
+    ("corpus: {base: list.yaml}", "list.yaml", "the file holds no settings; write `name: value` lines"),
     ("corpus: {base: torn.yaml}", "torn.yaml", "not readable as YAML")])  # fmt: skip
 def test_an_error_names_the_files_that_may_hold_the_value(write, tmp_path, refused, text, named, message):
     path = write(

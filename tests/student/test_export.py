@@ -73,7 +73,7 @@ def test_global_attention_distinguishes_cls_from_first(make_kind, tmp_path, refu
     pooling = tmp_path / "1_Pooling" / "config.json"
     saved = pooling.read_text()
     pooling.write_text('{"pooling_mode": "mean"}')
-    refused("pooling is mean with global attention", Student.load, tmp_path)
+    refused("pools by mean with global attention", Student.load, tmp_path)
     pooling.write_text(saved)
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 600}')
     assert Student.load(tmp_path).pooling == "first"
@@ -106,21 +106,23 @@ def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_
         make_kind(kind).save(tmp_path / kind)
         edit_files(tmp_path / kind, {"sentence_bert_config.json": {"max_seq_length": 601}})
         assert Student.load(tmp_path / kind).max_tokens == 600
-    said = "modules Transformer Pooling Normalize; a student .see docemb adapt. has Transformer Pooling and perhaps LexicalHalf$"
-    refused(f"^all-MiniLM-L6-v2: {said}", Student.load, "all-MiniLM-L6-v2")
+    name = "all-MiniLM-L6-v2"
+    mend = f"Make a student of it with `docemb adapt {name} CORPUS -o OUT`, then give that folder.$"
+    refused(f"^The model {name} is a short encoder and no student. {mend}", Student.load, name)
     refused("absent", Student.load, tmp_path / "absent")
     AutoModel.from_pretrained(minilm).save_pretrained(tmp_path)
-    refused("type bert; .* `docemb adapt` and from_encoder convert", Student.load, tmp_path)
+    said = f"^The model {tmp_path} is a short encoder and no student. .* `docemb adapt {tmp_path} "
+    refused(said, Student.load, tmp_path)
 
 
 @pytest.mark.parametrize(("damage", "message"), [
     ({"config.json": {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}}, r"disagree about encoder\.layer\.2\."),
-    ({"modules.json": "{nope"}, r"modules\.json: not valid JSON"), ({"modules.json": "[1]"}, r"modules\.json: a module is no mapping"),
-    ({"modules.json": '{"a": 1}'}, r"modules\.json: found a dict, expected a list"), ({"modules.json": '[{"type": 3, "path": ""}]'}, r"modules\.json: a module is no"),
-    ({"1_Pooling/config.json": "[]"}, "found a list, expected a dict"),
-    ({"sentence_bert_config.json": "{nope"}, r"sentence_bert_config\.json: not valid JSON"),
-    ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pooling is max without"), ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pooling is max without"),
-    ({"1_Pooling/config.json": '{"pooling_mode": ["mean", "max"]}'}, r"pooling is mean\+max without"),
+    ({"modules.json": "{nope"}, r"modules\.json: the file is not valid JSON"), ({"modules.json": "[1]"}, r"a module in its modules\.json is no mapping"),
+    ({"modules.json": '{"a": 1}'}, r"modules\.json: the file holds a dict and must hold a list"), ({"modules.json": '[{"type": 3, "path": ""}]'}, r"a module in its modules\.json is no"),
+    ({"1_Pooling/config.json": "[]"}, "the file holds a list and must hold a dict"),
+    ({"sentence_bert_config.json": "{nope"}, r"sentence_bert_config\.json: the file is not valid JSON"),
+    ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pools by max without"), ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pools by max without"),
+    ({"1_Pooling/config.json": '{"pooling_mode": ["mean", "max"]}'}, r"pools by mean\+max without"),
 ])  # fmt: skip
 def test_a_damaged_student_is_refused_in_one_line(make_student, tmp_path, edit_files, damage, message, refused):
     make_student(windows=[8, 8]).save(tmp_path)

@@ -71,7 +71,7 @@ def test_both_halves_are_reduced_to_the_directions_that_keep_their_products(make
     np.testing.assert_allclose(stock.encode(texts), found, atol=1e-5)
     student.adapt(texts, width=40, bf16=False)  # more than both halves have: they are not reduced
     np.testing.assert_allclose(student.embed(texts, bf16=False), whole, atol=1e-6)
-    refused("width: got 41, use 1 to 40, the number of documents that are embedded", student.adapt, texts, width=41)
+    refused("width: got 41; give 1 to 40, the number of documents that are embedded", student.adapt, texts, width=41)
     np.testing.assert_allclose(student.embed(texts, bf16=False), whole, atol=1e-6)
 
 
@@ -182,16 +182,16 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda student: student.adapt(collection(), dim=64), "LSA;64: got 40 documents; use more documents, or fewer dimensions"),
+    (lambda student: student.adapt(collection(), dim=64), "LSA;64: 40 documents are too few; use more documents, or fewer dimensions"),
     (lambda student: student.adapt(["one"] * 9, dim=4), "only 1 words, .* occur in 2 documents"),
     (lambda student: student.adapt([""] * 9, dim=4), "only 0 words, .* occur in 2 documents"),
     (lambda student: student.adapt(["one"] * 9, dim=1), "only 1 words, .* occur in 2 documents"),
-    (lambda student: student.adapt(collection(), dim=0), "dim: got 0, use 1 or more"),
-    (lambda student: student.adapt(collection(documents=3), dim=4), "got 3 documents"),
-    (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5, use a number from 0 to 1"),
-    (lambda student: student.adapt([], dim=4), "got 0 documents"),
-    (lambda student: student.adapt(["the same six words in all"] * 20, dim=4), "20 documents have the same lexical embedding; use more"),
-    (lambda student: student.adapt(collection(documents=3), dim=2), "3 documents have the same lexical embedding; use more"),
+    (lambda student: student.adapt(collection(), dim=0), "dim: got 0; give 1 or more"),
+    (lambda student: student.adapt(collection(documents=3), dim=4), "3 documents are too few"),
+    (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5; give a number from 0 to 1"),
+    (lambda student: student.adapt([], dim=4), "0 documents are too few"),
+    (lambda student: student.adapt(["the same six words in all"] * 20, dim=4), "all 20 documents have the same lexical embedding; use more"),
+    (lambda student: student.adapt(collection(documents=3), dim=2), "all 3 documents have the same lexical embedding; use more"),
 ])  # fmt: skip
 def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(make_student, call, message, refused, monkeypatch):  # fmt: skip
     student = make_student(windows=[8])
@@ -261,7 +261,9 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     assert refitted.lexical.vocabulary == LSA(5).fit(collection(2)).vocabulary
     done = docemb("adapt", "student", "texts", "-o", "new", "--dim", 64)
     assert done.returncode == 2
-    assert "LSA;64: got 40 documents; use more documents, or fewer dimensions (--dim" in " ".join(done.stderr.split())
+    assert "LSA;64: 40 documents are too few; use more documents, or fewer dimensions (--dim" in " ".join(
+        done.stderr.split()
+    )
     assert not Path("new").exists()
 
 
@@ -301,10 +303,12 @@ def test_labels_choose_the_weight_on_the_validation_split(adapted, tmp_path, mon
         assert (half.weight > spread, half.dim) == (name == "words", 9)
         assert "lexical half was chosen by the validation labels of links." in Path(name, "README.md").read_text()
     for problem, asked in {
-        "19 labelled examples to choose a weight by, use 20 or more": adapt("new", dict(list(nearest.items())[:19])),
-        "task links: has no split validation": adapt("new", nearest, split="test"),
+        "choosing a weight needs 20 labelled examples, and it has 19; add some": adapt(
+            "new", dict(list(nearest.items())[:19])
+        ),
+        "task links: it has no split validation": adapt("new", nearest, split="test"),
         "halves has no labels": adapt("new", nearest, task="halves"),
-        "both give the weight": adapt("new", nearest, "--weight", 0.5),
+        "both choose the weight": adapt("new", nearest, "--weight", 0.5),
     }.items():
         assert (asked[0], problem in asked[1]) == (2, True), asked
     assert not Path("new").exists()
@@ -336,7 +340,7 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_pa
 
 @pytest.mark.parametrize(("modules", "mode", "pooling"), [
     (["Transformer", "Pooling", "Normalize"], "mean", "mean"), (["Transformer", "Pooling"], "cls", "first"), ([], "mean", "mean"),
-    (["Transformer", "Pooling"], "max", "pooling is max"), (["Transformer", "Pooling", "Dense"], "mean", "modules Transformer Pooling Dense; an encoder has"),
+    (["Transformer", "Pooling"], "max", "pools by max"), (["Transformer", "Pooling", "Dense"], "mean", "the modules Transformer Pooling Dense, and a short encoder has"),
 ])  # fmt: skip
 def test_the_pooling_of_an_encoder_is_kept_or_refused(tmp_path, refused, modules, mode, pooling):
     assert encoder_pooling("all-MiniLM-L6-v2") == "mean"

@@ -22,7 +22,7 @@ from docemb_lib.student.loading import load_masked_head
 TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
 NO_MODEL = "bert: its weights cannot be loaded"
-NO_CONFIG = r"bert: its config\.json cannot be used: \S"
+NO_CONFIG = r"bert: its config\.json cannot be used \(\S"
 FILE, TOKENIZER = "model.safetensors", ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 
 
@@ -145,19 +145,19 @@ def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(make_student, 
     torch.save(weights, "longformer/pytorch_model.bin")
     for loaded in (Student.from_encoder("longformer", max_tokens=40), Student.load("longformer")):
         torch.testing.assert_close(loaded.state_dict(), student.state_dict(), atol=0, rtol=0)
-    assert caplog.messages == ["longformer: has no safetensors; of its pytorch_model.bin only tensors are read"] * 2
+    assert caplog.messages == ["longformer has no safetensors, and of its pytorch_model.bin only tensors are read"] * 2
     torch.save({**weights, "trap": Hostile(Path.touch, Path("sprung"))}, "longformer/pytorch_model.bin")
-    refused("longformer: its weights cannot be loaded: .*[Ww]eights.only", Student.load, "longformer")
+    refused(r"longformer: its weights cannot be loaded \(.*[Ww]eights.only", Student.load, "longformer")
     assert not Path("sprung").exists()
 
 
 @pytest.mark.parametrize(("encoder", "arguments", "message"), [
-    ("minilm", {"layers": [0, 6]}, "layers: got [0, 6]"), ("minilm", {"layers": [-1]}, "has layers 0 to 5"),
-    ("minilm", {"layers": []}, "layers: got []"), ("modernbert_folder", {"layers": [0]}, "a ModernBERT is not converted"),
-    ("modernbert_folder", {"attention_window": 64}, "layers and attention_window are None"),
-    ("modernbert_folder", {"max_tokens": 601}, "max_tokens is at most 600"),
-    ("modernbert_folder", {"pooling": "cls"}, "pooling: got cls of a modernbert"),
-    ("modernbert_folder", {"pooling": "max"}, "pooling: got max of a modernbert")])  # fmt: skip
+    ("minilm", {"layers": [0, 6]}, "layers: got [0, 6]"), ("minilm", {"layers": [-1]}, "has the layers 0 to 5; name some"),
+    ("minilm", {"layers": []}, "layers: got []"), ("modernbert_folder", {"layers": [0]}, "a ModernBERT becomes a student as it is"),
+    ("modernbert_folder", {"attention_window": 64}, "layers and attention_window must be None"),
+    ("modernbert_folder", {"max_tokens": 601}, "max_tokens at most 600"),
+    ("modernbert_folder", {"pooling": "cls"}, "pooling: a student cannot pool by cls of a modernbert"),
+    ("modernbert_folder", {"pooling": "max"}, "pooling: a student cannot pool by max of a modernbert")])  # fmt: skip
 def test_values_out_of_range_are_refused(encoder, arguments, message, request, refused):
     refused(re.escape(message), Student.from_encoder, request.getfixturevalue(encoder), **{"max_tokens": 600, **arguments})  # fmt: skip
 
@@ -165,11 +165,11 @@ def test_values_out_of_range_are_refused(encoder, arguments, message, request, r
 @pytest.mark.parametrize(("damage", "message"), [
     ({FILE: {"bert.encoder.layer.1.output.dense.weight": None}}, r"bert: its weights and its config.json disagree about encoder\.layer\.1\.output\.dense\.weight"),
     ({"config.json": {"intermediate_size": 32}}, r"disagree about .*intermediate\.dense\.bias"),
-    (dict.fromkeys(TOKENIZER), r"bert: no fast tokenizer; put its tokenizer\.json"), ({"tokenizer.json": "{nope"}, "its tokenizer cannot be used"),
+    (dict.fromkeys(TOKENIZER), r"bert: the model has no fast tokenizer; put its tokenizer\.json"), ({"tokenizer.json": "{nope"}, "its tokenizer cannot be used"),
     ({FILE: ""}, NO_MODEL), ({FILE: "not safetensors at all"}, NO_MODEL), ({FILE: slice(5000)}, NO_MODEL),
     ({"config.json": "{nope"}, NO_CONFIG), ({"config.json": "[]"}, NO_CONFIG), ({"config.json": "{}"}, NO_CONFIG),
     ({"config.json": '{"model_type": "bert", "hidden_size": "wide"}'}, NO_CONFIG), ({"config.json": '{"model_type": "x"}'}, NO_CONFIG),
-    ({"sentence_bert_config.json": '{"max_seq_length": "256"}'}, "gives a limit of 256 tokens; mend it")])  # fmt: skip
+    ({"sentence_bert_config.json": '{"max_seq_length": "256"}'}, "gives a limit of '256' tokens; write a number")])  # fmt: skip
 def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit_files, damage, message, refused):
     folder = shutil.copytree(bert_folder, tmp_path / "bert")
     edit_files(folder, damage)
@@ -177,15 +177,17 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit
 
 
 @pytest.mark.parametrize(("config", "match"), [
-    (hf.RobertaConfig(position_embedding_type="relative_key"), "type roberta does not convert: .* positions learnt and absolute; use one"),
-    (hf.MPNetConfig(), "type mpnet does not convert: .* positions learnt and absolute; use one of type bert"),
-    (hf.DebertaV2Config(), "type deberta-v2 does not convert: .* positions learnt and absolute"),
-    (hf.GPT2Config(), "type gpt2 does not convert.*use one of type bert, .*, modernbert"),
+    (hf.RobertaConfig(position_embedding_type="relative_key"), "type roberta cannot become a student, .* learnt absolute positions; give one"),
+    (hf.MPNetConfig(), "type mpnet cannot become a student, .* learnt absolute positions; give one of type bert"),
+    (hf.DebertaV2Config(), "type deberta-v2 cannot become a student, .* learnt absolute positions"),
+    (hf.GPT2Config(), "type gpt2 cannot become a student.*give one of type bert, .*, modernbert"),
     (hf.DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer")])  # fmt: skip
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match, refused):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
-    said = f"type {config.model_type}; a student is one of longformer, modernbert; `docemb adapt`"
+    said = f"type {config.model_type}, and a student is longformer or modernbert. .* `docemb adapt MODEL "
+    if config.model_type == "roberta":
+        said = "is a short encoder and no student. .* `docemb adapt "
     refused(said, Student.load, tmp_path)
 
 

@@ -113,7 +113,7 @@ def test_no_documents_have_no_rows_and_truncation_counts_over_all_chunks(make_st
         assert np.load(tmp_path / "none.npy").dtype == np.float32
     student = make_student(windows=[8], max_tokens=12)
     student.embed(["word", "word " * 30] * 5)
-    assert [record.getMessage() for record in caplog.records] == ["5 of 10 documents cut at 12 tokens"]
+    assert [record.getMessage() for record in caplog.records] == ["5 of 10 documents are cut at 12 tokens"]
 
 
 def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, small_chunks, tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ def test_texts_become_tokens_with_special_ones_cut_at_the_limit(make_student, re
     assert truncated == 2
     assert student.tokenize(["word " * 9, "word"]) == Encoded([[101, *[2773] * 8, 102], [101, 2773, 102]], truncated=1)
     assert student.tokenize([]) == Encoded([], 0)
-    refused("21 tokens, the student reads 20", make_student(windows=[8], max_tokens=20), pack([[5] * 21]))
+    refused("21 tokens, and the student reads 20", make_student(windows=[8], max_tokens=20), pack([[5] * 21]))
 
 
 def test_encode_takes_one_text_or_several(converted, texts):

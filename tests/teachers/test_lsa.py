@@ -71,7 +71,7 @@ def test_a_saved_model_is_the_same_model(pages, tmp_path):
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda: LSA(10).fit(["one two", "two three", "three one"]), "got 3 documents"),
+    (lambda: LSA(10).fit(["one two", "two three", "three one"]), "3 documents are too few"),
     (lambda: LSA(4).fit(["one two three"] * 9), "only 3 words"),
     (lambda: LSA(2).fit(["one", "two", "three"]), "only 0 words, .* occur in 2 documents"),
     (lambda: LSA(2).fit(["我们今天去公园散步", "他们昨天在图书馆看书", "你明天来吗"]), "separated by spaces or punctuation")])  # fmt: skip

@@ -96,7 +96,9 @@ def test_words_written_once_serve_several_models(pages, tmp_path):
         assert (alone.fingerprint, alone.fitted) == (model.fingerprint, model.fitted)
         assert ParagraphVector.load(tmp_path / model.label).fitted == model.fitted
     assert dm.fitted.texts == dbow.fitted.texts == words.texts
-    with pytest.raises(InputError, match=r"DM;4;lowercase;2: the words in .* are of preprocess 'none'"):
+    with pytest.raises(
+        InputError, match=r"DM;4;lowercase;2: the words in .* are of preprocess 'none', not 'lowercase'; give"
+    ):
         ParagraphVector(dm=True, vector_size=4).fit_words(words, tmp_path / "other")
 
 
@@ -126,7 +128,7 @@ def test_case_matters_only_where_it_is_kept_and_the_example_runs(dm):
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: ParagraphVector(dm=True, preprocess="lemma").fit(["text"]), "preprocess: got 'lemma'"),
     (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"),
-    (lambda: ParagraphVector.load("absent"), "absent: is no whole Paragraph Vector .*No such file")])  # fmt: skip
+    (lambda: ParagraphVector.load("absent"), "absent: this folder holds no whole Paragraph Vector .*No such file")])  # fmt: skip
 def test_bad_arguments_and_untrained_models_are_refused(call, message, refused):
     refused(message, call)
 
@@ -139,7 +141,7 @@ def test_a_compound_is_dm_then_dbow_in_any_order_of_its_members(dm, pages, refus
     np.testing.assert_array_equal(embeddings[:, 12:], dbow.embed(pages[:4]))
     assert (compound.dim, compound.label) == (17, "DM;12;lowercase;2+DBOW;5;None;3")
     assert compound.fingerprint == Compound([dm, dbow]).fingerprint
-    refused("DBOW;100;lowercase;2: not trained", Compound([dm, ParagraphVector(dm=False)]).embed, ["text"])
+    refused("DBOW;100;lowercase;2: it is not trained", Compound([dm, ParagraphVector(dm=False)]).embed, ["text"])
 
 
 OPTIONS = {"dm": True, "vector_size": 8, "min_count": 1, "sample": 0, "epochs": 4, "seed": 0, "workers": 1}
@@ -273,4 +275,8 @@ def test_a_broken_model_is_named_before_gensim_reads_beyond_its_arrays(dm, tmp_p
         (tmp_path / file).write_bytes(content)
     elif content is not None:
         np.save(tmp_path / file, content)
-    refused(f"{tmp_path}: is no whole Paragraph Vector .*; remove it and train again", ParagraphVector.load, tmp_path)
+    refused(
+        f"{tmp_path}: this folder holds no whole Paragraph Vector .*; remove it and train again",
+        ParagraphVector.load,
+        tmp_path,
+    )

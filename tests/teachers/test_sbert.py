@@ -109,4 +109,6 @@ def test_a_damaged_teacher_is_refused_in_one_line(tmp_path, refused, file, conte
     shutil.copytree(FOLDER, tmp_path / "own", copy_function=os.symlink)
     (tmp_path / "own" / file).unlink()
     (tmp_path / "own" / file).write_bytes(content)
-    refused("not loadable with sentence-transformers", lambda: SBERT(str(tmp_path / "own"), device="cpu").max_tokens)
+    refused(
+        "sentence-transformers cannot load the model", lambda: SBERT(str(tmp_path / "own"), device="cpu").max_tokens
+    )

@@ -48,7 +48,9 @@ def test_of_an_unfinished_store_broken_progress_is_named(tmp_path, refused):
         write_embeddings(tmp_path / "cut", TEXTS, Checksums(2), 2, block=5)
     marker = tmp_path / "cut" / "rows_done.json"
     marker.write_text(marker.read_text()[:9])
-    message = f"rows_done.json: not valid JSON .*; remove {tmp_path / 'cut'} and give the same command again"
+    message = (
+        f"rows_done.json: the file is not valid JSON .*; remove {tmp_path / 'cut'} and give the same command again"
+    )
     refused(message, write_embeddings, tmp_path / "cut", TEXTS, Checksums(), 2)
 
 

@@ -66,9 +66,9 @@ def test_half_a_surrogate_pair_does_not_stop_gensim(tmp_path):
 
 
 @pytest.mark.parametrize(("texts", "how", "min_count", "message"), [
-    ([], "none", 1, "corpus: 0 documents without any word"), (["", " \n"], "none", 1, "corpus: 2 documents without any word"),
-    (["a b", "a"], "none", 9, r"none of the 3 words in 2 training documents occurs 9 times, the most .* 2;"),
-    (["a", "b"] + [""] * 310, "none", "10%", "occurs 3 times,"), (["a"], "lemma", 1, "none, lowercase, stem")])  # fmt: skip
+    ([], "none", 1, "corpus: the 0 documents hold no word"), (["", " \n"], "none", 1, "corpus: the 2 documents hold no word"),
+    (["a b", "a"], "none", 9, r"none of the 3 words in 2 training documents occurs 9 times, and the most .* 2 times;"),
+    (["a", "b"] + [""] * 310, "none", "10%", "occurs 3 times, and"), (["a"], "lemma", 1, "none, lowercase, stem")])  # fmt: skip
 def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count, message, refused):
     refused(message, lambda: write_words(tmp_path, iter(texts), how).kept_words(min_count))
 

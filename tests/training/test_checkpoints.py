@@ -43,7 +43,7 @@ def test_a_run_stopped_by_sigterm_saves_first_and_resumes_to_the_same_bits(tmp_p
 
 def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, tmp_path, caplog, refused, monkeypatch):
     distil.train(tmp_path)
-    of_another = "from a run with other settings, documents, versions or number of processes"
+    of_another = "this checkpoint is from a run with other settings, documents, versions or number of processes"
     for change in ({"learning_rate": 2e-3}, {"n": 49}):
         refused(of_another, distil.train, tmp_path, **change)
     with monkeypatch.context() as patched:

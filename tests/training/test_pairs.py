@@ -122,7 +122,7 @@ def test_documents_of_fewer_than_two_sentences_are_left_out_and_counted(tokenize
     documents = make(tokenizer)
     assert (documents.rows.tolist(), documents.ids) == (LEFT, [f"document {row}" for row in LEFT])
     assert documents.n_sentences.tolist() == [5, 1, 2, 0, 4, 60]
-    assert caplog.messages == ["2 of 6 documents left out: of fewer than two sentences"]
+    assert caplog.messages == ["2 of 6 documents have fewer than two sentences, and are left out"]
     with pytest.raises(InputError, match="3 of 4 have fewer than two sentences, so fewer than two documents are left"):
         make(tokenizer, ["no end at all " * 50, "", "one more", "Two. Sentences."])
 
