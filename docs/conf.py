@@ -58,7 +58,6 @@ docs/sources
 docs/extending
 docs/design
 Security <SECURITY>
-docs/sources
 CHANGELOG
 ```
 
