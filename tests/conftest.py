@@ -1,6 +1,7 @@
 """What all tests share: a small workspace of its own, and tiny models with real tokenizers."""
 
 import csv
+import gc
 import gzip
 import json
 import os
@@ -43,6 +44,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests first, so that the processes end at about the same time."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)  # stable
+
+
+def pytest_collection_finish() -> None:
+    """Collections of garbage, of which each training makes one, need not pass over what is imported by now."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -203,6 +203,10 @@ class Checkpoints(TrainerCallback):
             state.compute_steps(args, state.max_steps)  # the checkpoint's may differ: save_every, log_every
         self.monitor.start_clock()
 
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if state.global_step == state.max_steps:  # the Trainer would always save here, but the result follows at once
+            control.should_save = state.global_step % state.save_steps == 0
+
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         checkpoint = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         self.monitor.save(checkpoint, args.process_index)

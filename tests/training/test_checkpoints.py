@@ -56,5 +56,6 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(distil, t
     _, history = distil.train(tmp_path, save_every=100, log_every=5)  # these may differ, and then hold
     assert [row["step"] for row in history.train if row["step"] > 10] == [12]
     assert "checkpoint-12 is incomplete or damaged" in caplog.text
+    assert [path.name for path in (tmp_path / "checkpoints").glob("*-*")] == ["checkpoint-10"]  # none at the end alone
     remove_checkpoints(tmp_path)
     assert not (tmp_path / "checkpoints").exists()
