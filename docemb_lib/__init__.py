@@ -4,20 +4,20 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from docemb_lib.experiments import records as records
-    from docemb_lib.experiments.plan import grid as grid
-    from docemb_lib.experiments.run import begin as begin
-    from docemb_lib.experiments.sweeps import sweep as sweep
+    from docemb_lib.runs import records as records
+    from docemb_lib.runs.run import begin as begin
     from docemb_lib.settings.profile import Profile as Profile
     from docemb_lib.student import Student as Student
+    from docemb_lib.sweeps.plan import grid as grid
+    from docemb_lib.sweeps.sweep import sweep as sweep
     from docemb_lib.workspace import Workspace as Workspace
 
 __version__ = "0.1.0"
 # Public name → its place in docemb_lib, module:name, or module: for the module. Modules are imported at first use.
 _PUBLIC = {
     "Profile": "settings.profile:Profile", "Student": "student:Student", "Workspace": "workspace:Workspace",
-    "begin": "experiments.run:begin", "figures": "figures:", "grid": "experiments.plan:grid",
-    "records": "experiments.records:", "sweep": "experiments.sweeps:sweep", "thesis": "thesis:", "views": "views:",
+    "begin": "runs.run:begin", "figures": "figures:", "grid": "sweeps.plan:grid",
+    "records": "runs.records:", "sweep": "sweeps.sweep:sweep", "thesis": "thesis:", "views": "views:",
     "widgets": "widgets:",
 }  # fmt: skip
 __all__ = list(_PUBLIC)

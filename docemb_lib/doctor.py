@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple
 
 from packaging.requirements import Requirement
 
-from docemb_lib import hardware, pretrained
-from docemb_lib.errors import InputError
-from docemb_lib.integrity import AGAIN, MANIFEST, MARKER, damaged, fault
-from docemb_lib.progress import progress
+from docemb_lib.base import hardware, pretrained
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import AGAIN, MANIFEST, MARKER, damaged, fault
+from docemb_lib.base.progress import progress
 from docemb_lib.settings.profile import find_root
 
 logger = logging.getLogger(__name__)

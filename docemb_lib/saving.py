@@ -10,7 +10,7 @@ from typing import Any
 
 from traitlets.config import Config
 
-from docemb_lib.private import notebook_file
+from docemb_lib.base.private import notebook_file
 
 
 def keep_outputs_apart(*, model: dict[str, Any], path: str, contents_manager: Any, **_: Any) -> None:

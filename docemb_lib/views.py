@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 
-from docemb_lib import pretrained
+from docemb_lib.base import pretrained
+from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.rows import split_sentences
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation import benchmarks, probes
 from docemb_lib.evaluation.catalogue import task_inputs
 from docemb_lib.evaluation.probes import ALL
 from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.evaluation.tasks import SPLITS
-from docemb_lib.experiments import models as known_models
-from docemb_lib.experiments.models import Model, embed_once, recorded_student, student_model, untrained_model
-from docemb_lib.experiments.run import Run, Stages
-from docemb_lib.experiments.stages import CorpusStage
+from docemb_lib.runs import models as known_models
+from docemb_lib.runs.models import Model, embed_once, recorded_student, student_model, untrained_model
+from docemb_lib.runs.run import Run, Stages
+from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.profile import FINAL, local_config
 from docemb_lib.thesis.comparison import HERE, LINES, THESIS
 from docemb_lib.thesis.values import published
@@ -204,7 +204,7 @@ def weights_by_length(run: Run) -> pd.DataFrame:
     """The weights of both losses for each training document, by length: length, structural, contextual."""
     import torch
 
-    from docemb_lib.experiments.students import weighting_of
+    from docemb_lib.runs.students import weighting_of
 
     p = run.profile.parameters
     lengths = np.sort(run.stages.corpus.split("train")["n_structural_tokens"][: p.documents])

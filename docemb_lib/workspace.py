@@ -23,8 +23,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from docemb_lib.errors import InputError
-from docemb_lib.integrity import MANIFEST, damaged, files_of, is_whole, sealed
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import MANIFEST, damaged, files_of, is_whole, sealed
 from docemb_lib.settings.profile import find_root
 
 logger = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ TEXTS = Path(__file__).parent / "data"
 sys.path.insert(0, str(TEXTS / "quick"))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TEXTS / "quick"), os.environ.get("PYTHONPATH"))))
 
-from docemb_lib.hardware import tune_environment  # noqa: E402
+from docemb_lib.base.hardware import tune_environment  # noqa: E402
 
 tune_environment()
 DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
@@ -144,7 +144,7 @@ def docemb(*arguments: object) -> Done:
 @pytest.fixture(scope="session")
 def refused():
     """Asserts that a call raises an InputError of one line that is not long, in which the pattern is found."""
-    from docemb_lib.errors import InputError
+    from docemb_lib.base.errors import InputError
 
     def check(message, call, *given, **named):
         with pytest.raises(InputError, match=message) as caught:
@@ -158,7 +158,7 @@ def refused():
 @pytest.fixture
 def infer_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Infer in the calling process: embeddings of one process agree with each other, under any hash seed."""
-    from docemb_lib.worker_pool import WorkerPool
+    from docemb_lib.base.worker_pool import WorkerPool
 
     monkeypatch.setattr(WorkerPool, "map", lambda pool, function, arguments, *, jobs: starmap(function, arguments))
 

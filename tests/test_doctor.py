@@ -16,7 +16,8 @@ import yaml
 from conftest import REPOSITORY
 from packaging.requirements import Requirement
 
-from docemb_lib import doctor, hardware, pretrained
+from docemb_lib import doctor
+from docemb_lib.base import hardware, pretrained
 
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 IMPORT_NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn", "IPython": "ipykernel", "tokenizers": "transformers"}  # fmt: skip
@@ -102,7 +103,7 @@ def slow_machine(monkeypatch):
 
 
 def test_what_is_slow_or_wrong_has_a_mend(old_environment, slow_machine, monkeypatch):
-    monkeypatch.setattr("docemb_lib.pretrained.find_spec", lambda name: None)
+    monkeypatch.setattr("docemb_lib.base.pretrained.find_spec", lambda name: None)
     pretrained._packaged_folder.cache_clear()
     found = {finding.name: finding for finding in doctor.diagnose()}
     assert {name: finding.status for name, finding in found.items()} == {

@@ -42,7 +42,7 @@ def test_importing_loads_neither_torch_nor_dask_and_the_command_line_nothing_tha
     code = """
 import sys, docemb_lib.cli.__main__
 print(sorted({"numpy", "pandas", "scipy", "torch"} & set(sys.modules)))
-import docemb_lib.experiments.plan, docemb_lib.experiments.sweeps, docemb_lib.widgets.monitor
+import docemb_lib.sweeps.plan, docemb_lib.sweeps.sweep, docemb_lib.widgets.monitor
 from docemb_lib import Profile, Workspace, grid, records, sweep
 grid("structural")
 print(sorted({"torch", "dask", "distributed"} & set(sys.modules)))

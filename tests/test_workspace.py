@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.workspace import MANIFEST, Workspace, fingerprint_of, publish
 
 COUNT_BUILDS = """

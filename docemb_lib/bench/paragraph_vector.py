@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from joblib import cpu_count
 
+from docemb_lib.base.progress import progress
 from docemb_lib.bench.harness import Report, Row, interleaved, ratio_row, thesis_lengths
-from docemb_lib.progress import progress
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
 
 SCALING = 1.8  # budget: with two processes against one

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel, LongformerConfig, LongformerModel
 
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.hardware import free_memory, matmul_peak, uses_bf16
+from docemb_lib.base.progress import progress
 from docemb_lib.bench import harness
 from docemb_lib.bench.harness import LONGEST, Report, Row
-from docemb_lib.errors import InputError
-from docemb_lib.hardware import free_memory, matmul_peak, uses_bf16
-from docemb_lib.progress import progress
 from docemb_lib.student.packing import PackedBatch, embed_chunks, pack, token_batches
 from docemb_lib.student.student import Student
 

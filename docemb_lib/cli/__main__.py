@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.progress import progress
 from docemb_lib.cli.commands import AsJson, Parameter, ProfileName, app, command, console, parse_parameters
-from docemb_lib.errors import InputError
-from docemb_lib.progress import progress
 
 TextField = Annotated[str, typer.Option(help="The field of a data file that holds the text.")]
 IdField = Annotated[str, typer.Option(help="The field of a data file that holds the id.")]
@@ -138,8 +138,8 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
 @command
 def train(profile: ProfileName = "tiny-final", parameter: Parameter = None) -> None:
     """Distil one student without a notebook; under torchrun or accelerate launch, by all their processes together."""
-    from docemb_lib.experiments.run import Stages
-    from docemb_lib.experiments.runkey import RunKey
+    from docemb_lib.runs.key import RunKey
+    from docemb_lib.runs.run import Stages
     from docemb_lib.settings.profile import Profile
     from docemb_lib.training.distributed import is_first, together
 
@@ -163,8 +163,8 @@ def embed(
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
 ) -> None:
     """Turn documents into embeddings with a trained student. The file is written whole or not at all."""
+    from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.corpus.sources import local_documents
-    from docemb_lib.hardware import devices_at_hand
 
     if out.suffix not in {".parquet", ".npy"}:
         problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
@@ -213,11 +213,11 @@ def adapt(
     id_field: IdField = "id",
 ) -> None:
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a student first."""
+    from docemb_lib.base.hardware import devices_at_hand
+    from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.sources import local_documents, local_paths
-    from docemb_lib.experiments.run import Stages
-    from docemb_lib.experiments.runkey import RunKey
-    from docemb_lib.hardware import devices_at_hand
-    from docemb_lib.pretrained import resolve
+    from docemb_lib.runs.key import RunKey
+    from docemb_lib.runs.run import Stages
     from docemb_lib.settings.profile import Profile
     from docemb_lib.student import Student
     from docemb_lib.student.export import encoder_pooling, saved_card, student_card, with_lexical_half
@@ -272,9 +272,9 @@ def evaluate(
     fitted on the texts of each task, without training.
     """
     from docemb_lib.cli.terminal import SCORES, print_table
-    from docemb_lib.experiments.models import SBERT_CHUNKS, models_of, references_of
-    from docemb_lib.experiments.run import Stages
-    from docemb_lib.experiments.runkey import RunKey
+    from docemb_lib.runs.key import RunKey
+    from docemb_lib.runs.models import SBERT_CHUNKS, models_of, references_of
+    from docemb_lib.runs.run import Stages
     from docemb_lib.settings.profile import Profile
 
     loaded = Profile.load(profile)

@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.text import Text
 
 from docemb_lib import __version__
-from docemb_lib.errors import InputError, as_line, plain
-from docemb_lib.hardware import asked_precision, tune_environment
+from docemb_lib.base.errors import InputError, as_line, plain
+from docemb_lib.base.hardware import asked_precision, tune_environment
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -107,10 +107,10 @@ def run(
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
     from docemb_lib.cli.report import conclusion_of, paths_of, report
-    from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
-    from docemb_lib.experiments.records import RunTimes, finished
-    from docemb_lib.experiments.sweeps import execute_plan
+    from docemb_lib.runs.records import RunTimes, finished
     from docemb_lib.settings.profile import Profile
+    from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
+    from docemb_lib.sweeps.sweep import execute_plan
     from docemb_lib.workspace import Workspace
 
     if parameter and notebook is None:
@@ -163,9 +163,9 @@ def sweep(
 
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
-    from docemb_lib.experiments.plan import chosen_runs, resolve_sweep, runs_of
-    from docemb_lib.experiments.records import RunTimes
-    from docemb_lib.experiments.sweeps import comparison_paths, execute_plan, recorded
+    from docemb_lib.runs.records import RunTimes
+    from docemb_lib.sweeps.plan import chosen_runs, resolve_sweep, runs_of
+    from docemb_lib.sweeps.sweep import comparison_paths, execute_plan, recorded
     from docemb_lib.workspace import Workspace
 
     if as_json and not dry_run:
@@ -203,7 +203,7 @@ def results(
 ) -> None:
     """Show the recorded runs, oldest first."""
     from docemb_lib.cli import terminal
-    from docemb_lib.experiments import records
+    from docemb_lib.runs import records
     from docemb_lib.settings.profile import notebook_named
     from docemb_lib.thesis.claims import recorded_claims
 

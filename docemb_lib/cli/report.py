@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_tasks, with_interval
-from docemb_lib.experiments import records
-from docemb_lib.experiments.execution import Planned, Runs, is_done
-from docemb_lib.experiments.models import ADAPTED, UNTRAINED_ADAPTED
-from docemb_lib.experiments.plan import chosen_runs, profile_argument, resolve_plan
-from docemb_lib.experiments.scores import Final
-from docemb_lib.progress import progress
+from docemb_lib.runs import records
+from docemb_lib.runs.models import ADAPTED, UNTRAINED_ADAPTED
+from docemb_lib.runs.scores import Final
 from docemb_lib.settings.profile import FINAL, Profile
+from docemb_lib.sweeps.execution import Planned, Runs, is_done
+from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.workspace import Workspace, write_text
 
 TEX = r"((?:[^$\n]|\n(?!\s*\n))+)"  # within one paragraph

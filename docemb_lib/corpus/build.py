@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.tokenizing import batched
 from docemb_lib.corpus.sources import CountTokens, Document
-from docemb_lib.errors import InputError
-from docemb_lib.tokenizing import batched
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict

@@ -18,8 +18,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from docemb_lib.base.progress import progress
 from docemb_lib.corpus.sources import Document, not_installed
-from docemb_lib.progress import progress
 
 PACKAGES = (
     "numpy", "scipy", "sklearn", "pandas", "matplotlib", "seaborn", "torch", "nltk", "gensim", "networkx", "sympy",

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sentencex import segment
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 
 FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 DATA_FILES = ".jsonl, .json, .csv, .tsv (each also .gz) or .parquet"

@@ -13,12 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from docemb_lib.base.errors import InputError, as_line
+from docemb_lib.base.integrity import digest_of
+from docemb_lib.base.progress import progress
+from docemb_lib.base.tokenizing import batched
 from docemb_lib.corpus.rows import Row, any_word, file_format, lines_of, read_rows, text_of, visible_files, well_formed
-from docemb_lib.errors import InputError, as_line
-from docemb_lib.integrity import digest_of
-from docemb_lib.progress import progress
 from docemb_lib.settings.sections import HubDataset, TextSource
-from docemb_lib.tokenizing import batched
 from docemb_lib.workspace import VERSIONS, fingerprint_of
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.rows import Row, lines_of, read_csv, well_formed
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation import readers
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.tasks import SPLITS, HeadTask, Labelled, LabelledPairs, Ranking, Retrieval, Task, unique

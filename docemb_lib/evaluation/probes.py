@@ -16,9 +16,9 @@ from sklearn.metrics import r2_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from docemb_lib.base.progress import progress
 from docemb_lib.corpus.rows import split_sentences, tag_words
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.progress import progress
 from docemb_lib.teachers.words import spaced
 
 ALPHAS = np.logspace(-6, 6, 25)  # ridge penalties, for student embeddings of mean variance 1

@@ -13,9 +13,9 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.rows import Row, any_word, file_format, read_csv, read_rows, text_of, visible_files
 from docemb_lib.corpus.sources import hub_rows
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation.tasks import SPLITS, Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, Task
 from docemb_lib.settings.sections import OwnTask
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.teachers.words import spaced
 
 if TYPE_CHECKING:

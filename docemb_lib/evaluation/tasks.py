@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.retrieval import by_cosine, precision_and_reciprocal_rank, rank_documents
 from docemb_lib.settings.sections import HeadSettings
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.tasks import Score
 
 LEVEL, ALPHA = 0.95, 0.05  # confidence level of intervals, and significance level of tests

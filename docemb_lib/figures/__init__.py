@@ -21,8 +21,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.typing import LineStyleType
 
-from docemb_lib.experiments.models import FORMS, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
-from docemb_lib.progress import in_kernel
+from docemb_lib.base.progress import in_kernel
+from docemb_lib.runs.models import FORMS, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
 
 # The colours of Okabe and Ito, distinguishable with every common colour blindness; one per kind of model.
 PALETTE = {

@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from torch import Tensor, nn
 
 from docemb_lib.evaluation.heads import one_thread
-from docemb_lib.experiments.runkey import roles_of, structural_label
 from docemb_lib.figures import GREY, PALETTE, SERIES, label, short
 from docemb_lib.losses import MSE, Cosine, MaxMargin
-from docemb_lib.projections import ACTIVATIONS, parse_projection
+from docemb_lib.runs.key import roles_of, structural_label
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.projections import ACTIVATIONS, parse_projection
 
 # ---- diagrams: a sentence encoder, and training with two teachers
 

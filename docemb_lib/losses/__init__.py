@@ -4,7 +4,7 @@ from docemb_lib.losses.contextual import CCA, SDL, Projection, SoftCCA, contextu
 from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, Weighting, group_sizes
 from docemb_lib.losses.pairs import InfoNCE, MaskedLanguageHead, PairObjective
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin, StructuralLoss, structural_loss
-from docemb_lib.projections import check_widths
+from docemb_lib.settings.projections import check_widths
 
 __all__ = [
     "CCA", "MSE", "SDL", "Contrastive", "Cosine", "InfoNCE", "MaskedLanguageHead", "MaxMargin", "Objective",

@@ -10,9 +10,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.losses.structural import MSE, Described
-from docemb_lib.projections import ACTIVATIONS, DROPOUT, NORM, parse_projection, projection_widths
+from docemb_lib.settings.projections import ACTIVATIONS, DROPOUT, NORM, parse_projection, projection_widths
 
 Reduction = Literal["mean", "sum"]
 _SMALLEST_VARIANCE = 1e-9  # CCA leaves out directions of a view with less variance

@@ -7,10 +7,10 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.losses.contextual import Projection, full_precision
 from docemb_lib.losses.structural import Described
-from docemb_lib.projections import check_widths
+from docemb_lib.settings.projections import check_widths
 
 Role = Literal["structural", "contextual"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.objective import Objective
 from docemb_lib.losses.structural import Described

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from docemb_lib.projections import WIDEST
 from docemb_lib.settings import sections
+from docemb_lib.settings.projections import WIDEST
 from docemb_lib.settings.sections import SINGLE, NoNull, label_of_paragraph_vector
 
 _LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d{1,4});(stem|lowercase|None);([1-9]\d{0,8}|10%)")

@@ -14,9 +14,9 @@ from typing import Any, Literal, Self, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from docemb_lib.errors import InputError, nearest
-from docemb_lib.integrity import read_json
-from docemb_lib.private import UNION_LOCATIONS
+from docemb_lib.base.errors import InputError, nearest
+from docemb_lib.base.integrity import read_json
+from docemb_lib.base.private import UNION_LOCATIONS
 from docemb_lib.settings import sections
 from docemb_lib.settings.parameters import Parameters
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from docemb_lib.errors import InputError
-from docemb_lib.projections import WIDEST, parse_projection
+from docemb_lib.base.errors import InputError
+from docemb_lib.settings.projections import WIDEST, parse_projection
 
 EMBEDDED_TASKS = ("package", "see-also-pairs", "halves", "see-also-retrieval")
 LINKED_TASKS = ("package", "see-also-pairs", "see-also-retrieval")  # need links between the pages

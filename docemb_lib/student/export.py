@@ -22,8 +22,8 @@ from huggingface_hub import ModelCard, ModelCardData
 from safetensors.torch import save
 
 from docemb_lib import __version__
-from docemb_lib.errors import InputError
-from docemb_lib.pretrained import resolve
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.pretrained import resolve
 from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import (
     GIVE_STUDENT,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.student.loading import find_file, one_line, read_json, read_modules
 
 if TYPE_CHECKING:

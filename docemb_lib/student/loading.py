@@ -20,9 +20,9 @@ from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokeni
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_NAME, cached_file
 from transformers.utils import logging as hf_logging
 
-from docemb_lib import integrity, tokenizing
-from docemb_lib.errors import InputError
-from docemb_lib.pretrained import one_line, require
+from docemb_lib.base import integrity, tokenizing
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.pretrained import one_line, require
 
 logger = logging.getLogger(__name__)
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longformer: the module names are the same

@@ -22,9 +22,9 @@ from torch.utils.checkpoint import checkpoint
 from transformers import LongformerModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from docemb_lib.errors import InputError
-from docemb_lib.integrity import warn_once
-from docemb_lib.private import set_checkpointing, softmax_backward
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import warn_once
+from docemb_lib.base.private import set_checkpointing, softmax_backward
 from docemb_lib.student.packing import PackedBatch
 
 Backend = Literal["blocks", "varlen"]

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from docemb_lib.errors import InputError
-from docemb_lib.hardware import uses_bf16
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.hardware import uses_bf16
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from docemb_lib import tokenizing
-from docemb_lib.errors import InputError
-from docemb_lib.pretrained import resolve
-from docemb_lib.progress import progress
+from docemb_lib.base import tokenizing
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.pretrained import resolve
+from docemb_lib.base.progress import progress
 from docemb_lib.student import export, lexical, loading, longformer
 from docemb_lib.student.export import MEANS, Pooling
 from docemb_lib.student.longformer import Backend
@@ -224,7 +224,7 @@ class Student(nn.Module):
         Args:
             texts: any iterable, read once.
             out: a .npy file for the embeddings, which appears when complete; memory then does not grow with N.
-            bf16: compute in bfloat16; None: see `docemb_lib.hardware.uses_bf16`.
+            bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
             devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.teachers.words import spaced
 
 VOCABULARY, VECTORS = "vocabulary.json", "lsa.safetensors"

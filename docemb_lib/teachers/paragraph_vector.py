@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from joblib import cpu_count
 
-from docemb_lib.errors import InputError
-from docemb_lib.progress import progress
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.progress import progress
+from docemb_lib.base.worker_pool import WorkerPool
 from docemb_lib.settings.sections import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.store import BAR_FROM
 from docemb_lib.teachers.words import Preprocessing, Words, pieces, preprocess, write_words
-from docemb_lib.worker_pool import WorkerPool
 from docemb_lib.workspace import write_text
 
 if TYPE_CHECKING:

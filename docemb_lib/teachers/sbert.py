@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from docemb_lib import pretrained, tokenizing
-from docemb_lib.errors import InputError
-from docemb_lib.hardware import devices_at_hand, uses_bf16
-from docemb_lib.progress import progress
+from docemb_lib.base import pretrained, tokenizing
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.hardware import devices_at_hand, uses_bf16
+from docemb_lib.base.progress import progress
 from docemb_lib.settings.sections import Long
 from docemb_lib.teachers.store import BAR_FROM
 
@@ -32,7 +32,7 @@ class SBERT:
         long: a document beyond the context is truncated, or cut into chunks of that size, whose embeddings are averaged
             with their tokens (special ones included) as weights.
         batch_tokens: tokens per forward pass, padding included.
-        bf16: compute in bfloat16; None: see `docemb_lib.hardware.uses_bf16`.
+        bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
         device: None is the one that sentence-transformers chooses.
 
     Example:

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from docemb_lib.integrity import read_json
-from docemb_lib.progress import progress
+from docemb_lib.base.integrity import read_json
+from docemb_lib.base.progress import progress
 from docemb_lib.workspace import write_text
 
 ARRAY, MARKER = "embeddings.npy", "rows_done.json"

@@ -13,8 +13,8 @@ from typing import Literal, Self, get_args
 
 import numpy as np
 
-from docemb_lib.errors import InputError
-from docemb_lib.progress import progress
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.progress import progress
 
 Preprocessing = Literal["none", "lowercase", "stem"]
 MAX_WORDS = 10_000  # gensim silently drops the words of a document beyond this, in training and in inference

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import ALPHA, DECIMALS, OVERALL, holm, paired_p_value, side_by_side
-from docemb_lib.experiments import records
-from docemb_lib.experiments.models import Model
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.runs import records
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.models import Model
+from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.comparison import CHAPTER_4, Finals, recorded_finals, recorded_in_figures
 from docemb_lib.thesis.values import BASELINE, FIGURES, FINAL, baselines_of, published, read_file, rows_of, thesis_tasks

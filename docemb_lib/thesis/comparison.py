@@ -13,12 +13,12 @@ import pandas as pd
 from docemb_lib.evaluation.protocols import round_name
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, RELATIONS, last_round, normalised, over_tasks, with_interval
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, differences, verdicts
-from docemb_lib.experiments import records
-from docemb_lib.experiments.models import UNTRAINED, Model
-from docemb_lib.experiments.records import Record
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
-from docemb_lib.experiments.scores import Final
+from docemb_lib.runs import records
+from docemb_lib.runs.key import STRUCTURAL, RunKey
+from docemb_lib.runs.models import UNTRAINED, Model
+from docemb_lib.runs.records import Record
+from docemb_lib.runs.run import Run
+from docemb_lib.runs.scores import Final
 from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.thesis.values import BASELINE, FIGURES, ThesisValues, baseline_name, cells_of, final_name, published
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from docemb_lib.experiments.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
-from docemb_lib.experiments.plan import THESIS, grid, names_in_grids
-from docemb_lib.experiments.runkey import STRUCTURAL, RunKey
+from docemb_lib.runs.key import STRUCTURAL, RunKey
+from docemb_lib.runs.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
+from docemb_lib.sweeps.plan import THESIS, grid, names_in_grids
 
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
 MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}

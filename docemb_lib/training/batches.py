@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Sampler
 
+from docemb_lib.base.progress import progress
+from docemb_lib.base.tokenizing import batched
 from docemb_lib.losses import group_sizes
 from docemb_lib.losses.objective import GroupRunner, in_order
-from docemb_lib.progress import progress
 from docemb_lib.settings.sections import Training
 from docemb_lib.student.packing import CHUNK, PackedBatch, pack
 from docemb_lib.student.student import Encoded
-from docemb_lib.tokenizing import batched
 from docemb_lib.training.distributed import GroupExchange
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.losses.objective import in_order
 from docemb_lib.workspace import Artefact, Build, Inputs, Workspace
 

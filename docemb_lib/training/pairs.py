@@ -17,8 +17,8 @@ from accelerate.utils import send_to_device
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.rows import split_sentences
-from docemb_lib.errors import InputError
 from docemb_lib.losses import ObjectiveOutput, PairObjective
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.pairs import NO_LABEL

@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from transformers import PrinterCallback, TrainingArguments
 
-from docemb_lib.hardware import asked_precision, devices_at_hand, fast_bf16, free_memory
+from docemb_lib.base.hardware import asked_precision, devices_at_hand, fast_bf16, free_memory
+from docemb_lib.base.private import use_one_gpu
 from docemb_lib.losses import Objective, PairObjective
-from docemb_lib.private import use_one_gpu
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
 from docemb_lib.student.longformer import fits_varlen

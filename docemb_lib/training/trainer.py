@@ -23,10 +23,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from docemb_lib.errors import InputError
-from docemb_lib.integrity import MARKER, damaged, sealed
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import MARKER, damaged, sealed
+from docemb_lib.base.progress import progress
 from docemb_lib.losses import ObjectiveOutput
-from docemb_lib.progress import progress
 from docemb_lib.settings.sections import Training
 from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.distributed import all_reduced, from_first

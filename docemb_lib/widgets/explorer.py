@@ -19,7 +19,7 @@ from IPython.display import HTML, Image, display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 
 # ---- HTML
 

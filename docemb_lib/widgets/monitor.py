@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from docemb_lib.experiments import records
-from docemb_lib.private import cell_has_begun
+from docemb_lib.base.private import cell_has_begun
+from docemb_lib.runs import records
 from docemb_lib.settings.profile import notebook_named
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation import probes as probing
 from docemb_lib.evaluation.probes import Distance, Distances, principal_plane, tidy_distances
-from docemb_lib.experiments.models import UNTRAINED, Model, untrained_model
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.stages import CorpusStage
 from docemb_lib.figures import short_name
 from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
+from docemb_lib.runs.models import UNTRAINED, Model, untrained_model
+from docemb_lib.runs.run import Run
+from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.views import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, with_interval
-from docemb_lib.experiments import records
-from docemb_lib.experiments.plan import profile_argument
-from docemb_lib.experiments.run import Run
 from docemb_lib.figures.results import plot_weighting
+from docemb_lib.runs import records
+from docemb_lib.runs.run import Run
+from docemb_lib.sweeps.plan import profile_argument
 from docemb_lib.thesis.comparison import is_sibling, structural_only
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider

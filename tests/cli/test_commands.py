@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from conftest import docemb, write_files
 
-from docemb_lib.experiments import models
-from docemb_lib.experiments.models import FORMS, SBERT_LABELS, TFIDF, UNTRAINED, untrained_model
-from docemb_lib.experiments.run import Run, Stages
-from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.runs import models
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.models import FORMS, SBERT_LABELS, TFIDF, UNTRAINED, untrained_model
+from docemb_lib.runs.run import Run, Stages
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 

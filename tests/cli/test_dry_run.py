@@ -12,8 +12,8 @@ from rich.console import Console
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli import dry_run
 from docemb_lib.cli.dry_run import Need, done_runs, look_ahead, print_outlook
-from docemb_lib.experiments import records
-from docemb_lib.experiments.plan import resolve_plan, resolve_run, runs_of
+from docemb_lib.runs import records
+from docemb_lib.sweeps.plan import resolve_plan, resolve_run, runs_of
 
 PARAMS = REPOSITORY / "params"
 

@@ -14,7 +14,7 @@ from conftest import DOCEMB, Done, docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli.commands import console, parse_parameters
-from docemb_lib.experiments import records
+from docemb_lib.runs import records
 
 
 def refused(done, *said):
@@ -61,7 +61,7 @@ def corpus_profile(folder):
 
 
 def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, write_notebook):
-    begun = "from docemb_lib.experiments.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
+    begun = "from docemb_lib.runs.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)  # without figures, which take seconds
     profile = corpus_profile(texts(workspace_root / "t", bad=b"caf\xe9"))
     refused(docemb("run", "--profile", profile), "bad.txt", "byte 0xe9", "UTF-8")
@@ -211,7 +211,7 @@ def test_a_student_is_trained_by_two_processes_and_found_again_by_one(workspace_
 
 @pytest.mark.slow
 def test_one_notebook_is_executed_with_parameters_once_and_shows_what_it_concludes(workspace_root, write_notebook):
-    text = """from docemb_lib.experiments.run import begin
+    text = """from docemb_lib.runs.run import begin
 run = begin('05_weighting', globals())
 print(f'with λ = {lam} all is well.')
 run.finish({'mean': lam})"""
@@ -233,7 +233,7 @@ run.finish({'mean': lam})"""
 @pytest.mark.slow
 def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_notebook):
     """SIGTERM to `docemb run`, as a cluster sends it, while the notebook's kernel trains."""
-    training = "from docemb_lib.experiments.run import begin\nbegin('03_structural', globals()).stages.students.trained"
+    training = "from docemb_lib.runs.run import begin\nbegin('03_structural', globals()).stages.students.trained"
     write_notebook("03_structural", "profile = 'tiny'\nseed = 0", training)
     profile = workspace_root / "params" / "small.yaml"
     profile.write_text(profile.read_text().replace("{log_every: 1}", "{log_every: 1, epochs: 99}"))

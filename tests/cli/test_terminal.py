@@ -14,12 +14,12 @@ from conftest import docemb
 from rich.console import Console
 from rich.text import Text
 
+from docemb_lib.base.progress import log_to_notebook, progress
 from docemb_lib.cli.commands import PlainConsole
 from docemb_lib.cli.dry_run import Need, Outlook, print_outlook
 from docemb_lib.cli.terminal import Terminal, print_runs, print_scoreboard, print_table
 from docemb_lib.evaluation.scoreboard import NO_BREAK
-from docemb_lib.experiments.records import RunTimes
-from docemb_lib.progress import log_to_notebook, progress
+from docemb_lib.runs.records import RunTimes
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +208,7 @@ def test_no_name_label_or_text_can_command_the_terminal(workspace, monkeypatch):
 
 
 def test_warnings_in_a_notebook_are_plain_text_because_jupyter_colours_stderr_as_an_error(monkeypatch, capsys):
-    monkeypatch.setattr("docemb_lib.progress.in_kernel", lambda: True)
+    monkeypatch.setattr("docemb_lib.base.progress.in_kernel", lambda: True)
     monkeypatch.setattr(logging.getLogger("docemb_lib"), "handlers", [])
     log_to_notebook()
     logging.getLogger("docemb_lib.student").warning("%d of <b> cut", 3)

@@ -14,8 +14,8 @@ from conftest import Hostile, write_files
 from typer.testing import CliRunner
 
 from docemb_lib import Profile, Workspace
+from docemb_lib.base.errors import InputError
 from docemb_lib.cli.__main__ import app
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation import Classification, Pairs, catalogue
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import check_task, load_task, task_fingerprint, task_inputs

@@ -6,7 +6,7 @@ import pytest
 from conftest import make_workspace, write_files
 from transformers import AutoTokenizer, BertConfig, BertModel
 
-from docemb_lib.pretrained import resolve
+from docemb_lib.base.pretrained import resolve
 
 PROFILE = """
 corpus: {source: local, path: ../texts, validation: 4, tasks: 24}

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import docemb, write_files
 
-from docemb_lib import integrity, views
-from docemb_lib.experiments.models import student_at
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.integrity import CARD, MANIFEST, MARKER
+from docemb_lib import views
+from docemb_lib.base import integrity
+from docemb_lib.base.integrity import CARD, MANIFEST, MARKER
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.models import student_at
+from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
 from docemb_lib.training.trainer import find_checkpoint

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from docemb_lib.base.errors import InputError
 from docemb_lib.cli.commands import parse_parameters
-from docemb_lib.errors import InputError
 from docemb_lib.evaluation.readers import own_task
-from docemb_lib.projections import parse_projection
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.projections import parse_projection
 from docemb_lib.settings.sections import OwnTask
 
 NUMBERS = ["0", "7", "4294967296", "9" * 5_000, "-1", "1.5", ".nan", "2026-13-45", "0x" + "f" * 5_000]

@@ -7,10 +7,10 @@ import pytest
 import torch
 from sklearn.metrics.pairwise import cosine_distances, paired_cosine_distances
 
-from docemb_lib.experiments.students import weighting_of
 from docemb_lib.figures import methods
 from docemb_lib.figures.methods import descend, plot_siamese, plot_training
 from docemb_lib.losses import MaxMargin
+from docemb_lib.runs.students import weighting_of
 from docemb_lib.settings.profile import Profile
 
 RATE, DESCENT = methods.DESCENT_RATE, methods.DESCENT_STEPS

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from docemb_lib.losses import Projection, check_widths
-from docemb_lib.projections import with_widths
+from docemb_lib.settings.projections import with_widths
 
 L, R = nn.Linear, nn.ReLU
 BUILT = {  # spec: (input width, layers, widths)

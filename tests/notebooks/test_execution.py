@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook, write_files
 
-from docemb_lib.experiments import records
+from docemb_lib.runs import records
 from docemb_lib.settings.profile import NOTEBOOKS
 from docemb_lib.workspace import Workspace
 

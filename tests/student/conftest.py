@@ -11,7 +11,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from docemb_lib.pretrained import resolve
+from docemb_lib.base.pretrained import resolve
 from docemb_lib.student import PackedBatch, Student
 from docemb_lib.student.export import Pooling
 

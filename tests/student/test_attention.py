@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.student import longformer
 from docemb_lib.student.longformer import Block, banded_attention, blocks, fits_varlen
 

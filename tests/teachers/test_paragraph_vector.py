@@ -14,7 +14,7 @@ import pytest
 from conftest import write_files
 from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.teachers import Compound, ParagraphVector, paragraph_vector, write_words
 
 TRAIN_AND_EMBED = """

@@ -10,7 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
-from docemb_lib.pretrained import resolve
+from docemb_lib.base.pretrained import resolve
 from docemb_lib.teachers import SBERT
 from docemb_lib.teachers import sbert as sbert_module
 

@@ -3,10 +3,10 @@
 import pandas as pd
 import pytest
 
-from docemb_lib.experiments.plan import load_grid
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.scores import Final
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
+from docemb_lib.runs.scores import Final
+from docemb_lib.sweeps.plan import load_grid
 
 LEVELS = {"student before distillation": 0.5, "SBERT truncated": 0.6, "DM;8d": 0.3, "PV;16d": 0.4, "TF-IDF": 0.35}
 TASKS = {"package": "accuracy", "halves": "accuracy", "find": "map"}

@@ -8,11 +8,11 @@ import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.experiments.models import UNTRAINED, Model
-from docemb_lib.experiments.plan import grid
-from docemb_lib.experiments.scores import ScoreStage
+from docemb_lib.runs.models import UNTRAINED, Model
+from docemb_lib.runs.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import FurtherTeacher
+from docemb_lib.sweeps.plan import grid
 
 # isort: off
 from docemb_lib.thesis import (

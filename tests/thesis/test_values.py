@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from docemb_lib.experiments.plan import grid
-from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import Profile
+from docemb_lib.sweeps.plan import grid
 from docemb_lib.thesis.values import FIGURES, ThesisValues, baseline_name, final_name, published
 
 LARGE = "768(ReLU)x4096(ReLU)x2048"

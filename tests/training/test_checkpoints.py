@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from docemb_lib.integrity import MARKER
+from docemb_lib.base.integrity import MARKER
 from docemb_lib.losses import Weighting
 from docemb_lib.training.trainer import remove_checkpoints
 

@@ -10,10 +10,10 @@ from tokenizers import ByteLevelBPETokenizer
 from torch.nn import functional as F
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.pretrained import resolve
 from docemb_lib.losses import InfoNCE
 from docemb_lib.losses.pairs import NO_LABEL
-from docemb_lib.pretrained import resolve
 from docemb_lib.student.packing import pack, token_batches
 from docemb_lib.training import pairs as module
 from docemb_lib.training.pairs import END, PairedDocuments, draw_halves, encode_sentences, generator_of, sentences_of

@@ -17,10 +17,10 @@ from docemb_lib import views
 from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.probes import probe
-from docemb_lib.experiments.models import UNTRAINED, Model, student_model
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.runkey import RunKey
-from docemb_lib.experiments.students import make_objective
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.models import UNTRAINED, Model, student_model
+from docemb_lib.runs.run import Run
+from docemb_lib.runs.students import make_objective
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import FurtherTeacher, SimDE, SimDEName
 from docemb_lib.thesis.values import published
@@ -321,7 +321,7 @@ def test_the_runs_own_texts_stand_before_the_papers(of_texts):
 
 def test_sentences_are_compared_by_sbert_or_by_the_encoder_of_the_profile(of_texts, monkeypatch):
     subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
-    monkeypatch.setattr("docemb_lib.experiments.models.sbert_models", lambda teachers: [subject])
+    monkeypatch.setattr("docemb_lib.runs.models.sbert_models", lambda teachers: [subject])
     beside = views.similarity_beside_paper(of_texts())
     assert beside.loc["here: installed-docs, by subject"].to_dict() == pytest.approx({"inside": 1, "across": 0})
     assert beside.loc["nyt"].to_dict() == {"inside": 0.3, "across": 0.11}

@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from matplotlib.figure import Figure
 
-from docemb_lib.errors import InputError
+from docemb_lib.base.errors import InputError
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider, text_field
 

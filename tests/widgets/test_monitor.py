@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from docemb_lib.experiments import records
+from docemb_lib.runs import records
 from docemb_lib.training.trainer import Log
 from docemb_lib.widgets import monitor, run_monitor
 from docemb_lib.widgets.monitor import runs_on_disk, trainings_on_disk

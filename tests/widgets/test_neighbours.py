@@ -8,7 +8,7 @@ import pytest
 from scipy.spatial.distance import cosine
 
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
-from docemb_lib.experiments.models import Model
+from docemb_lib.runs.models import Model
 from docemb_lib.widgets import neighbour_browser
 from docemb_lib.widgets.neighbours import Neighbourhoods, Pool
 

@@ -11,8 +11,8 @@ from torch import nn
 
 from docemb_lib import widgets
 from docemb_lib.evaluation.probes import measure_distances, mistaken, principal_plane, separation, tidy_distances
-from docemb_lib.experiments.models import Model
 from docemb_lib.losses import Objective, Projection, Teaching
+from docemb_lib.runs.models import Model
 from docemb_lib.widgets import spaces
 from docemb_lib.widgets.spaces import Spaces, StudentDistances, distances_to_teacher, project
 

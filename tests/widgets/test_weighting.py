@@ -11,9 +11,9 @@ import pytest
 from docemb_lib.cli.commands import parse_parameters
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import score_intervals
-from docemb_lib.experiments import records
-from docemb_lib.experiments.run import Run
-from docemb_lib.experiments.runkey import RunKey
+from docemb_lib.runs import records
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.widgets import weighting, weighting_explorer
 from docemb_lib.widgets.weighting import command_for, scores_at

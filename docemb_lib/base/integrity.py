@@ -1,0 +1,87 @@
+"""Checksums: the manifest of a published folder lists its files, and each opening compares them with it."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from docemb_lib.base.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+MANIFEST, MARKER = "artefact.json", "whole.json"  # of a published folder, and of a checkpoint
+AGAIN = "give the command that made it again"
+CARD = "README.md"  # a model card, which may gain scores later
+
+warn_once = cache(logger.warning)
+_digests: dict[tuple[int, ...], str] = {}  # SHA-256 by file and its state
+
+
+def digest_of(file: Path) -> str:
+    """SHA-256 of a file in hexadecimal, computed once per process and again after the file has changed."""
+    stat = file.stat()
+    state = stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns  # a renamed file keeps them
+    if state not in _digests:
+        with file.open("rb") as opened:
+            _digests[state] = hashlib.file_digest(opened, "sha256").hexdigest()
+    return _digests[state]
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files in a folder and its subfolders, relative to it."""
+    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+
+
+def sealed(folder: Path, content: Mapping[str, Any], manifest: str = MANIFEST) -> str:
+    """The text of a folder's manifest: `content` (JSON; paths become strings) and the checksums of all files."""
+    names = [name for name in files_of(folder) if name.name not in (manifest, CARD)]
+    made = {**content, "files": {name.as_posix(): digest_of(folder / name) for name in names}}
+    listed = json.loads(json.dumps(made, default=str))
+    return json.dumps({**listed, "checksum": _checksum(listed)}, indent=1, ensure_ascii=False) + "\n"
+
+
+def damaged(folder: Path, manifest: str = MANIFEST) -> list[Path]:
+    """The files of a published folder that are missing or differ from its manifest, or the manifest itself."""
+    try:
+        listed = json.loads((folder / manifest).read_text(encoding="utf-8"))
+        if listed.pop("checksum", None) not in (None, _checksum(listed)):  # None: of an earlier version
+            return [folder / manifest]
+        files = {folder / name: digest for name, digest in listed.get("files", {}).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return [folder / manifest]
+    return [file for file, digest in files.items() if not file.is_file() or digest_of(file) != digest]
+
+
+def is_whole(folder: Path) -> bool:
+    """Whether a folder is there as it was published; a warning names its first damaged file, once per process."""
+    if not folder.is_dir():
+        return False
+    if damage := damaged(folder):
+        warn_once("%s: it is not used; what needs it builds it again", fault(damage[0]))
+    return not damage
+
+
+def is_published(folder: Path) -> bool:
+    """Whether a folder was published here. Raises InputError for a damaged one: how to build it is not known."""
+    if (known := (folder / MANIFEST).is_file()) and (damage := damaged(folder)):
+        raise InputError(f"{fault(damage[0])}; remove {folder.resolve()} and {AGAIN}")
+    return known
+
+
+def fault(file: Path) -> str:
+    return f"{file} is {'damaged (its checksum differs)' if file.is_file() else 'missing'}"
+
+
+def read_json(file: Path, mend: str) -> Any:
+    """The content of a JSON file. Raises InputError where it cannot be read."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: the file is not valid JSON ({error}); {mend}") from error
+
+
+def _checksum(listed: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,48 @@
+"""Text progress bars, one per long loop.
+
+A bar is plain text, which a saved notebook shows as it is. It goes to stderr, or in a notebook to stdout, because
+Jupyter colours stderr as an error. `docemb run` reads the bar of the notebook that it executes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterable, Sized
+from typing import TypeVar, cast
+
+from tqdm import tqdm
+
+from docemb_lib.base.errors import plain
+from docemb_lib.base.private import KERNEL_STREAM
+
+Item = TypeVar("Item")
+BAR = "{desc}: {percentage:3.0f}% {n_fmt}/{total_fmt} {unit} [{elapsed}<{remaining}]"
+BAR_WITHOUT_END = "{desc}: {n_fmt} {unit} [{elapsed}]"
+
+
+def is_bar(line: str) -> bool:
+    """Whether a line is the state of a bar."""
+    return re.search(r" \[[\d:]+(<[\d:?]+)?\]$", line) is not None
+
+
+def in_kernel() -> bool:
+    return type(sys.stdout).__module__ == KERNEL_STREAM
+
+
+def log_to_notebook() -> None:
+    """In a notebook, show the warnings of this package as plain text."""
+    if in_kernel():
+        handler = logging.StreamHandler(sys.stdout)
+        handler.format = lambda record: plain(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("docemb_lib").handlers = [handler]
+
+
+def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
+    """A bar over `items`, or one to `update` by hand if `items` is None: at most a line a second, none for one item."""
+    bar_format = BAR if total is not None or hasattr(items, "__len__") else BAR_WITHOUT_END
+    file = sys.stdout if in_kernel() else sys.stderr
+    alone = total == 1 or (isinstance(items, Sized) and len(items) == 1)
+    bar = tqdm(items, plain(desc), total, unit=unit, bar_format=bar_format, mininterval=1.0, disable=alone, file=file)
+    return cast("tqdm[Item]", bar)

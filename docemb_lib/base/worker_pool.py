@@ -1,0 +1,88 @@
+"""Worker processes that end when the process that started them ends or is killed.
+
+Workers have a fixed hash seed: gensim starts an inference from the hash of the text, and a running process (a Jupyter
+kernel) cannot change its own hash seed. A worker ends within a second after its parent, even if that was killed.
+"""
+
+import os
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from docemb_lib.base.private import keep_grown_workers
+
+if TYPE_CHECKING:
+    from joblib.externals.loky import ProcessPoolExecutor
+
+# One BLAS thread each: the processes are the parallelism.
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+IDLE_SECONDS = 60.0  # an idle worker then ends and frees its memory; the next task starts another
+
+Result = TypeVar("Result")
+
+
+class WorkerPool:
+    """Processes that run functions, started at the first task, ended by `stop` or with this object.
+
+    A function must be importable by its name.
+    """
+
+    def __init__(self) -> None:
+        self._executor: ProcessPoolExecutor | None = None
+        self.size = 0  # processes; 0 before the first task and after `stop`
+
+    def map(self, function: Callable[..., Result], arguments: Iterable[Any], *, jobs: int) -> Iterator[Result]:
+        """Yield the results of a function for each tuple of arguments, in order, computed `jobs` at a time.
+
+        Reads one tuple per process ahead. Any exception, and an interrupt, ends all processes.
+        """
+        pending: deque[Future[Result]] = deque()
+        try:
+            for args in arguments:
+                if len(pending) == (jobs if jobs < self.size else 2 * jobs):
+                    yield pending.popleft().result()
+                pending.append(self._submit(jobs, function, args))
+            while pending:
+                yield pending.popleft().result()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End all processes, running tasks included."""
+        if self._executor is not None:
+            self._executor.shutdown(kill_workers=True)
+        self._executor, self.size = None, 0
+
+    def _submit(self, jobs: int, function: Callable[..., Result], args: tuple[Any, ...]) -> Future[Result]:
+        if self._executor is None or self.size < jobs:
+            from joblib.externals.loky import ProcessPoolExecutor  # here: kernels import this module at their start
+
+            self.stop()
+            self.size = jobs
+            start = {"initializer": _start_worker, "initargs": (os.getpid(),)}
+            self._executor = ProcessPoolExecutor(jobs, timeout=IDLE_SECONDS, env=ENVIRONMENT, **start)
+        future: Future[Result] = self._executor.submit(function, *args)
+        return future
+
+
+def end_with_parent(parent: int, folder: str | None = None) -> None:
+    """From now on, end this process at once when its parent is gone, and remove a folder."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.25)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _start_worker(parent: int) -> None:
+    end_with_parent(parent)  # a single task may last hours
+    keep_grown_workers()

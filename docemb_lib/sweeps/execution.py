@@ -1,0 +1,217 @@
+"""One planned run: its notebook executed by papermill under a lock, its executed copy, its failure.
+
+`docemb run` and the workers of a sweep both execute runs here, so they share finished work. `is_done` recognises
+a finished run by its record, its student and its executed copy. Other files of a killed run are written over.
+"""
+
+import hashlib
+import io
+import json
+import re
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import Timeout
+
+from docemb_lib.base.errors import InputError, as_line
+from docemb_lib.base.progress import is_bar
+from docemb_lib.runs import records
+from docemb_lib.runs.key import RunKey
+from docemb_lib.settings.profile import Profile
+from docemb_lib.sweeps.kernels import NAME, ended_once, kernel_options, socket_folder
+from docemb_lib.workspace import Workspace, locked, write_text
+
+Status = Literal["built", "reused", "failed"]  # how a run has ended
+Report = Callable[[str], None]  # receives a line of progress
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """One run of a plan or a grid, resolved."""
+
+    key: RunKey
+    parameters: dict[str, Any]  # for papermill
+    source: Path  # the notebook in `notebooks/`
+    executed: Path  # the executed copy
+    compared: tuple[str, ...] = ()  # of a page of comparison: fingerprints of all runs that it has to show
+    chosen: str = ""  # how the run was chosen by the records of others, as Markdown
+
+    @property
+    def notebook(self) -> str:
+        return self.key.notebook
+
+    @property
+    def profile(self) -> Profile:
+        return self.key.profile
+
+    @property
+    def label(self) -> str:
+        return self.key.label
+
+    @property
+    def fingerprint(self) -> str:
+        return self.key.fingerprint
+
+    @property
+    def working(self) -> Path:
+        """The copy during the execution; that of a killed run is written over."""
+        return self.executed.with_name(f".{self.executed.stem}.running.ipynb")
+
+    @property
+    def failed(self) -> Path:
+        """The copy of a failed run, executed up to its error."""
+        return self.executed.with_suffix(".failed.ipynb")
+
+    @property
+    def stamp(self) -> dict[str, Any]:
+        """What an executed copy is made from: run and notebook. Stored in the copy's metadata."""
+        source = hashlib.sha256(self.source.read_bytes()).hexdigest()
+        compared = {"compared": list(self.compared)} if self.compared else {}
+        return {"run": self.fingerprint, "source": source, **compared}
+
+
+Runs = Sequence[Planned]
+
+
+class Reporter:
+    """Where a plan or a sweep reports its progress, in the main thread. This base class reports nothing.
+
+    `begin` is called at the start (where: the workers, in words), and again for further runs, chosen by the records of
+    those before; `close` is called once at the end, also after an error. Several runs may be at work between `start`
+    and `end`. `prepare` announces a long step that serves several runs, `step` the last line of a notebook's output.
+    """
+
+    def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
+    def prepare(self, what: str) -> None: ...
+    def start(self, run: Planned) -> None: ...
+    def step(self, run: Planned, line: str) -> None: ...
+    def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None: ...
+    def close(self) -> None: ...
+
+
+class RunError(RuntimeError):
+    """A notebook failed, in one line; the record of its run has the traceback."""
+
+
+class UnwantedError(RuntimeError):
+    """A run was stopped because its result is no longer wanted: this is no failure, and nothing is recorded."""
+
+
+def is_done(run: Planned, workspace: Workspace) -> bool:
+    """Whether the run has its record, its student, and a readable executed copy of the notebook as it is now."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        copy, found = json.loads(run.executed.read_text(encoding="utf-8")), records.finished([run], workspace)
+        students = [workspace.root / record.student for record in found if record.student]
+        return bool(found) and copy["metadata"]["docemb"] == run.stamp and all(map(Path.is_dir, students))
+    return False
+
+
+def execute_run(
+    run: Planned, workspace: Workspace, *, report: Report = lambda line: None,
+    unwanted: Callable[[], bool] | None = None,
+) -> bool:  # fmt: skip
+    """Execute the run unless it is done, also by another process meanwhile. Returns whether this call has executed it.
+
+    report: receives the last state of the notebook's progress bars.
+    unwanted: polled every second in a thread; once it is true, the kernel may write a checkpoint, and UnwantedError
+        follows. After KeyboardInterrupt the kernel may write a checkpoint, too.
+
+    Raises RunError if the notebook failed, InputError if it raised that; both are recorded.
+    """
+    with locked(run.executed):
+        if is_done(run, workspace):
+            return False
+        with socket_folder() as sockets, ended_once(unwanted, sockets) as ended:
+            _execute(run, workspace, report, sockets, ended)
+        return True
+
+
+def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
+    """Record why a run failed, unless it once succeeded or is being executed; returns a line that names the run."""
+    with suppress(Timeout), locked(run.executed, wait=False):
+        return _fail(run, workspace, reason, trace)
+    return _one_line(run, reason)
+
+
+def _one_line(run: Planned, reason: str) -> str:
+    return as_line(f"{run.notebook} ({run.label}): {' '.join(reason.split())}")
+
+
+def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
+    """`record_failure` while this process holds the run's lock."""
+    message = _one_line(run, reason)
+    if run.working.is_file():
+        run.working.replace(run.failed)
+    if not records.finished([run], workspace):
+        records.save(workspace, records.Record.of(run.key, status="failed", error=message, traceback=trace))
+    return f"{message} (see {workspace.shown(run.failed)})" if run.failed.is_file() else message
+
+
+def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, stopped: threading.Event) -> None:
+    import nbformat
+    import papermill
+
+    stamp = run.stamp  # before the execution, during which the notebook may be edited
+    report("starting the notebook")
+    try:
+        papermill.execute_notebook(
+            str(run.source), str(run.working), run.parameters, cwd=str(run.source.parent), progress_bar=False,
+            stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None), stderr_file=_LastLine(report),
+            **kernel_options(sockets),
+        )  # fmt: skip
+    except BaseException as error:
+        if stopped.is_set() or not isinstance(error, Exception):
+            run.working.unlink(missing_ok=True)  # artefacts stay; the next execution writes a new copy
+            if stopped.is_set():
+                raise UnwantedError(_one_line(run, "was stopped")) from None
+            raise
+        reason, trace = _explained(error)
+        kind = InputError if getattr(error, "ename", "") == InputError.__name__ else RunError
+        raise kind(_fail(run, workspace, reason, trace)) from None
+    if not records.finished([run], workspace):
+        ended = "it ended without its record; leave profile and corpus unchanged meanwhile"
+        reason = f"{ended}, and check that the kernel {NAME} belongs to this environment"
+        raise RunError(_fail(run, workspace, reason, ""))
+    from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
+
+    # Keep the last state of each progress bar. nbclient can coalesce streams during the execution, but then outputs
+    # that are updated later lose their place.
+    executed, _ = CoalesceStreamsPreprocessor().preprocess(nbformat.read(run.working, as_version=4), {})
+    if run.chosen:
+        executed.cells.insert(1, nbformat.v4.new_markdown_cell(run.chosen))  # below the title
+    executed.metadata["docemb"] = stamp
+    write_text(run.working, nbformat.writes(executed) + "\n")
+    run.failed.unlink(missing_ok=True)
+    run.working.replace(run.executed)
+
+
+def _explained(error: Exception) -> tuple[str, str]:
+    """Why an execution failed, in one line, and the traceback, "" where it adds nothing."""
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    if isinstance(error, DeadKernelError):
+        mend = "if the memory was full, end other programs, and give the same command again"
+        return f"its kernel died ({error}); {mend}", ""
+    if not isinstance(error, PapermillExecutionError):
+        return f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+    if error.ename == InputError.__name__:
+        return str(error.evalue), ""
+    return f"{error.ename}: {error.evalue}", re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
+
+
+class _LastLine(io.TextIOBase):
+    """A file for a notebook's stream. Of each write, the last line is reported."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def write(self, text: str) -> int:
+        if lines := [part.strip() for part in re.split(r"[\r\n]+", text) if part.strip()]:
+            self.report(lines[-1])
+        return len(text)

@@ -1,0 +1,269 @@
+"""Sweeps and plans: many runs executed, those of a grid side by side, and the comparison of a grid at its end.
+
+Each run of a sweep is a papermill run in the task thread of a Dask worker process of its own; a second thread polls
+whether the run is still wanted. What follows when a process is killed:
+
+- a kernel, or the server that it is forked from: its run has failed; the next sweep tries it again;
+- a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most three times on this
+  machine (a running scheduler has its own `allowed-failures`);
+- the scheduler, or this process: its workers end; workers of another cluster end their kernels with a checkpoint;
+- Ctrl-C here: kernels may write a checkpoint, then all processes end.
+
+The same command continues, since finished runs and artefacts are recognised. When all runs of a grid have ended, the
+notebook of the first finished run is executed again as a separate page, which trains nothing and shows all runs.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import pandas as pd
+
+from docemb_lib.base.errors import InputError
+from docemb_lib.base.progress import progress
+from docemb_lib.runs import records
+from docemb_lib.runs.run import Stages
+from docemb_lib.sweeps import cluster, execution, kernels
+from docemb_lib.sweeps.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done
+from docemb_lib.sweeps.plan import Step, chosen_runs, resolve_sweep, runs_of
+from docemb_lib.workspace import Workspace, is_locked
+
+TICK = 0.5  # seconds between two polls of the number of workers
+ARRIVAL = 60.0  # seconds that a network file system may take to show a record
+UNREACHABLE = "the scheduler is out of reach; give the same command again, which goes on from here"
+
+
+def sweep(
+    notebook: str, grid: str | Path | Sequence[Mapping[str, Any]], *, profile: str | Path = "tiny",
+    parameters: Mapping[str, Any] | None = None, workers: int | None = None, scheduler: str | None = None,
+) -> pd.DataFrame:  # fmt: skip
+    """Execute the missing runs of a grid side by side, and draw their comparison.
+
+    Returns the records of the runs as of `records.frame`, failed ones included. Raises InputError, before anything
+    starts, for whatever is wrong with any run.
+
+    Args:
+        notebook: its name or number, e.g. "05_weighting" or "05".
+        grid: a grid in `params/grids/` by name, the path of a .yaml file, or a list of parameters.
+        profile: a profile in `params/` by name, or the path of a .yaml file.
+        parameters: replace those of all runs.
+        workers: how many processes on this machine; None: as many as there is room for.
+        scheduler: address or scheduler file of a running Dask cluster, used instead of this machine.
+
+    Example (in a script, under `if __name__ == "__main__":`):
+        >>> frame = sweep("05", [{"lam": 0.2}, {"lam": 0.5}], profile="tiny", workers=2)
+        >>> frame[["lam", "validation"]]
+    """
+    workspace = Workspace()
+    steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
+    execute_plan(steps, workspace, _ProgressBar(), workers=workers, scheduler=scheduler)
+    return recorded(chosen_runs(steps), workspace)
+
+
+def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
+    """The runs that are not done. Raises InputError if data, models or settings of any of them are wrong or missing."""
+    missing = [run for run in planned if not is_done(run, workspace)]
+    for run in missing:
+        try:
+            Stages(run.key, workspace).check()
+        except InputError as error:
+            raise InputError(f"{run.notebook} ({run.label}): {error}") from None
+    return missing
+
+
+def execute_plan(
+    steps: Sequence[Step], workspace: Workspace, reporter: Reporter, *,
+    workers: int | None = None, scheduler: str | None = None,
+) -> list[str]:  # fmt: skip
+    """Execute the missing runs of a plan, and draw the comparison of each grid. Returns a line for each failed one.
+
+    workers, scheduler: of grids, as of `sweep`. Raises InputError before anything starts, and RunError at the first
+    notebook outside of grids that fails.
+    """
+    if workers is not None and scheduler is not None:
+        raise InputError(f"workers: the scheduler {scheduler} has its own; leave workers out")
+    if workers is not None and workers < 1:
+        raise InputError(f"workers: got {workers}; give 1 or more")
+    missing = missing_runs(runs_of(steps), workspace)
+    known = [run for step in steps if step.choose is None for run in step.runs]
+    side_by_side = sum(run in missing for step in steps if step.grid for run in step.runs)
+    count = workers or (cluster.default_workers(side_by_side) if side_by_side else 1)
+    where = f"workers: {scheduler or count}" if side_by_side else ""
+    failures: list[str] = []
+    with ExitStack() as stack:
+        stack.callback(reporter.close)
+
+        @cache
+        def client() -> Any:
+            """The workers' client, which all grids share."""
+            return stack.enter_context(cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count))
+
+        reporter.begin(known, [run for run in known if run in missing], where)
+        for step in steps:
+            if step.grid is None:
+                (run,), start = step.runs, time.perf_counter()
+                reporter.start(run)
+                built = execution.execute_run(run, workspace, report=partial(reporter.step, run))
+                reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
+                if step is steps[0]:  # the corpus is built: check its size for all runs
+                    missing_runs(runs_of(steps), workspace)
+                continue
+            runs, todo = step.runs, [run for run in step.runs if run in missing]
+            if step.choose is not None:
+                try:
+                    todo = missing_runs(runs := step.choose(), workspace)
+                except InputError as error:
+                    failures.append(f"grid {step.grid}: {error}")
+                    continue
+                reporter.begin(runs, todo, where)
+            failed = _distribute(client(), todo, workspace, reporter) if todo else {}
+            failures += [*failed.values(), *_compare(runs, failed, workspace, reporter)]
+    return failures
+
+
+def recorded(planned: Runs, workspace: Workspace) -> pd.DataFrame:
+    """The records of these runs, in their order."""
+    frame = records.frame(planned[0].notebook, workspace=workspace, failed=True)
+    if frame.empty:
+        return frame
+    rows = frame.set_index("fingerprint", drop=False)
+    return rows.loc[[run.fingerprint for run in planned if run.fingerprint in rows.index]].reset_index(drop=True)
+
+
+def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str]]:
+    """Names and paths of the comparison of a grid: its page and, where the notebook saves them, figure and table."""
+    done = records.finished(planned, workspace)
+    if not done or not (page := _comparison_page(planned)).is_file():
+        return []
+    paths = [("comparison", workspace.shown(page))]
+    for figure in map(Path, done[0].figures):
+        if figure.stem == "runs":
+            paths += [("comparison figure", str(figure)), ("comparison table", str(figure.with_suffix(".csv")))]
+    return paths
+
+
+def _comparison_page(planned: Runs) -> Path:
+    return planned[0].executed.with_name(f"comparison-{planned[0].executed.name}")
+
+
+def _compare(planned: Runs, failures: Mapping[Planned, str], workspace: Workspace, reporter: Reporter) -> list[str]:
+    """Draw the comparison of the runs that succeeded, unless it exists. Returns a line if it failed."""
+    if not (done := [run for run in planned if run not in failures]):
+        return []
+    page = replace(done[0], executed=_comparison_page(planned), compared=tuple(run.fingerprint for run in done))
+    if is_done(page, workspace):
+        return []
+    reporter.prepare("the comparison of all finished runs")
+    try:
+        execution.execute_run(page, workspace)
+    except (RunError, InputError) as error:
+        return [f"comparison: {error}"]
+    return []
+
+
+def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Reporter) -> dict[Planned, str]:
+    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
+
+    Dask's own queue gives a worker several runs, which would count as tried when their worker dies.
+    """
+    ended: SimpleQueue[Any] = SimpleQueue()  # futures
+    waiting = list(missing)
+    at_work: dict[Any, tuple[Planned, float]] = {}  # future → run and start
+    failures: dict[Planned, str] = {}
+    try:
+        while waiting or at_work:
+            try:
+                workers = len(client.nthreads())
+            except OSError:
+                raise ConnectionError(UNREACHABLE) from None
+            while waiting and len(at_work) < workers:
+                free = (run for run in waiting if not is_locked(run.executed))  # which no other command executes
+                waiting.remove(run := next(free, waiting[0]))
+                future = client.submit(attempt, run, workspace, cluster.signature(), pure=False)
+                at_work[future] = run, time.monotonic()
+                future.add_done_callback(ended.put)
+                reporter.start(run)
+            try:
+                future = ended.get(timeout=TICK)
+            except Empty:  # perhaps a worker has joined
+                continue
+            run, start = at_work.pop(future)
+            status, error = _outcome(future, run, workspace)
+            reporter.end(run, status, time.monotonic() - start, error)
+            if status == "failed":
+                failures[run] = error
+    except BaseException as error:
+        with suppress(Exception):  # this fails, too, if the scheduler is lost
+            client.cancel(list(at_work))  # workers notice it, and end their kernels after a checkpoint
+        if isinstance(error, KeyboardInterrupt):
+            kernels.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
+        raise
+    return failures
+
+
+def attempt(run: Planned, workspace: Workspace, expected: Mapping[str, str]) -> tuple[Status, str]:
+    """A task: one run, in the task thread of a worker that must have the `expected` signature, see `cluster.unfit`.
+
+    Returns how the run has ended, and the error of a failed one in one line.
+    """
+    import distributed
+
+    worker = distributed.get_worker()
+    key = worker.get_current_task()
+
+    def unwanted() -> bool:
+        task, status = worker.state.tasks.get(key), worker.status
+        wanted = task is not None and task.state == "executing"
+        return not wanted or status not in (distributed.Status.running, distributed.Status.paused)
+
+    if problem := cluster.unfit(expected, workspace.root, worker):
+        raise InputError(f"worker {worker.address} {problem}")
+    try:
+        return "built" if execution.execute_run(run, workspace, unwanted=unwanted) else "reused", ""
+    except UnwantedError:
+        raise distributed.Reschedule from None
+    except (RunError, InputError) as error:
+        return "failed", str(error)
+
+
+def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, str]:
+    from distributed import KilledWorker
+
+    if future.status not in ("finished", "error"):  # only a lost connection cancels a future
+        raise ConnectionError(UNREACHABLE)
+    try:
+        status, error = future.result()
+        end = time.monotonic() + ARRIVAL
+        while status != "failed" and not records.finished([run], workspace):
+            if time.monotonic() > end:
+                problem = f"a worker has executed {run.notebook} ({run.label}), but its record is not there"
+                raise InputError(f"{workspace.outputs}: {problem}; the workers must share this folder with the sweep")
+            time.sleep(TICK)
+        return status, error
+    except KilledWorker as error:
+        died = f"its worker died in each of {error.allowed_failures + 1} attempts"
+        reason = f"{died}; if the memory was full, give fewer workers"
+    except InputError:  # of a worker that is unfit for any run, or has its own outputs
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+    return "failed", execution.record_failure(run, workspace, reason, "")
+
+
+class _ProgressBar(Reporter):
+    """A sweep as one progress bar."""
+
+    bar: Any = None
+
+    def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
+        self.bar = self.bar or progress(desc=f"sweep of {runs[0].notebook}", total=0, unit="runs")
+        self.bar.total += len(runs)
+        self.bar.update(len(runs) - len(missing))
+
+    def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
+        self.bar.update()

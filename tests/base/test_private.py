@@ -1,0 +1,120 @@
+"""Each private name of another package that docemb relies on is still there; a failure names the package."""
+
+import inspect
+from importlib.metadata import version
+from typing import Annotated
+
+import nbformat
+import pytest
+import torch
+from pydantic import BaseModel, BeforeValidator, ValidationError
+
+from docemb_lib.base import private
+
+
+def ipykernel_process(tmp_path):
+    from jupyter_client.kernelspec import get_kernel_spec
+
+    assert private.KERNEL_PROCESS in get_kernel_spec("python3").argv
+
+
+def ipykernel_stream(tmp_path):
+    from ipykernel.iostream import OutStream
+
+    assert OutStream.__module__ == private.KERNEL_STREAM
+
+
+def joblib_growth(tmp_path):
+    from joblib.externals.loky import process_executor
+
+    assert process_executor._USE_PSUTIL  # so that growth is measured, as long as psutil is installed
+    assert "if _USE_PSUTIL:" in inspect.getsource(process_executor._process_worker)
+
+
+def jupyter_server_path(tmp_path):
+    from jupyter_server.services.contents.filemanager import AsyncFileContentsManager
+
+    manager = AsyncFileContentsManager(root_dir=str(tmp_path))
+    assert private.notebook_file(manager, "notebooks/a.ipynb") == tmp_path / "notebooks" / "a.ipynb"
+    assert private.notebook_file(object(), "a.ipynb") is None
+
+
+def papermill_injected_cell(tmp_path):
+    from papermill.parameterize import parameterize_notebook
+
+    cells = parameterize_notebook(notebook(tmp_path), {"lam": 0.5}).cells
+    assert cells[0].source == private.INJECTED_CELL + "lam = 0.5\n"
+
+
+def papermill_status(tmp_path):
+    from papermill.engines import NotebookExecutionManager
+
+    manager = NotebookExecutionManager(notebook(tmp_path), progress_bar=False)
+    manager.notebook_start()
+    (cell,) = manager.nb.cells
+    assert not private.cell_has_begun(cell)
+    manager.cell_start(cell)
+    assert private.cell_has_begun(cell)
+
+
+def notebook(tmp_path):
+    from papermill.iorw import load_notebook_node
+
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")], metadata={"kernelspec": kernel})
+    nbformat.write(content, tmp_path / "a.ipynb")
+    return load_notebook_node(str(tmp_path / "a.ipynb"))
+
+
+def pydantic_locations(tmp_path):
+    class Model(BaseModel):
+        union: Annotated[int, BeforeValidator(lambda value: value)] | dict[str, int] | list[int]
+
+    with pytest.raises(ValidationError) as caught:
+        Model(union="a")
+    inner = [str(part) for error in caught.value.errors() for part in error["loc"][1:]]
+    assert ({part for part in inner if not part.startswith(private.UNION_LOCATIONS)}, len(inner)) == (set(), 3)
+
+
+def torch_softmax_backward(tmp_path):
+    scores = torch.randn(2, 3, 5, requires_grad=True)
+    weights, grad = scores.softmax(-1), torch.randn(2, 3, 5)
+    weights.backward(grad)
+    torch.testing.assert_close(private.softmax_backward(grad, weights.detach()), scores.grad)
+
+
+def transformers_one_gpu(tmp_path):
+    from transformers import TrainingArguments
+
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True)
+    private.use_one_gpu(arguments)
+    assert arguments.n_gpu == arguments._n_gpu == 0
+    arguments._n_gpu = 4  # as counted on a machine with four
+    private.use_one_gpu(arguments)
+    assert arguments.n_gpu == 1
+
+
+def transformers_checkpointing(tmp_path):
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    class Layer(GradientCheckpointingLayer):
+        def forward(self, hidden):
+            return 2 * hidden
+
+    called = []
+    layer = Layer().train()
+    layer.gradient_checkpointing = True
+    private.set_checkpointing(layer, lambda function, *arguments: called.append(True) or function(*arguments))
+    assert (layer(torch.ones(1)), called) == (2, [True])
+
+
+@pytest.mark.parametrize("check", [
+    ipykernel_process, ipykernel_stream, joblib_growth, jupyter_server_path, papermill_injected_cell, papermill_status, pydantic_locations,
+    torch_softmax_backward, transformers_one_gpu, transformers_checkpointing])  # fmt: skip
+def test_a_private_name_is_still_what_docemb_relies_on(check, tmp_path):
+    package = next(name for name in private.TRIED if check.__name__.startswith(name.replace("-", "_")))
+    try:
+        check(tmp_path)
+    except Exception as error:
+        tried = f"tried with {private.TRIED[package]}"
+        pytest.fail(f"{package} {version(package)} broke {check.__name__} ({tried}): {error}")

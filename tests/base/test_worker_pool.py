@@ -1,0 +1,81 @@
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from docemb_lib.base.worker_pool import WorkerPool
+
+
+def test_workers_hash_as_any_process_with_hash_seed_zero():
+    command = [sys.executable, "-c", "print(hash('a text'))"]
+    expected = subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, check=True)
+    pool = WorkerPool()
+    found = list(pool.map(hash, [("a text",), (7,), ("a text",)], jobs=2))
+    pool.stop()
+    assert found == [int(expected.stdout), 7, int(expected.stdout)]
+
+
+def test_arguments_are_read_as_they_are_processed():
+    read = []
+    pool = WorkerPool()
+    finished = 0
+    for _ in pool.map(abs, ((read.append(i) or i,) for i in range(20)), jobs=1):
+        assert len(read) <= finished + 3  # one running, one waiting, one being submitted
+        finished += 1
+    pool.stop()
+    assert finished == 20
+
+
+def test_an_exception_ends_the_workers():
+    pool = WorkerPool()
+    workers = list(pool.map(os.getpid, [()], jobs=1))
+    with pytest.raises(ZeroDivisionError):
+        list(pool.map(divmod, [(1, 0), (1, 1)], jobs=1))
+    assert pool.size == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(workers[0], 0)
+
+
+WORK = """
+import time
+from itertools import repeat
+from docemb_lib.base.worker_pool import WorkerPool
+print('begins', flush=True)
+while True:
+    pool = WorkerPool()
+    list(pool.map(time.sleep, repeat((0.02,), 200), jobs=2))
+    pool.stop()
+"""
+
+
+def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path):
+    def alive() -> list[str]:  # of all generations: orphans have no parent to be found by
+        marked = psutil.process_iter(["environ", "cmdline"])
+        mine = (p.info["cmdline"] for p in marked if (p.info["environ"] or {}).get("TMPDIR") == str(tmp_path))
+        return [" ".join(command or ["(ends as it is read)"]) for command in mine]
+
+    rng, environment = random.Random(17), os.environ | {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", WORK]
+    start = time.monotonic()
+    parents = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [parent.stdout.readline() for parent in parents] == 3 * ["begins\n"]
+    limit = max(5.0, 5 * (time.monotonic() - start))  # seconds; more where a machine is so busy that starts take long
+    start, most = time.monotonic(), 0
+    for moment, parent in zip(sorted(rng.uniform(0, 4) for _ in parents), parents, strict=True):
+        last = parent is parents[-1]
+        while time.monotonic() < start + moment or (last and most <= len(parents) and parent.poll() is None):
+            most = max(most, len(alive()))
+            time.sleep(0.1)
+        parent.kill()
+        parent.wait()
+    assert most > len(parents)  # workers, too
+    killed = time.monotonic()
+    semaphores = lambda: [path for parent in parents for path in Path("/dev/shm").glob(f"*-{parent.pid}[-_]*")]  # noqa: E731
+    while (alive() or semaphores()) and time.monotonic() < killed + limit:
+        time.sleep(0.1)
+    assert (alive(), semaphores()) == ([], [])

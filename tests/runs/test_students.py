@@ -1,0 +1,237 @@
+"""The student stage: every setting reaches the objective, and students learn from teachers and from pairs."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import nn
+
+from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead, MaxMargin, SoftCCA, Weighting
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.models import beside_lsa, embed_once, lexical_models, models_of, student_model
+from docemb_lib.runs.run import Stages
+from docemb_lib.runs.students import StudentStage, make_objective
+from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import SimDE, Training
+from docemb_lib.student import Student, export
+from docemb_lib.training.monitor import validate
+from docemb_lib.training.run import AUTOCAST, precision_of
+from docemb_lib.workspace import Workspace
+
+DATA = Path(__file__).resolve().parent.parent / "data"
+D, C = 4, 3
+FURTHER = [
+    {"name": "far", "role": "structural", "model": "x", "loss": "max-margin", "gamma": 0.3, "student_projection": "7"},
+    {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "cca", "teacher_projection": "4", "weight": 0.5}]  # fmt: skip
+
+
+class Embeddings(nn.Linear):
+    """A student whose documents are its embeddings, seen through one linear layer."""
+
+    dim = D
+
+
+def make(further=(), training=(), simde=(), notebook="05_weighting", **parameters):
+    torch.manual_seed(0)
+    widths = {"structural": D, "contextual": C, "far": 7, "topics": 2}
+    parameters = {"student_projection": "5(ReLU)x3", "contextual_projection": "-", **parameters}
+    settings = {"training": dict(training), "simde": dict(simde), "further_teachers": further}
+    profile = Profile(name="made up", parameters=parameters, **settings)
+    return make_objective(Embeddings(D, D), RunKey(notebook, profile), widths)
+
+
+@pytest.mark.parametrize(("parameters", "kind", "settings"), [
+    ({"structural_loss": "mse"}, MSE, {}), ({"structural_loss": "cosine"}, Cosine, {}),
+    ({"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.7}, MaxMargin, {"distance": "cosine", "gamma": 0.7}),
+    ({"structural_loss": "contrastive"}, Contrastive, {"temperature": None}),
+    ({"structural_loss": "contrastive", "temperature": 0.05}, Contrastive, {"temperature": 0.05}),
+    ({"contextual_loss": "soft-cca", "delta": 0.3, "beta": 0.5}, SoftCCA, {"dim": 3, "delta": 0.3}),
+    ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}), ({"contextual_loss": "mse"}, MSE, {}),
+    ({"contextual_loss": "cca:2"}, CCA, {"ridge": 0.1, "components": 2})])  # fmt: skip
+def test_losses_have_their_own_parameters_and_the_settings_of_training(parameters, kind, settings):
+    objective = make(**parameters, training={"ridge": 0.1, "batch_size": 5})
+    assert [(t.name, t.role) for t in objective.teachings] == [(role, role) for role in ("structural", "contextual")]
+    loss = objective.teachings["contextual_loss" in parameters].loss
+    assert type(loss) is kind
+    assert ({name: getattr(loss, name) for name in settings}, objective.group_size) == (settings, 5)
+    if kind is SoftCCA:
+        assert (loss.student_decorrelation.beta, loss.student_decorrelation.reduction) == (0.5, "mean")
+
+
+def test_the_objective_has_the_form_of_the_decorrelation_and_the_weighting_that_are_asked_for():
+    weighting = {"lam": 0.2, "max_structural_len": 64, "lam_by_length": "linear:9:100"}
+    objective = make(training={"sdl": "sum"}, **weighting)
+    assert objective.teachings[1].loss.teacher_decorrelation.reduction == "sum"
+    assert objective.weighting == Weighting(**weighting)
+
+
+def test_beside_teachers_their_losses_are_computed_in_the_batches_of_its_own_training():
+    own = {"training": {"batch_size": 7, "sdl": "sum"}}
+    objective = make(training={"batch_size": 5}, simde=own, notebook="07_simde", beside_teachers=0.5)
+    assert (objective.group_size, objective.teachings[1].loss.teacher_decorrelation.reduction) == (7, "sum")
+
+
+@pytest.mark.parametrize(("off", "left"), [("structural_loss", "contextual"), ("contextual_teacher", "structural")])
+def test_a_teacher_that_is_switched_off_is_not_in_the_objective(off, left):
+    assert [teaching.name for teaching in make(**{off: None}).teachings] == [left]
+
+
+def test_further_teachers_stand_beside_the_first_two_if_their_projections_meet(refused):
+    objective = make(further=FURTHER)
+    assert [(t.name, t.role, t.weight) for t in objective.teachings] == [
+        ("structural", "structural", 1.0), ("contextual", "contextual", 1.0),
+        ("far", "structural", 1.0), ("topics", "contextual", 0.5)]  # fmt: skip
+    _, _, far, topics = objective.teachings
+    assert (type(far.loss), far.loss.gamma, type(topics.loss)) == (MaxMargin, 0.3, CCA)
+    assert (far.student_projection.widths, far.teacher_projection.widths) == ((D, 7), (7,))
+    assert (topics.student_projection.widths, topics.teacher_projection.widths) == ((D,), (2, 4))
+    without = make().state_dict()
+    assert all(torch.equal(tensor, objective.state_dict()[name]) for name, tensor in without.items())
+    said = "student 4 → 6 → 5; far 7; let student_projection ('6(ReLU)x5') end in 7"
+    refused(re.escape(said), make, further=[FURTHER[0] | {"student_projection": "6(ReLU)x5"}])
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("simde")
+    shutil.copytree(DATA, root / "params")
+    return root
+
+
+def small(root, further="", **parameters):
+    file = root / "params" / "more.yaml"
+    file.write_text(f"base: small.yaml\nname: more\n{further}")
+    return Stages(RunKey.of("06_evaluation", Profile.load(file), **parameters), Workspace(root))
+
+
+@pytest.mark.slow
+def test_a_student_learns_from_further_teachers(root, monkeypatch):
+    further = """
+further_teachers:
+  - {name: topics, role: contextual, teacher: LSA, loss: soft-cca, student_projection: "8", weight: WEIGHT}
+  - {name: chunks, role: structural, model: all-MiniLM-L6-v2, max_tokens: 128, long: chunks, loss: contrastive}
+"""
+    options = {"structural_loss": "max-margin", "contextual_teacher": None, "max_structural_len": None}
+    stages = small(root, further.replace("WEIGHT", "0.5"), **options)
+    stages.check()
+    student = stages.students.trained
+    assert list(stages.teachers.of_student) == ["structural", "topics", "chunks"]
+    assert stages.teachers.structural.fingerprint != stages.teachers.of_student["chunks"].fingerprint
+    for frame in stages.students.history():
+        assert {"step", "loss", "structural", "topics", "chunks"} <= set(frame.columns)
+        assert np.isfinite(frame[["loss", "structural", "topics", "chunks"]].to_numpy()).all()
+        structural, contextual = frame["structural"] + frame["chunks"], 0.5 * frame["topics"]
+        np.testing.assert_allclose(frame["loss"], 0.5 * structural + 0.5 * contextual, rtol=1e-5)  # lam is 0.5
+    with safe_open(student.path / "projections.safetensors", "numpy") as saved:
+        assert saved.get_tensor("topics.student_projection.layers.0.weight").shape == (8, 384)
+        assert saved.get_tensor("topics.loss.student_decorrelation.normaliser") > 1
+    objective = stages.students.objective()
+    rows = len(stages.corpus.split("validation"))
+    documents = stages.students.training_documents(objective.student, "validation", rows)
+    settings = {"batch_size": objective.group_size, "dtype": AUTOCAST[precision_of(None)]}
+    last = stages.students.history()[1].iloc[-1]  # all that was trained and accumulated is there again
+    for name, value in validate(objective, documents, **settings).items():
+        assert value == pytest.approx(last[name], rel=1e-3)
+    assert "'name': 'topics'" in (student.path / "README.md").read_text(encoding="utf-8")
+    again = small(root, further.replace("WEIGHT", "0.5"), **options).students.trained
+    assert again.fingerprint == student.fingerprint  # found again
+    monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
+    heavier = small(root, further.replace("WEIGHT", "2.0"), **options).students.trained
+    assert heavier.fingerprint != student.fingerprint
+
+
+QUICK = Training(batch_size=6, learning_rate=1e-4, log_every=1, save_every=2, precision="fp32")
+
+
+def stages_of(root, settings=None, **parameters):
+    simde = SimDE(training=QUICK, **(settings or {}))
+    profile = Profile.load(root / "params" / "small.yaml").model_copy(update={"simde": simde})
+    return Stages(RunKey.of("07_simde", profile, **parameters), Workspace(root))
+
+
+def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root, monkeypatch):
+    stages = stages_of(root).students
+    artefact = stages.trained
+    train, validation = stages.history()
+    left = len(stages.paired_documents(Student.load(artefact.path), "train", 24))
+    assert 12 <= left <= 24
+    assert train["step"].tolist() == list(range(1, left // 6 + 1))
+    assert {"loss", "contrast", "mlm", "norm", "spread"} <= set(validation.columns)
+    untrained, student = Student.load(stages.untrained.path), Student.load(artefact.path)
+    assert np.abs(student.embed(["A text."]) - untrained.embed(["A text."])).max() > 1e-4
+    head = MaskedLanguageHead(student.dim, student.config.vocab_size)
+    head.load_state_dict(load_file(artefact.path / "head.safetensors"))
+    again = stages_of(root).students.trained
+    assert again.path == artefact.path
+    monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
+    assert again.fingerprint != stages_of(root, {"language": "de"}).students.trained.fingerprint
+
+
+def test_it_learns_beside_its_teachers_and_from_dropout(root, infer_in_process):
+    both = stages_of(root, beside_teachers=0.5, mlm_weight=0.0).students
+    artefact = both.trained
+    _, validation = both.history()
+    assert {"contrast", "structural", "contextual"} <= set(validation.columns)
+    assert "mlm" not in validation
+    assert not (artefact.path / "head.safetensors").exists()
+    assert "| `beside_teachers` | 0.5 |" in (artefact.path / "README.md").read_text()
+    twice = stages_of(root, {"dropout": 0.1, "max_tokens": 16}, pairs="dropout").students
+    folder = twice.trained.path
+    assert json.loads((folder / "config.json").read_text())["hidden_dropout_prob"] == 0.1
+    assert twice.untrained.fingerprint == both.untrained.fingerprint  # what it is compared with
+    documents = twice.paired_documents(Student.load(folder), "train", 24)
+    packed = documents.pack(range(len(documents)), epoch=0, budget=10_000)
+    assert max(size for part in packed.parts for size in part.texts.sizes) == 16
+    assert "| `pairs` | dropout |" in (folder / "README.md").read_text()
+
+
+def with_lexical_half(stages, notebook="06_evaluation", dim=8, width=None):
+    student = stages.key.profile.student.model_copy(update={"lexical": dim, "width": width})
+    return Stages(RunKey(notebook, stages.key.profile.model_copy(update={"student": student})), stages.workspace)
+
+
+def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(root):
+    plain = stages_of(root)
+    final, chapter = with_lexical_half(plain), with_lexical_half(plain, "07_simde")
+    assert (final.key.has_lexical_half, chapter.key.has_lexical_half) == (True, False)
+    final.students.dense = plain.students.trained  # trained above
+    texts = final.corpus.split("train")["text"][:]
+    student = Student.load(plain.students.trained.path)
+    student.adapt(texts, dim=8)
+    folder = final.students.trained.path
+    own, dense, adapted = lexical_models("s", final.students.trained, final.workspace)
+    np.testing.assert_allclose(own.embed(texts[:9]), student.embed(texts[:9]), atol=1e-5)
+    student.adapt(texts[:30], dim=8)
+    np.testing.assert_allclose(adapted.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
+    student.adapt(texts[:30], width=5)
+    reduced = with_lexical_half(plain, width=5)
+    reduced.students.dense = plain.students.trained
+    *_, on_narrow = lexical_models("s", reduced.students.trained, reduced.workspace)
+    np.testing.assert_allclose(on_narrow.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
+    without_words = ["alone", "single"]
+    np.testing.assert_array_equal(adapted.fit(without_words), embed_once(final.workspace, dense, without_words))
+    assert dense.fingerprint == student_model("", final.students.dense).fingerprint  # whose embeddings may be there
+    forms = [one.fingerprint for one in models_of(str(folder), final.workspace)]
+    on_texts = beside_lsa(final.workspace, dense, f"{folder.name}, adapted", 8)
+    assert forms == [own.fingerprint, dense.fingerprint, on_texts.fingerprint]
+    assert [one.fitted_on for one in (own, dense, adapted)] == ["corpus", "corpus", "task"]
+    for card, seen in (
+        (None, ""),
+        (export.saved_card(str(folder)), "corpus"),
+    ):  # of a converted encoder; of a trained one
+        student.save(elsewhere := root / "elsewhere", card=card)
+        assert [one.fitted_on for one in models_of(str(elsewhere), final.workspace)] == ["corpus", seen, "task"]
+    student.adapt(texts[:30], weight=0.9)  # a weight that was chosen is kept where words are fitted anew
+    student.save(elsewhere, card=export.with_lexical_half("", student, "texts", chosen="by hand"))
+    *_, chosen = models_of(str(elsewhere), final.workspace)
+    np.testing.assert_allclose(chosen.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
+    assert (folder / "history.json").is_file()
+    card = (folder / "README.md").read_text()
+    assert "trust_remote_code=True" in card
+    assert f"fitted on {len(texts)} documents of installed-docs" in card

@@ -1,0 +1,25 @@
+"""What tests of runs share: plans of the small profile."""
+
+import pytest
+from conftest import write_files
+
+from docemb_lib.settings.profile import Profile
+from docemb_lib.sweeps.plan import resolve_plan
+
+
+@pytest.fixture
+def params(workspace_root):
+    """The folder of profiles, with a grid of two λ and another profile beside the small one."""
+    grid = "{notebook: 05_weighting, axes: {lam: [0.5, 0.8]}}"
+    other = "base: small.yaml\nname: other\nparameters: {documents: 30}"
+    return write_files(workspace_root / "params", {"grids/lams.yaml": grid, "other.yaml": other})
+
+
+@pytest.fixture
+def plan_of(workspace, params):
+    def resolve(runs, **selection):
+        small, path = (params / "small.yaml").read_text(encoding="utf-8"), params / "planned.yaml"
+        path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")
+        return resolve_plan(Profile.load(path), str(path), workspace, **selection)
+
+    return resolve

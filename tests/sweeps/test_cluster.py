@@ -1,0 +1,101 @@
+"""Workers: as many as there is room for, on this machine and of a running cluster."""
+
+import os
+import re
+import socket
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from docemb_lib.base.errors import InputError
+from docemb_lib.sweeps import cluster
+from docemb_lib.workspace import Workspace
+
+GB = 2**30
+SOURCE = "docemb's source"
+
+
+@pytest.mark.parametrize(("runs", "cores", "memory", "gpus", "workers"), [
+    (45, 2, 20 * GB, 0, 2), (45, 16, 20 * GB, 0, 5), (3, 16, 200 * GB, 0, 3), (45, 16, 1 * GB, 0, 1),
+    (45, 16, 20 * GB, 8, 8), (2, 16, 20 * GB, 8, 2)])  # fmt: skip
+def test_there_are_as_many_workers_as_gpus_or_as_cores_and_memory_allow(monkeypatch, runs, cores, memory, gpus, workers):  # fmt: skip
+    monkeypatch.setattr("dask.system.CPU_COUNT", cores)
+    monkeypatch.setattr(cluster, "free_memory", lambda device: memory)
+    monkeypatch.setattr(cluster, "_gpus", lambda: [str(number) for number in range(gpus)])
+    assert cluster.default_workers(runs) == workers
+
+
+def test_workers_share_out_cores_and_gpus_and_keep_what_the_user_has_set(monkeypatch):
+    monkeypatch.setattr("dask.system.CPU_COUNT", 16)
+    monkeypatch.setattr(cluster, "_gpus", lambda: ["2", "5"])
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "GOMP_SPINCOUNT")
+    for name in (*names, "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    assert [cluster._environment(count)["OMP_NUM_THREADS"] for count in (3, 32)] == ["5", "1"]
+    assert [cluster._environment(2)[name] for name in names] == ["8", "8", "10000"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    assert [cluster._environment(1)[name] for name in names] == ["3", "16", "7"]
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    for gpus, given in ((["2", "5"], ["2", "5", "2"]), ([], ["", "", ""])):
+        monkeypatch.setattr(cluster, "_gpus", lambda found=gpus: found)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        for name, gpu in enumerate(given):
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
+            cluster.dask_setup(SimpleNamespace(name=name))
+            assert os.environ["CUDA_VISIBLE_DEVICES"] == gpu
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+        assert cluster._environment(3)["CUDA_VISIBLE_DEVICES"] == ",".join(gpus)
+
+
+def test_only_visible_gpus_are_given_out(monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    for visible, gpus in (("3,GPU-1a", ["3", "GPU-1a"]), ("", [])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert cluster._gpus() == gpus
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert cluster._gpus() == ["0", "1"]
+
+
+def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setattr(cluster, "TIMEOUT", 0.5)
+    file = tmp_path / "scheduler.json"
+    file.write_text("[]")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2"), daemon=True).start()
+        for scheduler, said in {
+            address: ".*MemoryError", "tcp://127.0.0.1:9": "TimeoutError", "tls://a:1": ".*TLS", str(file): "TypeError",
+            "none.json": "FileNotFoundError: .*No such file"}.items():  # fmt: skip
+            said = rf"^scheduler {re.escape(scheduler)}: it does not answer \({said}.*; check that a Dask scheduler runs there .*$"
+            with pytest.raises(InputError, match=said), cluster.workers_of(scheduler):
+                pass
+
+
+def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatch):
+    monkeypatch.setattr(cluster, "TIMEOUT", 1)
+    with cluster.local_workers(1) as _:
+        ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        sockets = [one for process in ours for one in process.net_connections("inet") if one.status == "LISTEN"]
+        assert len({socket.laddr.port for socket in sockets}) >= 3  # of scheduler, nanny and worker
+        assert {socket.laddr.ip for socket in sockets} == {"127.0.0.1"}
+        for socket in sockets:
+            address = f"tcp://127.0.0.1:{socket.laddr.port}"
+            with pytest.raises(InputError, match="check that a Dask scheduler runs there"), cluster.workers_of(address):
+                pass
+
+
+@pytest.mark.parametrize(("threads", "root", "changes", "said"), [
+    (1, None, {}, None),
+    (1, None, {"torch": "1.0"}, "has torch {torch}, the sweep has 1.0; make them the same there and start the workers anew"),
+    (1, None, {SOURCE: "0"}, f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; make them the same there and start the workers anew"),
+    (2, None, {}, "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1"),
+    (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep")])  # fmt: skip
+def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):
+    here = cluster.signature()
+    seen = Path(root) if root else Workspace().root
+    worker = SimpleNamespace(state=SimpleNamespace(nthreads=threads))
+    assert cluster.unfit({**here, **changes}, seen, worker) == (None if said is None else said.format_map(here))
