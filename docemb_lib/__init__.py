@@ -3,6 +3,8 @@
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from docemb_lib.base import __version__ as __version__
+
 if TYPE_CHECKING:
     from docemb_lib.runs import records as records
     from docemb_lib.runs.run import begin as begin
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from docemb_lib.sweeps.sweep import sweep as sweep
     from docemb_lib.workspace import Workspace as Workspace
 
-__version__ = "0.1.0"
 # Public name → its place in docemb_lib, module:name, or module: for the module. Modules are imported at first use.
 _PUBLIC = {
     "Profile": "settings.profile:Profile", "Student": "student:Student", "Workspace": "workspace:Workspace",

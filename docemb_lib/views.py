@@ -20,7 +20,8 @@ from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.runs import models as known_models
 from docemb_lib.runs.models import Model, embed_once, recorded_student, student_model, untrained_model
-from docemb_lib.runs.run import Run, Stages
+from docemb_lib.runs.pipeline import Stages
+from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.profile import FINAL, local_config
 from docemb_lib.thesis.comparison import HERE, LINES, THESIS

@@ -34,7 +34,7 @@ from docemb_lib import begin, figures, records, thesis, views
 
 figures.use_style()
 run = begin("01_corpus", globals())
-run.settings()
+thesis.settings(run)
 
 # %% [markdown]
 # ## Splits

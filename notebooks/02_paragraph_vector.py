@@ -42,7 +42,7 @@ from docemb_lib import begin, figures, thesis, views
 
 figures.use_style()
 run = begin("02_paragraph_vector", globals())
-run.settings()
+thesis.settings(run)
 
 # %% [markdown]
 # ## What it learns from

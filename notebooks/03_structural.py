@@ -46,7 +46,7 @@ from docemb_lib import begin, figures, thesis, views, widgets
 
 figures.use_style()
 run = begin("03_structural", globals())
-run.settings()
+thesis.settings(run)
 
 # %% [markdown]
 # ## Who learns from whom

@@ -53,7 +53,7 @@ from docemb_lib import begin, figures, thesis, views, widgets
 
 figures.use_style()
 run = begin("04_projections", globals())
-run.settings()
+thesis.settings(run)
 
 # %% [markdown]
 # SDL is the mean absolute correlation between different features of a view, over the batches so far. Without it all

@@ -50,7 +50,7 @@ from docemb_lib import begin, figures, thesis, views, widgets
 
 figures.use_style()
 run = begin("05_weighting", globals())
-run.settings()
+thesis.settings(run)
 
 # %% [markdown]
 # ## Who learns from whom

@@ -50,7 +50,7 @@ from docemb_lib import begin, figures, thesis, views, widgets
 
 figures.use_style()
 run = begin("06_evaluation", globals())
-run.settings()
+thesis.settings(run)
 
 # %% [markdown]
 # ## Distil

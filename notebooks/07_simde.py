@@ -49,7 +49,7 @@ from docemb_lib import begin, figures, thesis, views
 
 figures.use_style()
 run = begin("07_simde", globals())
-run.settings()
+thesis.settings(run)
 
 # %% [markdown]
 # ## One document in two halves

@@ -5,12 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx as nx
 import pytest
 
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
-    "errors", "private", "progress", "projections", "hardware", "integrity", "worker_pool", "tokenizing", "pretrained", "settings", "workspace", "saving", "corpus", "teachers", "student", "losses", "doctor",
-    "training", "evaluation", "experiments", "thesis", "figures", "views", "widgets", "bench", "cli"]  # fmt: skip
+    "base", "settings", "workspace", "saving", "corpus", "teachers", "student", "losses", "training", "evaluation",
+    "doctor", "runs", "sweeps", "experiments", "thesis", "figures", "views", "widgets", "bench", "cli"]  # fmt: skip
 
 
 def imported(path: Path) -> set[str]:
@@ -33,9 +34,31 @@ def test_a_module_imports_only_from_above(path):
         assert LAYERS.index(other) <= LAYERS.index(room), f"{path.name} in {room} imports {other}, which lies below it"
 
 
-def test_only_experiments_know_papermill():
+def modules() -> dict[str, Path]:
+    """Every module by its dotted name."""
+    found = {}
+    for path in LIBRARY.rglob("*.py"):
+        parts = path.relative_to(LIBRARY.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def test_no_module_imports_itself_by_way_of_others_not_even_for_types():
+    known = modules()
+    graph = nx.DiGraph()
+    for name, path in known.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                places = [f"{node.module}.{alias.name}" for alias in node.names]
+                graph.add_edges_from((name, one if one in known else node.module) for one in places)
+    graph = graph.subgraph(known)
+    assert [*nx.simple_cycles(graph)] == []
+    assert graph.number_of_edges() > 200
+
+
+def test_only_sweeps_know_papermill():
     users = {p.relative_to(LIBRARY).parts[0] for p in LIBRARY.rglob("*.py") if "import papermill" in p.read_text()}
-    assert users == {"experiments"}
+    assert users == {"sweeps"}
 
 
 def test_importing_loads_neither_torch_nor_dask_and_the_command_line_nothing_that_takes_long():

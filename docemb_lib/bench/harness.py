@@ -19,7 +19,7 @@ import transformers
 from joblib import cpu_count
 from scipy.stats import lognorm
 
-from docemb_lib import __version__
+from docemb_lib.base import __version__
 
 Name = TypeVar("Name")
 PROCESS = Path("/proc/self")

@@ -139,7 +139,7 @@ def _initial_profile(source: Path, out: Path) -> tuple[str, dict[str, object]]:
 def train(profile: ProfileName = "tiny-final", parameter: Parameter = None) -> None:
     """Distil one student without a notebook; under torchrun or accelerate launch, by all their processes together."""
     from docemb_lib.runs.key import RunKey
-    from docemb_lib.runs.run import Stages
+    from docemb_lib.runs.pipeline import Stages
     from docemb_lib.settings.profile import Profile
     from docemb_lib.training.distributed import is_first, together
 
@@ -217,7 +217,7 @@ def adapt(
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.sources import local_documents, local_paths
     from docemb_lib.runs.key import RunKey
-    from docemb_lib.runs.run import Stages
+    from docemb_lib.runs.pipeline import Stages
     from docemb_lib.settings.profile import Profile
     from docemb_lib.student import Student
     from docemb_lib.student.export import encoder_pooling, saved_card, student_card, with_lexical_half
@@ -273,8 +273,9 @@ def evaluate(
     """
     from docemb_lib.cli.terminal import SCORES, print_table
     from docemb_lib.runs.key import RunKey
-    from docemb_lib.runs.models import SBERT_CHUNKS, models_of, references_of
-    from docemb_lib.runs.run import Stages
+    from docemb_lib.runs.models import SBERT_CHUNKS, models_of
+    from docemb_lib.runs.pipeline import Stages
+    from docemb_lib.runs.references import references_of
     from docemb_lib.settings.profile import Profile
 
     loaded = Profile.load(profile)

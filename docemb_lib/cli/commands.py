@@ -21,7 +21,7 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from docemb_lib import __version__
+from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError, as_line, plain
 from docemb_lib.base.hardware import asked_precision, tune_environment
 
@@ -107,10 +107,10 @@ def run(
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
     from docemb_lib.cli.report import conclusion_of, paths_of, report
-    from docemb_lib.runs.records import RunTimes, finished
     from docemb_lib.settings.profile import Profile
     from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
     from docemb_lib.sweeps.sweep import execute_plan
+    from docemb_lib.sweeps.times import RunTimes
     from docemb_lib.workspace import Workspace
 
     if parameter and notebook is None:
@@ -139,7 +139,8 @@ def run(
         _end(found.paths, failures)
         return
     for one in planned:
-        for record in finished([one], workspace):
+        record = one.record(workspace)
+        if record is not None:
             console.print(f"\n{one.notebook}  {one.label}\n{conclusion_of(one)}")
             _print_paths(paths_of(one, record, workspace))
     _end([], failures)
@@ -163,9 +164,9 @@ def sweep(
 
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
-    from docemb_lib.runs.records import RunTimes
     from docemb_lib.sweeps.plan import chosen_runs, resolve_sweep, runs_of
     from docemb_lib.sweeps.sweep import comparison_paths, execute_plan, recorded
+    from docemb_lib.sweeps.times import RunTimes
     from docemb_lib.workspace import Workspace
 
     if as_json and not dry_run:

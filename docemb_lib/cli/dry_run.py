@@ -15,11 +15,11 @@ from docemb_lib.cli.terminal import already_there, duration, print_table
 from docemb_lib.corpus.sources import streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
-from docemb_lib.runs.records import RunTimes
-from docemb_lib.runs.run import Stages
+from docemb_lib.runs.pipeline import Stages
 from docemb_lib.settings.profile import FINAL
 from docemb_lib.sweeps.execution import Planned, is_done
 from docemb_lib.sweeps.plan import Step, runs_of
+from docemb_lib.sweeps.times import RunTimes
 from docemb_lib.workspace import Workspace
 
 COLUMNS = ["line", "notebook", "runs", "there", "profile", "grid, or single run", "time"]

@@ -14,7 +14,7 @@ from docemb_lib.runs import records
 from docemb_lib.runs.models import ADAPTED, UNTRAINED_ADAPTED
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.profile import FINAL, Profile
-from docemb_lib.sweeps.execution import Planned, Runs, is_done
+from docemb_lib.sweeps.execution import Planned, Runs, is_done, records_of
 from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.workspace import Workspace, write_text
 
@@ -39,7 +39,7 @@ def report(planned: Runs, workspace: Workspace) -> Report:
 
     The students of these evaluations get their links again.
     """
-    done = records.finished(planned, workspace)
+    done = records_of(planned, workspace)
     runs = {run.fingerprint: run for run in planned}
     evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
     final = evaluations or simde

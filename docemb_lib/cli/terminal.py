@@ -14,8 +14,8 @@ from rich.table import Table
 
 from docemb_lib.base.errors import plain
 from docemb_lib.evaluation.scoreboard import NO_BREAK
-from docemb_lib.runs.records import RunTimes
 from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
+from docemb_lib.sweeps.times import RunTimes
 
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds")
 ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all runs have the same value

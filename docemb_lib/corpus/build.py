@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.tokenizing import batched
-from docemb_lib.corpus.sources import CountTokens, Document
+from docemb_lib.corpus.document import Document
+from docemb_lib.corpus.sources import CountTokens
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from docemb_lib.base.progress import progress
-from docemb_lib.corpus.sources import Document, not_installed
+from docemb_lib.corpus.document import Document, not_installed
 
 PACKAGES = (
     "numpy", "scipy", "sklearn", "pandas", "matplotlib", "seaborn", "torch", "nltk", "gensim", "networkx", "sympy",

@@ -11,12 +11,13 @@ from heapq import nsmallest
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.integrity import digest_of
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
+from docemb_lib.corpus.document import Document, not_installed
 from docemb_lib.corpus.rows import Row, any_word, file_format, lines_of, read_rows, text_of, visible_files, well_formed
 from docemb_lib.settings.sections import HubDataset, TextSource
 from docemb_lib.workspace import VERSIONS, fingerprint_of
@@ -27,15 +28,6 @@ BATCH = 256  # texts given to a counter at once
 BY_CONTENT = 2**28  # bytes of local files that are known by their content: half a second to read, once per process
 
 CountTokens = Callable[[list[str]], list[int]]  # texts -> tokens of each
-
-
-class Document(NamedTuple):
-    """One text of a corpus."""
-
-    id: str
-    text: str
-    source: str  # where it comes from; the class of the package task
-    see_also: tuple[str, ...] = ()  # ids of the documents it refers to
 
 
 def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterable[Document]:
@@ -134,12 +126,6 @@ def _version(package: str) -> str:
     if names := _distributions().get(package):
         return version(names[0])
     raise not_installed(package)
-
-
-def not_installed(package: str) -> InputError:
-    """The error for a package whose documentation is asked for, and which is not here."""
-    mend = "install it (`pip install`), or leave it out"
-    return InputError(f"corpus.packages: {package} is not installed; {mend}")
 
 
 def local_documents(

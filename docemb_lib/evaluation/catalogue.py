@@ -21,7 +21,8 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.sources import Document, files_fingerprint
+from docemb_lib.corpus.document import Document
+from docemb_lib.corpus.sources import files_fingerprint
 from docemb_lib.evaluation import tasks
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
 from docemb_lib.evaluation.protocols import for_validation

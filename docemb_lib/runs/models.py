@@ -23,16 +23,15 @@ from docemb_lib.base.integrity import MANIFEST, is_published, is_whole
 from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.retrieval import Similarities, bm25, by_cosine, fused, tfidf, unit
 from docemb_lib.runs import records
-from docemb_lib.runs.key import PV_NAMES, RunKey
+from docemb_lib.runs.key import PV_NAMES
 from docemb_lib.runs.stages import TeacherStage
-from docemb_lib.settings.profile import FINAL, Profile
+from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Long, ParagraphVectorSettings
 from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.lsa import directions
 from docemb_lib.workspace import VERSIONS, Artefact, Workspace
 
 if TYPE_CHECKING:
-    from docemb_lib.runs.run import Stages
     from docemb_lib.runs.students import StudentStage
     from docemb_lib.student import Student
 
@@ -353,22 +352,3 @@ def models_of(name: str, workspace: Workspace) -> list[Model]:
     # What the notebooks have scored of a student trained here is found again by its artefact.
     here = student_at(Path(source)) or Artefact(pretrained.fingerprint(source), Path(source))
     return lexical_models(label, here, workspace)
-
-
-def references_of(stages: Stages, profile: Profile) -> list[Model]:
-    """The recorded baselines that are scored on the tasks of `stages`; without any, the references without training."""
-    if scored := [one for one in recorded_baselines(profile, stages.workspace) if stages.scores.is_scored(one)]:
-        return scored
-    sbert = sbert_models(stages.teachers, together=True)
-    return [*sbert, *on_task_models(stages.workspace, sbert, None)]
-
-
-def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
-    """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
-    if not (found := records.comparable(RunKey(FINAL[0], profile), workspace)):
-        return []
-    own = {f"{found[0].label}{form}" for form in FORMS}
-    table = records.table_of(workspace, found[0], "models")
-    kept = table.loc[~table["model"].isin(own), ["model", "fingerprint", "fitted on", "ranks_only"]]
-    rows = kept.itertuples(index=False)
-    return [Model(label, key, fitted_on=seen, ranks_only=only) for label, key, seen, only in rows]

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
@@ -23,7 +21,6 @@ from docemb_lib.workspace import Workspace, installed_versions, is_locked, publi
 
 if TYPE_CHECKING:
     from docemb_lib.runs.key import RunKey
-    from docemb_lib.sweeps.execution import Planned, Runs
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +74,10 @@ def find(workspace: Workspace, notebook: str, fingerprint: str) -> Record | None
     return _read(folder) if folder.is_dir() else None
 
 
-def finished(runs: Runs, workspace: Workspace) -> list[Record]:
-    """The records of those of the runs that have succeeded."""
-    found = (find(workspace, run.notebook, run.fingerprint) for run in runs)
-    return [record for record in found if record is not None and record.status == "done"]
+def find_done(workspace: Workspace, notebook: str, fingerprint: str) -> Record | None:
+    """The record of a run that has succeeded; None if it failed, or if there is none."""
+    record = find(workspace, notebook, fingerprint)
+    return record if record is not None and record.status == "done" else None
 
 
 def frame(notebook: str | None = None, *, workspace: Workspace | None = None, failed: bool = False) -> pd.DataFrame:
@@ -126,33 +123,6 @@ def comparable(key: RunKey, workspace: Workspace) -> list[Record]:
     """The finished runs of the key's notebook in its setting, newest first."""
     found = all_records(key.notebook, workspace=workspace)[::-1]
     return [record for record in found if record.status == "done" and record.setting == key.setting]
-
-
-class RunTimes:
-    """How long runs of a notebook and profile took in this working folder, by its records and by `add`."""
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for record in all_records(workspace=workspace):
-            if record.status == "done":
-                self._seconds[record.notebook, record.profile].append(record.seconds)
-
-    def add(self, run: Planned, seconds: float) -> None:
-        """Count a run that has ended just now."""
-        self._seconds[run.notebook, run.profile.name].append(seconds)
-
-    def total(self, runs: Iterable[Planned]) -> float | None:
-        """Seconds of all these runs, one after the other: each takes the median of those of its notebook and profile.
-
-        Returns None where no run of one of these notebooks and profiles is recorded.
-        """
-        total = 0.0
-        for run in runs:
-            known = self._seconds.get((run.notebook, run.profile.name))
-            if not known:
-                return None
-            total += median(known)
-        return total
 
 
 def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:

@@ -6,81 +6,29 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from docemb_lib.base import pretrained
 from docemb_lib.base.hardware import tune_environment
 from docemb_lib.base.private import INJECTED_CELL
 from docemb_lib.base.progress import log_to_notebook
-from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.runs import models as made
 from docemb_lib.runs import records
-from docemb_lib.runs.key import PAIRS, PAPER, PV_NAMES, SOFT_CCA, RunKey
+from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, UNTRAINED_ADAPTED, Model
-from docemb_lib.runs.scores import Final, ScoreStage
-from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student
-from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, SHIPPED, Profile, check_names, local_config
-from docemb_lib.sweeps.plan import grid_place, names_in_grids
+from docemb_lib.runs.pipeline import Stages
+from docemb_lib.runs.scores import Final
+from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
 from docemb_lib.workspace import Workspace, revision
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from docemb_lib.runs.students import StudentStage
-
-
-class Stages:
-    """The stages of one run. Replace an attribute of a stage to replace what it makes.
-
-    Example:
-        >>> stages = Stages(RunKey.of("06_evaluation", Profile.load("tiny"), documents=60))
-        >>> folder = stages.students.trained.path  # builds whatever is missing
-    """
-
-    def __init__(self, key: RunKey, workspace: Workspace | None = None) -> None:
-        self.key, self.workspace = key, workspace or Workspace()
-        self.corpus = CorpusStage(key.profile, self.workspace)
-        self.teachers = TeacherStage(key.profile, self.workspace, self.corpus)
-        self.scores = ScoreStage(key.profile, self.workspace, self.corpus)
-
-    @cached_property
-    def students(self) -> StudentStage:
-        from docemb_lib.runs.students import StudentStage  # with torch
-
-        return StudentStage(self.key, self.workspace, self.corpus, self.teachers)
-
-    def check(self) -> None:
-        """Check everything about the run that is cheap to check, before any long work. Raises InputError."""
-        for check in self.checks():
-            check()
-
-    def checks(self) -> Iterator[Callable[[], object]]:
-        """The checks of settings, data, models and hub that `check` calls in turn; each raises InputError."""
-        yield self.key.check
-        yield from (partial(source_fingerprint, source) for source in self.key.profile.text_sources)
-        if self.key.trains:
-            yield partial(check_student, self.key, self.corpus)
-        yield self.scores.check
-        further = self.key.profile.further_teachers if self.key.taught else []
-        fitted = bool(self.key.paragraph_vectors) or any(teacher.teacher for teacher in further)
-        yield partial(self.corpus.check_hub, teachers=fitted)
-        for model in self.models:
-            yield partial(pretrained.require, model, stay_online=True)
-
-    @property
-    def models(self) -> list[str]:
-        """The pretrained models that must be at hand: of a corpus to be built, of further teachers, those beside."""
-        profile, final = self.key.profile, self.key.notebook in FINAL
-        further = [str(teacher.model) for teacher in profile.further_teachers if teacher.model]
-        found = [*(further if self.corpus.is_built else profile.models), *(profile.evaluation.beside if final else ())]
-        return [*found, *filter(None, [profile.simde.sentence_encoder if self.key.self_supervised else None])]
 
 
 class Run:
@@ -93,20 +41,6 @@ class Run:
         self.fingerprint = key.fingerprint  # computed now: files may change while the run lasts
         self.figures: list[str] = []
         self.started = time.perf_counter()
-
-    def settings(self) -> pd.DataFrame:
-        """The run's settings, a row each, beside those of its paper where these differ."""
-        key = self.key
-        rows = {"this run": (key.label, ""), "profile": (key.profile.name, "")}
-        rows["grid"] = grid_place(key), ", ".join(names_in_grids(key))
-        named = {name: None for name in ("structural_loss", "contextual_teacher") if name in key.parameters}
-        for name, value in (named | key.counting).items():  # a teacher that the run lacks is shown as None
-            paper = getattr(PAPER, name) if name in (*SOFT_CCA, *PAIRS[1:]) else value  # others vary in the papers
-            rows[name] = (str(value), "" if paper == value else str(paper))
-        published = _published(key)
-        for name, value in _shown(key).items():
-            rows[name] = (value, "" if published.get(name) in (value, None) else published[name])
-        return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "in the paper"])
 
     def history(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The student's training history: a row per update, and a row per validation."""
@@ -289,53 +223,3 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     run = Run(RunKey.of(notebook, Profile.load(namespace.get("profile", "tiny")), **given))
     run.stages.check()
     return run
-
-
-# The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6, by section.
-SHOWN = {
-    "corpus": ("source", "documents", "validation", "tasks"),
-    "structural_teacher": ("model", "max_tokens", "long"),
-    "student": ("model", "layers", "max_tokens", "attention_window", "pooling", "dropout", "lexical", "width"),
-    "training": ("batch_size", "accumulation", "learning_rate", "warmup", "weight_decay", "max_grad_norm", "epochs",
-                 "precision", "attention"),
-    "head": ("hidden", "dropout", "epochs", "batch_size", "learning_rate", "weight_decay", "label_smoothing",
-             "max_grad_norm", "pair_features"),
-    "contextual_teachers": ("documents",),
-}  # fmt: skip
-MLP = {f"head.{name}" for name in SHOWN["head"][1:-1]}
-OF_MODEL = ("structural_teacher.max_tokens", "student.attention_window", "student.dropout")  # where they are None
-OURS = ("corpus.tasks", "student.lexical", "student.width", "training.attention")  # settings that no paper has
-# Those that the SimDE paper gives.
-OF_SIMDE = r"corpus\.documents|student\.(model|pooling)|training\.epochs|(training|head)\.(batch_size|learning_rate)"
-
-
-def _shown(key: RunKey) -> dict[str, str]:
-    """{section.name: value} of `SHOWN`, and the contextual teachers (Table 4.5)."""
-    profile, teachers = key.profile, key.profile.contextual_teachers
-    sections: dict[str, Any] = {**dict(profile), "training": key.training, "head": profile.evaluation.head}
-    names = [section for section in SHOWN if key.trains or section != "training"]
-    every = {f"{section}.{name}": getattr(sections[section], name) for section in names for name in SHOWN[section]}
-    if key.trains:
-        from docemb_lib.training.run import chosen_here  # with torch
-
-        kind = local_config(pretrained.resolve(profile.student.model)).get("model_type")
-        every |= chosen_here(key.training, packed=kind != "modernbert" and profile.student.pooling != "cls")
-    if key.self_supervised:
-        given = {f"student.{name}": getattr(profile.simde, name) for name in ("max_tokens", "dropout")}
-        every |= {name: value for name, value in given.items() if value is not None}
-    unread = set() if profile.evaluation.head.hidden else MLP  # by a logistic regression
-    every = {name: ("the model's own" if name in OF_MODEL else "all") if v is None else v for name, v in every.items()}
-    for name in PV_NAMES:
-        every[f"contextual_teachers.{name}"] = " + ".join(one.described for one in teachers.members(name))
-    return {name: str(value) for name, value in every.items() if name not in unread}
-
-
-def _published(key: RunKey) -> dict[str, str]:
-    """The same settings as far as the run's paper gives them. A student of over 512 tokens is beside SimDE_long."""
-    simde = "simde-long" if key.profile.student.max_tokens > 512 else "simde"
-    name = simde if key.self_supervised else "thesis-final" if key.notebook in FINAL else "thesis"
-    paper = Profile.load(SHIPPED / "params" / f"{name}.yaml")
-    # No paper holds out documents for tasks, and that of SimDE none for validation.
-    documents = (paper.corpus.documents or 0) - paper.corpus.tasks - paper.corpus.validation * key.self_supervised
-    shown = _shown(RunKey(key.notebook, paper)) | {"corpus.documents": str(documents), "training.precision": "fp16"}
-    return {n: v for n, v in shown.items() if (re.fullmatch(OF_SIMDE, n) if key.self_supervised else n not in OURS)}

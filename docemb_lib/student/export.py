@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 from huggingface_hub import ModelCard, ModelCardData
 from safetensors.torch import save
 
-from docemb_lib import __version__
+from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.student.lexical import CODE, FOLDER
@@ -38,7 +38,7 @@ from docemb_lib.student.loading import (
 from docemb_lib.workspace import write_bytes, write_text
 
 if TYPE_CHECKING:
-    from docemb_lib.student.student import Student
+    from docemb_lib.student.lexical_module import LexicalHalf
 
 Pooling = Literal["mean", "lead", "first", "cls"]
 MEANS = ("mean", "lead")
@@ -54,7 +54,26 @@ GLOBAL_ATTENTION = {
 }
 
 
-def write_folder(student: Student, folder: Path, card: str | None) -> None:
+class Writable(Protocol):
+    """What a folder is written from; `Student` is one."""
+
+    model: Any
+    tokenizer: Any
+    pooling: Pooling
+    lexical: LexicalHalf | None
+
+    @property
+    def config(self) -> Any: ...
+
+    @property
+    def max_tokens(self) -> int: ...
+
+    @property
+    def width(self) -> int:
+        """The width of an embedding, with a lexical half."""
+
+
+def write_folder(student: Writable, folder: Path, card: str | None) -> None:
     """Write model, tokenizer and card (None: a plain one) into `folder`; other files there are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     model, tokenizer, pooling = student.model, student.tokenizer, student.pooling
@@ -171,7 +190,7 @@ LEXICAL_SENTENCE = (
 )
 
 
-def student_card(student: Student, encoder: str | None = None, **facts: object) -> str:
+def student_card(student: Writable, encoder: str | None = None, **facts: object) -> str:
     """A README with front matter: how a student is used, and a table of facts about it and its origin.
 
     encoder: the model that the student was made of; its licence applies to the student.
@@ -189,7 +208,7 @@ def student_card(student: Student, encoder: str | None = None, **facts: object) 
     return f"---\n{front.to_yaml()}\n---\n\n# A docemb student\n\n{USAGE}\n\n{table}\n"
 
 
-def with_lexical_half(card: str, student: Student, documents: str, *, chosen: str = "") -> str:
+def with_lexical_half(card: str, student: Writable, documents: str, *, chosen: str = "") -> str:
     """The card of a student with what its lexical half was fitted on, as in "300 documents of reports".
 
     What the card says of an earlier half, and the scores of the student before, are left out. chosen: how the weight of

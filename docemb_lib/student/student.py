@@ -19,9 +19,10 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.base.progress import progress
 from docemb_lib.student import export, lexical, loading, longformer
+from docemb_lib.student.embedding import CHUNK, embed_chunks, growing_npy, one_ahead
 from docemb_lib.student.export import MEANS, Pooling
 from docemb_lib.student.longformer import Backend
-from docemb_lib.student.packing import CHUNK, PackedBatch, embed_chunks, growing_npy, one_ahead
+from docemb_lib.student.packing import PackedBatch
 
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf

@@ -18,9 +18,9 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-import docemb_lib
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import ENVIRONMENT, PRECISION, asked_precision, free_memory
+from docemb_lib.settings.profile import PACKAGE
 from docemb_lib.workspace import installed_versions
 
 logger = logging.getLogger(__name__)
@@ -100,10 +100,10 @@ def signature() -> dict[str, str]:
 
     They are those that this process found at its first call.
     """
-    source, root = hashlib.sha256(), Path(docemb_lib.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        source.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
-    found = {**installed_versions(), "docemb": docemb_lib.__version__, PRECISION: asked_precision()}
+    source = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        source.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
+    found = {**installed_versions(), PRECISION: asked_precision()}
     return {**found, "docemb's source": source.hexdigest()[:16]}
 
 

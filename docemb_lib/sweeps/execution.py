@@ -57,6 +57,10 @@ class Planned:
     def fingerprint(self) -> str:
         return self.key.fingerprint
 
+    def record(self, workspace: Workspace) -> records.Record | None:
+        """The record of the run, if it has succeeded."""
+        return records.find_done(workspace, self.notebook, self.fingerprint)
+
     @property
     def working(self) -> Path:
         """The copy during the execution; that of a killed run is written over."""
@@ -76,6 +80,12 @@ class Planned:
 
 
 Runs = Sequence[Planned]
+
+
+def records_of(runs: Runs, workspace: Workspace) -> list[records.Record]:
+    """The records of those of the runs that have succeeded."""
+    found = [records.find_done(workspace, run.notebook, run.fingerprint) for run in runs]
+    return [record for record in found if record is not None]
 
 
 class Reporter:
@@ -105,9 +115,11 @@ class UnwantedError(RuntimeError):
 def is_done(run: Planned, workspace: Workspace) -> bool:
     """Whether the run has its record, its student, and a readable executed copy of the notebook as it is now."""
     with suppress(OSError, ValueError, LookupError, TypeError):
-        copy, found = json.loads(run.executed.read_text(encoding="utf-8")), records.finished([run], workspace)
-        students = [workspace.root / record.student for record in found if record.student]
-        return bool(found) and copy["metadata"]["docemb"] == run.stamp and all(map(Path.is_dir, students))
+        copy = json.loads(run.executed.read_text(encoding="utf-8"))
+        record = run.record(workspace)
+        if record is None or copy["metadata"]["docemb"] != run.stamp:
+            return False
+        return not record.student or (workspace.root / record.student).is_dir()
     return False
 
 
@@ -147,7 +159,7 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
     message = _one_line(run, reason)
     if run.working.is_file():
         run.working.replace(run.failed)
-    if not records.finished([run], workspace):
+    if run.record(workspace) is None:
         records.save(workspace, records.Record.of(run.key, status="failed", error=message, traceback=trace))
     return f"{message} (see {workspace.shown(run.failed)})" if run.failed.is_file() else message
 
@@ -173,7 +185,7 @@ def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, s
         reason, trace = _explained(error)
         kind = InputError if getattr(error, "ename", "") == InputError.__name__ else RunError
         raise kind(_fail(run, workspace, reason, trace)) from None
-    if not records.finished([run], workspace):
+    if run.record(workspace) is None:
         ended = "it ended without its record; leave profile and corpus unchanged meanwhile"
         reason = f"{ended}, and check that the kernel {NAME} belongs to this environment"
         raise RunError(_fail(run, workspace, reason, ""))

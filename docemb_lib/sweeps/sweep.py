@@ -27,9 +27,9 @@ import pandas as pd
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import progress
 from docemb_lib.runs import records
-from docemb_lib.runs.run import Stages
+from docemb_lib.runs.pipeline import Stages
 from docemb_lib.sweeps import cluster, execution, kernels
-from docemb_lib.sweeps.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done
+from docemb_lib.sweeps.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done, records_of
 from docemb_lib.sweeps.plan import Step, chosen_runs, resolve_sweep, runs_of
 from docemb_lib.workspace import Workspace, is_locked
 
@@ -137,7 +137,7 @@ def recorded(planned: Runs, workspace: Workspace) -> pd.DataFrame:
 
 def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str]]:
     """Names and paths of the comparison of a grid: its page and, where the notebook saves them, figure and table."""
-    done = records.finished(planned, workspace)
+    done = records_of(planned, workspace)
     if not done or not (page := _comparison_page(planned)).is_file():
         return []
     paths = [("comparison", workspace.shown(page))]
@@ -239,7 +239,7 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, s
     try:
         status, error = future.result()
         end = time.monotonic() + ARRIVAL
-        while status != "failed" and not records.finished([run], workspace):
+        while status != "failed" and run.record(workspace) is None:
             if time.monotonic() > end:
                 problem = f"a worker has executed {run.notebook} ({run.label}), but its record is not there"
                 raise InputError(f"{workspace.outputs}: {problem}; the workers must share this folder with the sweep")

@@ -25,7 +25,8 @@ from docemb_lib.base.tokenizing import batched
 from docemb_lib.losses import group_sizes
 from docemb_lib.losses.objective import GroupRunner, in_order
 from docemb_lib.settings.sections import Training
-from docemb_lib.student.packing import CHUNK, PackedBatch, pack
+from docemb_lib.student.embedding import CHUNK
+from docemb_lib.student.packing import PackedBatch, pack
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.distributed import GroupExchange
 

@@ -11,7 +11,8 @@ from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import pick
 from docemb_lib.figures import short, short_name
 from docemb_lib.runs.models import SBERT_LABELS, Model, contextual_labels, embed_once
-from docemb_lib.runs.run import Run, Stages
+from docemb_lib.runs.pipeline import Stages
+from docemb_lib.runs.run import Run
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider, text_field
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from docemb_lib.base import tokenizing
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.corpus.build import _measured, digest
-from docemb_lib.corpus.sources import Document
+from docemb_lib.corpus.document import Document
 from docemb_lib.student import Student, count_tokens
 
 HARD = (

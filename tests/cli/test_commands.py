@@ -11,7 +11,8 @@ from conftest import docemb, write_files
 from docemb_lib.runs import models
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import FORMS, SBERT_LABELS, TFIDF, UNTRAINED, untrained_model
-from docemb_lib.runs.run import Run, Stages
+from docemb_lib.runs.pipeline import Stages
+from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 

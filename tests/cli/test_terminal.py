@@ -19,7 +19,7 @@ from docemb_lib.cli.commands import PlainConsole
 from docemb_lib.cli.dry_run import Need, Outlook, print_outlook
 from docemb_lib.cli.terminal import Terminal, print_runs, print_scoreboard, print_table
 from docemb_lib.evaluation.scoreboard import NO_BREAK
-from docemb_lib.runs.records import RunTimes
+from docemb_lib.sweeps.times import RunTimes
 
 
 @dataclass(frozen=True, eq=False)

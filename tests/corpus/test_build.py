@@ -13,7 +13,7 @@ from datasets import Dataset, load_from_disk
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus import build as module
 from docemb_lib.corpus.build import build_corpus, distinct_rows, hold_out, open_parts, write_parts
-from docemb_lib.corpus.sources import Document
+from docemb_lib.corpus.document import Document
 
 
 def letters(texts):

@@ -10,8 +10,8 @@ import pytest
 from conftest import write_files
 
 from docemb_lib.corpus import installed_docs as library
+from docemb_lib.corpus.document import Document
 from docemb_lib.corpus.installed_docs import PACKAGES, Page, cut_see_also, installed_docs
-from docemb_lib.corpus.sources import Document
 
 # Written apart from the library's own patterns.
 PACKAGE_NAME = re.compile(

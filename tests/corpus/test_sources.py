@@ -15,7 +15,8 @@ from scipy.stats import chisquare, kstest, spearmanr
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus import installed_docs, sources
-from docemb_lib.corpus.sources import Document, local_documents, read_documents, source_fingerprint
+from docemb_lib.corpus.document import Document
+from docemb_lib.corpus.sources import local_documents, read_documents, source_fingerprint
 from docemb_lib.settings.sections import Corpus, HubDataset
 
 

@@ -13,11 +13,12 @@ from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.sweeps.plan import grid
+from docemb_lib.thesis.settings import settings
 
 
 def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
     run = begin("05_weighting", {"profile": "small", "lam": 0.25, "beta": 0.5, "documents": "profile", "ax": 1})
-    table = run.settings()
+    table = settings(run)
     assert (table.loc["profile", "value"], *table.loc["lam"], "gamma" in table.index) == ("small", "0.25", "", False)
     assert tuple(table.loc["documents"]) == ("24", "")
     assert [*table.loc["beta"], *table.loc["delta"]] == ["0.5", "0.95", "0.03", ""]  # of the whole thesis
@@ -43,14 +44,14 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(notebook
     training = profile.training.model_copy(update={"precision": "fp32"})
     evaluation = profile.evaluation.model_copy(update=head)
     profile = profile.model_copy(update={"evaluation": evaluation, "training": training})
-    assert Run(RunKey.of(notebook, profile, **given)).settings().loc[row, column] == expected
+    assert settings(Run(RunKey.of(notebook, profile, **given))).loc[row, column] == expected
 
 
 @pytest.mark.parametrize(("name", "differ"), [("simde", {}), ("simde-long", {}), ("tiny", {
     "student.model": "allenai/longformer-base-4096", "student.pooling": "cls", "training.batch_size": "12",
     "training.learning_rate": "5e-05", "mlm_weight": "0.1"})])  # fmt: skip
 def test_beside_a_self_supervised_run_stands_only_what_the_simde_paper_gives(name, differ):
-    beside = Run(RunKey.of("07_simde", Profile.load(name), pair_temperature=0.1)).settings()["in the paper"]
+    beside = settings(Run(RunKey.of("07_simde", Profile.load(name), pair_temperature=0.1)))["in the paper"]
     assert beside[beside != ""].to_dict() == {"pair_temperature": "0.05", "corpus.documents": "6218825", **differ}
 
 

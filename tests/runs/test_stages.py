@@ -10,7 +10,7 @@ from docemb_lib.corpus import build
 from docemb_lib.runs import stages
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import contextual_models, paragraph_vector_model
-from docemb_lib.runs.run import Stages
+from docemb_lib.runs.pipeline import Stages
 from docemb_lib.settings.profile import Profile
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
 

@@ -15,7 +15,7 @@ from torch import nn
 from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead, MaxMargin, SoftCCA, Weighting
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import beside_lsa, embed_once, lexical_models, models_of, student_model
-from docemb_lib.runs.run import Stages
+from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.students import StudentStage, make_objective
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import SimDE, Training

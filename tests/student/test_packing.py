@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from tqdm import tqdm
 
-from docemb_lib.student import packing
-from docemb_lib.student.packing import embed_chunks, one_ahead, pack, token_batches
+from docemb_lib.student import embedding
+from docemb_lib.student.embedding import embed_chunks, one_ahead
+from docemb_lib.student.packing import pack, token_batches
 
 
 def test_packing_lays_documents_end_to_end_and_batches_hold_the_longest_first_within_the_budget(refused):
@@ -24,7 +25,7 @@ def test_packing_lays_documents_end_to_end_and_batches_hold_the_longest_first_wi
 
 
 def test_passes_hold_the_budget_with_padding(make_student, monkeypatch):
-    monkeypatch.setattr(packing, "CPU_BATCH_TOKENS", 64)
+    monkeypatch.setattr(embedding, "CPU_BATCH_TOKENS", 64)
     reported = []
     for pooling in ("mean", "cls"):  # packed; padded to whole windows
         student = make_student(windows=[16], pooling=pooling)
@@ -117,7 +118,7 @@ def test_no_documents_have_no_rows_and_truncation_counts_over_all_chunks(make_st
 
 
 def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, small_chunks, tmp_path, monkeypatch):
-    monkeypatch.setattr(packing, "CPU_BATCH_TOKENS", 64)
+    monkeypatch.setattr(embedding, "CPU_BATCH_TOKENS", 64)
     student = make_student(windows=[8])
     calls = []
     hook = student.register_forward_pre_hook(lambda module, arguments: calls.append(1))

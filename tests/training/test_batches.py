@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from docemb_lib.settings.sections import Training
-from docemb_lib.student.packing import CHUNK
+from docemb_lib.student.embedding import CHUNK
 from docemb_lib.training.batches import Collate, TokenFile, TrainingDocuments, Updates, deal, rounds, write_tokens
 
 

@@ -1,0 +1,150 @@
+"""Many documents through an encoder, on one device or several, in constant memory."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from docemb_lib.base.hardware import uses_bf16
+from docemb_lib.student.packing import PackedBatch, pack, token_batches
+
+CHUNK = 512  # documents tokenised, sorted and embedded at a time; bounds the memory for an iterable
+CPU_BATCH_TOKENS = 2**13  # more than a CPU needs for full speed; activations of a base model: some hundred MB
+GPU_BATCH_TOKENS = 2**16  # a GPU then computes longer than launching its kernels takes; activations: some GB
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Encoder(Protocol):
+    """A torch module that turns packed documents into embeddings; `Student` is one."""
+
+    training: bool
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def dim(self) -> int:
+        """D, the width of an embedding."""
+
+    def padded(self, tokens: int) -> int:
+        """The tokens that a document of so many takes in a batch."""
+
+    def __call__(self, batch: PackedBatch) -> Tensor:
+        """(B, D), the embeddings of B packed documents."""
+
+    def eval(self) -> Any: ...
+    def train(self, mode: bool = True) -> Any: ...
+    def to(self, device: Any) -> Self: ...
+
+
+def one_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
+    """`function` of each item in order; a thread computes the next result while the caller uses the last one.
+
+    The items are taken in the caller's thread: a database cursor must not leave the thread that made it.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        pending: deque[Future[Result]] = deque()
+        for item in items:
+            pending.append(thread.submit(function, item))
+            if len(pending) == 2:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def embed_chunks(
+    encoder: Encoder, tokenised: Iterable[Sequence[Sequence[int] | np.ndarray]],
+    devices: Sequence[str | torch.device] | None, bf16: bool | None, report: Callable[[int], object],
+) -> Generator[np.ndarray, None, None]:  # fmt: skip
+    """Float32 (n, D) for each chunk of n documents' token ids, in order.
+
+    One thread per GPU takes batches, of the following chunks too, so that no device waits at the end of a chunk. A
+    single CPU computes in the calling thread: in another one OpenMP starts a second team of threads, at half the speed.
+    report: called with the number of documents of each finished batch.
+    """
+    with _replicas(encoder, devices) as replicas:
+        on_cpu = any(replica.device.type == "cpu" for replica in replicas)
+        batch_tokens = CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
+        idle: deque[Encoder] = deque(replicas)  # as many as threads, so that each thread finds one
+
+        def embed(batch: PackedBatch) -> np.ndarray:
+            replica = idle.popleft()
+            try:
+                device = replica.device
+                enabled = uses_bf16(device) if bf16 is None else bf16
+                # Inference mode and autocast hold for the calling thread alone.
+                with torch.inference_mode(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
+                    return replica(batch.to(device)).float().cpu().numpy()
+            finally:
+                idle.append(replica)
+
+        def collect(plan: list[list[int]], results: Iterable[np.ndarray]) -> np.ndarray:
+            embeddings = np.empty((sum(map(len, plan)), encoder.dim), dtype=np.float32)
+            for rows, result in zip(plan, results, strict=True):
+                embeddings[rows] = result
+                report(len(rows))
+            return embeddings
+
+        threads = ThreadPoolExecutor(len(replicas))
+        inline = len(replicas) == 1 and on_cpu
+        try:
+            pending: deque[tuple[list[list[int]], Iterable[np.ndarray]]] = deque()
+            for documents in tokenised:
+                plan = token_batches([encoder.padded(len(ids)) for ids in documents], batch_tokens)
+                # Packed in this thread, so that a device finds its next batch ready.
+                packed = [pack([documents[row] for row in rows]) for rows in plan]
+                pending.append((plan, map(embed, packed) if inline else threads.map(embed, packed)))
+                if len(pending) > len(replicas):
+                    yield collect(*pending.popleft())
+            while pending:
+                yield collect(*pending.popleft())
+        finally:
+            threads.shutdown(cancel_futures=True)  # after an error or an interrupt, drop the batches not yet started
+
+
+@contextmanager
+def _replicas(encoder: Encoder, devices: Sequence[str | torch.device] | None) -> Iterator[list[Encoder]]:
+    """The encoder in eval mode on each of `devices`, itself where possible, else as a copy; None: on its own device."""
+    was_training = encoder.training
+    encoder.eval()
+    try:
+        replicas: list[Encoder] = []
+        for device in devices or [encoder.device]:
+            own = encoder not in replicas and torch.device(device) == encoder.device
+            replicas.append(encoder if own else copy.deepcopy(encoder).to(device))
+        yield replicas
+    finally:
+        encoder.train(was_training)
+
+
+@contextmanager
+def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], object]]:
+    """A function that appends float32 rows (n, width) to the array in a file, which appears when the block ends.
+
+    Until then the rows are in a hidden file beside it, which an error or an interrupt removes.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.stem}.{os.getpid()}.npy")
+    header = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}
+    try:
+        with partial.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)  # reserves room for a first axis of any length
+            start = file.tell()
+            yield lambda rows: file.write(np.ascontiguousarray(rows, dtype="<f4").data)
+            n = (file.tell() - start) // (4 * width)
+            file.seek(0)
+            np.lib.format.write_array_header_1_0(file, header | {"shape": (n, width)})
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
