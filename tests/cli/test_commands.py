@@ -12,6 +12,7 @@ from docemb_lib.runs import models
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import FORMS, SBERT_LABELS, TFIDF, UNTRAINED, untrained_model
 from docemb_lib.runs.pipeline import Stages
+from docemb_lib.runs.references import recorded_baselines
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
@@ -51,7 +52,7 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root,
     if changed:
         path = workspace_root / "params" / "small.yaml"
         path.write_text(path.read_text().replace("hidden: 0,", "hidden: 4,"))
-    found = [(model.label, model.fingerprint) for model in models.recorded_baselines(Profile.load("small"), workspace)]
+    found = [(model.label, model.fingerprint) for model in recorded_baselines(Profile.load("small"), workspace)]
     assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])
 
 
