@@ -9,6 +9,7 @@ import nbformat
 import pytest
 from conftest import AS_A_USER, REPOSITORY, TEXTS, write_files
 
+pytestmark = pytest.mark.slow
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 
