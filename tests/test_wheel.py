@@ -9,6 +9,7 @@ import nbformat
 import pytest
 from conftest import AS_A_USER, REPOSITORY, TEXTS, write_files
 
+pytestmark = pytest.mark.slow
 PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 
@@ -70,7 +71,7 @@ def test_a_command_without_a_working_folder_says_what_to_type(command, tmp_path)
 def test_init_copies_the_notebooks_and_params_of_the_checkout(working_folder):
     folder, printed = working_folder
     assert f"{folder}: notebooks and params copied" in printed
-    assert {path.name for path in folder.iterdir()} == {"notebooks", "params", "my_docs.yaml"}
+    assert {path.name for path in folder.iterdir()} == {"notebooks", "params", "outputs", "my_docs.yaml"}
     patterns = ("notebooks/*.py", "notebooks/*.ipynb", "notebooks/jupytext.toml", "params/**/*.yaml", "params/*.py")
     carried = files(REPOSITORY, *patterns)
     assert files(folder, "notebooks/**/*", "params/**/*") == carried

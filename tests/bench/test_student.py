@@ -128,7 +128,7 @@ def test_operations_are_products_as_torch_counts_them_and_visible_keys_as_a_loop
 
 @pytest.mark.slow
 def test_the_whole_benchmark_runs(tiny, monkeypatch):
-    monkeypatch.setattr(student, "fast_bf16", lambda device: False)
+    monkeypatch.setattr(student, "uses_bf16", lambda device: False)
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: 1e12)
     rows = {row.name.partition(",")[0]: row for row in bench_student(device="cpu", quick=True).rows}
     assert rows["hidden states fp32"].verdict == "ok"

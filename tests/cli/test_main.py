@@ -68,7 +68,7 @@ def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(worksp
 
 
 @pytest.mark.parametrize("given", [[], ["texts"]], ids=["alone", "with documents"])
-def test_an_empty_folder_becomes_a_working_folder_and_what_is_there_stays(tmp_path, known_speed, monkeypatch, given):
+def test_an_empty_folder_becomes_a_working_folder_and_what_is_there_stays(tmp_path, monkeypatch, given):
     texts(tmp_path / "texts", n=60)
     monkeypatch.chdir(tmp_path)
     assert docemb("init", *given).returncode == 0

@@ -146,7 +146,7 @@ further_teachers:
     assert heavier.fingerprint != student.fingerprint
 
 
-QUICK = Training(batch_size=6, learning_rate=1e-4, log_every=1, save_every=2, precision="fp32")
+QUICK = Training(batch_size=6, learning_rate=1e-4, log_every=1, save_every=3, precision="fp32")
 
 
 def stages_of(root, settings=None, **parameters):

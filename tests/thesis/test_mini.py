@@ -26,7 +26,7 @@ FEW = {
 SMALLER = {
     "thesis-mini": {
         "seeds: 2": "seeds: 1", "epochs: 30": "epochs: 3", "epochs: 3}": "epochs: 1}", "documents: 400": "documents: 120",
-        "max_tokens: 64}": "max_tokens: 32}", "layers: [0, 5]": "layers: [0]"},
+        "max_tokens: 64}": "max_tokens: 32}", "max_tokens: 128": "max_tokens: 64", "layers: [0, 5]": "layers: [0]"},
     "thesis-mini-final": {
         "documents: 600": "documents: 160", "documents: 1000": "documents: 240", "epochs: 3,": "epochs: 1,"}}  # fmt: skip
 
