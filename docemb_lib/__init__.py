@@ -1,4 +1,7 @@
-"""docemb: long-document embeddings distilled from two teachers. Importing docemb_lib does not import torch."""
+"""docemb: long-document embeddings distilled from two teachers.
+
+Importing docemb_lib does not import torch.
+"""
 
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -14,13 +17,21 @@ if TYPE_CHECKING:
     from docemb_lib.sweeps.sweep import sweep as sweep
     from docemb_lib.workspace import Workspace as Workspace
 
-# Public name → its place in docemb_lib, module:name, or module: for the module. Modules are imported at first use.
+# Public name → its place in docemb_lib, module:name, or module: for the module. Modules are
+# imported at first use.
 _PUBLIC = {
-    "Profile": "settings.profile:Profile", "Student": "student:Student", "Workspace": "workspace:Workspace",
-    "begin": "runs.run:begin", "figures": "figures:", "grid": "sweeps.plan:grid",
-    "records": "runs.records:", "sweep": "sweeps.sweep:sweep", "thesis": "thesis:", "views": "views:",
+    "Profile": "settings.profile:Profile",
+    "Student": "student:Student",
+    "Workspace": "workspace:Workspace",
+    "begin": "runs.run:begin",
+    "figures": "figures:",
+    "grid": "sweeps.plan:grid",
+    "records": "runs.records:",
+    "sweep": "sweeps.sweep:sweep",
+    "thesis": "thesis:",
+    "views": "views:",
     "widgets": "widgets:",
-}  # fmt: skip
+}
 __all__ = list(_PUBLIC)
 
 

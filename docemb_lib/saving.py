@@ -1,7 +1,8 @@
-"""Jupyter server extension that saves the outputs of docemb's notebooks in `outputs/`, apart from the committed file.
+"""Jupyter server extension that saves the outputs of docemb's notebooks in `outputs/`, apart from
+the committed file.
 
-`etc/jupyter/jupyter_server_config.d/docemb.json`, which pip installs, enables the extension. jupytext writes the `.py`
-beside each notebook.
+`etc/jupyter/jupyter_server_config.d/docemb.json`, which pip installs, enables the extension.
+jupytext writes the `.py` beside each notebook.
 """
 
 import copy
@@ -13,10 +14,14 @@ from traitlets.config import Config
 from docemb_lib.base.private import notebook_file
 
 
-def keep_outputs_apart(*, model: dict[str, Any], path: str, contents_manager: Any, **_: Any) -> None:
-    """Pre-save hook: remove the outputs of a notebook that is saved to the folder `notebooks/` of a checkout.
+def keep_outputs_apart(
+    *, model: dict[str, Any], path: str, contents_manager: Any, **_: Any
+) -> None:
+    """Pre-save hook: remove the outputs of a notebook that is saved to the folder `notebooks/` of a
+    checkout.
 
-    Writes the notebook with its outputs to `outputs/notebooks/<name>/as-last-saved.ipynb`; leaves others as they are.
+    Writes the notebook with its outputs to `outputs/notebooks/<name>/as-last-saved.ipynb`; leaves
+    others as they are.
     """
     file = notebook_file(contents_manager, path)
     if model["type"] != "notebook" or file is None or file.parent.name != "notebooks":
@@ -28,7 +33,9 @@ def keep_outputs_apart(*, model: dict[str, Any], path: str, contents_manager: An
     for cell in (cell for cell in content["cells"] if cell["cell_type"] == "code"):
         cell["outputs"], cell["execution_count"] = [], None
     if any(cell.get("outputs") for cell in opened["cells"]):
-        from docemb_lib.workspace import write_text  # slow to import, and Jupyter imports this module at its start
+        from docemb_lib.workspace import (
+            write_text,
+        )  # slow to import, and Jupyter imports this module at its start
 
         text = json.dumps(opened, indent=1, ensure_ascii=False) + "\n"
         write_text(root / "outputs" / "notebooks" / file.stem / "as-last-saved.ipynb", text)

@@ -1,8 +1,9 @@
 """Workspace: artefacts, each built once, published whole, and named by a hash of its inputs.
 
-An artefact is a folder `outputs/artefacts/<kind>/<fingerprint>/`. It is built in a sibling folder under a file lock and
-renamed when it is complete: no reader finds half of it, two builders never collide, and a kill costs only the artefact
-being built. Links such as `outputs/students/<label>` name artefacts for people.
+An artefact is a folder `outputs/artefacts/<kind>/<fingerprint>/`. It is built in a sibling folder
+under a file lock and renamed when it is complete: no reader finds half of it, two builders never
+collide, and a kill costs only the artefact being built. Links such as `outputs/students/<label>`
+name artefacts for people.
 """
 
 import hashlib
@@ -30,15 +31,39 @@ from docemb_lib.settings.profile import find_root
 logger = logging.getLogger(__name__)
 
 FULL = 2**20  # a disk with fewer free bytes counts as full
-# Version of each kind of artefact and fingerprint. Raise it when the same inputs would give another result. Default: 1.
+# Version of each kind of artefact and fingerprint. Raise it when the same inputs would give another
+# result. Default: 1.
 VERSIONS = {
-    "corpus": 3, "teacher-corpus": 2, "words": 3, "paragraph-vector": 4, "lsa": 8, "teacher-embeddings": 2,
-    "student-untrained": 4, "student": 4, "tokens": 2, "sentences": 2, "scores": 5,
-    "source": 3, "task": 3, "task-lengths": 1, "task-statistics": 1, "on-task": 5, "student-lexical": 3, "run": 6,
-}  # fmt: skip
+    "corpus": 3,
+    "teacher-corpus": 2,
+    "words": 3,
+    "paragraph-vector": 4,
+    "lsa": 8,
+    "teacher-embeddings": 2,
+    "student-untrained": 4,
+    "student": 4,
+    "tokens": 2,
+    "sentences": 2,
+    "scores": 5,
+    "source": 3,
+    "task": 3,
+    "task-lengths": 1,
+    "task-statistics": 1,
+    "on-task": 5,
+    "student-lexical": 3,
+    "run": 6,
+}
 RECORDED_VERSIONS = (
-    "docemb", "torch", "transformers", "sentence-transformers", "gensim", "nltk", "scikit-learn", "bm25s", "numpy",
-)  # fmt: skip
+    "docemb",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "gensim",
+    "nltk",
+    "scikit-learn",
+    "bm25s",
+    "numpy",
+)
 
 Inputs = Mapping[str, Any]  # JSON; paths become strings
 Build = Callable[[Path], None]  # writes the files of an artefact into a folder
@@ -60,7 +85,8 @@ class Artefact:
 class Workspace:
     """The `outputs` folder of a docemb checkout.
 
-    root: the folder that holds `params/`. None: found from the working directory upwards, then from the source.
+    root: the folder that holds `params/`. None: found from the working directory upwards, then from
+    the source.
 
     Example:
         >>> from docemb_lib import Workspace
@@ -73,11 +99,14 @@ class Workspace:
         self.root = Path(root).resolve() if root is not None else find_root()
         self.outputs = self.root / "outputs"
 
-    def artefact(self, kind: str, inputs: Inputs, build: Build, *, resumable: bool = False) -> Artefact:
-        """The artefact made from `inputs` (JSON; paths become strings), which `build(folder)` makes if it is missing.
+    def artefact(
+        self, kind: str, inputs: Inputs, build: Build, *, resumable: bool = False
+    ) -> Artefact:
+        """The artefact made from `inputs` (JSON; paths become strings), which `build(folder)` makes
+        if it is missing.
 
-        A `resumable` build starts with the files of an interrupted one, any other with an empty folder. An artefact
-        with a damaged file is built again, and a warning names the file.
+        A `resumable` build starts with the files of an interrupted one, any other with an empty
+        folder. An artefact with a damaged file is built again, and a warning names the file.
         """
         artefact = self._named(kind, inputs)
         if not is_whole(artefact.path):
@@ -88,11 +117,16 @@ class Workspace:
         return is_whole(self._named(kind, inputs).path)
 
     def _named(self, kind: str, inputs: Inputs) -> Artefact:
-        fingerprint = fingerprint_of({"kind": kind, "version": VERSIONS.get(kind.split("/")[0], 1), **inputs})
+        fingerprint = fingerprint_of(
+            {"kind": kind, "version": VERSIONS.get(kind.split("/")[0], 1), **inputs}
+        )
         return Artefact(fingerprint, self.outputs / "artefacts" / kind / fingerprint)
 
     def link(self, shelf: str, name: str, target: Path) -> Path:
-        """Link `outputs/<shelf>/<name>` to `target`, replacing an older link atomically. Returns the link."""
+        """Link `outputs/<shelf>/<name>` to `target`, replacing an older link atomically.
+
+        Returns the link.
+        """
         link = self.outputs / shelf / name
         link.parent.mkdir(parents=True, exist_ok=True)
         relative = os.path.relpath(target, link.parent)
@@ -112,12 +146,18 @@ class Workspace:
 
 def fingerprint_of(inputs: Inputs) -> str:
     """16 hexadecimal digits of a hash of `inputs`; the order of keys does not matter."""
-    canonical = json.dumps(inputs, sort_keys=True, ensure_ascii=False, default=str, separators=(",", ":"))
+    canonical = json.dumps(
+        inputs, sort_keys=True, ensure_ascii=False, default=str, separators=(",", ":")
+    )
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
-def publish(folder: Path, build: Build, *, inputs: Inputs, resumable: bool = False, replace: bool = False) -> None:
-    """Build `folder` in a sibling and rename it, under a lock; `replace` the files of an existing one singly."""
+def publish(
+    folder: Path, build: Build, *, inputs: Inputs, resumable: bool = False, replace: bool = False
+) -> None:
+    """Build `folder` in a sibling and rename it, under a lock; `replace` the files of an existing
+    one singly.
+    """
     with locked(folder):
         if not (replace or damaged(folder)):
             return  # another process has built it meanwhile
@@ -160,7 +200,8 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def locked(target: Path, *, wait: bool = True) -> Iterator[None]:
-    """Allow one builder of `target` at a time; the operating system frees the lock of a killed process.
+    """Allow one builder of `target` at a time; the operating system frees the lock of a killed
+    process.
 
     wait: for another process that builds it, instead of filelock.Timeout.
     """
@@ -189,7 +230,9 @@ def is_locked(target: Path) -> bool:
 
 
 def _replace_files(source: Path, folder: Path) -> None:
-    """Move the files of `source` to `folder`, the manifest last, and remove files that only `folder` has."""
+    """Move the files of `source` to `folder`, the manifest last, and remove files that only
+    `folder` has.
+    """
     new = sorted(files_of(source), key=lambda name: name.name == MANIFEST)
     for name in new:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -210,9 +253,16 @@ def installed_versions() -> dict[str, str]:
 
 
 def revision(root: Path) -> str | None:
-    """The git commit of the checkout at `root`, with "+" where tracked files differ from it; None outside git."""
+    """The git commit of the checkout at `root`, with "+" where tracked files differ from it; None
+    outside git.
+    """
     command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip() or None
+        return (
+            subprocess.run(
+                command, capture_output=True, text=True, timeout=10, check=True
+            ).stdout.strip()
+            or None
+        )
     except (OSError, subprocess.SubprocessError):
         return None

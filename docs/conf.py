@@ -2,8 +2,8 @@
 
     sphinx-build -W -c docs . site
 
-Its source is the repository itself, so that a link that is right on GitHub is right in the site, too. Neither the build
-nor the pages need a network.
+Its source is the repository itself, so that a link that is right on GitHub is right in the site,
+too. Neither the build nor the pages need a network.
 """
 
 import inspect
@@ -23,7 +23,12 @@ from docemb_lib import __version__
 project, release = "docemb", __version__
 root_doc = "README"
 include_patterns = ["README.md", "SECURITY.md", "CHANGELOG.md", "docs/**", "outputs/published/**"]
-exclude_patterns = ["site", "docs/executed", "outputs/[!p]*", ".*"]  # folders that may be large, not even searched
+exclude_patterns = [
+    "site",
+    "docs/executed",
+    "outputs/[!p]*",
+    ".*",
+]  # folders that may be large, not even searched
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
 default_role = "code"  # for the `names` of docstrings, written as in Markdown
@@ -92,65 +97,100 @@ docs/api/notebooks
 def edit_page(app: Sphinx, page: str, source: list[str]) -> None:
     """Add to pages what GitHub, which shows them too, would not understand."""
     if page == root_doc:
-        # Browsers would load Mermaid from a network; "How it is built" says in words what the diagram shows.
+        # Browsers would load Mermaid from a network; "How it is built" says in words what the
+        # diagram shows.
         source[0] = re.sub(r"```mermaid\n.*?```\n", "", source[0], flags=re.DOTALL) + CONTENTS
     executed = Path(app.srcdir, app.config.executed)
     if page == "docs/gallery" and (executed / "index.html").is_file():
-        found = sorted(executed.rglob("*.html"), key=lambda path: (path.parent != executed, path))  # the index first
+        found = sorted(
+            executed.rglob("*.html"), key=lambda path: (path.parent != executed, path)
+        )  # the index first
         pages = [path.relative_to(executed) for path in found]
         links = [
             f'<li><a href="executed/{quote(path.as_posix())}">{escape(path.with_suffix("").as_posix())}</a></li>'
             for path in pages
         ]
-        source[0] = re.sub("<!-- none -->.*<!-- end -->", f"<ul>{''.join(links)}</ul>", source[0], flags=re.DOTALL)
+        source[0] = re.sub(
+            "<!-- none -->.*<!-- end -->", f"<ul>{''.join(links)}</ul>", source[0], flags=re.DOTALL
+        )
 
 
 def always_read(app: Sphinx, *_: Any) -> list[str]:
     return ["docs/gallery"]  # which depends on the executed notebooks
 
 
-def leave_out(app: Sphinx, kind: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out the fields of named tuples, to which Python gives a docstring; `describe_fields` has them."""
-    return True if (getattr(member, "__doc__", None) or "").startswith("Alias for field number") else None
+def leave_out(
+    app: Sphinx, kind: str, name: str, member: Any, skip: bool, options: Any
+) -> bool | None:
+    """Leave out the fields of named tuples, to which Python gives a docstring; `describe_fields`
+    has them.
+    """
+    return (
+        True
+        if (getattr(member, "__doc__", None) or "").startswith("Alias for field number")
+        else None
+    )
 
 
-# A field in the body of a class: lines of comments, its name, its type and default, a comment beside it.
+# A field in the body of a class: lines of comments, its name, its type and default, a comment
+# beside it.
 FIELD = re.compile(r"^((?:    # .*\n)*)    (\w+): (.+?)(?:  # (.+))?$", flags=re.MULTILINE)
 
 
-def describe_fields(app: Sphinx, kind: str, name: str, item: Any, options: Any, lines: list[str]) -> None:
-    """Add the fields of data classes, which are described by comments; of settings with types and defaults."""
+def describe_fields(
+    app: Sphinx, kind: str, name: str, item: Any, options: Any, lines: list[str]
+) -> None:
+    """Add the fields of data classes, which are described by comments; of settings with types and
+    defaults.
+    """
     if not (kind == "class" and (is_dataclass(item) or issubclass(item, (BaseModel, tuple)))):
         return
     body = inspect.getsource(item).split("\n    def ")[0].split("\n    @")[0]
     for above, field, declaration, beside in FIELD.findall(body.rpartition('"""')[2]):
-        comment = re.sub(r"[*|]", r"\\\g<0>", " ".join([*re.findall(r"# (.*)", above), beside]).strip())
+        comment = re.sub(
+            r"[*|]", r"\\\g<0>", " ".join([*re.findall(r"# (.*)", above), beside]).strip()
+        )
         parts = [f"``{declaration}``"] if issubclass(item, BaseModel) else []
         if parts or comment:
             lines.append(f":param {field}: {': '.join([*parts, *filter(None, [comment])])}")
 
 
 def shorten(
-    app: Sphinx, kind: str, name: str, item: Any, options: Any, signature: str | None, returns: str | None
+    app: Sphinx,
+    kind: str,
+    name: str,
+    item: Any,
+    options: Any,
+    signature: str | None,
+    returns: str | None,
 ) -> Any:
-    """Shorten names of types. Leave out the signatures of settings, whose fields are listed, and torch's own."""
+    """Shorten names of types.
+
+    Leave out the signatures of settings, whose fields are listed, and torch's own.
+    """
     if signature is None:
         return None
     short = re.sub(r"~(?:\w+\.)+", "", signature).replace("<factory>", "...")
-    hidden = kind == "class" and (issubclass(item, BaseModel) or short == "(*args: Any, **kwargs: Any)")
+    hidden = kind == "class" and (
+        issubclass(item, BaseModel) or short == "(*args: Any, **kwargs: Any)"
+    )
     return "" if hidden else short, returns
 
 
 def add_files(app: Sphinx, error: Exception | None) -> None:
     """Copy the executed notebooks, and lead from index.html to the first page."""
     if error is None:
-        Path(app.outdir, "index.html").write_text(f'<meta http-equiv="refresh" content="0; url={root_doc}.html">\n')
+        Path(app.outdir, "index.html").write_text(
+            f'<meta http-equiv="refresh" content="0; url={root_doc}.html">\n'
+        )
         if (executed := Path(app.srcdir, app.config.executed)).is_dir():
             shutil.copytree(executed, Path(app.outdir, "docs", "executed"), dirs_exist_ok=True)
 
 
 def setup(app: Sphinx) -> None:
-    app.add_config_value("executed", "docs/executed", "")  # where `docemb report -o docs/executed` has written pages
+    app.add_config_value(
+        "executed", "docs/executed", ""
+    )  # where `docemb report -o docs/executed` has written pages
     app.connect("source-read", edit_page)
     app.connect("env-get-outdated", always_read)
     app.connect("autodoc-skip-member", leave_out)

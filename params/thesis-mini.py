@@ -1,7 +1,9 @@
-"""Makes the data of the profile thesis-mini in data/mini: `python params/thesis-mini.py [INTO]`, half a minute.
+"""Makes the data of the profile thesis-mini in data/mini: `python params/thesis-mini.py [INTO]`,
+half a minute.
 
-Pages of the documentation inside the installed packages stand in for the corpora and tasks of the thesis, in the
-published formats. Tasks of one kind are drawn from the same pages, and the corpora have the rest.
+Pages of the documentation inside the installed packages stand in for the corpora and tasks of the
+thesis, in the published formats. Tasks of one kind are drawn from the same pages, and the corpora
+have the rest.
 """
 
 import csv
@@ -23,7 +25,8 @@ INTO = Path(__file__).resolve().parents[1] / "data" / "mini"
 WORDS = 60  # of a page of a task, at most, and of a short document
 HELD = 400  # pages held out for the tasks, disjoint by split
 SHARDS = 4
-# Task of the thesis: the embedded task that stands in for it, its texts per scoring, and the names of its files.
+# Task of the thesis: the embedded task that stands in for it, its texts per scoring, and the names
+# of its files.
 TASKS = {
     "arxiv": ("package", 60, ("arxiv/no_ref/{}.parquet", "train", "validation", "test")),
     "imdb": ("package", 40, ("imdb/plain_text/{}-00000-of-00001.parquet", "train", None, "test")),
@@ -33,14 +36,18 @@ TASKS = {
     "pan": ("halves", 80, ("cda/pla_{}.csv", "train", "dev", "test")),
     "wines": ("see-also-retrieval", 40, ("wines/wines.txt",)),
     "games": ("see-also-retrieval", 40, ("games/video_games.txt",)),
-}  # fmt: skip
+}
 
 
 def write_task(into: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
     """Write the files of a task, made of the pages that are held out."""
     kind, limit, (pattern, *names) = TASKS[name]
-    if name == "imdb":  # two classes: is the page about a class, whose name begins with a capital letter?
-        rows = [row | {"source": str(int(row["id"].rpartition(".")[2][:1].isupper()))} for row in rows]
+    if (
+        name == "imdb"
+    ):  # two classes: is the page about a class, whose name begins with a capital letter?
+        rows = [
+            row | {"source": str(int(row["id"].rpartition(".")[2][:1].isupper()))} for row in rows
+        ]
     task = embedded_task(rows, kind, seed=list(TASKS).index(name), limit=limit)
     for split, part in zip(("train", "validation", "test"), names, strict=False):
         file = into / pattern.format(part)
@@ -56,7 +63,9 @@ def write_task(into: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
         titles = [f"Page {number}" for number in range(len(ranking.texts))]
         with (into / pattern).open("w", encoding="utf-8", newline="") as stream:
             sections = [str([("", text)]) for text in ranking.texts]
-            csv.writer(stream).writerows([("Title", "Sections"), *zip(titles, sections, strict=True)])
+            csv.writer(stream).writerows(
+                [("Title", "Sections"), *zip(titles, sections, strict=True)]
+            )
         lists = zip(ranking.queries, ranking.relevant, strict=True)
         relevant = {titles[query]: {titles[row]: 1 for row in rows} for query, rows in lists}
         (into / pattern).with_name("gt.json").write_text(json.dumps(relevant), encoding="utf-8")
@@ -86,7 +95,9 @@ def make_data(into: Path, packages: Sequence[str] = PACKAGES) -> None:
         write_task(into, name, rows)
     texts = [page.text for page in pages if page.id not in held]
     half = len(texts) // 2
-    write_corpus(into, "short", [first_words(text, rng.integers(WORDS // 4, WORDS)) for text in texts[:half]])
+    write_corpus(
+        into, "short", [first_words(text, rng.integers(WORDS // 4, WORDS)) for text in texts[:half]]
+    )
     write_corpus(into, "long", texts[half:])
 
 

@@ -29,7 +29,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 TEXTS = Path(__file__).parent / "data"
 # What stands in there spares each process the seconds of a package that nothing here needs.
 sys.path.insert(0, str(TEXTS / "quick"))
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(TEXTS / "quick"), os.environ.get("PYTHONPATH"))))
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, (str(TEXTS / "quick"), os.environ.get("PYTHONPATH")))
+)
 
 from docemb_lib.base.hardware import tune_environment  # noqa: E402
 
@@ -47,13 +49,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collections of garbage, of which each training makes one, need not pass over what is imported by now."""
+    """Collections of garbage, of which each training makes one, need not pass over what is imported
+    by now.
+    """
     gc.freeze()
 
 
 @pytest.fixture
 def workspace_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is a docemb workspace: `params/` with the test profile, the notebooks, no outputs."""
+    """A folder that is a docemb workspace: `params/` with the test profile, the notebooks, no
+    outputs.
+    """
     return make_workspace(tmp_path / "workspace", monkeypatch)
 
 
@@ -75,31 +81,43 @@ def make_workspace(root: Path, monkeypatch: pytest.MonkeyPatch | None = None) ->
     (root / "params").mkdir(parents=True)
     for profile in (TEXTS / "small.yaml", REPOSITORY / "params" / "own.yaml"):
         shutil.copy(profile, root / "params")
-    shutil.copytree(REPOSITORY / "notebooks", root / "notebooks", ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+    shutil.copytree(
+        REPOSITORY / "notebooks",
+        root / "notebooks",
+        ignore=shutil.ignore_patterns(".ipynb_checkpoints"),
+    )
     if monkeypatch is not None:
         monkeypatch.chdir(root)
     return root
 
 
 def write_rows(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """A data file in the format that its name says, by the standard library and pyarrow; `rows` have the same keys."""
+    """A data file in the format that its name says, by the standard library and pyarrow; `rows`
+    have the same keys.
+    """
     if file.suffix == ".parquet":
         import pyarrow as pa
         from pyarrow import parquet
 
         parquet.write_table(pa.Table.from_pylist(rows), file, row_group_size=2)
         return file
-    with (gzip.open if file.suffix == ".gz" else open)(file, "wt", encoding="utf-8", newline="") as stream:
+    with (gzip.open if file.suffix == ".gz" else open)(
+        file, "wt", encoding="utf-8", newline=""
+    ) as stream:
         if ".json" in file.name:
             stream.writelines(json.dumps(row) + "\n" for row in rows)
         else:
-            writer = csv.DictWriter(stream, list(rows[0]), delimiter="\t" if ".tsv" in file.name else ",")
+            writer = csv.DictWriter(
+                stream, list(rows[0]), delimiter="\t" if ".tsv" in file.name else ","
+            )
             writer.writeheader()
             writer.writerows(rows)
     return file
 
 
-def write_files(folder: Path, files: Mapping[str, str | bytes | Sequence[Mapping[str, Any]]]) -> Path:
+def write_files(
+    folder: Path, files: Mapping[str, str | bytes | Sequence[Mapping[str, Any]]]
+) -> Path:
     """Text, bytes or rows as files in a folder and its subfolders."""
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +161,9 @@ def docemb(*arguments: object) -> Done:
 
 @pytest.fixture(scope="session")
 def refused():
-    """Asserts that a call raises an InputError of one line that is not long, in which the pattern is found."""
+    """Asserts that a call raises an InputError of one line that is not long, in which the pattern
+    is found.
+    """
     from docemb_lib.base.errors import InputError
 
     def check(message, call, *given, **named):
@@ -157,14 +177,20 @@ def refused():
 
 @pytest.fixture
 def infer_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Infer in the calling process: embeddings of one process agree with each other, under any hash seed."""
+    """Infer in the calling process: embeddings of one process agree with each other, under any hash
+    seed.
+    """
     from docemb_lib.base.worker_pool import WorkerPool
 
-    monkeypatch.setattr(WorkerPool, "map", lambda pool, function, arguments, *, jobs: starmap(function, arguments))
+    monkeypatch.setattr(
+        WorkerPool, "map", lambda pool, function, arguments, *, jobs: starmap(function, arguments)
+    )
 
 
 def replace_notebook(root: Path, name: str, parameters: str, text: str) -> None:
-    """Put two cells in place of a notebook of the workspace: one with the parameters, and one with its conclusion."""
+    """Put two cells in place of a notebook of the workspace: one with the parameters, and one with
+    its conclusion.
+    """
     import nbformat
 
     first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
@@ -181,7 +207,9 @@ def write_notebook(workspace_root):
 
 @pytest.fixture(scope="session")
 def whole_run(tmp_path_factory) -> tuple[Path, Done]:
-    """A workspace after `docemb run`, killed once on its way, then run to its end; made once for all processes."""
+    """A workspace after `docemb run`, killed once on its way, then run to its end; made once for
+    all processes.
+    """
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "whole-run"
     command = [*DOCEMB, "run", "--profile", "small"]
@@ -189,11 +217,15 @@ def whole_run(tmp_path_factory) -> tuple[Path, Done]:
     with FileLock(folder.with_suffix(".lock")):
         if not folder.is_dir():
             make_workspace(folder)
-            first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+            first = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
+            )
             next((line for line in first.stdout if "[2/" in line), None)
             time.sleep(2)  # the kernel of the next run has started
             first.kill()
             first.wait(timeout=60)
             done = subprocess.run(command, capture_output=True, timeout=600, check=False, **options)
-            folder.with_suffix(".json").write_text(json.dumps([done.returncode, done.stdout, done.stderr]))
+            folder.with_suffix(".json").write_text(
+                json.dumps([done.returncode, done.stdout, done.stderr])
+            )
         return folder, Done(*json.loads(folder.with_suffix(".json").read_text()))

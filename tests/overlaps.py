@@ -1,4 +1,6 @@
-"""Texts of figures that lie on other texts, found where matplotlib draws them; for the kernel of a notebook."""
+"""Texts of figures that lie on other texts, found where matplotlib draws them; for the kernel of a
+notebook.
+"""
 
 from collections.abc import Iterable, Iterator
 from itertools import combinations

@@ -21,16 +21,24 @@ def python_blocks(page: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_examples_of_a_loss_a_teacher_and_a_task_run_one_after_the_other(tmp_path, monkeypatch, capsys):
+def test_the_examples_of_a_loss_a_teacher_and_a_task_run_one_after_the_other(
+    tmp_path, monkeypatch, capsys
+):
     root = make_workspace(tmp_path / "workspace")
-    shutil.copy(root / "params" / "small.yaml", root / "params" / "tiny.yaml")  # in seconds, not minutes
+    shutil.copy(
+        root / "params" / "small.yaml", root / "params" / "tiny.yaml"
+    )  # in seconds, not minutes
     monkeypatch.chdir(root)
     examples = python_blocks(REPOSITORY / "docs" / "extending.md")
     names: dict[str, object] = {"__name__": "extending"}
     for example in examples:
-        exec(compile(example.replace("documents=60", "documents=12"), "extending.md", "exec"), names)
+        exec(
+            compile(example.replace("documents=60", "documents=12"), "extending.md", "exec"), names
+        )
     assert len(examples) == 3
-    parts = {teaching.name: type(teaching.loss).__name__ for teaching in names["objective"].teachings}
+    parts = {
+        teaching.name: type(teaching.loss).__name__ for teaching in names["objective"].teachings
+    }
     assert parts == {"structural": "Huber"}
     assert (names["folder"] / "model.safetensors").is_file()
     mean, deviation = map(float, capsys.readouterr().out.split()[-2:])
@@ -61,16 +69,28 @@ def test_the_readme_is_short_and_has_no_p_value():
     assert not [line for line in lines if P_VALUE.search(line)]
 
 
-@pytest.mark.parametrize(("text", "found"), [
-    ("better (+.035, p .002)", True), ("p < .05", True), ("p=0.03", True), ("p 1", True), ("its p-value", True),
-    ("-p lam=0.7", False), ("-p lam 0.7", False), (".887 [.86, .91]", False), ("(1 step 2)", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("better (+.035, p .002)", True),
+        ("p < .05", True),
+        ("p=0.03", True),
+        ("p 1", True),
+        ("its p-value", True),
+        ("-p lam=0.7", False),
+        ("-p lam 0.7", False),
+        (".887 [.86, .91]", False),
+        ("(1 step 2)", False),
+    ],
+)
 def test_p_values_are_recognised(text, found):
     assert bool(P_VALUE.search(text)) == found
 
 
 def test_the_readme_names_every_command_and_no_other():
     text = README.read_text(encoding="utf-8")
-    code = re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL) + re.findall(r"`([^`\n]+)`", text)
+    code = re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL) + re.findall(
+        r"`([^`\n]+)`", text
+    )
     named = {name for part in code for name in re.findall(r"\bdocemb ([a-z][a-z-]*)", part)}
     assert named == set(typer.main.get_command(app).commands)

@@ -10,8 +10,27 @@ import pytest
 
 LIBRARY = Path(__file__).resolve().parent.parent / "docemb_lib"
 LAYERS = [
-    "base", "settings", "workspace", "saving", "corpus", "teachers", "student", "losses", "training", "evaluation",
-    "doctor", "runs", "sweeps", "experiments", "thesis", "figures", "views", "widgets", "bench", "cli"]  # fmt: skip
+    "base",
+    "settings",
+    "workspace",
+    "saving",
+    "corpus",
+    "teachers",
+    "student",
+    "losses",
+    "training",
+    "evaluation",
+    "doctor",
+    "runs",
+    "sweeps",
+    "experiments",
+    "thesis",
+    "figures",
+    "views",
+    "widgets",
+    "bench",
+    "cli",
+]
 
 
 def imported(path: Path) -> set[str]:
@@ -25,13 +44,17 @@ def imported(path: Path) -> set[str]:
     return rooms - {"__version__"}
 
 
-@pytest.mark.parametrize("path", sorted(LIBRARY.rglob("*.py")), ids=lambda p: str(p.relative_to(LIBRARY)))
+@pytest.mark.parametrize(
+    "path", sorted(LIBRARY.rglob("*.py")), ids=lambda p: str(p.relative_to(LIBRARY))
+)
 def test_a_module_imports_only_from_above(path):
     room = path.relative_to(LIBRARY).parts[0].removesuffix(".py")
     if room == "__init__":
         return  # the public names, loaded when asked for
     for other in imported(path):
-        assert LAYERS.index(other) <= LAYERS.index(room), f"{path.name} in {room} imports {other}, which lies below it"
+        assert LAYERS.index(other) <= LAYERS.index(room), (
+            f"{path.name} in {room} imports {other}, which lies below it"
+        )
 
 
 def modules() -> dict[str, Path]:
@@ -57,7 +80,11 @@ def test_no_module_imports_itself_by_way_of_others_not_even_for_types():
 
 
 def test_only_sweeps_know_papermill():
-    users = {p.relative_to(LIBRARY).parts[0] for p in LIBRARY.rglob("*.py") if "import papermill" in p.read_text()}
+    users = {
+        p.relative_to(LIBRARY).parts[0]
+        for p in LIBRARY.rglob("*.py")
+        if "import papermill" in p.read_text()
+    }
     assert users == {"sweeps"}
 
 

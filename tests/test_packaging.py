@@ -1,4 +1,6 @@
-"""CITATION.cff and .ci/constraints.txt agree with the package and with the records of the published results."""
+"""CITATION.cff and .ci/constraints.txt agree with the package and with the records of the published
+results.
+"""
 
 import json
 import re
@@ -17,7 +19,9 @@ CONSTRAINTS = (REPOSITORY / ".ci" / "constraints.txt").read_text(encoding="utf-8
 
 
 def constrained():
-    """{package: version} of the constraints file, every line of which is a comment or one pinned version."""
+    """{package: version} of the constraints file, every line of which is a comment or one pinned
+    version.
+    """
     lines = [line for line in CONSTRAINTS if line and not line.startswith("#")]
     found = [re.fullmatch(r"([\w.-]+)==([\w.]+)", line) for line in lines]
     assert all(found)
@@ -32,12 +36,21 @@ def test_the_citation_has_the_fields_of_its_format_and_the_version_of_the_packag
     assert citation["cff-version"] == "1.2.0"
     assert citation["version"] == docemb_lib.__version__
     assert citation["license"] == PROJECT["license"]
-    holder = re.search(r"Copyright \(c\) \d+ (.+)", (REPOSITORY / "LICENSE").read_text(encoding="utf-8"))[1]
+    holder = re.search(
+        r"Copyright \(c\) \d+ (.+)", (REPOSITORY / "LICENSE").read_text(encoding="utf-8")
+    )[1]
     assert [author["name"].lower() for author in citation["authors"]] == [holder.lower()]
     references = citation["references"]
     assert all({"type", "title", "authors", "year"} <= reference.keys() for reference in references)
-    names = [[author["family-names"] for author in reference["authors"]] for reference in references]
-    assert names == [["Beltagy", "Peters", "Cohan"], ["Reimers", "Gurevych"], ["Le", "Mikolov"], ["Chang", "Xiang", "Hospedales"]]  # fmt: skip
+    names = [
+        [author["family-names"] for author in reference["authors"]] for reference in references
+    ]
+    assert names == [
+        ["Beltagy", "Peters", "Cohan"],
+        ["Reimers", "Gurevych"],
+        ["Le", "Mikolov"],
+        ["Chang", "Xiang", "Hospedales"],
+    ]
 
 
 def test_the_constraints_have_a_version_of_every_dependency_that_the_package_allows():
@@ -49,9 +62,19 @@ def test_the_constraints_have_a_version_of_every_dependency_that_the_package_all
 
 
 def test_the_constraints_have_the_versions_that_the_published_results_record():
-    record = json.loads((REPOSITORY / "outputs" / "published" / "embedded" / "record.json").read_text(encoding="utf-8"))
-    packages = {name: version for name, version in record["versions"].items() if name not in ("python", "docemb")}
+    record = json.loads(
+        (REPOSITORY / "outputs" / "published" / "embedded" / "record.json").read_text(
+            encoding="utf-8"
+        )
+    )
+    packages = {
+        name: version
+        for name, version in record["versions"].items()
+        if name not in ("python", "docemb")
+    }
     versions = constrained()
     assert len(packages) > 5
     for name, version in packages.items():
-        assert versions[canonicalize_name(name)] == Version(version).public, name  # without the build, as in +cpu
+        assert versions[canonicalize_name(name)] == Version(version).public, (
+            name
+        )  # without the build, as in +cpu

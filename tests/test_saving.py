@@ -25,7 +25,9 @@ def save(root, path, content):
     return model["content"]
 
 
-def test_outputs_go_to_the_outputs_folder_and_the_open_notebook_keeps_them(workspace_root, executed):
+def test_outputs_go_to_the_outputs_folder_and_the_open_notebook_keeps_them(
+    workspace_root, executed
+):
     original = copy.deepcopy(executed)
     written = save(workspace_root, "notebooks/05_weighting.ipynb", executed)
     title, cell = written["cells"]
@@ -34,8 +36,12 @@ def test_outputs_go_to_the_outputs_folder_and_the_open_notebook_keeps_them(works
     assert executed == original
     apart = workspace_root / "outputs" / "notebooks" / "05_weighting" / "as-last-saved.ipynb"
     assert json.loads(apart.read_text(encoding="utf-8")) == original
-    save(workspace_root, "notebooks/05_weighting.ipynb", new_notebook(cells=[new_code_cell("6 * 7")]))
-    assert json.loads(apart.read_text(encoding="utf-8")) == original  # without outputs those of the last run stay
+    save(
+        workspace_root, "notebooks/05_weighting.ipynb", new_notebook(cells=[new_code_cell("6 * 7")])
+    )
+    assert (
+        json.loads(apart.read_text(encoding="utf-8")) == original
+    )  # without outputs those of the last run stay
     assert [path.name for path in apart.parent.iterdir()] == [apart.name]
 
 

@@ -1,4 +1,6 @@
-"""The documentation builds as a site without a warning; it describes the public names and needs no network."""
+"""The documentation builds as a site without a warning; it describes the public names and needs no
+network.
+"""
 
 import re
 from pathlib import Path
@@ -16,17 +18,43 @@ from docemb_lib.settings.sections import Section
 
 PUBLIC = [
     *(f"docemb_lib.{name}" for name in docemb_lib.__all__),
-    "docemb_lib.student.Student", "docemb_lib.teachers.SBERT", "docemb_lib.teachers.ParagraphVector",
-    *(f"docemb_lib.losses.{name}" for name in ("MSE", "Cosine", "MaxMargin", "Contrastive", "SoftCCA", "CCA", "Projection")),
-    *(f"docemb_lib.evaluation.{name}" for name in ("Classification", "Pairs", "Retrieval", "evaluate")),
-    "docemb_lib.experiments.grid", "docemb_lib.experiments.sweep"]  # fmt: skip
+    "docemb_lib.student.Student",
+    "docemb_lib.teachers.SBERT",
+    "docemb_lib.teachers.ParagraphVector",
+    *(
+        f"docemb_lib.losses.{name}"
+        for name in ("MSE", "Cosine", "MaxMargin", "Contrastive", "SoftCCA", "CCA", "Projection")
+    ),
+    *(
+        f"docemb_lib.evaluation.{name}"
+        for name in ("Classification", "Pairs", "Retrieval", "evaluate")
+    ),
+    "docemb_lib.experiments.grid",
+    "docemb_lib.experiments.sweep",
+]
 pytestmark = pytest.mark.slow
-LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}  # by a browser, unasked
+LOADED = {
+    "script": "src",
+    "link": "href",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+}  # by a browser, unasked
 
 
 def build(site: Path, executed: Path) -> None:
     """The README's command."""
-    sphinx = ["-q", "-W", "--keep-going", "-c", REPOSITORY / "docs", "-D", f"executed={executed}", REPOSITORY, site]
+    sphinx = [
+        "-q",
+        "-W",
+        "--keep-going",
+        "-c",
+        REPOSITORY / "docs",
+        "-D",
+        f"executed={executed}",
+        REPOSITORY,
+        site,
+    ]
     assert sphinx_build([*map(str, sphinx)]) == 0
 
 
@@ -49,7 +77,9 @@ def pages(site) -> dict[Path, BeautifulSoup]:
 @pytest.fixture(scope="module")
 def anchors(pages) -> dict[Path, dict[str, Tag]]:
     """The elements with an id of each page: to find one by its id takes as long as to find all."""
-    return {path: {tag["id"]: tag for tag in page.find_all(id=True)} for path, page in pages.items()}
+    return {
+        path: {tag["id"]: tag for tag in page.find_all(id=True)} for path, page in pages.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +101,16 @@ def words(text: str) -> list[str]:
 
 
 def test_public_and_exported_names_have_an_entry_that_begins_as_their_docstring(entries):
-    packages = [resolve_name(f"docemb_lib.{one}") for one in ("student", "teachers", "losses", "evaluation", "thesis")]
+    packages = [
+        resolve_name(f"docemb_lib.{one}")
+        for one in ("student", "teachers", "losses", "evaluation", "thesis")
+    ]
     exported = [getattr(package, name) for package in packages for name in package.__all__]
-    described = [one for one in exported if hasattr(one, "__name__") and (isinstance(one, type) or callable(one))]
+    described = [
+        one
+        for one in exported
+        if hasattr(one, "__name__") and (isinstance(one, type) or callable(one))
+    ]
     for public in [*map(resolve_name, PUBLIC), *described]:
         text = next(text for entry, text in entries if entry is public)
         first = words(public.__doc__)[:5]
@@ -82,12 +119,22 @@ def test_public_and_exported_names_have_an_entry_that_begins_as_their_docstring(
 
 
 def test_every_field_of_a_profile_is_described_with_its_comment(site, pages):
-    text = "".join(pages[site / "docs" / "api" / f"{name}.html"].get_text() for name in ("experiments", "evaluation"))
-    sections = [section for section in Section.__subclasses__() if section.__module__.startswith("docemb_lib.settings")]
+    text = "".join(
+        pages[site / "docs" / "api" / f"{name}.html"].get_text()
+        for name in ("experiments", "evaluation")
+    )
+    sections = [
+        section
+        for section in Section.__subclasses__()
+        if section.__module__.startswith("docemb_lib.settings")
+    ]
     assert len(sections) > 10
     for field in (field for section in sections for field in section.model_fields):
         assert re.search(rf"^{field} – ", text, flags=re.MULTILINE), field
-    assert "documents – int | None = Field(None, ge=1): Maximum; None: all. For a hub None must be written" in text
+    assert (
+        "documents – int | None = Field(None, ge=1): Maximum; None: all. For a hub None must be written"
+        in text
+    )
 
 
 def test_browsers_load_nothing_from_a_network(site, pages):
@@ -96,7 +143,9 @@ def test_browsers_load_nothing_from_a_network(site, pages):
         for tag in page.find_all(list(LOADED)):
             assert not urlsplit(tag.get(LOADED[tag.name]) or "").netloc, (path, tag)
     for style in site.rglob("*.css"):
-        assert not re.search(r"url\(\W*(https?:)?//|@import", style.read_text(encoding="utf-8")), style
+        assert not re.search(r"url\(\W*(https?:)?//|@import", style.read_text(encoding="utf-8")), (
+            style
+        )
 
 
 def targets(pages: dict[Path, BeautifulSoup]):
@@ -105,7 +154,11 @@ def targets(pages: dict[Path, BeautifulSoup]):
         for tag in page.find_all(["a", *LOADED]):
             link = urlsplit(tag.get(LOADED.get(tag.name, "href")) or "")
             if not link.scheme and (link.path or link.fragment):
-                yield path, (path.parent / unquote(link.path)).resolve() if link.path else path, unquote(link.fragment)
+                yield (
+                    path,
+                    (path.parent / unquote(link.path)).resolve() if link.path else path,
+                    unquote(link.fragment),
+                )
 
 
 def test_every_link_leads_to_a_file_and_an_anchor_of_the_site(site, pages, anchors):
@@ -128,7 +181,10 @@ def test_executed_notebooks_are_shown_once_there_are_some(site, pages, tmp_path)
     gallery = site / "docs" / "gallery.html"
     assert "There are none here" in pages[gallery].get_text()
     index = '<a href="05_weighting/cosine;λ=0.5.html">05</a>'
-    write_files(tmp_path / "pages", {"index.html": index, "05_weighting/cosine;λ=0.5.html": "<p>executed</p>"})
+    write_files(
+        tmp_path / "pages",
+        {"index.html": index, "05_weighting/cosine;λ=0.5.html": "<p>executed</p>"},
+    )
     build(site, executed=tmp_path / "pages")
     after = {gallery: parsed(gallery)}
     assert "There are none here" not in after[gallery].get_text()

@@ -1,4 +1,6 @@
-"""docemb from its wheel: `docemb init` makes a working folder, in which commands and notebooks work."""
+"""docemb from its wheel: `docemb init` makes a working folder, in which commands and notebooks
+work.
+"""
 
 import json
 import os
@@ -15,14 +17,22 @@ PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder with the installed wheel, which hides the checkout from the processes that find packages there."""
+    """A folder with the installed wheel, which hides the checkout from the processes that find
+    packages there.
+    """
     wheels, target = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("installed")
     alone = ["--no-deps", "--no-index"]
-    subprocess.run([*PIP, "wheel", *alone, "--no-build-isolation", "-w", wheels, REPOSITORY], check=True, timeout=300)
+    subprocess.run(
+        [*PIP, "wheel", *alone, "--no-build-isolation", "-w", wheels, REPOSITORY],
+        check=True,
+        timeout=300,
+    )
     (wheel,) = wheels.iterdir()
     subprocess.run([*PIP, "install", *alone, "--target", target, wheel], check=True, timeout=300)
     # An editable installation adds its checkout to sys.path; Python imports this module after that.
-    hidden = "[path for path in sys.path if not os.path.isfile(os.path.join(path, 'pyproject.toml'))]"
+    hidden = (
+        "[path for path in sys.path if not os.path.isfile(os.path.join(path, 'pyproject.toml'))]"
+    )
     (target / "sitecustomize.py").write_text(f"import os, sys\nsys.path[:] = {hidden}\n")
     return target
 
@@ -32,16 +42,22 @@ def command(installed):
     def run(folder, *arguments):
         env = {**AS_A_USER, "PYTHONPATH": os.pathsep.join((str(installed), str(TEXTS / "quick")))}
         given = [sys.executable, *map(str, arguments)]
-        return subprocess.run(given, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False)
+        return subprocess.run(
+            given, cwd=folder, env=env, capture_output=True, text=True, timeout=300, check=False
+        )
 
     return run
 
 
 @pytest.fixture(scope="module")
 def working_folder(command, tmp_path_factory):
-    """A folder after `docemb init` on 90 documents that lie elsewhere; and what the command printed."""
+    """A folder after `docemb init` on 90 documents that lie elsewhere; and what the command
+    printed.
+    """
     words = [" ".join(f"word{(n * 7 + k) % 97}" for k in range(90)) for n in range(90)]
-    documents = write_files(tmp_path_factory.mktemp("texts") / "my_docs", {f"{n}.txt": w for n, w in enumerate(words)})
+    documents = write_files(
+        tmp_path_factory.mktemp("texts") / "my_docs", {f"{n}.txt": w for n, w in enumerate(words)}
+    )
     folder = tmp_path_factory.mktemp("empty")
     done = command(folder, "-m", "docemb_lib.cli", "init", documents)
     assert done.returncode == 0, done.stderr
@@ -53,11 +69,15 @@ def files(folder, *patterns):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
-def test_the_library_comes_from_the_wheel_and_nothing_from_the_checkout(command, installed, tmp_path):
+def test_the_library_comes_from_the_wheel_and_nothing_from_the_checkout(
+    command, installed, tmp_path
+):
     shown = "import docemb_lib, json, sys; print(json.dumps([docemb_lib.__file__, sys.path]))"
     file, path = json.loads(command(tmp_path, "-c", shown).stdout)
     assert file == str(installed / "docemb_lib" / "__init__.py")
-    assert [folder for folder in path if (tmp_path / folder / "docemb_lib").exists()] == [str(installed)]
+    assert [folder for folder in path if (tmp_path / folder / "docemb_lib").exists()] == [
+        str(installed)
+    ]
 
 
 def test_a_command_without_a_working_folder_says_what_to_type(command, tmp_path):
@@ -71,8 +91,19 @@ def test_a_command_without_a_working_folder_says_what_to_type(command, tmp_path)
 def test_init_copies_the_notebooks_and_params_of_the_checkout(working_folder):
     folder, printed = working_folder
     assert f"{folder}: notebooks and params copied" in printed
-    assert {path.name for path in folder.iterdir()} == {"notebooks", "params", "outputs", "my_docs.yaml"}
-    patterns = ("notebooks/*.py", "notebooks/*.ipynb", "notebooks/jupytext.toml", "params/**/*.yaml", "params/*.py")
+    assert {path.name for path in folder.iterdir()} == {
+        "notebooks",
+        "params",
+        "outputs",
+        "my_docs.yaml",
+    }
+    patterns = (
+        "notebooks/*.py",
+        "notebooks/*.ipynb",
+        "notebooks/jupytext.toml",
+        "params/**/*.yaml",
+        "params/*.py",
+    )
     carried = files(REPOSITORY, *patterns)
     assert files(folder, "notebooks/**/*", "params/**/*") == carried
     assert len(carried) > 30
@@ -86,10 +117,25 @@ def test_the_written_profile_can_run_there(command, working_folder):
     assert "6 runs, 0 of them already there" in done.stdout
 
 
-def test_a_copied_notebook_runs_in_papermill_and_the_installed_library_refuses_in_one_line(command, working_folder):
+def test_a_copied_notebook_runs_in_papermill_and_the_installed_library_refuses_in_one_line(
+    command, working_folder
+):
     folder, _ = working_folder
-    given = ["-p", "profile", "../my_docs.yaml", "-p", "lam", "null", "-p", "lamm", "0.5", "--no-progress-bar"]
-    done = command(folder / "notebooks", "-m", "papermill", "05_weighting.ipynb", "out.ipynb", *given)
+    given = [
+        "-p",
+        "profile",
+        "../my_docs.yaml",
+        "-p",
+        "lam",
+        "null",
+        "-p",
+        "lamm",
+        "0.5",
+        "--no-progress-bar",
+    ]
+    done = command(
+        folder / "notebooks", "-m", "papermill", "05_weighting.ipynb", "out.ipynb", *given
+    )
     assert done.returncode == 1, done.stderr[-2000:]
     cells = nbformat.read(folder / "notebooks" / "out.ipynb", as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
@@ -97,4 +143,8 @@ def test_a_copied_notebook_runs_in_papermill_and_the_installed_library_refuses_i
     assert (error.ename, len(error.traceback)) == ("InputError", 1)
     assert "unknown parameter 'lamm'; did you mean lam?" in error.evalue
     # The null of YAML is a text here, which a run refuses.
-    assert [cell for cell in cells if cell.source.startswith("# Parameters") and 'lam = "null"' in cell.source]
+    assert [
+        cell
+        for cell in cells
+        if cell.source.startswith("# Parameters") and 'lam = "null"' in cell.source
+    ]

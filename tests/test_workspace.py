@@ -67,7 +67,9 @@ def test_an_artefact_is_built_once_and_its_manifest_says_what_made_it(workspace,
 def test_other_inputs_or_another_kind_make_another_artefact_but_not_the_order_of_keys(workspace):
     made = (("a", {"n": 1}), ("a", {"n": 2}), ("b", {"n": 1}), ("a", {"n": 1, "m": None}))
     assert len({workspace.artefact(kind, inputs, write_value).path for kind, inputs in made}) == 4
-    assert fingerprint_of({"a": 1, "b": {"c": 2, "d": 3}}) == fingerprint_of({"b": {"d": 3, "c": 2}, "a": 1})
+    assert fingerprint_of({"a": 1, "b": {"c": 2, "d": 3}}) == fingerprint_of(
+        {"b": {"d": 3, "c": 2}, "a": 1}
+    )
 
 
 @pytest.mark.parametrize("error", [RuntimeError, InputError])
@@ -78,12 +80,19 @@ def test_a_failed_build_leaves_nothing_and_the_next_one_starts_afresh(workspace,
 
     with pytest.raises(error, match="half-way"):
         workspace.artefact("number", {"n": 42}, fail)
-    assert [path for path in workspace.outputs.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
-    assert workspace.artefact("number", {"n": 42}, write_value).path.joinpath("value.txt").read_text() == "42"
+    assert [
+        path for path in workspace.outputs.rglob("*") if path.is_file() and path.suffix != ".lock"
+    ] == []
+    assert (
+        workspace.artefact("number", {"n": 42}, write_value).path.joinpath("value.txt").read_text()
+        == "42"
+    )
 
 
 def test_a_refused_resumable_build_keeps_its_files_for_the_next_one(workspace, refused):
-    """A training that is resumed with another number of processes is refused, and its checkpoints stay."""
+    """A training that is resumed with another number of processes is refused, and its checkpoints
+    stay.
+    """
     found = []
 
     def refuse(folder):
@@ -91,7 +100,9 @@ def test_a_refused_resumable_build_keeps_its_files_for_the_next_one(workspace, r
         raise InputError("start it as that run")
 
     refused("start it as that run", workspace.artefact, "number", {"n": 42}, refuse, resumable=True)
-    workspace.artefact("number", {"n": 42}, lambda folder: found.extend(folder.iterdir()), resumable=True)
+    workspace.artefact(
+        "number", {"n": 42}, lambda folder: found.extend(folder.iterdir()), resumable=True
+    )
     assert [path.name for path in found] == ["value.txt"]
 
 
@@ -111,7 +122,9 @@ def test_a_killed_resumable_build_goes_on_where_it_was(tmp_path):
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait(timeout=30)
     assert not list(tmp_path.glob(f"outputs/artefacts/slow/*/{MANIFEST}"))
-    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split() == ["2"]
+    assert subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True
+    ).stdout.split() == ["2"]
     (manifest,) = tmp_path.glob(f"outputs/artefacts/slow/*/{MANIFEST}")
     assert set(json.loads(manifest.read_text())["files"]) == {"step0", "step1", "step2"}
 
@@ -124,7 +137,9 @@ def test_publishing_can_replace_what_is_there(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["record"]
 
 
-def test_links_are_renewed_in_one_step_and_never_replace_a_real_folder(workspace, tmp_path, refused):
+def test_links_are_renewed_in_one_step_and_never_replace_a_real_folder(
+    workspace, tmp_path, refused
+):
     first, second = tmp_path / "one", tmp_path / "two"
     first.mkdir()
     second.mkdir()
@@ -135,14 +150,27 @@ def test_links_are_renewed_in_one_step_and_never_replace_a_real_folder(workspace
     refused("is in the way", workspace.link, "students", "mine", first)
 
 
-@pytest.mark.parametrize(("resumable", "error"), [(False, OSError), (True, OSError), (False, RuntimeError)])
-def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(workspace, monkeypatch, resumable, error):
+@pytest.mark.parametrize(
+    ("resumable", "error"), [(False, OSError), (True, OSError), (False, RuntimeError)]
+)
+def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(
+    workspace, monkeypatch, resumable, error
+):
     def fill(folder):  # NumPy's error has no number, and PyTorch's is no OSError
-        np.zeros(100_000).tofile("/dev/full") if error is OSError else torch.save(torch.zeros(100_000), "/dev/full")
+        np.zeros(100_000).tofile("/dev/full") if error is OSError else torch.save(
+            torch.zeros(100_000), "/dev/full"
+        )
 
-    with pytest.raises(error, match=r"requested and|unexpected pos"):  # as long as there is room, it is something else
+    with pytest.raises(
+        error, match=r"requested and|unexpected pos"
+    ):  # as long as there is room, it is something else
         workspace.artefact("kind", {}, fill, resumable=resumable)
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=512))
-    with pytest.raises(InputError, match="artefacts/kind: the disk is full; make room and give the same command again"):
+    with pytest.raises(
+        InputError,
+        match="artefacts/kind: the disk is full; make room and give the same command again",
+    ):
         workspace.artefact("kind", {}, fill, resumable=resumable)
-    assert [path for path in workspace.outputs.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+    assert [
+        path for path in workspace.outputs.rglob("*") if path.is_file() and path.suffix != ".lock"
+    ] == []

@@ -1,4 +1,6 @@
-"""Checksums: the manifest of a published folder lists its files, and each opening compares them with it."""
+"""Checksums: the manifest of a published folder lists its files, and each opening compares them
+with it.
+"""
 
 import hashlib
 import json
@@ -21,7 +23,9 @@ _digests: dict[tuple[int, ...], str] = {}  # SHA-256 by file and its state
 
 
 def digest_of(file: Path) -> str:
-    """SHA-256 of a file in hexadecimal, computed once per process and again after the file has changed."""
+    """SHA-256 of a file in hexadecimal, computed once per process and again after the file has
+    changed.
+    """
     stat = file.stat()
     state = stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns  # a renamed file keeps them
     if state not in _digests:
@@ -36,27 +40,40 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def sealed(folder: Path, content: Mapping[str, Any], manifest: str = MANIFEST) -> str:
-    """The text of a folder's manifest: `content` (JSON; paths become strings) and the checksums of all files."""
+    """The text of a folder's manifest: `content` (JSON; paths become strings) and the checksums of
+    all files.
+    """
     names = [name for name in files_of(folder) if name.name not in (manifest, CARD)]
     made = {**content, "files": {name.as_posix(): digest_of(folder / name) for name in names}}
     listed = json.loads(json.dumps(made, default=str))
-    return json.dumps({**listed, "checksum": _checksum(listed)}, indent=1, ensure_ascii=False) + "\n"
+    return (
+        json.dumps({**listed, "checksum": _checksum(listed)}, indent=1, ensure_ascii=False) + "\n"
+    )
 
 
 def damaged(folder: Path, manifest: str = MANIFEST) -> list[Path]:
-    """The files of a published folder that are missing or differ from its manifest, or the manifest itself."""
+    """The files of a published folder that are missing or differ from its manifest, or the manifest
+    itself.
+    """
     try:
         listed = json.loads((folder / manifest).read_text(encoding="utf-8"))
-        if listed.pop("checksum", None) not in (None, _checksum(listed)):  # None: of an earlier version
+        if listed.pop("checksum", None) not in (
+            None,
+            _checksum(listed),
+        ):  # None: of an earlier version
             return [folder / manifest]
         files = {folder / name: digest for name, digest in listed.get("files", {}).items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return [folder / manifest]
-    return [file for file, digest in files.items() if not file.is_file() or digest_of(file) != digest]
+    return [
+        file for file, digest in files.items() if not file.is_file() or digest_of(file) != digest
+    ]
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a folder is there as it was published; a warning names its first damaged file, once per process."""
+    """Whether a folder is there as it was published; a warning names its first damaged file, once
+    per process.
+    """
     if not folder.is_dir():
         return False
     if damage := damaged(folder):
@@ -65,7 +82,9 @@ def is_whole(folder: Path) -> bool:
 
 
 def is_published(folder: Path) -> bool:
-    """Whether a folder was published here. Raises InputError for a damaged one: how to build it is not known."""
+    """Whether a folder was published here. Raises InputError for a damaged one: how to build it is
+    not known.
+    """
     if (known := (folder / MANIFEST).is_file()) and (damage := damaged(folder)):
         raise InputError(f"{fault(damage[0])}; remove {folder.resolve()} and {AGAIN}")
     return known

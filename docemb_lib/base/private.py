@@ -1,6 +1,7 @@
 """Private names of other packages that docemb relies on, with the versions they were tried with.
 
-A release of any of these packages may change such a name. `tests/test_private.py` checks each one and says which broke.
+A release of any of these packages may change such a name. `tests/test_private.py` checks each one
+and says which broke.
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TRIED = {
-    "ipykernel": "6.31.0", "joblib": "1.6.0", "jupyter-server": "2.21.1", "papermill": "2.7.0",
-    "pydantic": "2.14.3", "torch": "2.13.0", "transformers": "5.23.0",
-}  # fmt: skip
+    "ipykernel": "6.31.0",
+    "joblib": "1.6.0",
+    "jupyter-server": "2.21.1",
+    "papermill": "2.7.0",
+    "pydantic": "2.14.3",
+    "torch": "2.13.0",
+    "transformers": "5.23.0",
+}
 KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of a kernel, unless it is forked
 KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
 INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
@@ -24,7 +30,10 @@ UNION_LOCATIONS = ("function-", "lax-or-strict[", "list[", "dict[", "constrained
 
 
 def keep_grown_workers() -> None:
-    """Let this process of loky's grow. By default it is restarted once it has grown by 300 MB, as with a model."""
+    """Let this process of loky's grow.
+
+    By default it is restarted once it has grown by 300 MB, as with a model.
+    """
     from joblib.externals.loky import process_executor
 
     process_executor._USE_PSUTIL = False
@@ -38,7 +47,9 @@ def softmax_backward(grad: Tensor, weights: Tensor) -> Tensor:
 
 
 def use_one_gpu(arguments: Any) -> None:
-    """Keep transformers.Trainer from wrapping the model in nn.DataParallel; `arguments`: its TrainingArguments."""
+    """Keep transformers.Trainer from wrapping the model in nn.DataParallel; `arguments`: its
+    TrainingArguments.
+    """
     _ = arguments.device  # counts the GPUs and sets `_n_gpu`
     arguments._n_gpu = min(arguments._n_gpu, 1)
 
@@ -55,4 +66,8 @@ def cell_has_begun(cell: dict[str, Any]) -> bool:
 
 def notebook_file(contents_manager: Any, path: str) -> Path | None:
     """The file that Jupyter's `path` stands for; None for a contents manager without files."""
-    return Path(contents_manager._get_os_path(path)) if hasattr(contents_manager, "_get_os_path") else None
+    return (
+        Path(contents_manager._get_os_path(path))
+        if hasattr(contents_manager, "_get_os_path")
+        else None
+    )

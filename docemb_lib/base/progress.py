@@ -1,7 +1,8 @@
 """Text progress bars, one per long loop.
 
-A bar is plain text, which a saved notebook shows as it is. It goes to stderr, or in a notebook to stdout, because
-Jupyter colours stderr as an error. `docemb run` reads the bar of the notebook that it executes.
+A bar is plain text, which a saved notebook shows as it is. It goes to stderr, or in a notebook to
+stdout, because Jupyter colours stderr as an error. `docemb run` reads the bar of the notebook that
+it executes.
 """
 
 from __future__ import annotations
@@ -39,10 +40,23 @@ def log_to_notebook() -> None:
         logging.getLogger("docemb_lib").handlers = [handler]
 
 
-def progress(items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = "") -> tqdm[Item]:
-    """A bar over `items`, or one to `update` by hand if `items` is None: at most a line a second, none for one item."""
+def progress(
+    items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = ""
+) -> tqdm[Item]:
+    """A bar over `items`, or one to `update` by hand if `items` is None: at most a line a second,
+    none for one item.
+    """
     bar_format = BAR if total is not None or hasattr(items, "__len__") else BAR_WITHOUT_END
     file = sys.stdout if in_kernel() else sys.stderr
     alone = total == 1 or (isinstance(items, Sized) and len(items) == 1)
-    bar = tqdm(items, plain(desc), total, unit=unit, bar_format=bar_format, mininterval=1.0, disable=alone, file=file)
+    bar = tqdm(
+        items,
+        plain(desc),
+        total,
+        unit=unit,
+        bar_format=bar_format,
+        mininterval=1.0,
+        disable=alone,
+        file=file,
+    )
     return cast("tqdm[Item]", bar)

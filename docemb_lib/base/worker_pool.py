@@ -1,7 +1,8 @@
 """Worker processes that end when the process that started them ends or is killed.
 
-Workers have a fixed hash seed: gensim starts an inference from the hash of the text, and a running process (a Jupyter
-kernel) cannot change its own hash seed. A worker ends within a second after its parent, even if that was killed.
+Workers have a fixed hash seed: gensim starts an inference from the hash of the text, and a running
+process (a Jupyter kernel) cannot change its own hash seed. A worker ends within a second after its
+parent, even if that was killed.
 """
 
 import os
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
     from joblib.externals.loky import ProcessPoolExecutor
 
 # One BLAS thread each: the processes are the parallelism.
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
 IDLE_SECONDS = 60.0  # an idle worker then ends and frees its memory; the next task starts another
 
 Result = TypeVar("Result")
@@ -35,8 +41,11 @@ class WorkerPool:
         self._executor: ProcessPoolExecutor | None = None
         self.size = 0  # processes; 0 before the first task and after `stop`
 
-    def map(self, function: Callable[..., Result], arguments: Iterable[Any], *, jobs: int) -> Iterator[Result]:
-        """Yield the results of a function for each tuple of arguments, in order, computed `jobs` at a time.
+    def map(
+        self, function: Callable[..., Result], arguments: Iterable[Any], *, jobs: int
+    ) -> Iterator[Result]:
+        """Yield the results of a function for each tuple of arguments, in order, computed `jobs` at
+        a time.
 
         Reads one tuple per process ahead. Any exception, and an interrupt, ends all processes.
         """
@@ -58,14 +67,20 @@ class WorkerPool:
             self._executor.shutdown(kill_workers=True)
         self._executor, self.size = None, 0
 
-    def _submit(self, jobs: int, function: Callable[..., Result], args: tuple[Any, ...]) -> Future[Result]:
+    def _submit(
+        self, jobs: int, function: Callable[..., Result], args: tuple[Any, ...]
+    ) -> Future[Result]:
         if self._executor is None or self.size < jobs:
-            from joblib.externals.loky import ProcessPoolExecutor  # here: kernels import this module at their start
+            from joblib.externals.loky import (
+                ProcessPoolExecutor,
+            )  # here: kernels import this module at their start
 
             self.stop()
             self.size = jobs
             start = {"initializer": _start_worker, "initargs": (os.getpid(),)}
-            self._executor = ProcessPoolExecutor(jobs, timeout=IDLE_SECONDS, env=ENVIRONMENT, **start)
+            self._executor = ProcessPoolExecutor(
+                jobs, timeout=IDLE_SECONDS, env=ENVIRONMENT, **start
+            )
         future: Future[Result] = self._executor.submit(function, *args)
         return future
 

@@ -1,1 +1,3 @@
-"""Benchmarks of docemb beside its peers, both sides in one process: student, Paragraph Vector, heads."""
+"""Benchmarks of docemb beside its peers, both sides in one process: student, Paragraph Vector,
+heads.
+"""

@@ -18,12 +18,15 @@ from docemb_lib.bench.harness import Report, Row, interleaved, ratio_row, thesis
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
 
 SCALING = 1.8  # budget: with two processes against one
-SCALE = 0.3  # words of a document for each token of the thesis' documents: about 400 words in the mean
+SCALE = (
+    0.3  # words of a document for each token of the thesis' documents: about 400 words in the mean
+)
 TYPES = 30_000  # different words, with frequencies after Zipf's law
 
 
 def bench_paragraph_vector(*, quick: bool = False) -> Report:
-    """Documents a second, with one process and with two, and the largest difference between their embeddings.
+    """Documents a second, with one process and with two, and the largest difference between their
+    embeddings.
 
     Takes some minutes on two cores. quick: few documents, to see that all parts run.
     """
@@ -50,17 +53,40 @@ def random_texts(documents: int, *, types: int = TYPES) -> list[str]:
     return [" ".join(words) for words in np.split(names, np.cumsum(lengths)[:-1])]
 
 
-def inference(name: str, texts: list[str], folder: Path, processes: tuple[int, ...], repeats: int) -> list[Row]:
+def inference(
+    name: str, texts: list[str], folder: Path, processes: tuple[int, ...], repeats: int
+) -> list[Row]:
     """Rates of the model in `folder` against gensim's loop, and with two processes against one."""
     model = ParagraphVector.load(folder)
-    plain = paragraph_vector.load_model(folder, "", tuple(model.gensim_options(model.fitted.min_count).items()))
-    found = [model.embed(texts, jobs=number) for number in reversed(processes)]  # also starts all processes
-    runs: dict[int, Any] = {number: partial(model.embed, texts, jobs=number) for number in processes}
+    plain = paragraph_vector.load_model(
+        folder, "", tuple(model.gensim_options(model.fitted.min_count).items())
+    )
+    found = [
+        model.embed(texts, jobs=number) for number in reversed(processes)
+    ]  # also starts all processes
+    runs: dict[int, Any] = {
+        number: partial(model.embed, texts, jobs=number) for number in processes
+    }
     runs[0] = lambda: [plain.infer_vector(text.lower().split()) for text in texts]
     seconds = interleaved(runs, repeats)
     peer = seconds.pop(0)
-    rows = [ratio_row(f"{name}, {n} processes", len(texts), "documents/s", own, peer) for n, own in seconds.items()]
+    rows = [
+        ratio_row(f"{name}, {n} processes", len(texts), "documents/s", own, peer)
+        for n, own in seconds.items()
+    ]
     if 2 in seconds:
-        rows.append(Row(f"{name}, 2 processes over 1", median(seconds[1]) / median(seconds[2]), "×", at_least=SCALING))
+        rows.append(
+            Row(
+                f"{name}, 2 processes over 1",
+                median(seconds[1]) / median(seconds[2]),
+                "×",
+                at_least=SCALING,
+            )
+        )
     difference = float(np.ptp(found, axis=0).max())
-    return [*rows, Row(f"{name}, largest difference between numbers of processes", difference, "", at_most=0.0)]
+    return [
+        *rows,
+        Row(
+            f"{name}, largest difference between numbers of processes", difference, "", at_most=0.0
+        ),
+    ]

@@ -1,6 +1,8 @@
-"""The student against stock `transformers.LongformerModel`: same random weights, same documents, one process.
+"""The student against stock `transformers.LongformerModel`: same random weights, same documents,
+one process.
 
-Dropout is 0 on both sides, because flash attention for packed documents has none for the attention weights.
+Dropout is 0 on both sides, because flash attention for packed documents has none for the attention
+weights.
 """
 
 import copy
@@ -26,18 +28,42 @@ from docemb_lib.student.packing import PackedBatch, pack, token_batches
 from docemb_lib.student.student import Student
 
 GEOMETRIES = {  # by device: MiniLM's with three layers, and Longformer-base's
-    "cpu": {"num_hidden_layers": 3, "hidden_size": 384, "intermediate_size": 1536, "vocab_size": 30522},
-    "cuda": {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072, "vocab_size": 50265},
+    "cpu": {
+        "num_hidden_layers": 3,
+        "hidden_size": 384,
+        "intermediate_size": 1536,
+        "vocab_size": 30522,
+    },
+    "cuda": {
+        "num_hidden_layers": 12,
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "vocab_size": 50265,
+    },
 }
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 FORWARD, TRAINING = "forward", "forward + backward"
 # Budgets. Shares of the measured peak on a CPU, by what is timed and its precision:
-SHARES = {(FORWARD, "fp32"): 0.90, (TRAINING, "fp32"): 0.80, (FORWARD, "bf16"): 0.70, (TRAINING, "bf16"): 0.70}
+SHARES = {
+    (FORWARD, "fp32"): 0.90,
+    (TRAINING, "fp32"): 0.80,
+    (FORWARD, "bf16"): 0.70,
+    (TRAINING, "bf16"): 0.70,
+}
 HIDDEN, COSINE = 1e-5, 1e-4  # equality
-LENGTH_RATIO, MEMORY_RATIO = 1.15, 0.25  # time per token of 4,096 against 256 tokens; peak memory against stock
+LENGTH_RATIO, MEMORY_RATIO = (
+    1.15,
+    0.25,
+)  # time per token of 4,096 against 256 tokens; peak memory against stock
 GPU_SHARE = 0.40  # of full training on a GPU
 CHUNK = 256  # tokens that a sentence encoder reads
-EQUAL_LENGTHS = (8, 257, 513, 1000, 2500)  # tokens: below a window, just above one and two halves of it, several
+EQUAL_LENGTHS = (
+    8,
+    257,
+    513,
+    1000,
+    2500,
+)  # tokens: below a window, just above one and two halves of it, several
 
 
 @dataclass(frozen=True)
@@ -54,9 +80,19 @@ class Workload:
 
     def config(self) -> LongformerConfig:
         """The configuration of longformer-base-4096 in another size and without dropout."""
-        size = {**GEOMETRIES[self.device], "num_hidden_layers": self.layers, "attention_window": [512] * self.layers}
-        fixed = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-5}
-        return LongformerConfig(**size, **fixed, max_position_embeddings=LONGEST + 2, type_vocab_size=1)
+        size = {
+            **GEOMETRIES[self.device],
+            "num_hidden_layers": self.layers,
+            "attention_window": [512] * self.layers,
+        }
+        fixed = {
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "layer_norm_eps": 1e-5,
+        }
+        return LongformerConfig(
+            **size, **fixed, max_position_embeddings=LONGEST + 2, type_vocab_size=1
+        )
 
     def drawn(self, documents: int) -> list[np.ndarray]:
         return self.tokens(harness.thesis_lengths(documents, seed=0, scale=self.longest / LONGEST))
@@ -69,13 +105,20 @@ class Workload:
 
 def both_sides(model: LongformerModel, longest: int) -> tuple[Student, Student]:
     """Stock and ours with the same weights; stock pads each document to whole windows."""
-    stock, ours = (Student(one, SimpleNamespace(model_max_length=longest)) for one in (model, copy.deepcopy(model)))
+    stock, ours = (
+        Student(one, SimpleNamespace(model_max_length=longest))
+        for one in (model, copy.deepcopy(model))
+    )
     stock.packed = False
     return stock, ours
 
 
-def batches_of(documents: Sequence[np.ndarray], side: Student, budget: int | None = None) -> list[PackedBatch]:
-    """The documents in batches, longest first; for stock each counts as whole windows, as it is padded."""
+def batches_of(
+    documents: Sequence[np.ndarray], side: Student, budget: int | None = None
+) -> list[PackedBatch]:
+    """The documents in batches, longest first; for stock each counts as whole windows, as it is
+    padded.
+    """
     rows = token_batches([side.padded(len(one)) for one in documents], budget or token_budget(side))
     return [pack([documents[k] for k in some]).to(side.device) for some in rows]
 
@@ -94,15 +137,20 @@ def token_budget(side: Student) -> int:
 def forward_flops(config: LongformerConfig, lengths: Sequence[int]) -> float:
     """Floating-point operations over documents of `lengths` tokens; a multiply-add counts as two.
 
-    The matrix products of the layers, and the attention over the keys that each token sees; a training step takes three
-    times as many: the backward pass computes two products for each one of the forward pass.
+    The matrix products of the layers, and the attention over the keys that each token sees; a
+    training step takes three times as many: the backward pass computes two products for each one of
+    the forward pass.
     """
     D, layers = config.hidden_size, config.num_hidden_layers
     weights, pairs = layers * (4 * D * D + 2 * D * config.intermediate_size), 0
     for length, window in product(lengths, config.attention_window):
         reach = min(window // 2, length - 1)
-        pairs += length * (2 * reach + 1) - reach * (reach + 1)  # tokens (i, j) with |i - j| <= reach
-    return 2.0 * weights * sum(lengths) + 4.0 * D * pairs  # two products of D per pair: scores, weighted values
+        pairs += length * (2 * reach + 1) - reach * (
+            reach + 1
+        )  # tokens (i, j) with |i - j| <= reach
+    return (
+        2.0 * weights * sum(lengths) + 4.0 * D * pairs
+    )  # two products of D per pair: scores, weighted values
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
@@ -117,10 +165,14 @@ def forward(side: Student, batches: Sequence[PackedBatch], precision: str) -> No
 
 
 def forward_backward(side: Student, batches: Sequence[PackedBatch], precision: str) -> None:
-    """Forward pass, then backward pass from the sum of the embeddings' dot products with one fixed direction."""
+    """Forward pass, then backward pass from the sum of the embeddings' dot products with one fixed
+    direction.
+    """
     side.train()
     side.zero_grad(set_to_none=True)
-    direction = torch.linspace(-1, 1, side.dim, device=side.device)  # LayerNorm makes a plain sum constant
+    direction = torch.linspace(
+        -1, 1, side.dim, device=side.device
+    )  # LayerNorm makes a plain sum constant
     for batch in batches:
         with autocast(side.device, precision):
             embeddings = side(batch)
@@ -130,8 +182,9 @@ def forward_backward(side: Student, batches: Sequence[PackedBatch], precision: s
 def bench_student(*, device: str | None = None, quick: bool = False) -> Report:
     """Measure the student beside stock Longformer.
 
-    device: cpu or cuda (None: a GPU where there is one), which also decides the size of the model; quick: one layer
-    and short documents, to see that all parts run. Raises InputError for a device that is not there.
+    device: cpu or cuda (None: a GPU where there is one), which also decides the size of the model;
+    quick: one layer and short documents, to see that all parts run. Raises InputError for a device
+    that is not there.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device not in GEOMETRIES or (device == "cuda" and not torch.cuda.is_available()):
@@ -142,13 +195,27 @@ def bench_student(*, device: str | None = None, quick: bool = False) -> Report:
     if device == "cuda":
         given |= {"documents": 128, "growth_tokens": 65536}
     if quick:
-        given |= {"layers": 1, "longest": 512, "documents": 4, "repeats": 1, "long_documents": 2, "growth_tokens": 1024}
+        given |= {
+            "layers": 1,
+            "longest": 512,
+            "documents": 4,
+            "repeats": 1,
+            "long_documents": 2,
+            "growth_tokens": 1024,
+        }
     workload = Workload(**given)
     torch.manual_seed(0)
-    stock, ours = both_sides(LongformerModel(workload.config(), add_pooling_layer=False).to(device), workload.longest)
+    stock, ours = both_sides(
+        LongformerModel(workload.config(), add_pooling_layer=False).to(device), workload.longest
+    )
     parts: list[Callable[[], list[Row]]] = [
         partial(speed, stock, ours, workload, precisions),
-        partial(equality, stock, ours, workload.tokens([min(n, workload.longest) for n in EQUAL_LENGTHS])),
+        partial(
+            equality,
+            stock,
+            ours,
+            workload.tokens([min(n, workload.longest) for n in EQUAL_LENGTHS]),
+        ),
         partial(growth, ours, workload, precisions[-1]),
         partial(embedding, ours, workload, precisions[-1]),
         partial(memory, stock, ours, workload),
@@ -159,8 +226,12 @@ def bench_student(*, device: str | None = None, quick: bool = False) -> Report:
     return Report("student", "stock", asdict(workload), rows, device)
 
 
-def speed(stock: Student, ours: Student, workload: Workload, precisions: Sequence[str]) -> list[Row]:
-    """Forward, and forward with backward: shares of the measured peak, and tokens a second beside stock in fp32."""
+def speed(
+    stock: Student, ours: Student, workload: Workload, precisions: Sequence[str]
+) -> list[Row]:
+    """Forward, and forward with backward: shares of the measured peak, and tokens a second beside
+    stock in fp32.
+    """
     device, documents = ours.device, workload.drawn(workload.documents)
     lengths = [len(document) for document in documents]
     batches = {side: batches_of(documents, side) for side in (stock, ours)}
@@ -178,7 +249,9 @@ def speed(stock: Student, ours: Student, workload: Workload, precisions: Sequenc
             budget = SHARES[what, precision] if device.type == "cpu" else None
             shares.append(Row(f"{what} {precision}", share, "of the peak", at_least=budget))
             name = f"{what} {precision}, stock in fp32"
-            ratios.append(harness.ratio_row(name, sum(lengths), "tokens/s", own, seconds[stock, "fp32"]))
+            ratios.append(
+                harness.ratio_row(name, sum(lengths), "tokens/s", own, seconds[stock, "fp32"])
+            )
     for side in (ours, stock):
         side.zero_grad(set_to_none=True)
     return shares + ratios
@@ -194,12 +267,19 @@ def equality(stock: Student, ours: Student, documents: Sequence[np.ndarray]) -> 
         distance = 1 - torch.cosine_similarity(embeddings, stock(batch), dim=1).min()
     return [
         Row("hidden states fp32, largest difference", float(difference), "", at_most=HIDDEN),
-        Row("embeddings bf16, largest cosine distance to stock fp32", float(distance), "", at_most=COSINE),
+        Row(
+            "embeddings bf16, largest cosine distance to stock fp32",
+            float(distance),
+            "",
+            at_most=COSINE,
+        ),
     ]
 
 
 def growth(ours: Student, workload: Workload, precision: str) -> list[Row]:
-    """Time per token of forward and backward, of long documents against short ones, `growth_tokens` in all."""
+    """Time per token of forward and backward, of long documents against short ones, `growth_tokens`
+    in all.
+    """
     short, long = workload.longest // 16, workload.longest
     runs: dict[int, Callable[[], None]] = {}
     for length in (short, long):
@@ -213,13 +293,19 @@ def growth(ours: Student, workload: Workload, precision: str) -> list[Row]:
 
 
 def embedding(ours: Student, workload: Workload, precision: str) -> list[Row]:
-    """Embedding long documents in one pass, beside a stock BERT of the same size over chunks, without tokenising."""
+    """Embedding long documents in one pass, beside a stock BERT of the same size over chunks,
+    without tokenising.
+    """
     device = ours.device
-    geometry = {name: getattr(ours.config, name) for name in (*GEOMETRIES["cpu"], "num_attention_heads")}
+    geometry = {
+        name: getattr(ours.config, name) for name in (*GEOMETRIES["cpu"], "num_attention_heads")
+    }
     config = BertConfig(**geometry, max_position_embeddings=CHUNK)
     bert = BertModel(config, add_pooling_layer=False).eval().to(device)
     longest = workload.longest // CHUNK  # chunks of a document, all of them whole
-    lengths = [CHUNK * max(1, int(n)) for n in np.linspace(longest // 4, longest, workload.documents)]
+    lengths = [
+        CHUNK * max(1, int(n)) for n in np.linspace(longest // 4, longest, workload.documents)
+    ]
     documents = workload.tokens(lengths)
     chunks = torch.from_numpy(np.concatenate(documents)).view(-1, CHUNK)
 
@@ -233,11 +319,17 @@ def embedding(ours: Student, workload: Workload, precision: str) -> list[Row]:
     harness.interleaved(runs, 1, device)  # warms both up
     seconds = harness.interleaved(runs, workload.repeats, device)
     name = f"embedding {precision}, {lengths[0]} to {lengths[-1]} tokens, the same encoder over chunks of {CHUNK}"
-    return [harness.ratio_row(name, sum(lengths), "tokens/s", seconds["ours"], seconds["chunks"], at_least=1.0)]
+    return [
+        harness.ratio_row(
+            name, sum(lengths), "tokens/s", seconds["ours"], seconds["chunks"], at_least=1.0
+        )
+    ]
 
 
 def memory(stock: Student, ours: Student, workload: Workload) -> list[Row]:
-    """Peak memory of forward and backward in fp32 over documents of the greatest length, in one batch."""
+    """Peak memory of forward and backward in fp32 over documents of the greatest length, in one
+    batch.
+    """
     documents = workload.tokens([workload.longest] * workload.long_documents)
     peaks = []
     for side in (stock, ours):
@@ -245,9 +337,13 @@ def memory(stock: Student, ours: Student, workload: Workload) -> list[Row]:
         forward_backward(side, batches_of(workload.tokens([64]), side), "fp32")
         side.zero_grad(set_to_none=True)
         batches = batches_of(documents, side, sum(map(len, documents)))
-        peaks.append(harness.peak_memory(partial(forward_backward, side, batches, "fp32"), ours.device))
+        peaks.append(
+            harness.peak_memory(partial(forward_backward, side, batches, "fp32"), ours.device)
+        )
         side.zero_grad(set_to_none=True)
-    name = f"peak memory of {TRAINING} fp32, {len(documents)} documents of {workload.longest} tokens"
+    name = (
+        f"peak memory of {TRAINING} fp32, {len(documents)} documents of {workload.longest} tokens"
+    )
     return [Row(name, peaks[1], "GiB", peaks[0], at_most=MEMORY_RATIO)]
 
 
@@ -267,7 +363,12 @@ def throughput(ours: Student, workload: Workload) -> list[Row]:
     seconds = sum(times[0] for times in harness.interleaved(runs, 1, ours.device).values())
     ours.zero_grad(set_to_none=True)
     lengths = [size for batch in batches for size in batch.sizes]
-    share = 3 * forward_flops(ours.config, lengths) / seconds / matmul_peak(ours.device.type, torch.bfloat16)
+    share = (
+        3
+        * forward_flops(ours.config, lengths)
+        / seconds
+        / matmul_peak(ours.device.type, torch.bfloat16)
+    )
     return [
         Row("training steps bf16", sum(lengths) / seconds, "tokens/s"),
         Row("training steps bf16", share, "of the peak", at_least=GPU_SHARE),

@@ -29,8 +29,12 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback(invoke_without_command=True)
-def _options(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """Distil long-document embeddings from two teachers: run the notebooks, read the results, embed documents."""
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Distil long-document embeddings from two teachers: run the notebooks, read the results, embed
+    documents.
+    """
     if version:
         console.print(f"docemb {__version__}")
 
@@ -38,18 +42,25 @@ def _options(version: Annotated[bool, typer.Option("--version", help="Print the 
 class PlainConsole(Console):
     """A console that a file name, a label or a text cannot command: it prints all text `plain`."""
 
-    def render_str(self, text: str, **options: Any) -> Text:  # rich calls it for every string, also in tables
+    def render_str(
+        self, text: str, **options: Any
+    ) -> Text:  # rich calls it for every string, also in tables
         return super().render_str(plain(text), **options)
 
 
 UNFOLDED = 200  # columns of tables in a file or a pipe
 in_terminal = sys.stdout.isatty() or "COLUMNS" in os.environ
-console = PlainConsole(highlight=False, markup=False, soft_wrap=True, width=None if in_terminal else UNFOLDED)
+console = PlainConsole(
+    highlight=False, markup=False, soft_wrap=True, width=None if in_terminal else UNFOLDED
+)
 errors = PlainConsole(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
-ProfileName = Annotated[str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")]
+ProfileName = Annotated[
+    str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")
+]
 Parameter = Annotated[
-    list[str] | None, typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of the notebook.")
+    list[str] | None,
+    typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of the notebook."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
@@ -57,13 +68,19 @@ COLOURS = {"ok": "green", "slow": "yellow", "wrong": "red"}
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Register a command, and give it the option --debug; its errors become one line and an exit code."""
+    """Register a command, and give it the option --debug; its errors become one line and an exit
+    code.
+    """
 
     @wraps(function)
     def wrapped(*args: Any, debug: bool = False, **kwargs: Any) -> None:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends like Ctrl-C: resumable
+        signal.signal(
+            signal.SIGTERM, signal.default_int_handler
+        )  # SIGTERM ends like Ctrl-C: resumable
         handler: Any = logging.lastResort  # prints the warnings of the library
-        handler.emit = lambda record: errors.print(handler.format(record))  # as plain lines of stderr
+        handler.emit = lambda record: errors.print(
+            handler.format(record)
+        )  # as plain lines of stderr
         tune_environment()
         if errors.is_terminal:  # before the libraries, which take seconds
             errors.print(f"docemb {function.__name__}: loading", style="dim")
@@ -71,7 +88,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             asked_precision()  # a wrong value is refused before any work
             function(*args, **kwargs)
         except KeyboardInterrupt:
-            logging.getLogger("asyncio").disabled = True  # it would report what still waited for the ended kernel
+            logging.getLogger(
+                "asyncio"
+            ).disabled = True  # it would report what still waited for the ended kernel
             goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
             errors.print(f"Interrupted.{goes_on}")
             raise typer.Exit(130) from None
@@ -86,23 +105,32 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(2 if bad_input else 1) from None
 
     options = inspect.signature(function, eval_str=True).parameters.values()
-    added = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
+    added = inspect.Parameter(
+        "debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug
+    )
     wrapped.__signature__ = inspect.Signature([*options, added])  # type: ignore[attr-defined]
     return app.command()(wrapped)
 
 
 @command
 def run(
-    notebook: Annotated[str | None, typer.Argument(help="Only this notebook, e.g. 05; default: the plan.")] = None,
+    notebook: Annotated[
+        str | None, typer.Argument(help="Only this notebook, e.g. 05; default: the plan.")
+    ] = None,
     parameter: Parameter = None,
     profile: ProfileName = "tiny",
-    from_: Annotated[str | None, typer.Option("--from", help="Start at this notebook, e.g. 03.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs and what they need and lack.")] = False,
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Start at this notebook, e.g. 03.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the runs and what they need and lack.")
+    ] = False,
 ) -> None:
-    """Execute the plan of a profile, notebooks 01 to 06, and show one table of every model on every task.
+    """Execute the plan of a profile, notebooks 01 to 06, and show one table of every model on every
+    task.
 
-    With NOTEBOOK, execute the runs of this notebook in the plan, or with -p one run of it with these parameters, and
-    show what it concludes.
+    With NOTEBOOK, execute the runs of this notebook in the plan, or with -p one run of it with
+    these parameters, and show what it concludes.
     """
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
@@ -118,7 +146,9 @@ def run(
             f"-p {parameter[0]}: parameters are those of one notebook; name it, as in docemb run 05 -p lam=0.5"
         )
     if from_ is not None and notebook is not None:
-        raise InputError(f"--from {from_} starts the plan there, and {notebook} is one notebook; give one of them")
+        raise InputError(
+            f"--from {from_} starts the plan there, and {notebook} is one notebook; give one of them"
+        )
     workspace = Workspace()
     loaded = Profile.load(profile)
     name = profile_argument(profile)
@@ -135,7 +165,9 @@ def run(
     if found.board is not None:
         terminal.print_scoreboard(found.board, console)
     if notebook is None:
-        console.print(found.summary, soft_wrap=not console.is_terminal)  # a terminal alone would break words
+        console.print(
+            found.summary, soft_wrap=not console.is_terminal
+        )  # a terminal alone would break words
         _end(found.paths, failures)
         return
     for one in planned:
@@ -149,17 +181,26 @@ def run(
 @command
 def sweep(
     notebook: Annotated[str, typer.Argument(help="Its name or number, e.g. 05_weighting or 05.")],
-    grid: Annotated[str, typer.Option(help="A grid in params/grids/ by name, or the path of a .yaml file.")],
+    grid: Annotated[
+        str, typer.Option(help="A grid in params/grids/ by name, or the path of a .yaml file.")
+    ],
     profile: ProfileName = "tiny",
-    workers: Annotated[int | None, typer.Option(help="Processes here; default: as many as there is room for.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes here; default: as many as there is room for.")
+    ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS|FILE", help="Address or file of a running Dask cluster.")
+        str | None,
+        typer.Option(metavar="ADDRESS|FILE", help="Address or file of a running Dask cluster."),
     ] = None,
     parameter: Parameter = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the runs, and whether they are there.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list the runs, and whether they are there.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="List them as JSON.")] = False,
 ) -> None:
-    """Execute the runs of a grid side by side: what is there is recognised, and a failing run stops no other."""
+    """Execute the runs of a grid side by side: what is there is recognised, and a failing run stops
+    no other.
+    """
     import pandas as pd
 
     from docemb_lib.cli import terminal
@@ -173,7 +214,9 @@ def sweep(
         mend = "add --dry-run, or see the results with `docemb results --json`"
         raise InputError(f"--json lists the runs of --dry-run, which is not given; {mend}")
     workspace = Workspace()
-    steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or []))
+    steps = resolve_sweep(
+        notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or [])
+    )
     if dry_run:
         listed = runs_of(steps)
         names = ["notebook", "label", "parameters", "fingerprint"]
@@ -189,17 +232,25 @@ def sweep(
     reporter = terminal.Terminal(console, RunTimes(workspace))
     failures = execute_plan(steps, workspace, reporter, workers=workers, scheduler=scheduler)
     terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
-    paths = [(name, f"outputs/{name}/{planned[0].notebook}") for name in ("records", "notebooks", "figures")]
+    paths = [
+        (name, f"outputs/{name}/{planned[0].notebook}")
+        for name in ("records", "notebooks", "figures")
+    ]
     _end([*paths, *comparison_paths(chosen_runs(steps[-1:]), workspace)], failures)
 
 
 @command
 def results(
-    notebook: Annotated[str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05.")] = None,
+    notebook: Annotated[
+        str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05.")
+    ] = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
     claims: Annotated[
-        str | None, typer.Option(metavar="PROFILE", help="Instead, test what the thesis claims on a profile's runs.")
+        str | None,
+        typer.Option(
+            metavar="PROFILE", help="Instead, test what the thesis claims on a profile's runs."
+        ),
     ] = None,
 ) -> None:
     """Show the recorded runs, oldest first."""
@@ -213,7 +264,11 @@ def results(
     if notebook is not None and claims is not None:
         raise InputError(f"--claims is about the runs of all notebooks; leave out {notebook}")
     notebook = None if notebook is None else notebook_named(notebook)
-    frame = records.frame(notebook, failed=True) if claims is None else recorded_claims(claims).reset_index()
+    frame = (
+        records.frame(notebook, failed=True)
+        if claims is None
+        else recorded_claims(claims).reset_index()
+    )
     if as_json:
         terminal.write_json(frame)
     elif as_csv:
@@ -225,7 +280,9 @@ def results(
 @command
 def report(
     profile: ProfileName = "tiny",
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")
+    ] = None,
 ) -> None:
     """Write the executed notebooks of a profile's plan as pages, with an index and the final table."""
     from docemb_lib.cli.report import write_pages
@@ -234,8 +291,14 @@ def report(
 
 
 @command
-def doctor(verify: Annotated[bool, typer.Option("--verify", help="Only check outputs/ by checksum.")] = False) -> None:
-    """Say what is installed, reachable and slow on this machine; exit code 1 if something must be mended."""
+def doctor(
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Only check outputs/ by checksum.")
+    ] = False,
+) -> None:
+    """Say what is installed, reachable and slow on this machine; exit code 1 if something must be
+    mended.
+    """
     from docemb_lib.doctor import diagnose, verify_outputs
 
     wrong = False
@@ -253,10 +316,15 @@ def bench(
     device: Annotated[
         str | None, typer.Option(help="For student: cpu or cuda; default: a GPU if there is one.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only see that all parts run, in seconds.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure docemb beside stock Longformer, gensim or a loop over heads, in one process. Takes some minutes."""
+    """Measure docemb beside stock Longformer, gensim or a loop over heads, in one process.
+
+    Takes some minutes.
+    """
     if device is not None and what != "student":
         raise InputError(f"--device: bench {what} runs on the CPU alone; leave this option out")
     module = what.replace("-", "_")
@@ -271,7 +339,10 @@ def bench(
 
 
 def parse_parameters(given: list[str]) -> dict[str, Any]:
-    """`NAME=VALUE` each, once; values as in YAML, and None as papermill reads it. Raises InputError for other texts."""
+    """`NAME=VALUE` each, once; values as in YAML, and None as papermill reads it.
+
+    Raises InputError for other texts.
+    """
     from docemb_lib.settings.profile import parse_yaml
 
     parameters: dict[str, Any] = {}
@@ -289,7 +360,9 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
             parsed = None if value == "None" else parse_yaml(value)
         except yaml.YAMLError:
             parsed = value
-        parameters[name] = parsed if isinstance(parsed, str | int | float | None) else value  # "-" is a projection
+        parameters[name] = (
+            parsed if isinstance(parsed, str | int | float | None) else value
+        )  # "-" is a projection
     return parameters
 
 

@@ -1,7 +1,8 @@
-"""A plan before it starts: its runs, what they need from outside, what of it is missing, and how long such runs took.
+"""A plan before it starts: its runs, what they need from outside, what of it is missing, and how
+long such runs took.
 
-Times are those of the recorded runs of the same notebook and profile in this working folder; where there are none, no
-time is given.
+Times are those of the recorded runs of the same notebook and profile in this working folder; where
+there are none, no time is given.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +36,9 @@ class Need(NamedTuple):
 class Outlook(NamedTuple):
     """What a plan would do."""
 
-    lines: pd.DataFrame  # a row for each line of the plan; `time`: of its missing runs, "" if unknown
+    lines: (
+        pd.DataFrame
+    )  # a row for each line of the plan; `time`: of its missing runs, "" if unknown
     seconds: float | None  # of all missing runs; None: unknown for some of them
     needs: dict[Need, list[int]]  # the numbers of the lines that need it
     missing: list[str]  # why `docemb run` would refuse now, a line each
@@ -46,7 +49,9 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
     times = RunTimes(workspace)
     rows = []
     needs: dict[Need, list[int]] = {}
-    reasons = {f"{problem}; {INSTALL}": ["packages"] for problem in unmet()}  # reason: what it holds for
+    reasons = {
+        f"{problem}; {INSTALL}": ["packages"] for problem in unmet()
+    }  # reason: what it holds for
     for number, step in enumerate(steps, 1):
         first = step.runs[0]
         missing = [run for run in step.runs if run not in done]
@@ -73,7 +78,9 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
                 "time": duration(seconds) if seconds else "",
             }
         )
-    why = [f"{', '.join(dict.fromkeys(subjects))}: {reason}" for reason, subjects in reasons.items()]
+    why = [
+        f"{', '.join(dict.fromkeys(subjects))}: {reason}" for reason, subjects in reasons.items()
+    ]
     all_missing = [run for run in runs_of(steps) if run not in done]
     return Outlook(pd.DataFrame(rows, columns=COLUMNS), times.total(all_missing), needs, why)
 
@@ -83,11 +90,16 @@ def done_runs(steps: Sequence[Step], workspace: Workspace) -> set[Planned]:
 
 
 def print_outlook(outlook: Outlook, console: Console) -> None:
-    """The lines of a plan, what they need from outside, what is missing, and how long its runs took before."""
+    """The lines of a plan, what they need from outside, what is missing, and how long its runs took
+    before.
+    """
     lines = outlook.lines if outlook.lines["time"].any() else outlook.lines.drop(columns="time")
     print_table(lines, console)
     if outlook.needs:
-        needs = [(need.kind, need.name, ", ".join(map(str, lines))) for need, lines in outlook.needs.items()]
+        needs = [
+            (need.kind, need.name, ", ".join(map(str, lines)))
+            for need, lines in outlook.needs.items()
+        ]
         print_table(pd.DataFrame(needs, columns=["needs", "which", "for lines"]), console)
     for line in outlook.missing:
         console.print(f"missing: {line}")

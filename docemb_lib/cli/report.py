@@ -1,4 +1,6 @@
-"""The report of a plan: its final table in words, and all its executed notebooks as pages with an index."""
+"""The report of a plan: its final table in words, and all its executed notebooks as pages with an
+index.
+"""
 
 import re
 from html import escape
@@ -19,9 +21,12 @@ from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.workspace import Workspace, write_text
 
 TEX = r"((?:[^$\n]|\n(?!\s*\n))+)"  # within one paragraph
-FORMULA = re.compile(rf"\$\${TEX}\$\$|\${TEX}\$(?!\d)")  # in a paragraph of its own, and between words; no price
+FORMULA = re.compile(
+    rf"\$\${TEX}\$\$|\${TEX}\$(?!\d)"
+)  # in a paragraph of its own, and between words; no price
 LOADED = re.compile(r"<script[^>]* src=.*?</script>", re.DOTALL)
-# Notebook pages are light. Where the reader's browser is dark, colours are inverted, and pictures inverted back.
+# Notebook pages are light. Where the reader's browser is dark, colours are inverted, and pictures
+# inverted back.
 DARK = """<style>@media screen and (prefers-color-scheme: dark) { html, img { background: #fff }
 html { filter: invert(0.9) hue-rotate(180deg) } img { filter: invert(1) hue-rotate(180deg) } }</style>"""
 
@@ -35,7 +40,8 @@ class Report(NamedTuple):
 
 
 def report(planned: Runs, workspace: Workspace) -> Report:
-    """The report of a plan's runs: from the final evaluations or, where there are none, from those of SimDE.
+    """The report of a plan's runs: from the final evaluations or, where there are none, from those
+    of SimDE.
 
     The students of these evaluations get their links again.
     """
@@ -49,7 +55,11 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     if not final:
         return Report(None, "", paths)
     last = final[-1]
-    shown = [Final.of_record(workspace, r, last.label).called(last.label) for r in final if r.setting == last.setting]
+    shown = [
+        Final.of_record(workspace, r, last.label).called(last.label)
+        for r in final
+        if r.setting == last.setting
+    ]
     own = shown[-1]
     if (adapted := f"{own.student}{ADAPTED}") in set(own.models["model"]):
         own = own._replace(student=adapted)
@@ -58,15 +68,22 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     summary = f"{own.standing()}\nTake {choice.model}: {choice.reason}{how}."
 
     def of_models(name: str, *by: str) -> pd.DataFrame:
-        # Evaluations share models, and lines of a plan may have other profiles: each model once, of one setting.
+        # Evaluations share models, and lines of a plan may have other profiles: each model once, of
+        # one setting.
         found = [last_round(getattr(one, name)) for one in shown]
         return pd.concat(found).drop_duplicates(["model", *by]).set_index("model")
 
     intervals, fitted = of_models("intervals", "task", "metric"), of_models("models")["fitted on"]
     main = intervals[intervals["metric"].isin(MAIN_METRICS)]
-    board = main.pivot_table(index="model", columns="task", values="value", sort=False).rename_axis(columns=None)
-    means = over_tasks(intervals)[["value", "low", "high"]].sort_values("value", ascending=False, kind="stable")
-    board = board.loc[[*means.index, *board.index.difference(means.index, sort=False)]]  # without some task: last
+    board = main.pivot_table(index="model", columns="task", values="value", sort=False).rename_axis(
+        columns=None
+    )
+    means = over_tasks(intervals)[["value", "low", "high"]].sort_values(
+        "value", ascending=False, kind="stable"
+    )
+    board = board.loc[
+        [*means.index, *board.index.difference(means.index, sort=False)]
+    ]  # without some task: last
     texts = {model: with_interval(*row) for model, *row in means.itertuples()}
     board["mean"] = [texts.get(model, "") for model in board.index]
     return Report(board.assign(**{"fitted on": fitted.reindex(board.index)}), summary, paths)
@@ -85,7 +102,9 @@ def _command_for(model: str, adapted: str, student: str | None, run: Planned) ->
 
 
 def link_student(run: Planned, record: records.Record, workspace: Workspace) -> str | None:
-    """Link `outputs/students/<name of the run>` to its student again; returns the link, None without a student."""
+    """Link `outputs/students/<name of the run>` to its student again; returns the link, None
+    without a student.
+    """
     folder = record.student and (workspace.root / record.student).resolve()
     if not folder or not folder.is_dir():
         return None
@@ -111,10 +130,12 @@ def conclusion_of(run: Planned) -> str:
 
 
 def write_pages(profile: str, out: Path | None = None) -> Path:
-    """Write a page for each executed notebook of a profile's plan, and an index with the final table.
+    """Write a page for each executed notebook of a profile's plan, and an index with the final
+    table.
 
-    The index also has what the cells tagged `conclusion` have printed. The pages need no network. They are written to
-    `out`, or to `outputs/report/`. Returns the index. Raises InputError if no run is done.
+    The index also has what the cells tagged `conclusion` have printed. The pages need no network.
+    They are written to `out`, or to `outputs/report/`. Returns the index. Raises InputError if no
+    run is done.
     """
     import nbformat
 
@@ -122,18 +143,24 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     steps = resolve_plan(loaded, profile_argument(profile), workspace)
     done = [run for run in chosen_runs(steps) if is_done(run, workspace)]
     if not done:
-        raise InputError(f"report: no run of profile {loaded.name} is done; `docemb run` makes them")
+        raise InputError(
+            f"report: no run of profile {loaded.name} is done; `docemb run` makes them"
+        )
     folder = out or workspace.outputs / "report" / loaded.name
     found = report(done, workspace)
     blocks = [f"<h1>docemb, profile {escape(loaded.name)}</h1>"]
     blocks += [f"<p>{escape(line)}</p>" for line in found.summary.splitlines()]
     if found.board is not None:
-        blocks.append(found.board.rename_axis(None).to_html(border=0, float_format="{:.3f}".format, na_rep=""))
+        blocks.append(
+            found.board.rename_axis(None).to_html(border=0, float_format="{:.3f}".format, na_rep="")
+        )
     for run in progress(done, desc="pages", unit="notebooks"):
         name = f"{run.notebook}/{run.executed.stem}.html"
         notebook = nbformat.read(run.executed, as_version=4)
         write_text(folder / name, page_of(notebook))
-        blocks.append(f'<p><a href="{escape(name)}">{escape(f"{run.notebook}: {run.label}")}</a></p>')
+        blocks.append(
+            f'<p><a href="{escape(name)}">{escape(f"{run.notebook}: {run.label}")}</a></p>'
+        )
         blocks.append(f"<p>{escape(' '.join(conclusion_of(run).split()))}</p>")
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
     write_text(folder / "index.html", page_of(index))
@@ -141,13 +168,17 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
 
 
 def page_of(notebook: Any) -> str:
-    """A notebook, as nbformat reads it, as a page that holds all that it shows; its formulas become MathML."""
+    """A notebook, as nbformat reads it, as a page that holds all that it shows; its formulas become
+    MathML.
+    """
     from latex2mathml.converter import convert
     from nbconvert import HTMLExporter
 
     def mathml(found: re.Match[str]) -> str:
         of_its_own, within = found.groups()
-        latex = (of_its_own or within).replace(r"\_", "_")  # in names: the converter would show the backslash
+        latex = (of_its_own or within).replace(
+            r"\_", "_"
+        )  # in names: the converter would show the backslash
         return convert(latex, display="block" if of_its_own else "inline")
 
     for cell in notebook.cells:

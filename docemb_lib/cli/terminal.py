@@ -18,23 +18,40 @@ from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
 from docemb_lib.sweeps.times import RunTimes
 
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds")
-ALIKE = ("profile", "status", "seed")  # columns of runs; in the title where all runs have the same value
+ALIKE = (
+    "profile",
+    "status",
+    "seed",
+)  # columns of runs; in the title where all runs have the same value
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
-FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)  # characters in a line of a cell, tried until the table fits
+FOLDS = (
+    sys.maxsize,
+    60,
+    40,
+    30,
+    20,
+    15,
+    10,
+    7,
+)  # characters in a line of a cell, tried until the table fits
 BREAKS = re.compile(rf"[;)/]|,(?!{NO_BREAK})|(?<=\S)-(?=\w)")
 SCORES = "Test scores (accuracy; MAP for retrieval)"
 
 
 class Terminal(Reporter):
-    """Progress of a plan or a sweep: a line per event, and in a terminal the last lines of the runs at work.
+    """Progress of a plan or a sweep: a line per event, and in a terminal the last lines of the runs
+    at work.
 
-    times: how long such runs took before. The time that is left is shown where it is known for all missing runs.
+    times: how long such runs took before. The time that is left is shown where it is known for all
+    missing runs.
     """
 
     def __init__(self, console: Console, times: RunTimes) -> None:
         self.console = console
         self.times = times
-        name, line = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[line]}"))
+        name, line = (
+            TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[line]}")
+        )
         self.bars = Progress(name, TimeElapsedColumn(), line, console=console, transient=True)
         self.bars.disable = not console.is_terminal
         self.tasks: dict[Planned, TaskID] = {}
@@ -48,7 +65,9 @@ class Terminal(Reporter):
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
         self.runs += len(runs)
-        self.repeated |= {label for label, times in Counter(run.label for run in runs).items() if times > 1}
+        self.repeated |= {
+            label for label, times in Counter(run.label for run in runs).items() if times > 1
+        }
         self.missing |= set(missing)
         self.side_by_side |= bool(where)
         expected = self.times.total(missing)
@@ -80,7 +99,9 @@ class Terminal(Reporter):
         about = f", about {duration(left)} left in all" if left else ""
         ended = "done" if status == "built" else status
         how = "already there" if status == "reused" else f"{ended} in {duration(seconds)}"
-        self.console.print(f"[{self.runs - len(self.missing)}/{self.runs}] {how}  {self._name(run)}{about}")
+        self.console.print(
+            f"[{self.runs - len(self.missing)}/{self.runs}] {how}  {self._name(run)}{about}"
+        )
         if error:  # now, because a later interruption leaves no summary
             self.console.print(f"        {error}")
 
@@ -91,7 +112,9 @@ class Terminal(Reporter):
         """Seconds until all missing runs have ended; None: unknown."""
         left = self.times.total(self.missing)
         if left and self.side_by_side and self.worked:
-            left *= (time.monotonic() - self.begun) / self.worked  # as many runs at once as until now
+            left *= (
+                time.monotonic() - self.begun
+            ) / self.worked  # as many runs at once as until now
         return left
 
     def _name(self, run: Planned) -> str:
@@ -106,7 +129,9 @@ def already_there(runs: int, there: int) -> str:
 
 
 def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
-    """Models × tasks. board: index model; a column per task, `mean` as text, `fitted on`; NaN: not scored."""
+    """Models × tasks. board: index model; a column per task, `mean` as text, `fitted on`; NaN: not
+    scored.
+    """
     tasks = board.drop(columns=["mean", "fitted on"]).map("{:.3f}".format).replace("nan", "")
     means = board["mean"].str.replace(", ", f",{NO_BREAK}")
     shown = tasks.assign(**{"mean [95%]": means, "fitted on": board["fitted on"]})
@@ -114,7 +139,9 @@ def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
 
 
 def print_runs(frame: pd.DataFrame, console: Console) -> None:
-    """Recorded runs, a row each; `docemb results --csv` has every column. frame: see `records.frame`."""
+    """Recorded runs, a row each; `docemb results --csv` has every column. frame: see
+    `records.frame`.
+    """
     if frame.empty:
         console.print("No recorded runs yet; `docemb run` makes some.")
         return
@@ -125,24 +152,34 @@ def print_runs(frame: pd.DataFrame, console: Console) -> None:
 
 
 def print_table(frame: pd.DataFrame, console: Console, title: str | None = None) -> None:
-    """A frame as a table. Where the terminal is too narrow, cells become several lines, and no word is broken.
+    """A frame as a table. Where the terminal is too narrow, cells become several lines, and no word
+    is broken.
 
-    Where that is not enough, the columns are shared out among several tables, each with those that name the rows.
+    Where that is not enough, the columns are shared out among several tables, each with those that
+    name the rows.
     """
     for fold in FOLDS:
         table = Table(title=title or None, title_justify="left", show_lines=fold < FOLDS[0])
         for name, dtype in frame.dtypes.items():
-            table.add_column(_folded(str(name), fold), justify="right" if dtype.kind in "if" else "left", no_wrap=True)
+            table.add_column(
+                _folded(str(name), fold),
+                justify="right" if dtype.kind in "if" else "left",
+                no_wrap=True,
+            )
         for row in zip(*(_cells(column) for _, column in frame.items()), strict=True):
             table.add_row(*(_folded(cell, fold) for cell in row))
-        table.width = width = console.measure(table, options=console.options.update(width=sys.maxsize)).maximum
+        table.width = width = console.measure(
+            table, options=console.options.update(width=sys.maxsize)
+        ).maximum
         if width <= console.width:
             break
     names = {"round", "model", "label"}.intersection(frame) or {frame.columns[0]}
     further = [name for name in frame if name not in names]
     if width > console.width and (half := len(further) // 2):
         for part, heading in ((further[:half], title), (further[half:], None)):
-            print_table(frame[[name for name in frame if name in names or name in part]], console, heading)
+            print_table(
+                frame[[name for name in frame if name in names or name in part]], console, heading
+            )
     else:
         console.print(table, soft_wrap=True)
 
@@ -152,19 +189,31 @@ def write_json(frame: pd.DataFrame) -> None:
 
 
 def _folded(text: str, width: int) -> str:
-    """`text` in lines of at most `width` characters where possible, broken at spaces and after `BREAKS`."""
+    """`text` in lines of at most `width` characters where possible, broken at spaces and after
+    `BREAKS`.
+    """
     if len(text) > width:
         breakable = BREAKS.sub(r"\g<0>\t", text)  # a tab marks a place to break at
-        fixed: Any = dict.fromkeys(("expand_tabs", "replace_whitespace", "break_long_words", "break_on_hyphens"), False)
+        fixed: Any = dict.fromkeys(
+            ("expand_tabs", "replace_whitespace", "break_long_words", "break_on_hyphens"), False
+        )
         lines = wrap(breakable, width, **fixed)
         text = "\n".join(lines).replace("\t", "")
     return text.replace(NO_BREAK, " ")
 
 
 def _cells(column: pd.Series) -> list[str]:
-    """The values as text; all numbers have as many decimals, up to three, as one of them needs. Nothing for NaN."""
-    decimals = max((len(f"{x:.3f}".rstrip("0").partition(".")[2]) for x in column if isinstance(x, float)), default=0)
-    return [f"{x:.{decimals}f}".replace("nan", "") if isinstance(x, float) else str(x) for x in column]
+    """The values as text; all numbers have as many decimals, up to three, as one of them needs.
+
+    Nothing for NaN.
+    """
+    decimals = max(
+        (len(f"{x:.3f}".rstrip("0").partition(".")[2]) for x in column if isinstance(x, float)),
+        default=0,
+    )
+    return [
+        f"{x:.{decimals}f}".replace("nan", "") if isinstance(x, float) else str(x) for x in column
+    ]
 
 
 def duration(seconds: float) -> str:

@@ -1,1 +1,3 @@
-"""Text in, a corpus out: documents from installed documentation, local files or a hub, made into splits."""
+"""Text in, a corpus out: documents from installed documentation, local files or a hub, made into
+splits.
+"""

@@ -1,8 +1,8 @@
 """The embedded corpus: the documentation that the installed scientific packages carry.
 
-One document per public module, class (with its methods) or function; the files are parsed, never imported. See Also
-sections become links; they and the names of the packages are cut from the texts, because they would give away the
-answers of the embedded tasks.
+One document per public module, class (with its methods) or function; the files are parsed, never
+imported. See Also sections become links; they and the names of the packages are cut from the texts,
+because they would give away the answers of the embedded tasks.
 """
 
 import ast
@@ -22,16 +22,41 @@ from docemb_lib.base.progress import progress
 from docemb_lib.corpus.document import Document, not_installed
 
 PACKAGES = (
-    "numpy", "scipy", "sklearn", "pandas", "matplotlib", "seaborn", "torch", "nltk", "gensim", "networkx", "sympy",
-)  # fmt: skip
+    "numpy",
+    "scipy",
+    "sklearn",
+    "pandas",
+    "matplotlib",
+    "seaborn",
+    "torch",
+    "nltk",
+    "gensim",
+    "networkx",
+    "sympy",
+)
 SKIPPED = {
-    "tests", "test", "_testing", "_internal", "conftest.py", "setup.py",  # not documentation
-    "externals", "external", "extern", "_vendor", "array_api_compat", "array_api_extra", "pyprima", "cobyqa",  # copies
+    "tests",
+    "test",
+    "_testing",
+    "_internal",
+    "conftest.py",
+    "setup.py",  # not documentation
+    "externals",
+    "external",
+    "extern",
+    "_vendor",
+    "array_api_compat",
+    "array_api_extra",
+    "pyprima",
+    "cobyqa",  # copies
     "_numpy",  # torch's copy of NumPy
-    "_inductor", "_dynamo", "_functorch",  # torch's compiler: notes to its developers
-}  # fmt: skip
+    "_inductor",
+    "_dynamo",
+    "_functorch",  # torch's compiler: notes to its developers
+}
 
-# Names inside other words count too: `to_numpy` and `NetworkXError` give away the package as `numpy` does.
+# Names inside other words count too: `to_numpy` and `NetworkXError` give away the package as
+# `numpy` does.
 NAMES = (
     r"scikit[\W_]{0,9}learn|natural language toolkit|pytorch|torch|numpy|scipy|sklearn|pandas|matplotlib|seaborn|nltk|"
     r"gensim|networkx|sympy"
@@ -53,12 +78,30 @@ SENTENCE = re.compile(
 LEAD = re.compile(r"\W*see[ -]?also\s*(?::(?=\s))?\s*", re.IGNORECASE)
 # `a.b`, ``a.b``, :func:`~a.b`, :func:`title <a.b>`
 QUOTED = re.compile(r"(?::[\w:+-]+:)?`+(?:[^`<]*<)?[~!.]*([\w.]+)(?:\(\))?>?`+_?")
-PATH = re.compile(r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|\b\w+_\w+\b|\b\w+(?=\(\))")  # a.b, a_b or a(): no word of prose
-LIST = re.compile(r"\.?[A-Za-z_][\w.]*(?:\(\))?(?:(?:\s*,\s*|\s+and\s+)\.?[A-Za-z_][\w.]*(?:\(\))?)*\s*[.,]?")
+PATH = re.compile(
+    r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|\b\w+_\w+\b|\b\w+(?=\(\))"
+)  # a.b, a_b or a(): no word of prose
+LIST = re.compile(
+    r"\.?[A-Za-z_][\w.]*(?:\(\))?(?:(?:\s*,\s*|\s+and\s+)\.?[A-Za-z_][\w.]*(?:\(\))?)*\s*[.,]?"
+)
 
-ATTACHING = {"add_newdoc", "add_docstr", "_add_docstr", "add_docstr_all"}  # document compiled objects
-TEXT_METHODS = {"format", "replace", "strip", "lstrip", "rstrip"}  # their effect is too small to be evaluated
-WORDS = (80, 6000)  # of a page; one with more, a class of hundreds of methods, takes as long as twenty others or more
+ATTACHING = {
+    "add_newdoc",
+    "add_docstr",
+    "_add_docstr",
+    "add_docstr_all",
+}  # document compiled objects
+TEXT_METHODS = {
+    "format",
+    "replace",
+    "strip",
+    "lstrip",
+    "rstrip",
+}  # their effect is too small to be evaluated
+WORDS = (
+    80,
+    6000,
+)  # of a page; one with more, a class of hundreds of methods, takes as long as twenty others or more
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -67,7 +110,9 @@ class Page:  # the documentation of one public module, class or function
     module: str  # dotted path of the module that defines it, private parts included
     name: str  # "" for the page of the module itself
     doc: str = ""  # dedented; "" where only members are documented
-    members: dict[str, str] = field(default_factory=dict)  # docs of the public methods of a class, in source order
+    members: dict[str, str] = field(
+        default_factory=dict
+    )  # docs of the public methods of a class, in source order
 
 
 class _Clean(NamedTuple):
@@ -77,24 +122,38 @@ class _Clean(NamedTuple):
     cited: tuple[str, ...]  # names, to be resolved
 
 
-def installed_docs(packages: Sequence[str] = PACKAGES, *, words: tuple[int, int] = WORDS) -> list[Document]:
-    """The documentation pages of `packages` (import names), sorted by id, no two with the same text.
+def installed_docs(
+    packages: Sequence[str] = PACKAGES, *, words: tuple[int, int] = WORDS
+) -> list[Document]:
+    """The documentation pages of `packages` (import names), sorted by id, no two with the same
+    text.
 
-    The id is the dotted path without its private parts, where that is unique; `source` is the package; `see_also` holds
-    ids of pages of the same package. words: fewest and most of a page; shorter and longer ones are left out.
+    The id is the dotted path without its private parts, where that is unique; `source` is the
+    package; `see_also` holds ids of pages of the same package. words: fewest and most of a page;
+    shorter and longer ones are left out.
     """
     files = [file for package in packages for file in _source_files(package)]
-    found = (page for file in progress(files, desc="reading docs", unit="files") for page in _clean_pages(*file))
-    pages = {page.path: page for page in found if words[0] <= len(page.text.split()) <= words[1]}.values()
+    found = (
+        page
+        for file in progress(files, desc="reading docs", unit="files")
+        for page in _clean_pages(*file)
+    )
+    pages = {
+        page.path: page for page in found if words[0] <= len(page.text.split()) <= words[1]
+    }.values()
 
     uses = Counter(_public(page.path) for page in pages)
-    by_id = {public if uses[public := _public(page.path)] == 1 else page.path: page for page in pages}
+    by_id = {
+        public if uses[public := _public(page.path)] == 1 else page.path: page for page in pages
+    }
     first: dict[str, str] = {}  # of texts that are equal except for case and spacing, the first id
     for id in sorted(by_id):
         first.setdefault(" ".join(by_id[id].text.lower().split()), id)
     documents: list[Document] = []
     for package in sorted(packages):
-        own = {id: by_id[id] for id in first.values() if by_id[id].path.partition(".")[0] == package}
+        own = {
+            id: by_id[id] for id in first.values() if by_id[id].path.partition(".")[0] == package
+        }
         documents += _linked(own, package)
     return documents
 
@@ -126,21 +185,27 @@ def _public(path: str) -> str:
 
 def _linked(pages: dict[str, _Clean], package: str) -> Iterator[Document]:
     """The documents of a package; `see_also` are the pages that the cited names stand for."""
-    known: dict[str, list[tuple[list[str], str]]] = defaultdict(list)  # last part -> full paths and their ids
+    known: dict[str, list[tuple[list[str], str]]] = defaultdict(
+        list
+    )  # last part -> full paths and their ids
     for id, page in pages.items():
         for path in [page.path, *(f"{page.path}.{member}" for member in page.members)]:
             parts = path.split(".")
             known[parts[-1]].append((parts, id))
     for id, page in pages.items():
         targets = dict.fromkeys(_resolve(name, page.path, known) for name in page.cited)
-        yield Document(id, page.text, package, tuple(target for target in targets if target not in {None, id}))
+        yield Document(
+            id, page.text, package, tuple(target for target in targets if target not in {None, id})
+        )
 
 
 def _resolve(name: str, citing: str, known: dict[str, list[tuple[list[str], str]]]) -> str | None:
-    """The id that `name`, found on the page `citing`, stands for: the nearest page of that name, None for a tie.
+    """The id that `name`, found on the page `citing`, stands for: the nearest page of that name,
+    None for a tie.
 
-    The nearest page shares most leading parts with the citing page, then has the shortest public path. A full name
-    (one that begins with the package) may leave out inner parts: numpy.argsort is numpy._core.fromnumeric.argsort.
+    The nearest page shares most leading parts with the citing page, then has the shortest public
+    path. A full name (one that begins with the package) may leave out inner parts: numpy.argsort is
+    numpy._core.fromnumeric.argsort.
     """
     wanted, here = name.split("."), citing.split(".")
     ranked: dict[tuple[int, int], set[str]] = defaultdict(set)
@@ -155,7 +220,9 @@ def _resolve(name: str, citing: str, known: dict[str, list[tuple[list[str], str]
 
 
 def read_pages(path: Path, module: str) -> list[Page]:
-    """All documented public objects of the file `path`, which is the module `module`; [] if it is no valid Python."""
+    """All documented public objects of the file `path`, which is the module `module`; [] if it is
+    no valid Python.
+    """
     try:
         with tokenize.open(path) as file, warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # invalid escapes in the packages
@@ -172,7 +239,9 @@ def read_pages(path: Path, module: str) -> list[Page]:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 _document(page(module, statement.name), statement)
-            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=name), attr="__doc__"), *_], value=value):
+            case ast.Assign(
+                targets=[ast.Attribute(value=ast.Name(id=name), attr="__doc__"), *_], value=value
+            ):
                 page(module, name).doc = _tidy_docstring(text_of(value))
             case ast.Assign(targets=[ast.Name(id="__doc__"), *_], value=value):
                 page(module, "").doc = _tidy_docstring(text_of(value)) or page(module, "").doc
@@ -203,15 +272,23 @@ def _document(page: Page, node: Definition) -> None:
                 page.members.setdefault(member.name, doc)
 
 
-def _document_compiled(page: Callable[[str, str], Page], module: str, call: ast.Call, *, assigned: str | None) -> None:
+def _document_compiled(
+    page: Callable[[str, str], Page], module: str, call: ast.Call, *, assigned: str | None
+) -> None:
     """Add the documentation that a call attaches to a compiled object."""
     function = getattr(call.func, "id", getattr(call.func, "attr", ""))
     if function not in ATTACHING:
         return
     match call.args:
         case [ast.Constant(value=str(name)), doc]:
-            place = "torch.Tensor" if function == "add_docstr_all" else module  # torch's methods, scipy.special
-        case [ast.Constant(value=str(place)), ast.Constant(value=str(name)), ast.Tuple(elts=[member, doc])]:
+            place = (
+                "torch.Tensor" if function == "add_docstr_all" else module
+            )  # torch's methods, scipy.special
+        case [
+            ast.Constant(value=str(place)),
+            ast.Constant(value=str(name)),
+            ast.Tuple(elts=[member, doc]),
+        ]:
             if not (method := text_of(member)).startswith("_"):
                 page(place, name).members[method] = _tidy_docstring(text_of(doc))
             return
@@ -226,7 +303,9 @@ def _document_compiled(page: Callable[[str, str], Page], module: str, call: ast.
 
 
 def text_of(node: ast.expr) -> str:
-    """The constant text of a string expression, without placeholders and values that are computed at run time."""
+    """The constant text of a string expression, without placeholders and values that are computed
+    at run time.
+    """
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -237,7 +316,9 @@ def text_of(node: ast.expr) -> str:
         case ast.BinOp(left=left, op=ast.Mod()):
             return text_of(left).replace("%%", "%")
         case ast.Call(func=ast.Attribute(value=inner, attr="format")):
-            text = re.sub(r"\{seealso\.(\w+)\}", r"\1", text_of(inner))  # seaborn's placeholders for function names
+            text = re.sub(
+                r"\{seealso\.(\w+)\}", r"\1", text_of(inner)
+            )  # seaborn's placeholders for function names
             text = re.sub(r"(?<!\{)\{[\w.]+\}(?!\})", "", text)
             return text.replace("{{", "{").replace("}}", "}")
         case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in TEXT_METHODS:
@@ -252,14 +333,19 @@ def _own_doc(node: ast.Module | Definition) -> str:
 
 
 def _tidy_docstring(text: str) -> str:
-    """Dedent, and drop the placeholders that a decorator fills: `%(name)s`, and `{name}` alone on its line."""
+    """Dedent, and drop the placeholders that a decorator fills: `%(name)s`, and `{name}` alone on
+    its line.
+    """
     text = re.sub(r"%\([\w:.]+\)s", "", text)
     text = re.sub(r"(?m)^[ \t]*\{\w+\}[ \t]*$", "", text)
     return inspect.cleandoc(text).rstrip()
 
 
 def cut_see_also(text: str) -> tuple[str, tuple[str, ...]]:
-    """A text without See Also sections, `.. seealso::` blocks and "See also ..." sentences, and the names they cite."""
+    """A text without See Also sections, `..
+
+    seealso::` blocks and "See also ..." sentences, and the names they cite.
+    """
     kept: list[str] = []
     cited: list[str] = []
     lines = text.split("\n")
@@ -268,9 +354,17 @@ def cut_see_also(text: str) -> tuple[str, tuple[str, ...]]:
         at += 1
         if heading := HEADING.fullmatch(lines[start].strip()):
             at = _block_end(lines, start)
-            block = [line for line in lines[start + 1 : at] if line.strip() and not RULE.fullmatch(line.strip())]
-            entries = [line for line in block if _indent(line) == _indent(block[0])]  # without indented descriptions
-            cited += [name for entry in (heading["inline"] or "", *entries) for name in _names(entry)]
+            block = [
+                line
+                for line in lines[start + 1 : at]
+                if line.strip() and not RULE.fullmatch(line.strip())
+            ]
+            entries = [
+                line for line in block if _indent(line) == _indent(block[0])
+            ]  # without indented descriptions
+            cited += [
+                name for entry in (heading["inline"] or "", *entries) for name in _names(entry)
+            ]
         else:
             kept.append(lines[start])
     text = "\n".join(kept)
@@ -287,10 +381,13 @@ def remove_names(text: str) -> str:
 def _block_end(lines: list[str], heading: int) -> int:
     """Index of the first line after the block that `lines[heading]` opens.
 
-    A block with an underlined heading ends at the next underlined heading or with text that is indented less. Any other
-    ends with the lines that are indented deeper.
+    A block with an underlined heading ends at the next underlined heading or with text that is
+    indented less. Any other ends with the lines that are indented deeper.
     """
-    indent, rules = _indent(lines[heading]), [RULE.fullmatch(line.strip()) is not None for line in lines] + [False]
+    indent, rules = (
+        _indent(lines[heading]),
+        [RULE.fullmatch(line.strip()) is not None for line in lines] + [False],
+    )
     underlined = rules[heading + 1]
     for at in range(heading + 1 + underlined, len(lines)):
         own = _indent(lines[at])

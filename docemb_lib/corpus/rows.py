@@ -1,7 +1,8 @@
 """Text taken apart: the rows of a data file, the sentences of a text, the words of a sentence.
 
-Data files are read one row at a time; anything malformed raises an InputError that names the file and the place in it.
-Sentences are found in some 300 languages (`sentencex`), parts of speech in English (`textblob`), without a download.
+Data files are read one row at a time; anything malformed raises an InputError that names the file
+and the place in it. Sentences are found in some 300 languages (`sentencex`), parts of speech in
+English (`textblob`), without a download.
 """
 
 import csv
@@ -21,19 +22,24 @@ from docemb_lib.base.errors import InputError
 FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 DATA_FILES = ".jsonl, .json, .csv, .tsv (each also .gz) or .parquet"
 BATCH = 256  # rows of a parquet file held in memory
-WINDOW = 10_000  # characters split at a time: in scripts without spaces, sentencex' time grows with their square
+# characters split at a time: in scripts without spaces, sentencex' time grows with their square
+WINDOW = 10_000
 
-# Penn Treebank tags begin with these. Verbs include be, have and do; can, will and the like (MD) are "other".
+# Penn Treebank tags begin with these. Verbs include be, have and do; can, will and the like (MD)
+# are "other".
 TAGS = {"NN": "noun", "VB": "verb"}
-# Tokens as in the lexicon: do n't, they 're, cat 's, state-of-the-art, U.S.; and every sign by itself.
+# Tokens as in the lexicon: do n't, they 're, cat 's, state-of-the-art, U.S.; and every sign by
+# itself.
 TOKENS = re.compile(
-    r"(?:[^\W\d_]\.){2,}|\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b|\w+(?:[-.]\w+)*|[^\w\s]", re.IGNORECASE
+    r"(?:[^\W\d_]\.){2,}|\w+?(?=n['’]t\b)|n['’]t\b|['’](?:s|re|ve|ll|d|m)\b|\w+(?:[-.]\w+)*|[^\w\s]",
+    re.IGNORECASE,
 )
 
 
 class Row(NamedTuple):
     where: str  # file and row, for messages
-    number: int  # of the line in a file of JSON lines, of the row in the others; from 1, a header not counted
+    # of the line in a file of JSON lines, of the row in the others; from 1, a header not counted
+    number: int
     fields: Mapping[str, Any]
 
 
@@ -44,18 +50,27 @@ def file_format(file: Path) -> str | None:
 
 
 def any_word(*words: str) -> re.Pattern[str]:
-    """Finds one of the words in lower case, not inside a longer one: test in `c4-test.00000.json`, not in `latest`."""
+    """Finds one of the words in lower case, not inside a longer one: test in `c4-test.00000.json`,
+    not in `latest`.
+    """
     return re.compile(rf"(?<![a-z])({'|'.join(map(re.escape, words))})(?![a-z])")
 
 
 def visible_files(folder: Path) -> list[Path]:
     """Every file below a folder, sorted, without hidden files and files in hidden folders."""
     files = (file for file in folder.rglob("*") if file.is_file())
-    return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+    return sorted(
+        file
+        for file in files
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    )
 
 
 def read_rows(file: Path) -> Iterator[Row]:
-    """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names. Raises InputError."""
+    """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names.
+
+    Raises InputError.
+    """
     format = file_format(file)
     if format is None:
         mend = f"give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
@@ -65,14 +80,21 @@ def read_rows(file: Path) -> Iterator[Row]:
     return _read_parquet(file) if format == ".parquet" else _read_jsonl(file)
 
 
-def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str = ",") -> Iterator[Row]:
+def read_csv(
+    file: Path, *, columns: Sequence[str] | None = None, delimiter: str = ","
+) -> Iterator[Row]:
     """The rows of a CSV file; `columns` names them where the file has no line of names.
 
-    Values may be quoted with `"`, except between tabs, where a quotation mark is a character like any other.
+    Values may be quoted with `"`, except between tabs, where a quotation mark is a character like
+    any other.
     """
-    csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for documents
+    csv.field_size_limit(
+        sys.maxsize
+    )  # the default of 131,072 characters is too short for documents
     quoting: Any = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.DictReader(lines_of(file), columns, delimiter=delimiter, quoting=quoting, strict=True)
+    reader = csv.DictReader(
+        lines_of(file), columns, delimiter=delimiter, quoting=quoting, strict=True
+    )
     try:
         reader.fieldnames = names = [name.strip() for name in reader.fieldnames or ()]
         if len(set(names)) < len(names):
@@ -80,7 +102,9 @@ def read_csv(file: Path, *, columns: Sequence[str] | None = None, delimiter: str
             raise InputError(f"{file}: two columns have the same name ({', '.join(names)}); {mend}")
         for number, fields in enumerate(reader, start=1):
             where = f"{file}, row {number}"
-            if None in fields or None in fields.values():  # what DictReader has for too many and too few values
+            if (
+                None in fields or None in fields.values()
+            ):  # what DictReader has for too many and too few values
                 columns = f"{len(names)} values ({', '.join(names)})"
                 needed = f"the row must have {columns}, and has more or fewer"
                 raise InputError(f"{where} (up to line {reader.line_num}): {needed}; mend the row")
@@ -106,7 +130,9 @@ def text_of(fields: Mapping[str, Any], field: str, *, where: str) -> str:
 
 
 def well_formed(text: str) -> str:
-    """The text with surrogate pairs joined into their character, and unpaired surrogates replaced by U+FFFD."""
+    """The text with surrogate pairs joined into their character, and unpaired surrogates replaced
+    by U+FFFD.
+    """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -132,7 +158,11 @@ def _read_parquet(file: Path) -> Iterator[Row]:
 
     try:
         with ParquetFile(file) as table:
-            rows = (fields for batch in table.iter_batches(batch_size=BATCH) for fields in batch.to_pylist())
+            rows = (
+                fields
+                for batch in table.iter_batches(batch_size=BATCH)
+                for fields in batch.to_pylist()
+            )
             for number, fields in enumerate(rows, start=1):
                 yield Row(f"{file}, row {number}", number, fields)
     except (ArrowException, OSError) as error:
@@ -141,7 +171,10 @@ def _read_parquet(file: Path) -> Iterator[Row]:
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """The lines of a file in UTF-8, split at newlines only. A byte order mark at its head is dropped."""
+    """The lines of a file in UTF-8, split at newlines only.
+
+    A byte order mark at its head is dropped.
+    """
     number = 0
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
@@ -158,10 +191,11 @@ def lines_of(file: Path) -> Iterator[str]:
 
 
 def split_sentences(text: str, *, language: str = "en") -> list[str]:
-    """The sentences of `text` in their order; joined, they are the text again, with all its whitespace.
+    """The sentences of `text` in their order; joined, they are the text again, with all its
+    whitespace.
 
-    language: an ISO 639 code; it decides which abbreviations end no sentence. A blank line ends a sentence, a line
-    break does not. Time is linear in the length of the text.
+    language: an ISO 639 code; it decides which abbreviations end no sentence. A blank line ends a
+    sentence, a line break does not. Time is linear in the length of the text.
     """
     sentences: list[str] = []
     start, size = 0, WINDOW
@@ -185,13 +219,20 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
 
 
 def tag_words(text: str) -> list[tuple[str, str]]:
-    """Every word of an English text in its order, and its part: noun, verb or other. Signs and numbers are no words."""
+    """Every word of an English text in its order, and its part: noun, verb or other.
+
+    Signs and numbers are no words.
+    """
     from textblob.en import parser  # with nltk, whose import takes a second
 
     words: list[tuple[str, str]] = []
     for sentence in split_sentences(text):
         found = TOKENS.findall(sentence)
         tagged = parser.find_tags([token.replace("’", "'") for token in found])
-        pairs = ((token, tag) for token, (_, tag) in zip(found, tagged, strict=True) if any(map(str.isalpha, token)))
+        pairs = (
+            (token, tag)
+            for token, (_, tag) in zip(found, tagged, strict=True)
+            if any(map(str.isalpha, token))
+        )
         words += [(token, TAGS.get(tag[:2], "other")) for token, tag in pairs]
     return words

@@ -1,7 +1,8 @@
-"""Published tasks: the thesis' eight and the five classification tasks of the SimDE paper (Table 1); their statistics.
+"""Published tasks: the thesis' eight and the five classification tasks of the SimDE paper (Table
+1); their statistics.
 
-The SimDE paper names no splits: where the files name none, a fifth of each class is drawn for test and as much for
-validation. Its document matching is the task `aan`.
+The SimDE paper names no splits: where the files name none, a fifth of each class is drawn for test
+and as much for validation. Its document matching is the task `aan`.
 """
 
 import ast
@@ -22,7 +23,16 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.rows import Row, lines_of, read_csv, well_formed
 from docemb_lib.evaluation import readers
 from docemb_lib.evaluation.protocols import for_validation
-from docemb_lib.evaluation.tasks import SPLITS, HeadTask, Labelled, LabelledPairs, Ranking, Retrieval, Task, unique
+from docemb_lib.evaluation.tasks import (
+    SPLITS,
+    HeadTask,
+    Labelled,
+    LabelledPairs,
+    Ranking,
+    Retrieval,
+    Task,
+    unique,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +44,10 @@ LENGTHS = (384, 512)  # tokens: what SBERT reads in the thesis, and the limit of
 
 
 class Benchmark(NamedTuple):
-    """The source of a published task. Tasks without `files` are read from any layout of `source_rows`."""
+    """The source of a published task.
+
+    Tasks without `files` are read from any layout of `source_rows`.
+    """
 
     hub: str | None = None  # id of the data set on a hub
     config: str | None = None  # its configuration, or the subfolder of a copy
@@ -55,7 +68,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "games": Benchmark(files=("video_games.txt", LISTS)),
     "fakenews": Benchmark(text=("content", "text"), label=("type", "label"), size=8_558_957),
     "20news": Benchmark("SetFit/20_newsgroups", label=("label_text", "label"), size=18_846),
-    "arxiv-abstracts": Benchmark(text=("abstract", "text"), label=("categories", "label"), size=2_162_833),
+    "arxiv-abstracts": Benchmark(
+        text=("abstract", "text"), label=("categories", "label"), size=2_162_833
+    ),
     "nyt": Benchmark(size=13_081),
     "bbcnews": Benchmark("SetFit/bbc-news", label=("label_text", "category", "label"), size=2_225),
 }
@@ -64,9 +79,10 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 def benchmark_task(name: str, source: str | None = None) -> Task:
     """A published task by name.
 
-    source: a folder with the published files; of a task without `files` also a file or the id of a data set on a hub;
-    None: the task's own on the hub. Logs a size that differs from that in the SimDE paper, and the number of rows
-    without text or class, which the tasks of that paper leave out.
+    source: a folder with the published files; of a task without `files` also a file or the id of a
+    data set on a hub; None: the task's own on the hub. Logs a size that differs from that in the
+    SimDE paper, and the number of rows without text or class, which the tasks of that paper leave
+    out.
     """
     if name not in BENCHMARKS:
         raise InputError(f"benchmark task {name!r} is not one of {', '.join(BENCHMARKS)}")
@@ -96,10 +112,19 @@ def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
         rows = ((split, row) for split, file in by_split for row in _pair_rows(file))
         texts = [(column,) for column in PAIR_COLUMNS[1:]]
     examples = readers.read_examples(
-        rows, texts=texts, label=benchmark.label, where=f"task {name}", skip_blank=of_paper, split_field="split"
+        rows,
+        texts=texts,
+        label=benchmark.label,
+        where=f"task {name}",
+        skip_blank=of_paper,
+        split_field="split",
     )
-    if name == "arxiv-abstracts":  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
-        examples["label"] = [categories.split()[0].split(".")[0] for categories in examples["label"]]
+    if (
+        name == "arxiv-abstracts"
+    ):  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
+        examples["label"] = [
+            categories.split()[0].split(".")[0] for categories in examples["label"]
+        ]
     if (examples["split"] != readers.NO_SPLIT).all():
         return examples
     if not of_paper:
@@ -125,20 +150,27 @@ def _plain_or_packed(file: Path) -> Path:
 
 
 def missing_files(name: str, source: str) -> list[str]:
-    """The files of a benchmark that a folder lacks; none for the id of a data set of a task without `files`."""
+    """The files of a benchmark that a folder lacks; none for the id of a data set of a task without
+    `files`.
+    """
     folder, wanted = Path(source), BENCHMARKS[name].files
     if not wanted:
-        return ["its published file or folder"] if folder.is_absolute() and not folder.exists() else []
+        return (
+            ["its published file or folder"] if folder.is_absolute() and not folder.exists() else []
+        )
     return [file for file in wanted if not _plain_or_packed(folder / file).is_file()]
 
 
 def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
     """All articles as the pool, those with a list as queries.
 
-    Left out, and counted: titles without an article, the title of the list itself, lists without a remaining title.
+    Left out, and counted: titles without an article, the title of the list itself, lists without a
+    remaining title.
     """
     texts, lists = read_articles(articles), read_relevance(relevance)
-    found = {title: [t for t in targets if t in texts and t != title] for title, targets in lists.items()}
+    found = {
+        title: [t for t in targets if t in texts and t != title] for title, targets in lists.items()
+    }
     links = {title: targets for title, targets in found.items() if title in texts and targets}
     missing = sum(map(len, lists.values())) - sum(map(len, found.values()))
     if missing or len(links) < len(lists):
@@ -149,28 +181,47 @@ def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
 
 
 def read_articles(file: Path) -> dict[str, str]:
-    """Text of each article by its title, in file order: the title, then every section that is not empty.
+    """Text of each article by its title, in file order: the title, then every section that is not
+    empty.
 
-    The second column is a Python literal: `"[('Taste', 'Sour.'), ('History', '')]"` gives `"Taste Sour."`.
+    The second column is a Python literal: `"[('Taste', 'Sour.'), ('History', '')]"` gives `"Taste
+    Sour."`.
     """
     texts: dict[str, str] = {}
     for row in read_csv(file):
         try:
             title, literal = row.fields.values()
-            sections = [f"{name} {text}" for name, text in ast.literal_eval(literal) if text.strip()]
-        except (ValueError, TypeError, AttributeError, SyntaxError, MemoryError, RecursionError) as error:
+            sections = [
+                f"{name} {text}" for name, text in ast.literal_eval(literal) if text.strip()
+            ]
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            SyntaxError,
+            MemoryError,
+            RecursionError,
+        ) as error:
             needed = "a row must hold a title and a Python list of (title, text), its sections"
             raise InputError(f"{row.where}: {needed}; mend it") from error
         if title in texts:
-            raise InputError(f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one")
+            raise InputError(
+                f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one"
+            )
         texts[title] = well_formed(" ".join([title, *sections]))
     return texts
 
 
 def read_relevance(file: Path) -> dict[str, list[str]]:
-    """For each title the titles to retrieve, each once; values of an inner mapping (votes) are ignored."""
+    """For each title the titles to retrieve, each once; values of an inner mapping (votes) are
+    ignored.
+    """
     try:
-        data = json.loads("".join(lines_of(file))) if file.suffix == ".json" else read_plain_pickle(file)
+        data = (
+            json.loads("".join(lines_of(file)))
+            if file.suffix == ".json"
+            else read_plain_pickle(file)
+        )
     except (json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{file}: the file is not JSON ({error}); mend it") from error
     needed = "the file must hold a mapping from titles to lists of titles"
@@ -182,18 +233,27 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
         several = isinstance(targets, Mapping | list | tuple | set | frozenset)
         if not several or not all(isinstance(name, str) for name in (title, *targets)):
             raise wrong
-        lists[title] = list(dict.fromkeys(sorted(targets) if isinstance(targets, set | frozenset) else targets))
+        lists[title] = list(
+            dict.fromkeys(sorted(targets) if isinstance(targets, set | frozenset) else targets)
+        )
     return lists
 
 
-# Unpickling may call any function, so the reader below admits these types only. All are built-in, since a pickle may
-# set attributes of any object it builds, which built-in types refuse.
+# Unpickling may call any function, so the reader below admits these types only. All are built-in,
+# since a pickle may set attributes of any object it builds, which built-in types refuse.
 PLAIN: dict[str, type] = {
     **{kind.__name__: kind for kind in (dict, list, tuple, set, frozenset, str, int, float, bool)},
-    "OrderedDict": dict, "Counter": dict, "defaultdict": collections.defaultdict,
-}  # fmt: skip
-MODULES = ("builtins", "__builtin__", "collections")  # __builtin__: of Python 2, in pickles of protocol 2 and below
-# Python hashes nested tuples by unlimited recursion in C, so a key of deeply nested tuples can crash the process.
+    "OrderedDict": dict,
+    "Counter": dict,
+    "defaultdict": collections.defaultdict,
+}
+MODULES = (
+    "builtins",
+    "__builtin__",
+    "collections",
+)  # __builtin__: of Python 2, in pickles of protocol 2 and below
+# Python hashes nested tuples by unlimited recursion in C, so a key of deeply nested tuples can
+# crash the process.
 MOST_TUPLES = 10_000
 
 
@@ -207,10 +267,15 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def read_plain_pickle(file: Path) -> Any:
-    """The data of a pickle of dicts, lists, tuples, sets, strings and numbers; InputError for any other file."""
+    """The data of a pickle of dicts, lists, tuples, sets, strings and numbers; InputError for any
+    other file.
+    """
     try:
         data = file.read_bytes()
-        if sum(opcode.name.startswith("TUPLE") for opcode, _, _ in pickletools.genops(data)) > MOST_TUPLES:
+        if (
+            sum(opcode.name.startswith("TUPLE") for opcode, _, _ in pickletools.genops(data))
+            > MOST_TUPLES
+        ):
             raise pickle.UnpicklingError(f"it holds more than {MOST_TUPLES:,} tuples")
         return PlainUnpickler(io.BytesIO(data)).load()
     except Exception as error:  # a broken pickle may raise anything
@@ -219,10 +284,14 @@ def read_plain_pickle(file: Path) -> Any:
         raise InputError(f"{file}: the file is refused: {reason}; {mend}") from error
 
 
-def task_lengths(task: Task, counters: Mapping[str, Callable[[list[str]], list[int]]]) -> pd.DataFrame:
-    """Columns split and those of `counters`: a row per document of each split, for a pair one per document.
+def task_lengths(
+    task: Task, counters: Mapping[str, Callable[[list[str]], list[int]]]
+) -> pd.DataFrame:
+    """Columns split and those of `counters`: a row per document of each split, for a pair one per
+    document.
 
-    counters: for each column a function from texts to their numbers of tokens, which is given each text once.
+    counters: for each column a function from texts to their numbers of tokens, which is given each
+    text once.
     """
     frames = []
     for split, data in task.splits.items():
@@ -235,19 +304,26 @@ def task_lengths(task: Task, counters: Mapping[str, Callable[[list[str]], list[i
 def task_statistics(task: Task, lengths: pd.DataFrame, *, limit: int) -> pd.DataFrame:
     """Columns protocol, task, split, statistic and value.
 
-    The protocol `final` counts the whole task; `validation` counts at most `limit` examples per split of a task with
-    heads. lengths: `split` and `n_structural_tokens`, see `task_lengths`. Statistics: class_mean and class_std are
-    percent of the examples per class, relevant_mean and relevant_std relevant documents per query, over_384 and
-    over_512 percent of the documents with more tokens; deviations are those of a population.
+    The protocol `final` counts the whole task; `validation` counts at most `limit` examples per
+    split of a task with heads. lengths: `split` and `n_structural_tokens`, see `task_lengths`.
+    Statistics: class_mean and class_std are percent of the examples per class, relevant_mean and
+    relevant_std relevant documents per query, over_384 and over_512 percent of the documents with
+    more tokens; deviations are those of a population.
     """
     rows = []
     for split, data in task.splits.items():
         tokens = lengths.loc[lengths["split"] == split, "n_structural_tokens"]
         over = {f"over_{length}": 100 * (tokens > length).mean() for length in LENGTHS}
-        rows += [("final", task.name, split, name, float(value)) for name, value in (_sizes(data) | over).items()]
+        rows += [
+            ("final", task.name, split, name, float(value))
+            for name, value in (_sizes(data) | over).items()
+        ]
     if isinstance(task, HeadTask):
         for split, data in for_validation(task, limit).splits.items():
-            rows += [("validation", task.name, split, name, value) for name, value in _sizes(data).items()]
+            rows += [
+                ("validation", task.name, split, name, value)
+                for name, value in _sizes(data).items()
+            ]
     return pd.DataFrame(rows, columns=["protocol", "task", "split", "statistic", "value"])
 
 
@@ -255,7 +331,10 @@ def _sizes(data: Labelled | LabelledPairs | Ranking) -> dict[str, float]:
     if isinstance(data, Ranking):
         found = [len(rows) for rows in data.relevant]
         sizes: dict[str, float] = {"documents": len(data.texts), "queries": len(data.queries)}
-        return sizes | {"relevant_mean": float(np.mean(found)), "relevant_std": float(np.std(found))}
+        return sizes | {
+            "relevant_mean": float(np.mean(found)),
+            "relevant_std": float(np.std(found)),
+        }
     percent = 100 * np.array(list(collections.Counter(data.labels).values())) / len(data.labels)
     sizes = {"examples": len(data.labels), "classes": len(percent)}
     return sizes | {"class_mean": float(percent.mean()), "class_std": float(percent.std())}

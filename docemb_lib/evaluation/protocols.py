@@ -1,8 +1,9 @@
 """How models are scored on a task: the thesis' two protocols, and few-shot heads.
 
-Validation (chapter 4): train and validation splits are cut to 10,000 examples; a task without a validation split is
-cross-validated on its cut train split. Final evaluation (chapter 5): rounds with heads on 1,000, 10,000 and all train
-examples, always scored on the whole test split. The heads of all folds, rounds and seeds train together.
+Validation (chapter 4): train and validation splits are cut to 10,000 examples; a task without a
+validation split is cross-validated on its cut train split. Final evaluation (chapter 5): rounds
+with heads on 1,000, 10,000 and all train examples, always scored on the whole test split. The heads
+of all folds, rounds and seeds train together.
 """
 
 from collections import Counter
@@ -18,9 +19,15 @@ from docemb_lib.settings.sections import HEADS, HeadSettings
 
 
 def evaluate(
-    model: Embedder, task: Task, *, split: str = "test", head: HeadSettings | None = None, seeds: int = SEEDS
+    model: Embedder,
+    task: Task,
+    *,
+    split: str = "test",
+    head: HeadSettings | None = None,
+    seeds: int = SEEDS,
 ) -> Score:
-    """Embed the texts of a task and score them; log the problems of the data. head: None is the thesis' settings.
+    """Embed the texts of a task and score them; log the problems of the data. head: None is the
+    thesis' settings.
 
     Example:
         >>> from docemb_lib.evaluation import Classification, Labelled
@@ -40,11 +47,13 @@ def round_name(limit: int | None) -> str:
 
 
 def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
-    """The rows of `limit` examples with the class shares kept, grouped by class; all rows where there are no more.
+    """The rows of `limit` examples with the class shares kept, grouped by class; all rows where
+    there are no more.
 
-    Of each class the first floor(share * limit). Then the smallest cut class that has examples left gets one more,
-    until there are `limit`. A class without any takes one from the largest, so that heads know all classes of the other
-    splits. Classes of equal size, and groups, follow the order of the class names.
+    Of each class the first floor(share * limit). Then the smallest cut class that has examples left
+    gets one more, until there are `limit`. A class without any takes one from the largest, so that
+    heads know all classes of the other splits. Classes of equal size, and groups, follow the order
+    of the class names.
     """
     if len(labels) <= limit:
         return np.arange(len(labels))
@@ -67,7 +76,10 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
 def for_validation(task: HeadTask, limit: int) -> HeadTask:
     """The task with train and validation splits cut to `limit` examples, without a test split."""
     kept = {split: data for split, data in task.splits.items() if split != "test"}
-    return replace(task, splits={split: data.take(downsample(data.labels, limit)) for split, data in kept.items()})
+    return replace(
+        task,
+        splits={split: data.take(downsample(data.labels, limit)) for split, data in kept.items()},
+    )
 
 
 def validation_texts(task: HeadTask) -> list[str]:
@@ -75,11 +87,15 @@ def validation_texts(task: HeadTask) -> list[str]:
     return task.texts("validation" if "validation" in task.splits else "train")
 
 
-def validation_score(task: HeadTask, embeddings: np.ndarray, *, head: HeadSettings, seeds: int, folds: int) -> Score:
-    """The score on the validation split, or by stratified, unshuffled cross-validation on train where there is none.
+def validation_score(
+    task: HeadTask, embeddings: np.ndarray, *, head: HeadSettings, seeds: int, folds: int
+) -> Score:
+    """The score on the validation split, or by stratified, unshuffled cross-validation on train
+    where there is none.
 
-    task: cut by `for_validation`; embeddings: (N, D), row i belongs to `validation_texts(task)[i]`. A cross-validation
-    is scored once over the predictions of all folds, so that examples count equally, as in `per_example`.
+    task: cut by `for_validation`; embeddings: (N, D), row i belongs to `validation_texts(task)[i]`.
+    A cross-validation is scored once over the predictions of all folds, so that examples count
+    equally, as in `per_example`.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -96,26 +112,39 @@ def validation_score(task: HeadTask, embeddings: np.ndarray, *, head: HeadSettin
 
 
 def final_scores(
-    task: HeadTask, embeddings: np.ndarray, *, rounds: Mapping[str, int | None], head: HeadSettings, seeds: int
+    task: HeadTask,
+    embeddings: np.ndarray,
+    *,
+    rounds: Mapping[str, int | None],
+    head: HeadSettings,
+    seeds: int,
 ) -> dict[str, Score]:
     """One score per round, on the whole test split.
 
-    embeddings: (N, D), row i belongs to `task.texts("test")[i]`; rounds: number of train examples by name, None: all.
+    embeddings: (N, D), row i belongs to `task.texts("test")[i]`; rounds: number of train examples
+    by name, None: all.
     """
     train, test = task.head_inputs(embeddings, ("train", "test"), head)
     labels = task.splits["train"].labels
     limits = [len(labels) if limit is None else limit for limit in rounds.values()]
     jobs = [(downsample(labels, limit), seed) for limit in limits for seed in range(seeds)]
-    predictions = tasks.predict(train, test, jobs, head).reshape(len(rounds), seeds, len(test.labels))
+    predictions = tasks.predict(train, test, jobs, head).reshape(
+        len(rounds), seeds, len(test.labels)
+    )
     by_round = zip(rounds, predictions, strict=True)
     return {name: tasks.score_predictions(task.metric, own, test.labels) for name, own in by_round}
 
 
 def few_shot_scores(
-    task: HeadTask, embeddings: np.ndarray, *,
-    per_class: Sequence[int] = (5,), draws: int = 10, head: HeadSettings = HEADS["few-shot"],
-) -> pd.DataFrame:  # fmt: skip
-    """Columns per_class, draw, metric (accuracy, f1_macro) and value: one head per number and draw of examples.
+    task: HeadTask,
+    embeddings: np.ndarray,
+    *,
+    per_class: Sequence[int] = (5,),
+    draws: int = 10,
+    head: HeadSettings = HEADS["few-shot"],
+) -> pd.DataFrame:
+    """Columns per_class, draw, metric (accuracy, f1_macro) and value: one head per number and draw
+    of examples.
 
     embeddings: (N, D), row i belongs to `task.texts("test")[i]`.
     """
@@ -123,8 +152,13 @@ def few_shot_scores(
     runs = [(number, draw) for number in per_class for draw in range(draws)]
     jobs = [(draw_per_class(train.labels, number, draw=draw), draw) for number, draw in runs]
     predictions = tasks.predict(train, test, jobs, head)
-    accuracy, f1_macro = (predictions == test.labels).mean(axis=1), tasks.f1_macro(predictions, test.labels)
-    frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(accuracy=accuracy, f1_macro=f1_macro)
+    accuracy, f1_macro = (
+        (predictions == test.labels).mean(axis=1),
+        tasks.f1_macro(predictions, test.labels),
+    )
+    frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(
+        accuracy=accuracy, f1_macro=f1_macro
+    )
     return frame.melt(["per_class", "draw"], var_name="metric", value_name="value")
 
 
@@ -134,5 +168,7 @@ def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
     A larger number keeps the examples of a smaller one.
     """
     rng = np.random.default_rng(draw)
-    kept = [rng.permutation(np.flatnonzero(labels == label))[:number] for label in np.unique(labels)]
+    kept = [
+        rng.permutation(np.flatnonzero(labels == label))[:number] for label in np.unique(labels)
+    ]
     return np.sort(np.concatenate(kept))

@@ -1,4 +1,5 @@
-"""Ranking by cosine, by words (TF-IDF, BM25) and by both fused; MAP and MRR (thesis, Sections 4.3 and 5.2).
+"""Ranking by cosine, by words (TF-IDF, BM25) and by both fused; MAP and MRR (thesis, Sections 4.3
+and 5.2).
 
 Rankings by words are fitted on the unlabelled texts of a task, as a search engine fits its index.
 """
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 BLOCK = 256  # queries whose similarities are held at a time
-DECIMALS = 12  # equal rows may differ in the last bits of a float64 dot product: cosines are compared up to these
+# equal rows may differ in the last bits of a float64 dot product: cosines are compared up to these
+DECIMALS = 12
 K1, B = 1.5, 0.75  # of BM25, the usual values
 QUERY_WORDS = 100  # a whole document as a query: its words of highest TF-IDF
 FUSION = 60  # constant of reciprocal rank fusion (Cormack et al., 2009)
 
-# How similar the N texts of a task are, where there are no embeddings: (Q, N) from Q rows of the texts. It is called
-# with a few hundred rows at a time, which bounds the memory.
+# How similar the N texts of a task are, where there are no embeddings: (Q, N) from Q rows of the
+# texts. It is called with a few hundred rows at a time, which bounds the memory.
 Similarities = Callable[[list[int]], np.ndarray]
 
 
@@ -36,7 +38,8 @@ def unit(embeddings: np.ndarray) -> np.ndarray:
 
 
 def rank_documents(similarities: Similarities, queries: Sequence[int]) -> Iterator[np.ndarray]:
-    """For each of Q queries the rows of all other documents, most similar first; ties in the order of the rows.
+    """For each of Q queries the rows of all other documents, most similar first; ties in the order
+    of the rows.
 
     Similarities are computed for BLOCK queries at a time. Yields Q arrays of (N - 1,).
     """
@@ -47,10 +50,18 @@ def rank_documents(similarities: Similarities, queries: Sequence[int]) -> Iterat
             yield nearest_first[nearest_first != query]
 
 
-def neighbours(embeddings: np.ndarray, ids: Sequence[str], *, queries: Sequence[int], k: int = 3) -> pd.DataFrame:
-    """The `k` documents nearest to each query, a row, by cosine: columns query, rank (from 1), neighbour. ids: (N,)."""
+def neighbours(
+    embeddings: np.ndarray, ids: Sequence[str], *, queries: Sequence[int], k: int = 3
+) -> pd.DataFrame:
+    """The `k` documents nearest to each query, a row, by cosine: columns query, rank (from 1),
+    neighbour. ids: (N,).
+    """
     ranked = zip(queries, rank_documents(by_cosine(embeddings), queries), strict=True)
-    rows = [(ids[query], rank, ids[row]) for query, order in ranked for rank, row in enumerate(order[:k], 1)]
+    rows = [
+        (ids[query], rank, ids[row])
+        for query, order in ranked
+        for rank, row in enumerate(order[:k], 1)
+    ]
     return pd.DataFrame(rows, columns=["query", "rank", "neighbour"])
 
 
@@ -59,18 +70,25 @@ def precision_and_reciprocal_rank(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Average precision and reciprocal rank of every query, (Q,) each; their means are MAP and MRR.
 
-    The average precision is the mean over the relevant documents of the precision at the rank of each. ranked: see
-    `rank_documents`; relevant: for each query the rows to retrieve. top: count only relevant documents among the first
-    so many hits, also in the mean, as the code behind Table 5.7 does with 1,000; a query without any has 0 and 1 / top.
+    The average precision is the mean over the relevant documents of the precision at the rank of
+    each. ranked: see `rank_documents`; relevant: for each query the rows to retrieve. top: count
+    only relevant documents among the first so many hits, also in the mean, as the code behind Table
+    5.7 does with 1,000; a query without any has 0 and 1 / top.
     """
     pairs = zip(ranked, relevant, strict=True)
-    found = [np.flatnonzero(np.isin(order[:top], wanted)) + 1 for order, wanted in pairs]  # ranks, ascending
-    precision = [(np.arange(1, len(ranks) + 1) / ranks).mean() if len(ranks) else 0.0 for ranks in found]
+    found = [
+        np.flatnonzero(np.isin(order[:top], wanted)) + 1 for order, wanted in pairs
+    ]  # ranks, ascending
+    precision = [
+        (np.arange(1, len(ranks) + 1) / ranks).mean() if len(ranks) else 0.0 for ranks in found
+    ]
     return np.array(precision), np.array([1 / min([*ranks, top or np.inf]) for ranks in found])
 
 
 def tfidf(texts: Sequence[str]) -> csr_array:
-    """(N, words) float32, rows of unit length: all words of two documents or more, with logarithmic frequencies."""
+    """(N, words) float32, rows of unit length: all words of two documents or more, with logarithmic
+    frequencies.
+    """
     return _tfidf(list(map(spaced, texts)), min_df=2)[0]
 
 
@@ -104,7 +122,8 @@ def by_cosine(embeddings: Any) -> Similarities:
 
 
 def fused(*parts: Similarities) -> Similarities:
-    """Reciprocal rank fusion: the sum over the rankings of 1 / (60 + rank), ranks from 1 among all other texts.
+    """Reciprocal rank fusion: the sum over the rankings of 1 / (60 + rank), ranks from 1 among all
+    other texts.
 
     Texts that are equally similar share the mean of their ranks.
     """
@@ -114,7 +133,9 @@ def fused(*parts: Similarities) -> Similarities:
         total: Any = 0.0
         for part in parts:
             values = part(rows).astype(np.float64)
-            values[np.arange(len(rows)), rows] = np.inf  # rank 0, which counts for documents with the text of the query
+            values[np.arange(len(rows)), rows] = (
+                np.inf
+            )  # rank 0, which counts for documents with the text of the query
             total = total + 1 / (FUSION + rankdata(-values, axis=1) - 1)
         return total
 

@@ -1,8 +1,10 @@
-"""Evaluation tasks: labelled documents, labelled pairs or rankings in splits, and the score of embeddings on them.
+"""Evaluation tasks: labelled documents, labelled pairs or rankings in splits, and the score of
+embeddings on them.
 
-A task holds data, splits and a metric. Classification and pairs train heads on frozen embeddings; retrieval ranks by
-cosine. A task checks when it is constructed that its data can be scored; `warn_of_problems` reports data that can be
-scored but is suspicious, and does not mend it, because published scores include it.
+A task holds data, splits and a metric. Classification and pairs train heads on frozen embeddings;
+retrieval ranks by cosine. A task checks when it is constructed that its data can be scored;
+`warn_of_problems` reports data that can be scored but is suspicious, and does not mend it, because
+published scores include it.
 """
 
 import logging
@@ -35,7 +37,9 @@ class Examples:
         return tuple(self.columns().values())[:-1]
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Self:
-        return replace(self, **{name: [column[row] for row in rows] for name, column in self.columns().items()})
+        return replace(
+            self, **{name: [column[row] for row in rows] for name, column in self.columns().items()}
+        )
 
     def check(self, where: str) -> None:
         sizes = {name: len(column) for name, column in self.columns().items()}
@@ -115,16 +119,20 @@ def unique(*parts: Sequence[str]) -> list[str]:
 
 
 def rows_by_text(name: str, embeddings: Any, texts: list[str]) -> Callable[[Sequence[str]], Any]:
-    """A function from texts to their embeddings. embeddings: (N, D), maybe sparse, row i belongs to `texts[i]`.
+    """A function from texts to their embeddings. embeddings: (N, D), maybe sparse, row i belongs to
+    `texts[i]`.
 
-    All texts in their order are returned without a copy, so that a large pool may stay memory-mapped.
+    All texts in their order are returned without a copy, so that a large pool may stay
+    memory-mapped.
     """
     if embeddings.ndim != 2 or embeddings.shape[0] != len(texts):
         shapes = f"the embeddings have the shape {embeddings.shape}, for {len(texts)} texts"
         mend = "give one row for each of task.texts(split), in their order"
         raise InputError(f"task {name!r}: {shapes}; {mend}")
     with np.errstate(invalid="ignore"):  # infinities of both signs
-        if not np.isfinite(embeddings.sum(dtype=np.float64)):  # a sum: a memory-mapped array is never copied
+        if not np.isfinite(
+            embeddings.sum(dtype=np.float64)
+        ):  # a sum: a memory-mapped array is never copied
             mend = "check whether the model has diverged"
             raise InputError(f"task {name!r}: the embeddings are not finite; {mend}")
     row = {text: i for i, text in enumerate(texts)}
@@ -145,8 +153,9 @@ class Embedder(Protocol):
 class Score:
     """The score of a model on a task.
 
-    `per_example` holds what intervals and tests need: for each metric that is a mean over test examples (accuracy, map,
-    mrr) the values of the examples or queries, float32 (seeds, N) or (1, Q). Equality ignores it.
+    `per_example` holds what intervals and tests need: for each metric that is a mean over test
+    examples (accuracy, map, mrr) the values of the examples or queries, float32 (seeds, N) or (1,
+    Q). Equality ignores it.
     """
 
     metric: str
@@ -174,7 +183,9 @@ class HeadInputs(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadTask:
-    """Base of `Classification` and `Pairs`: heads are trained on the train split and scored by accuracy on another."""
+    """Base of `Classification` and `Pairs`: heads are trained on the train split and scored by
+    accuracy on another.
+    """
 
     name: str
     splits: Mapping[str, Labelled | LabelledPairs]
@@ -203,18 +214,28 @@ class HeadTask:
         return unique(self.splits["train"].texts, pick(self.name, self.splits, split).texts)
 
     def score(
-        self, embeddings: np.ndarray, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS
+        self,
+        embeddings: np.ndarray,
+        split: str = "test",
+        *,
+        head: HeadSettings | None = None,
+        seeds: int = SEEDS,
     ) -> Score:
-        """The accuracy of a head per seed from 0. embeddings: (N, D), row i belongs to `texts(split)[i]`."""
+        """The accuracy of a head per seed from 0. embeddings: (N, D), row i belongs to
+        `texts(split)[i]`.
+        """
         head = head or HeadSettings()
         train, scored = self.head_inputs(embeddings, ("train", split), head)
         jobs = [(np.arange(len(train.labels)), seed) for seed in range(seeds)]
         return score_predictions(self.metric, predict(train, scored, jobs, head), scored.labels)
 
-    def head_inputs(self, embeddings: np.ndarray, splits: tuple[str, ...], head: HeadSettings) -> list[HeadInputs]:
+    def head_inputs(
+        self, embeddings: np.ndarray, splits: tuple[str, ...], head: HeadSettings
+    ) -> list[HeadInputs]:
         """The inputs of heads for each of the splits: train, and the split that is scored.
 
-        embeddings: (N, D), row i belongs to `texts(splits[-1])[i]`. Class numbers follow the order of the names.
+        embeddings: (N, D), row i belongs to `texts(splits[-1])[i]`. Class numbers follow the order
+        of the names.
         """
         from docemb_lib.evaluation.heads import pair_features
 
@@ -222,14 +243,29 @@ class HeadTask:
         factor = None
         if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse ones have unit length
             seen = lookup(self.splits["train"].texts)
-            factor = 1 / max(float(np.sqrt(np.square(seen, dtype=np.float32).sum(axis=1).mean())), 1e-12)
-        number = {label: i for i, label in enumerate(sorted(set(self.splits["train"].labels), key=str))}
+            factor = 1 / max(
+                float(np.sqrt(np.square(seen, dtype=np.float32).sum(axis=1).mean())), 1e-12
+            )
+        number = {
+            label: i for i, label in enumerate(sorted(set(self.splits["train"].labels), key=str))
+        }
         inputs = []
         for split in splits:
             data = pick(self.name, self.splits, split)
-            views = [lookup(column) if factor is None else factor * lookup(column) for column in data.documents]
-            features = pair_features(views[0], views[1], head.pair_features) if len(views) == 2 else views[0]
-            inputs.append(HeadInputs(features, np.array([number[label] for label in data.labels]), len(number)))
+            views = [
+                lookup(column) if factor is None else factor * lookup(column)
+                for column in data.documents
+            ]
+            features = (
+                pair_features(views[0], views[1], head.pair_features)
+                if len(views) == 2
+                else views[0]
+            )
+            inputs.append(
+                HeadInputs(
+                    features, np.array([number[label] for label in data.labels]), len(number)
+                )
+            )
         return inputs
 
 
@@ -248,7 +284,8 @@ class Classification(HeadTask):
 
 @dataclass(frozen=True)
 class Pairs(HeadTask):
-    """Predict the relation of two documents, which are embedded separately and combined in the head.
+    """Predict the relation of two documents, which are embedded separately and combined in the
+    head.
 
     Example:
         >>> pairs = LabelledPairs(["a", "b"], ["c", "d"], [0, 1])
@@ -281,12 +318,19 @@ class Retrieval:
         return unique(pick(self.name, self.splits, split).texts)
 
     def score(
-        self, embeddings: Any, split: str = "test", *, head: HeadSettings | None = None, seeds: int = SEEDS,
+        self,
+        embeddings: Any,
+        split: str = "test",
+        *,
+        head: HeadSettings | None = None,
+        seeds: int = SEEDS,
         top: int | None = None,
-    ) -> Score:  # fmt: skip
-        """MAP, with MRR as an extra. `head` and `seeds`, arguments of `HeadTask.score`, are ignored.
+    ) -> Score:
+        """MAP, with MRR as an extra. `head` and `seeds`, arguments of `HeadTask.score`, are
+        ignored.
 
-        embeddings: (N, D), maybe sparse, or the `Similarities` of `texts(split)`. top: hits that count, None: all.
+        embeddings: (N, D), maybe sparse, or the `Similarities` of `texts(split)`. top: hits that
+        count, None: all.
         """
         ranking, texts = pick(self.name, self.splits, split), self.texts(split)
         row = {text: i for i, text in enumerate(texts)}
@@ -296,11 +340,16 @@ class Retrieval:
             return embeddings([columns[query] for query in block])[:, columns]
 
         known = callable(embeddings)
-        similarities = given if known else by_cosine(rows_by_text(self.name, embeddings, texts)(ranking.texts))
+        similarities = (
+            given if known else by_cosine(rows_by_text(self.name, embeddings, texts)(ranking.texts))
+        )
         ranked = rank_documents(similarities, ranking.queries)
         found = precision_and_reciprocal_rank(ranked, ranking.relevant, top=top)
         mean, mrr = (float(values.mean()) for values in found)
-        per_query = {name: values[None].astype(np.float32) for name, values in zip(("map", "mrr"), found, strict=True)}
+        per_query = {
+            name: values[None].astype(np.float32)
+            for name, values in zip(("map", "mrr"), found, strict=True)
+        }
         return Score(self.metric, (mean,), extra={"mrr": mrr}, per_example=per_query)
 
 
@@ -308,49 +357,78 @@ Task = Classification | Pairs | Retrieval
 
 
 def example_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The length of each test example: (N,). Of a pair it is that of the longer document, of a ranking of the query.
+    """The length of each test example: (N,). Of a pair it is that of the longer document, of a
+    ranking of the query.
 
     lengths: of `task.texts("test")`.
     """
     length_of, data = dict(zip(task.texts("test"), lengths, strict=True)), task.splits["test"]
-    columns = [[data.texts[query] for query in data.queries]] if isinstance(data, Ranking) else data.documents
+    columns = (
+        [[data.texts[query] for query in data.queries]]
+        if isinstance(data, Ranking)
+        else data.documents
+    )
     return np.max([[length_of[text] for text in column] for column in columns], axis=0)
 
 
 def warn_of_problems(task: Task) -> None:
-    """Log how many examples of a split have no text, or are in train too (leakage), and the row of the first."""
+    """Log how many examples of a split have no text, or are in train too (leakage), and the row of
+    the first.
+    """
     for split, data in task.splits.items():
         examples = list(zip(*data.documents, strict=True))
         blank = [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]
         found = {"have no text": blank}
         if isinstance(task, HeadTask) and split != "train":
-            train = set(map(frozenset, zip(*task.splits["train"].documents, strict=True)))  # a swapped pair leaks, too
+            train = set(
+                map(frozenset, zip(*task.splits["train"].documents, strict=True))
+            )  # a swapped pair leaks, too
             leaked = [i for i, texts in enumerate(examples) if frozenset(texts) in train]
             found["are also in train (leakage)"] = leaked
         for problem, rows in found.items():
             if rows:
                 message = "task %s, split %s: %d of %d examples %s, the first of which is %d"
-                logger.warning(message, task.name, split, len(rows), len(examples), problem, rows[0])
+                logger.warning(
+                    message, task.name, split, len(rows), len(examples), problem, rows[0]
+                )
 
 
 def predict(
-    train: HeadInputs, scored: HeadInputs, jobs: Sequence[tuple[np.ndarray, int]], head: HeadSettings
+    train: HeadInputs,
+    scored: HeadInputs,
+    jobs: Sequence[tuple[np.ndarray, int]],
+    head: HeadSettings,
 ) -> np.ndarray:
-    """The class numbers that one head per job predicts: (K, N). jobs: rows of train and a seed, see `HeadJob`."""
+    """The class numbers that one head per job predicts: (K, N). jobs: rows of train and a seed, see
+    `HeadJob`.
+    """
     from docemb_lib.evaluation.heads import HeadJob, train_jobs  # with torch
 
-    trained = train_jobs(train.features, train.labels, [HeadJob(*job) for job in jobs], head, classes=train.classes)
+    trained = train_jobs(
+        train.features, train.labels, [HeadJob(*job) for job in jobs], head, classes=train.classes
+    )
     return trained.predict(scored.features)
 
 
 def score_predictions(metric: str, predictions: np.ndarray, labels: np.ndarray) -> Score:
-    """The score of S heads: accuracy, with macro-F1 as an extra. predictions: (S, N), labels: (N,), class numbers."""
-    correct, extra = predictions == labels, {"f1_macro": float(f1_macro(predictions, labels).mean())}
-    return Score(metric, tuple(correct.mean(axis=1).tolist()), extra, {metric: correct.astype(np.float32)})
+    """The score of S heads: accuracy, with macro-F1 as an extra. predictions: (S, N), labels: (N,),
+    class numbers.
+    """
+    correct, extra = (
+        predictions == labels,
+        {"f1_macro": float(f1_macro(predictions, labels).mean())},
+    )
+    return Score(
+        metric, tuple(correct.mean(axis=1).tolist()), extra, {metric: correct.astype(np.float32)}
+    )
 
 
 def f1_macro(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """F1 of S heads, the mean over classes that are labelled or predicted: (S,). predictions: (S, N); labels: (N,)."""
+    """F1 of S heads, the mean over classes that are labelled or predicted: (S,). predictions: (S,
+    N); labels: (N,).
+    """
     from sklearn.metrics import f1_score
 
-    return np.array([f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions])
+    return np.array(
+        [f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions]
+    )

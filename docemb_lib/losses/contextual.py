@@ -1,8 +1,9 @@
-"""Contextual losses: correlation between the projected views of student and contextual teacher (thesis, Figure 4.6).
+"""Contextual losses: correlation between the projected views of student and contextual teacher
+(thesis, Figure 4.6).
 
-Projections, small networks, first map both views to one width (Tables 4.6 to 4.8). SoftCCA and CCA compute statistics
-over the batch. Contextual losses take no mask: the mask leaves out documents beyond the structural teacher's context,
-and the contextual teacher reads whole documents.
+Projections, small networks, first map both views to one width (Tables 4.6 to 4.8). SoftCCA and CCA
+compute statistics over the batch. Contextual losses take no mask: the mask leaves out documents
+beyond the structural teacher's context, and the contextual teacher reads whole documents.
 """
 
 from typing import Literal, get_args
@@ -12,7 +13,13 @@ from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.losses.structural import MSE, Described
-from docemb_lib.settings.projections import ACTIVATIONS, DROPOUT, NORM, parse_projection, projection_widths
+from docemb_lib.settings.projections import (
+    ACTIVATIONS,
+    DROPOUT,
+    NORM,
+    parse_projection,
+    projection_widths,
+)
 
 Reduction = Literal["mean", "sum"]
 _SMALLEST_VARIANCE = 1e-9  # CCA leaves out directions of a view with less variance
@@ -21,7 +28,8 @@ _SMALLEST_VARIANCE = 1e-9  # CCA leaves out directions of a view with less varia
 class Projection(nn.Module):
     """The network that `spec` describes, from `in_features` to `out_features`.
 
-    Layers have PyTorch's default initialisation, which draws from the global generator: seed before building.
+    Layers have PyTorch's default initialisation, which draws from the global generator: seed before
+    building.
 
     Example:
         >>> projection = Projection("8(ReLU)x4", in_features=16)
@@ -45,7 +53,9 @@ class Projection(nn.Module):
 
 def _layer(name: str, width: int) -> nn.Module:
     """The layer after a linear one of this width, by its name in `parse_projection`."""
-    if name == NORM:  # of each document alone: statistics of the batch would tie its documents to each other
+    if (
+        name == NORM
+    ):  # of each document alone: statistics of the batch would tie its documents to each other
         return nn.LayerNorm(width)
     if name.startswith(DROPOUT):
         return nn.Dropout(float(name.removeprefix(DROPOUT)))
@@ -53,18 +63,23 @@ def _layer(name: str, width: int) -> nn.Module:
 
 
 def full_precision(tensor: Tensor) -> Tensor:
-    """`tensor` in float32 at least: half precision is too coarse for covariances and for small distances."""
+    """`tensor` in float32 at least: half precision is too coarse for covariances and for small
+    distances.
+    """
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 class SDL(Described):
-    """Stochastic decorrelation loss of one view's P features (Chang et al., 2018), with a running covariance::
+    """Stochastic decorrelation loss of one view's P features (Chang et al., 2018), with a running
+    covariance::
 
         Zb = batch-normalised Z, Sigma = Zb^T Zb / (B - 1); in training step t
-        Phi_t = beta * Phi_{t-1} + Sigma,  b_t = beta * b_{t-1} + 1,  SDL = sum or mean over i != j of |Phi_t,ij / b_t|
+        Phi_t = beta * Phi_{t-1} + Sigma,  b_t = beta * b_{t-1} + 1,  SDL = sum or mean over i != j
+        of |Phi_t,ij / b_t|
 
-    Gradients flow through the current batch's Sigma only, so with weight 1 / b_t, which falls to 1 - beta.
-    Evaluation stores nothing: the value is that of the step that would follow, with the running means and variances.
+    Gradients flow through the current batch's Sigma only, so with weight 1 / b_t, which falls to 1
+    - beta. Evaluation stores nothing: the value is that of the step that would follow, with the
+      running means and variances.
     """
 
     covariance: Tensor  # Phi, (P, P)
@@ -81,19 +96,26 @@ class SDL(Described):
         self.register_buffer("normaliser", torch.zeros(()))
 
     def forward(self, view: Tensor) -> Tensor:
-        """view: (B, P) with B >= 2. Returns a scalar; in training the statistics advance by one step."""
+        """view: (B, P) with B >= 2. Returns a scalar; in training the statistics advance by one
+        step.
+        """
         B, P = view.shape
         if B < 2:
-            raise InputError(f"a covariance needs 2 documents or more, got a batch of {B}: raise the batch size")
+            raise InputError(
+                f"a covariance needs 2 documents or more, got a batch of {B}: raise the batch size"
+            )
         with torch.autocast(view.device.type, enabled=False):
             Zb = self.normalise(full_precision(view))
-            # Phi_t = beta * Phi_{t-1} + Sigma in one product; Phi_{t-1} is a buffer, a constant to autograd.
+            # Phi_t = beta * Phi_{t-1} + Sigma in one product; Phi_{t-1} is a buffer, a constant to
+            # autograd.
             covariance = torch.addmm(self.covariance, Zb.T, Zb, beta=self.beta, alpha=1 / (B - 1))
             normaliser = self.beta * self.normaliser + 1  # b_t, the sum of the weights in Phi_t
             if self.training:
                 self.covariance.copy_(covariance.detach())
                 self.normaliser.copy_(normaliser)
-            total = 2 * covariance.triu(diagonal=1).abs().sum() / normaliser  # symmetric: both triangles
+            total = (
+                2 * covariance.triu(diagonal=1).abs().sum() / normaliser
+            )  # symmetric: both triangles
             return total / max(P * P - P, 1) if self.reduction == "mean" else total
 
 
@@ -102,9 +124,10 @@ class SoftCCA(Described):
 
         loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
 
-    The first term replaces the correlation of CCA by a distance, the second replaces its constraint, uncorrelated
-    features in each view, by a penalty. `delta = 0.03` belongs to `reduction="mean"`; the thesis' formula sums over the
-    P^2 - P off-diagonal cells, which is the same loss with `reduction="sum"` and `delta / (P^2 - P)`.
+    The first term replaces the correlation of CCA by a distance, the second replaces its
+    constraint, uncorrelated features in each view, by a penalty. `delta = 0.03` belongs to
+    `reduction="mean"`; the thesis' formula sums over the P^2 - P off-diagonal cells, which is the
+    same loss with `reduction="sum"` and `delta / (P^2 - P)`.
 
     Example:
         >>> z = torch.tensor([[1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])  # uncorrelated features
@@ -112,7 +135,9 @@ class SoftCCA(Described):
         tensor([1., 1., 1., 1.])
     """
 
-    def __init__(self, dim: int, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean") -> None:
+    def __init__(
+        self, dim: int, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean"
+    ) -> None:
         super().__init__()
         self.dim, self.delta = dim, delta
         self.distance = MSE()
@@ -120,26 +145,35 @@ class SoftCCA(Described):
         self.teacher_decorrelation = SDL(dim, beta, reduction)
 
     def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """student, teacher: projected views (B, P), B >= 2. Returns (B,); in training the statistics advance."""
+        """student, teacher: projected views (B, P), B >= 2. Returns (B,); in training the
+        statistics advance.
+        """
         if student.shape[1] != self.dim or teacher.shape[1] != self.dim:
             got = f"got a student's of {student.shape[1]} and a teacher's of {teacher.shape[1]}"
-            raise InputError(f"SoftCCA was made for views of width {self.dim}, {got}: change dim or the projections")
+            raise InputError(
+                f"SoftCCA was made for views of width {self.dim}, {got}: change dim or the projections"
+            )
         distance = self.distance(full_precision(student), full_precision(teacher))  # (B,)
-        decorrelation = self.student_decorrelation(student) + self.teacher_decorrelation(teacher)  # ()
+        decorrelation = self.student_decorrelation(student) + self.teacher_decorrelation(
+            teacher
+        )  # ()
         return distance + self.delta * decorrelation
 
 
 class CCA(Described):
-    """Minus the sum of the `components` largest canonical correlations of a batch (all of them if None).
+    """Minus the sum of the `components` largest canonical correlations of a batch (all of them if
+    None).
 
-    With centred views X1, X2, S_ab = Xa^T Xb / (B - 1) and `ridge` added to the diagonals of S11 and S22, these are
-    the singular values s of A = S11^{-1/2} S12 S22^{-1/2}; for all of them the loss is A's nuclear norm.
-    At most B - 1 correlations exist. Without ridge, all are 1 where B - 1 <= P: CCA needs batches larger than the width
-    of the views. On views that trained networks project, this loss is DCCA (Andrew et al., 2013).
+    With centred views X1, X2, S_ab = Xa^T Xb / (B - 1) and `ridge` added to the diagonals of S11
+    and S22, these are the singular values s of A = S11^{-1/2} S12 S22^{-1/2}; for all of them the
+    loss is A's nuclear norm. At most B - 1 correlations exist. Without ridge, all are 1 where B - 1
+    <= P: CCA needs batches larger than the width of the views. On views that trained networks
+    project, this loss is DCCA (Andrew et al., 2013).
 
-    The gradient is written down rather than left to the decompositions, whose own gradients divide by differences of
-    eigenvalues and fail where B < P. With the canonical variates a = X1 p and b = X2 q at fixed p, q and s, it is that
-    of `sum_k ( <a_k, b_k> - s_k/2 (|a_k|^2 + |b_k|^2) ) / (B - 1)` (the Lagrangian at its optimum).
+    The gradient is written down rather than left to the decompositions, whose own gradients divide
+    by differences of eigenvalues and fail where B < P. With the canonical variates a = X1 p and b =
+    X2 q at fixed p, q and s, it is that of `sum_k ( <a_k, b_k> - s_k/2 (|a_k|^2 + |b_k|^2) ) / (B -
+    1)` (the Lagrangian at its optimum).
 
     Example:
         >>> z = torch.tensor([[1.0], [2.0], [4.0]])
@@ -152,29 +186,43 @@ class CCA(Described):
         self.components, self.ridge = components, ridge
 
     def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """student: (B, P), teacher: (B, Q), B >= 2; P and Q may differ. Returns (B,), the same number B times."""
+        """student: (B, P), teacher: (B, Q), B >= 2; P and Q may differ.
+
+        Returns (B,), the same number B times.
+        """
         B = len(student)
         if B < 2:
-            raise InputError(f"a correlation needs 2 documents or more, got a batch of {B}: raise the batch size")
+            raise InputError(
+                f"a correlation needs 2 documents or more, got a batch of {B}: raise the batch size"
+            )
         with torch.autocast(student.device.type, enabled=False):
-            X1, X2 = (view - view.mean(dim=0) for view in (full_precision(student), full_precision(teacher)))
-            if not (X1.isfinite().all() and X2.isfinite().all()):  # SVD fails on NaN; return NaN: training reports it
+            X1, X2 = (
+                view - view.mean(dim=0)
+                for view in (full_precision(student), full_precision(teacher))
+            )
+            if not (
+                X1.isfinite().all() and X2.isfinite().all()
+            ):  # SVD fails on NaN; return NaN: training reports it
                 return (X1.sum() * float("nan")).expand(B)
             with torch.no_grad():
                 W1, W2 = _whitening(X1, self.ridge), _whitening(X2, self.ridge)
-                left, s, right = torch.linalg.svd((X1 @ W1).T @ (X2 @ W2) / (B - 1), full_matrices=False)  # of A
+                left, s, right = torch.linalg.svd(
+                    (X1 @ W1).T @ (X2 @ W2) / (B - 1), full_matrices=False
+                )  # of A
                 k = min(self.components or B - 1, B - 1, len(s))
                 P1, P2, s = W1 @ left[:, :k], W2 @ right[:k].T, s[:k]
             a, b = X1 @ P1, X2 @ P2  # canonical variates, (B, k)
             lagrangian = (a * b - s / 2 * (a.square() + b.square())).sum() / (B - 1)
-            # The value is -sum(s); the difference is zero and contributes the Lagrangian's gradient.
+            # The value is -sum(s); the difference is zero and contributes the Lagrangian's
+            # gradient.
             return -(s.sum() + lagrangian - lagrangian.detach()).expand(B)
 
 
 def _whitening(X: Tensor, ridge: float) -> Tensor:
     """W (P, R) such that W^T (X^T X / (B - 1) + ridge I) W = I, R <= min(B, P); X: (B, P), centred.
 
-    W is S^{-1/2} restricted to the row space of X, from the singular values of X: forming X^T X would halve the digits.
+    W is S^{-1/2} restricted to the row space of X, from the singular values of X: forming X^T X
+    would halve the digits.
     """
     _, s, Vh = torch.linalg.svd(X, full_matrices=False)
     variances = s.square() / (len(X) - 1) + ridge
@@ -182,15 +230,25 @@ def _whitening(X: Tensor, ridge: float) -> Tensor:
 
 
 def contextual_loss(
-    name: str, dim: int, *, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean", ridge: float = 1e-3
+    name: str,
+    dim: int,
+    *,
+    delta: float = 0.03,
+    beta: float = 0.95,
+    reduction: Reduction = "mean",
+    ridge: float = 1e-3,
 ) -> nn.Module:
-    """The loss that the parameter `contextual_loss` names, for views of width `dim`; `mse` is SoftCCA's distance alone.
+    """The loss that the parameter `contextual_loss` names, for views of width `dim`; `mse` is
+    SoftCCA's distance alone.
 
     name: `cca` sums all canonical correlations, `cca:10` the first ten.
-    delta, beta, reduction: of soft-cca; delta is that of the mean form, the sum takes delta / (P^2 - P). ridge: of cca.
+    delta, beta, reduction: of soft-cca; delta is that of the mean form, the sum takes delta / (P^2
+    - P). ridge: of cca.
     """
     if name == "soft-cca":
-        return SoftCCA(dim, delta / (max(dim * dim - dim, 1) if reduction == "sum" else 1), beta, reduction)
+        return SoftCCA(
+            dim, delta / (max(dim * dim - dim, 1) if reduction == "sum" else 1), beta, reduction
+        )
     kind, _, components = name.partition(":")
     if kind == "cca" and (components.isdecimal() or name == kind):
         return CCA(int(components) if components else None, ridge)

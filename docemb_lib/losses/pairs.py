@@ -1,4 +1,6 @@
-"""Learning from pairs of texts without a teacher: InfoNCE, masked-language modelling, their sum (SimDE, Section 3)."""
+"""Learning from pairs of texts without a teacher: InfoNCE, masked-language modelling, their sum
+(SimDE, Section 3).
+"""
 
 from typing import Any
 
@@ -15,7 +17,8 @@ NO_LABEL = -100  # label of tokens that are not predicted, as in transformers
 
 
 class InfoNCE(Described):
-    """Cross-entropy of finding the second text of a pair by its first, among the second texts of the batch::
+    """Cross-entropy of finding the second text of a pair by its first, among the second texts of
+    the batch::
 
         loss_i = -log( exp(cos(h_i, h+_i) / temperature) / sum_j exp(cos(h_i, h+_j) / temperature) )
 
@@ -32,15 +35,21 @@ class InfoNCE(Described):
             both = f"got {tuple(first.shape)} and {tuple(second.shape)}"
             needed = "first and second must have one shape, of two pairs or more"
             raise InputError(f"{needed}: {both}")
-        logits = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / self.temperature  # (B, B)
-        partners = torch.arange(len(first), device=first.device)  # the positives stand on the diagonal
+        logits = (
+            F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / self.temperature
+        )  # (B, B)
+        partners = torch.arange(
+            len(first), device=first.device
+        )  # the positives stand on the diagonal
         return F.cross_entropy(logits, partners, reduction="none")
 
 
 class MaskedLanguageHead(nn.Module):
-    """Hidden states to scores of all V words: a layer, GELU, LayerNorm, then the product with the word embeddings.
+    """Hidden states to scores of all V words: a layer, GELU, LayerNorm, then the product with the
+    word embeddings.
 
-    These belong to the encoder and are an argument: held here they would be stored twice, which safetensors refuses.
+    These belong to the encoder and are an argument: held here they would be stored twice, which
+    safetensors refuses.
     """
 
     def __init__(self, dim: int, vocabulary: int, *, norm_eps: float = 1e-12) -> None:
@@ -61,16 +70,24 @@ class MaskedLanguageHead(nn.Module):
 
 
 class PairObjective(Described):
-    """`L = mean over i of InfoNCE_i + mlm_weight * MLM`; with `distillation`, `L_distillation + weight * L`.
+    """`L = mean over i of InfoNCE_i + mlm_weight * MLM`; with `distillation`, `L_distillation +
+    weight * L`.
 
-    MLM is the mean cross-entropy over the masked tokens of all texts of the batch; without a head there is none. The
-    student reads each text twice, as it is and masked; it is held once, by `distillation` if there is one.
+    MLM is the mean cross-entropy over the masked tokens of all texts of the batch; without a head
+    there is none. The student reads each text twice, as it is and masked; it is held once, by
+    `distillation` if there is one.
     """
 
     def __init__(
-        self, student: nn.Module, *, contrast: InfoNCE, head: MaskedLanguageHead | None = None,
-        mlm_weight: float = 0.1, distillation: Objective | None = None, weight: float = 1.0,
-    ) -> None:  # fmt: skip
+        self,
+        student: nn.Module,
+        *,
+        contrast: InfoNCE,
+        head: MaskedLanguageHead | None = None,
+        mlm_weight: float = 0.1,
+        distillation: Objective | None = None,
+        weight: float = 1.0,
+    ) -> None:
         super().__init__()
         if distillation is None:
             self.own_student = student

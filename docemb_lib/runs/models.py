@@ -1,7 +1,8 @@
-"""Models that are compared: students before and after training, their teachers in every form, and search engines.
+"""Models that are compared: students before and after training, their teachers in every form, and
+search engines.
 
-Texts are embedded once per model, however many tasks and splits contain them. A reference that is fitted on the texts
-of a task, without their labels, is fitted once per task.
+Texts are embedded once per model, however many tasks and splits contain them. A reference that is
+fitted on the texts of a task, without their labels, is fitted once per task.
 """
 
 from __future__ import annotations
@@ -41,16 +42,25 @@ UNTRAINED = "student before distillation"
 UNTRAINED_ADAPTED = f"{UNTRAINED} ⊕ LSA"
 SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
 TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
-LSA_FIT = f"LSA/{VERSIONS['lsa']}"  # in the keys of models that fit it: others keep their scores when it changes
-# Endings of the labels of a student: as it was saved; with its lexical half fitted on the texts of a task; without that
-# half; minus its mean embedding of these texts.
+# in the keys of models that fit it: others keep their scores when it changes
+LSA_FIT = f"LSA/{VERSIONS['lsa']}"
+# Endings of the labels of a student: as it was saved; with its lexical half fitted on the texts of
+# a task; without that half; minus its mean embedding of these texts.
 _, ADAPTED, DENSE, CENTRED = FORMS = ("", ", adapted", ", dense half", ", centred")
 LEAD = f"{SBERT_CHUNKS} and lead"  # lead: the first tokens of a text
-# References by what a user has to compute and keep: counts of words; one encoder as it is, over the beginning, then
-# over the whole document; an encoder with the words of the documents. A trained student comes after these.
+# References by what a user has to compute and keep: counts of words; one encoder as it is, over the
+# beginning, then over the whole document; an encoder with the words of the documents. A trained
+# student comes after these.
 SIMPLEST_FIRST = (
-    TFIDF, LSA_ON_TASK, SBERT_TRUNCATED, SBERT_CHUNKS, f"{SBERT_CHUNKS}{CENTRED}", LEAD, UNTRAINED, UNTRAINED_ADAPTED,
-)  # fmt: skip
+    TFIDF,
+    LSA_ON_TASK,
+    SBERT_TRUNCATED,
+    SBERT_CHUNKS,
+    f"{SBERT_CHUNKS}{CENTRED}",
+    LEAD,
+    UNTRAINED,
+    UNTRAINED_ADAPTED,
+)
 LSA_BY_THE_WAY = 20_000  # documents at most for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
@@ -65,10 +75,11 @@ class Model(NamedTuple):
 
     label: str  # in tables and figures
     fingerprint: str  # equal for two models only if they embed alike
-    # (N, D); loads what it needs. Left out where only scores on tasks are known, or only what `fit` gives on a task.
+    # (N, D); loads what it needs. Left out where only scores on tasks are known, or only what `fit`
+    # gives on a task.
     embed: Callable[[list[str]], np.ndarray] = _no_embeddings
-    # Fits the model on the N texts of a task, without labels, and gives what the task scores: embeddings (N, D), dense
-    # or sparse, or `Similarities`. None: `embed` embeds any text.
+    # Fits the model on the N texts of a task, without labels, and gives what the task scores:
+    # embeddings (N, D), dense or sparse, or `Similarities`. None: `embed` embeds any text.
     fit: Callable[[list[str]], Any] | None = None
     ranks_only: bool = False  # gives similarities alone, so that only retrieval can be scored
     fitted_on: str = "corpus"  # or "task", or "" for a model as it was published
@@ -77,7 +88,8 @@ class Model(NamedTuple):
 def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.ndarray:
     """Float32 (N, D) in the order of `texts`.
 
-    Texts without an embedding are embedded together and published as a further shard of the model's embeddings.
+    Texts without an embedding are embedded together and published as a further shard of the model's
+    embeddings.
     """
     keys = [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
     known = _shards(workspace, model)
@@ -94,7 +106,9 @@ def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.n
             content = {"model": model.fingerprint, "label": model.label, "texts": list(missing)}
             (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
 
-        workspace.artefact(_shelf(model), {"model": model.fingerprint, "texts": sorted(missing)}, build)
+        workspace.artefact(
+            _shelf(model), {"model": model.fingerprint, "texts": sorted(missing)}, build
+        )
         known = _shards(workspace, model)
     return np.stack([known[key] for key in keys])
 
@@ -118,7 +132,9 @@ def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Mod
     """A student, which embeds on all GPUs. dense: without its lexical half."""
 
     def embed(texts: list[str]) -> np.ndarray:
-        return _loaded(artefact.path, dense).embed(texts, devices=devices_at_hand(), desc=f"embedding by {label}")
+        return _loaded(artefact.path, dense).embed(
+            texts, devices=devices_at_hand(), desc=f"embedding by {label}"
+        )
 
     precision = "bf16" if uses_bf16(devices_at_hand()[0]) else "float32"
     return Model(label, f"student/{artefact.fingerprint}/{precision}", embed)
@@ -135,9 +151,14 @@ def _loaded(folder: Path, dense: bool) -> Student:
 
 
 def student_at(folder: Path) -> Artefact | None:
-    """The student in this folder, or behind this link, if it was trained here. Raises InputError for a damaged one."""
+    """The student in this folder, or behind this link, if it was trained here.
+
+    Raises InputError for a damaged one.
+    """
     folder = folder.resolve()
-    here = is_published(folder) and folder.parent.parent.name == "artefacts"  # a copy may have any name
+    here = (
+        is_published(folder) and folder.parent.parent.name == "artefacts"
+    )  # a copy may have any name
     return Artefact(folder.name, folder) if here else None
 
 
@@ -147,7 +168,8 @@ def recorded_student(workspace: Workspace, record: records.Record) -> Artefact |
 
 
 def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[Model]:
-    """A student with the lexical half that it was saved with; without it; and fitted on each task, as `docemb adapt`.
+    """A student with the lexical half that it was saved with; without it; and fitted on each task,
+    as `docemb adapt`.
 
     Without a lexical half there is the student alone.
     """
@@ -162,28 +184,45 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[
     card = saved_card(str(trained.path))
     seen = "corpus" if "`trained_on`" in card else ""  # by a converted encoder: none
     dense = student_model(f"{label}{DENSE}", artefact, dense=True)._replace(fitted_on=seen)
-    own = own._replace(embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts))
+    own = own._replace(
+        embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)
+    )
     words = inputs.get("words", 50_000)
-    width, weight = None if half.reduction is None else half.dim, float(half.weight) if CHOSEN in card else None
-    adapted = beside_lsa(workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words, width, weight)
+    width, weight = (
+        None if half.reduction is None else half.dim,
+        float(half.weight) if CHOSEN in card else None,
+    )
+    adapted = beside_lsa(
+        workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words, width, weight
+    )
     return [own, dense, adapted]
 
 
 def beside_lsa(
-    workspace: Workspace, dense: Model, label: str, dim: int = DIM, words: int = 50_000, width: int | None = None,
+    workspace: Workspace,
+    dense: Model,
+    label: str,
+    dim: int = DIM,
+    words: int = 50_000,
+    width: int | None = None,
     weight: float | None = None,
-) -> Model:  # fmt: skip
-    """A model and LSA of a task's texts side by side, joined as a student's two halves, and reduced to a width.
+) -> Model:
+    """A model and LSA of a task's texts side by side, joined as a student's two halves, and reduced
+    to a width.
 
-    weight: of LSA; None: without labels, from the texts. A task whose texts share too few words is scored by the dense
-    half alone.
+    weight: of LSA; None: without labels, from the texts. A task whose texts share too few words is
+    scored by the dense half alone.
     """
 
     def fit(texts: list[str]) -> np.ndarray:
         from docemb_lib.student.lexical import fit_lexical_half
 
         X = embed_once(workspace, dense, texts)
-        limits: Any = {"dim": directions(len(texts), dim), "words": words, "width": width and min(width, len(texts))}
+        limits: Any = {
+            "dim": directions(len(texts), dim),
+            "words": words,
+            "width": width and min(width, len(texts)),
+        }
         try:
             return _joined(fit_lexical_half(lambda: X, texts, weight=weight, **limits), X, texts)
         except InputError as error:
@@ -194,8 +233,12 @@ def beside_lsa(
     return _on_task(label, fit, key)
 
 
-def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None) -> list[Model]:
-    """What a user has without training: search engines, and the teachers (SBERT truncated, over chunks) beside them."""
+def on_task_models(
+    workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None
+) -> list[Model]:
+    """What a user has without training: search engines, and the teachers (SBERT truncated, over
+    chunks) beside them.
+    """
     truncated, chunks = (partial(embed_once, workspace, model) for model in teachers)
     of_sbert = teachers[1].fingerprint
 
@@ -208,7 +251,11 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
     lead = Model(LEAD, f"lead/{of_sbert}", with_lead, fitted_on="")
     found = [
         _on_task(TFIDF, tfidf),
-        _on_task(LSA_ON_TASK, lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts), LSA_FIT),
+        _on_task(
+            LSA_ON_TASK,
+            lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts),
+            LSA_FIT,
+        ),
         _on_task(BM25, bm25, ranks_only=True),
         centred_model(workspace, teachers[1]),
         lead,
@@ -216,13 +263,26 @@ def on_task_models(workspace: Workspace, teachers: Sequence[Model], paragraph_ve
         _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, f"fused/{of_sbert}", ranks_only=True),
     ]
     if paragraph_vector is not None:
-        context, key = partial(embed_once, workspace, paragraph_vector), f"{of_sbert}/{paragraph_vector.fingerprint}"
-        found.append(_on_task(f"{SBERT_CHUNKS} ⊕ PV", lambda texts: _side_by_side(chunks(texts), context(texts)), key))
+        context, key = (
+            partial(embed_once, workspace, paragraph_vector),
+            f"{of_sbert}/{paragraph_vector.fingerprint}",
+        )
+        found.append(
+            _on_task(
+                f"{SBERT_CHUNKS} ⊕ PV",
+                lambda texts: _side_by_side(chunks(texts), context(texts)),
+                key,
+            )
+        )
     return found
 
 
-def _on_task(label: str, fit: Callable[[list[str]], Any], key: str = "", *, ranks_only: bool = False) -> Model:
-    """A model fitted on the texts of each task. key: identifies the fit and its other inputs; by default the label."""
+def _on_task(
+    label: str, fit: Callable[[list[str]], Any], key: str = "", *, ranks_only: bool = False
+) -> Model:
+    """A model fitted on the texts of each task. key: identifies the fit and its other inputs; by
+    default the label.
+    """
     fingerprint = f"on-task/{VERSIONS['on-task']}/{key or label}"
     return Model(label, fingerprint, fit=fit, ranks_only=ranks_only, fitted_on="task")
 
@@ -241,18 +301,24 @@ def _side_by_side(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
     halves = [tempered(torch.tensor(X)) for X in (first, second)]
     w = balance(*halves)
-    return np.concatenate([np.sqrt(1 - w) * halves[0].numpy(), np.sqrt(w) * halves[1].numpy()], axis=1)
+    return np.concatenate(
+        [np.sqrt(1 - w) * halves[0].numpy(), np.sqrt(w) * halves[1].numpy()], axis=1
+    )
 
 
 def published_model(name: str, prompt: str = "", *, pooling: str | None = None) -> Model:
-    """A model as sentence-transformers runs it. prompt: stands before every text; pooling: instead of its own."""
+    """A model as sentence-transformers runs it. prompt: stands before every text; pooling: instead
+    of its own.
+    """
 
     def embed(texts: list[str]) -> np.ndarray:
         model: Any = pretrained.load_stock(name, device=devices_at_hand()[0])
         if pooling:
             model[1].pooling_mode = pooling
         options = {"prompt": prompt or None, "show_progress_bar": False}
-        starts = progress(range(0, len(texts), TEXTS), desc=f"embedding by {Path(name).name}", unit="blocks")
+        starts = progress(
+            range(0, len(texts), TEXTS), desc=f"embedding by {Path(name).name}", unit="blocks"
+        )
         blocks = [model.encode(texts[start : start + TEXTS], **options) for start in starts]
         return np.concatenate(blocks).astype(np.float32)
 
@@ -268,15 +334,20 @@ def untrained_model(students: StudentStage) -> Model:
 def sbert_models(teachers: TeacherStage, *, together: bool = False) -> list[Model]:
     """The structural teacher on truncated text, and averaged over chunks of the whole document.
 
-    together: texts are embedded for both models at once, which takes no longer than for the second one.
+    together: texts are embedded for both models at once, which takes no longer than for the second
+    one.
     """
     forms: dict[str, Long] = {SBERT_TRUNCATED: "truncate", SBERT_CHUNKS: "chunks"}
-    models = [_teacher(label, teachers.sbert(long), teachers.workspace) for label, long in forms.items()]
+    models = [
+        _teacher(label, teachers.sbert(long), teachers.workspace) for label, long in forms.items()
+    ]
     embedded: dict[str, np.ndarray] = {}  # text → (2, D), kept until the second model reads them
 
     def embed(form: int, texts: list[str]) -> np.ndarray:
         if new := [text for text in texts if text not in embedded]:
-            embedded.update(zip(new, np.stack(teachers.sbert("chunks").embed_both(new), axis=1), strict=True))
+            embedded.update(
+                zip(new, np.stack(teachers.sbert("chunks").embed_both(new), axis=1), strict=True)
+            )
         found = np.stack([embedded[text][form] for text in texts])
         if form:
             embedded.clear()
@@ -289,18 +360,26 @@ def sbert_models(teachers: TeacherStage, *, together: bool = False) -> list[Mode
 
 def contextual_labels(profile: Profile) -> dict[str, str]:
     """The contextual teachers by the labels of their models: `DM;100d` → `DM`."""
-    return {f"{name};{profile.contextual_teachers.width(name)}d": name for name in (*PV_NAMES, "LSA")}
+    return {
+        f"{name};{profile.contextual_teachers.width(name)}d": name for name in (*PV_NAMES, "LSA")
+    }
 
 
 def contextual_models(teachers: TeacherStage) -> list[Model]:
-    """DM, DBOW, PV, and LSA if there are enough documents to fit it, and few enough that this takes seconds."""
+    """DM, DBOW, PV, and LSA if there are enough documents to fit it, and few enough that this takes
+    seconds.
+    """
     labels, documents = contextual_labels(teachers.profile), len(teachers.corpus.teacher_texts)
     with_lsa = teachers.profile.contextual_teachers.lsa_dim <= documents <= LSA_BY_THE_WAY
     wanted = [one for one in labels.items() if one[1] != "LSA" or with_lsa]
-    return [_teacher(label, teachers.contextual(name), teachers.workspace) for label, name in wanted]
+    return [
+        _teacher(label, teachers.contextual(name), teachers.workspace) for label, name in wanted
+    ]
 
 
-def paragraph_vector_model(teachers: TeacherStage, settings: Sequence[ParagraphVectorSettings], *, seed: int) -> Model:
+def paragraph_vector_model(
+    teachers: TeacherStage, settings: Sequence[ParagraphVectorSettings], *, seed: int
+) -> Model:
     """One Paragraph Vector, or several side by side."""
     fitted = [teachers.paragraph_vector(member, seed=seed) for member in settings]
     teacher = fitted[0] if len(fitted) == 1 else Compound(fitted)
@@ -318,7 +397,10 @@ def centred_model(workspace: Workspace, model: Model) -> Model:
 
 
 def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:
-    """The teacher as a model. A compound embeds through its members, so that each of them embeds a text once."""
+    """The teacher as a model.
+
+    A compound embeds through its members, so that each of them embeds a text once.
+    """
     model = Model(label, f"teacher/{teacher.fingerprint}", teacher.embed)
     if not isinstance(teacher, Compound):
         return model
@@ -331,7 +413,8 @@ def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:
 
 
 def models_of(name: str, workspace: Workspace) -> list[Model]:
-    """A student as docemb runs it, in all its forms (`lexical_models`); any other model as sentence-transformers does.
+    """A student as docemb runs it, in all its forms (`lexical_models`); any other model as
+    sentence-transformers does.
 
     Raises InputError for no model.
     """

@@ -39,12 +39,17 @@ class Stages:
         return StudentStage(self.key, self.workspace, self.corpus, self.teachers)
 
     def check(self) -> None:
-        """Check everything about the run that is cheap to check, before any long work. Raises InputError."""
+        """Check everything about the run that is cheap to check, before any long work.
+
+        Raises InputError.
+        """
         for check in self.checks():
             check()
 
     def checks(self) -> Iterator[Callable[[], object]]:
-        """The checks of settings, data, models and hub that `check` calls in turn; each raises InputError."""
+        """The checks of settings, data, models and hub that `check` calls in turn; each raises
+        InputError.
+        """
         yield self.key.check
         yield from (partial(source_fingerprint, source) for source in self.key.profile.text_sources)
         if self.key.trains:
@@ -58,8 +63,16 @@ class Stages:
 
     @property
     def models(self) -> list[str]:
-        """The pretrained models that must be at hand: of a corpus to be built, of further teachers, those beside."""
+        """The pretrained models that must be at hand: of a corpus to be built, of further teachers,
+        those beside.
+        """
         profile, final = self.key.profile, self.key.notebook in FINAL
         further = [str(teacher.model) for teacher in profile.further_teachers if teacher.model]
-        found = [*(further if self.corpus.is_built else profile.models), *(profile.evaluation.beside if final else ())]
-        return [*found, *filter(None, [profile.simde.sentence_encoder if self.key.self_supervised else None])]
+        found = [
+            *(further if self.corpus.is_built else profile.models),
+            *(profile.evaluation.beside if final else ()),
+        ]
+        return [
+            *found,
+            *filter(None, [profile.simde.sentence_encoder if self.key.self_supervised else None]),
+        ]

@@ -1,4 +1,5 @@
-"""Records: parameters, scores and traces of each run, found by fingerprint and shown as one pandas frame.
+"""Records: parameters, scores and traces of each run, found by fingerprint and shown as one pandas
+frame.
 
 A record is a folder `outputs/records/<notebook>/<fingerprint>/`, published whole like an artefact.
 """
@@ -34,7 +35,9 @@ class Record:
     notebook: str
     label: str  # short and readable, as in the thesis' figures
     fingerprint: str
-    setting: str  # covers all but the notebook and its parameters: runs of one setting are comparable
+    setting: (
+        str  # covers all but the notebook and its parameters: runs of one setting are comparable
+    )
     profile: str
     parameters: dict[str, Any]
     status: str = "done"  # or "failed"
@@ -45,27 +48,55 @@ class Record:
     error: str | None = None  # of a failed run, one line
     traceback: str | None = None  # of a failed run
     versions: dict[str, str] = field(default_factory=installed_versions)
-    threads: int | None = None  # of torch, if it was loaded: weights and scores depend on it in the last digits
+    threads: int | None = (
+        None  # of torch, if it was loaded: weights and scores depend on it in the last digits
+    )
     revision: str | None = None  # git commit, with "+" where the tree had changes
     # records are sorted by it, and several runs may end in one second
-    finished: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds"))
+    finished: str = field(
+        default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds")
+    )
 
     @classmethod
     def of(cls, key: RunKey, **result: Any) -> Self:
         """The record of the run of a key; `result` are the fields from `status` on."""
-        return cls(key.notebook, key.label, key.fingerprint, key.setting, key.profile.name, key.parameters, **result)
+        return cls(
+            key.notebook,
+            key.label,
+            key.fingerprint,
+            key.setting,
+            key.profile.name,
+            key.parameters,
+            **result,
+        )
 
 
-def save(workspace: Workspace, record: Record, scores: Rows = (), tables: Mapping[str, Rows] | None = None) -> Path:
-    """Publish a record (scores: tidy rows; tables: rows of others by name), also over an earlier one."""
+def save(
+    workspace: Workspace,
+    record: Record,
+    scores: Rows = (),
+    tables: Mapping[str, Rows] | None = None,
+) -> Path:
+    """Publish a record (scores: tidy rows; tables: rows of others by name), also over an earlier
+    one.
+    """
 
     def build(folder: Path) -> None:
-        write_text(folder / RECORD, json.dumps(record.__dict__, indent=1, ensure_ascii=False) + "\n")
+        write_text(
+            folder / RECORD, json.dumps(record.__dict__, indent=1, ensure_ascii=False) + "\n"
+        )
         for name, rows in {**(tables or {}), SCORES: scores}.items():
-            write_text(folder / f"{name}.json", json.dumps(list(rows), indent=1, ensure_ascii=False) + "\n")
+            write_text(
+                folder / f"{name}.json", json.dumps(list(rows), indent=1, ensure_ascii=False) + "\n"
+            )
 
     folder = _folder(workspace, record.notebook, record.fingerprint)
-    publish(folder, build, inputs={"notebook": record.notebook, "parameters": record.parameters}, replace=True)
+    publish(
+        folder,
+        build,
+        inputs={"notebook": record.notebook, "parameters": record.parameters},
+        replace=True,
+    )
     return folder
 
 
@@ -80,11 +111,14 @@ def find_done(workspace: Workspace, notebook: str, fingerprint: str) -> Record |
     return record if record is not None and record.status == "done" else None
 
 
-def frame(notebook: str | None = None, *, workspace: Workspace | None = None, failed: bool = False) -> pd.DataFrame:
-    """All finished runs (of one notebook), a row each, oldest first: label, profile, parameters, metrics, seconds.
+def frame(
+    notebook: str | None = None, *, workspace: Workspace | None = None, failed: bool = False
+) -> pd.DataFrame:
+    """All finished runs (of one notebook), a row each, oldest first: label, profile, parameters,
+    metrics, seconds.
 
-    The mean over tasks is in the column `test` for notebooks that score test splits, and in `validation` for others.
-    `failed=True` includes the runs that failed, with their `error`.
+    The mean over tasks is in the column `test` for notebooks that score test splits, and in
+    `validation` for others. `failed=True` includes the runs that failed, with their `error`.
 
     Example:
         >>> from docemb_lib import records
@@ -96,7 +130,10 @@ def frame(notebook: str | None = None, *, workspace: Workspace | None = None, fa
             **record.parameters,
             "test" if record.notebook in FINAL else "validation": record.metrics.get("mean"),
             **{name: value for name, value in record.metrics.items() if name != "mean"},
-            **{name: getattr(record, name) for name in ("seconds", "finished", "fingerprint", "student")},
+            **{
+                name: getattr(record, name)
+                for name in ("seconds", "finished", "fingerprint", "student")
+            },
             **({"error": record.error} if failed else {}),
         }
         for record in all_records(notebook, workspace=workspace)
@@ -105,7 +142,9 @@ def frame(notebook: str | None = None, *, workspace: Workspace | None = None, fa
 
 
 def table_of(workspace: Workspace, record: Record, name: str = SCORES) -> pd.DataFrame:
-    """A table that was saved with a record, by default its tidy scores; an empty frame if it has none of this name."""
+    """A table that was saved with a record, by default its tidy scores; an empty frame if it has
+    none of this name.
+    """
     path = _folder(workspace, record.notebook, record.fingerprint) / f"{name}.json"
     return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else [])
 
@@ -113,9 +152,15 @@ def table_of(workspace: Workspace, record: Record, name: str = SCORES) -> pd.Dat
 def all_records(notebook: str | None = None, *, workspace: Workspace | None = None) -> list[Record]:
     """Every record (of one notebook), oldest first."""
     root = (workspace or Workspace()).outputs / "records"
-    folders = [folder for name in ([notebook] if notebook else NOTEBOOKS) for folder in root.glob(f"{name}/*/")]
+    folders = [
+        folder
+        for name in ([notebook] if notebook else NOTEBOOKS)
+        for folder in root.glob(f"{name}/*/")
+    ]
     # A folder *.partial is a record that is being written.
-    found = [record for folder in folders if folder.suffix != ".partial" and (record := _read(folder))]
+    found = [
+        record for folder in folders if folder.suffix != ".partial" and (record := _read(folder))
+    ]
     return sorted(found, key=lambda record: (record.notebook, record.finished, record.fingerprint))
 
 
@@ -130,7 +175,9 @@ def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:
 
 
 def _read(folder: Path) -> Record | None:
-    """The record, or None for a damaged one or one of another version of docemb; its run counts as not done."""
+    """The record, or None for a damaged one or one of another version of docemb; its run counts as
+    not done.
+    """
     # While a record is replaced, under its lock, the folder has files of both.
     if damaged(folder) and not is_locked(folder) and not is_whole(folder):
         return None

@@ -1,4 +1,6 @@
-"""The references of `docemb evaluate`: what a final evaluation has scored, or what needs no training."""
+"""The references of `docemb evaluate`: what a final evaluation has scored, or what needs no
+training.
+"""
 
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
@@ -9,15 +11,21 @@ from docemb_lib.workspace import Workspace
 
 
 def references_of(stages: Stages, profile: Profile) -> list[Model]:
-    """The recorded baselines that are scored on the tasks of `stages`; without any, the references without training."""
-    if scored := [one for one in recorded_baselines(profile, stages.workspace) if stages.scores.is_scored(one)]:
+    """The recorded baselines that are scored on the tasks of `stages`; without any, the references
+    without training.
+    """
+    if scored := [
+        one for one in recorded_baselines(profile, stages.workspace) if stages.scores.is_scored(one)
+    ]:
         return scored
     sbert = sbert_models(stages.teachers, together=True)
     return [*sbert, *on_task_models(stages.workspace, sbert, None)]
 
 
 def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
-    """The baselines of the newest comparable final evaluation, without weights: their scores are artefacts."""
+    """The baselines of the newest comparable final evaluation, without weights: their scores are
+    artefacts.
+    """
     if not (found := records.comparable(RunKey(FINAL[0], profile), workspace)):
         return []
     own = {f"{found[0].label}{form}" for form in FORMS}

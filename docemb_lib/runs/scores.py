@@ -1,4 +1,6 @@
-"""The score stage: scores of models on the profile's tasks, and the final evaluation with its uncertainty."""
+"""The score stage: scores of models on the profile's tasks, and the final evaluation with its
+uncertainty.
+"""
 
 import json
 import logging
@@ -17,7 +19,13 @@ from docemb_lib.evaluation import protocols, scoreboard, uncertainty
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import check_task, profile_task, task_inputs
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Ranking, Score, example_lengths
-from docemb_lib.evaluation.uncertainty import Scores, differences, nearest_of_the_best, score_intervals, verdicts
+from docemb_lib.evaluation.uncertainty import (
+    Scores,
+    differences,
+    nearest_of_the_best,
+    score_intervals,
+    verdicts,
+)
 from docemb_lib.runs import models as made
 from docemb_lib.runs import records
 from docemb_lib.runs.models import Model, embed_once
@@ -36,9 +44,15 @@ EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
 LENGTHS = "lengths.npy"
 WEIGHTS = np.arange(1, 10) / 10  # of a lexical half, tried where labels choose it
 LABELS = 20  # fewest labelled examples of a task; fewer choose no better than the spreads
-KEPT = ("intervals", "comparison", "models")  # frames of `Final` that a record keeps beside the scores
+KEPT = (
+    "intervals",
+    "comparison",
+    "models",
+)  # frames of `Final` that a record keeps beside the scores
 
-Rounds = dict[str, dict[str, dict[str, Score]]]  # {round: {model: {task: score}}}; most training examples last
+Rounds = dict[
+    str, dict[str, dict[str, Score]]
+]  # {round: {model: {task: score}}}; most training examples last
 
 
 class Final(NamedTuple):
@@ -47,7 +61,9 @@ class Final(NamedTuple):
     scores: pd.DataFrame  # model, task, metric, seed, value, and round where there are several
     intervals: pd.DataFrame  # see `score_intervals`, and round
     comparison: pd.DataFrame  # see `verdicts`; of the last round
-    models: pd.DataFrame  # model, fingerprint, "fitted on", ranks_only: identify the scores' artefacts
+    models: (
+        pd.DataFrame
+    )  # model, fingerprint, "fitted on", ranks_only: identify the scores' artefacts
     student: str  # the model that is compared with each reference
 
     @classmethod
@@ -57,7 +73,9 @@ class Final(NamedTuple):
         return cls(records.table_of(workspace, record), **tables, student=student)
 
     def called(self, own: str, name: str = "this student") -> Self:
-        """The same evaluation, in which the label `own` is `name`, also where one of `made.FORMS` follows it."""
+        """The same evaluation, in which the label `own` is `name`, also where one of `made.FORMS`
+        follows it.
+        """
         names = {f"{own}{form}": f"{name}{form}" for form in made.FORMS}
         columns = {"model": names, "reference": names}
         frames = {table: getattr(self, table).replace(columns) for table in ("scores", *KEPT)}
@@ -77,7 +95,9 @@ class Final(NamedTuple):
     def board(self) -> pd.DataFrame:
         """Models × tasks with intervals, best mean first, and what each was fitted on."""
         board = scoreboard.interval_board(self.intervals)
-        fitted = self.models.set_index("model")["fitted on"].reindex(board.index.get_level_values("model"))
+        fitted = self.models.set_index("model")["fitted on"].reindex(
+            board.index.get_level_values("model")
+        )
         return board.assign(**{"fitted on": fitted.to_numpy()})
 
     @property
@@ -86,35 +106,50 @@ class Final(NamedTuple):
         return scoreboard.beside_references(self.comparison, self.student)
 
     def standing(self) -> str:
-        """A sentence: the student's mean over tasks beside the best reference, the common practice and its start.
+        """A sentence: the student's mean over tasks beside the best reference, the common practice
+        and its start.
 
         The start of a student that is adapted to the words of a task is adapted to them, too.
         """
         models = set(self.models["model"])
-        starts = [made.UNTRAINED_ADAPTED, made.UNTRAINED] if self.student.endswith(made.ADAPTED) else [made.UNTRAINED]
+        starts = (
+            [made.UNTRAINED_ADAPTED, made.UNTRAINED]
+            if self.student.endswith(made.ADAPTED)
+            else [made.UNTRAINED]
+        )
         before = next((start for start in starts if start in models), None)
         practice = made.SBERT_CHUNKS if made.SBERT_CHUNKS in models else made.SBERT_TRUNCATED
-        return scoreboard.standing(self.last, self.comparison, student=self.student, before=before, practice=practice)
+        return scoreboard.standing(
+            self.last, self.comparison, student=self.student, before=before, practice=practice
+        )
 
     def choice(self) -> scoreboard.Choice:
         """The simplest model that is not shown to be worse, see `scoreboard.choose_simplest`."""
         order = [*made.SIMPLEST_FIRST, self.student]
-        return scoreboard.choose_simplest(self.last, self.comparison, student=self.student, simplest_first=order)
+        return scoreboard.choose_simplest(
+            self.last, self.comparison, student=self.student, simplest_first=order
+        )
 
 
 class ScoreStage:
-    """The tasks of a profile, and the scores of models on them. Each (model, task) is scored once."""
+    """The tasks of a profile, and the scores of models on them.
+
+    Each (model, task) is scored once.
+    """
 
     def __init__(self, profile: Profile, workspace: Workspace, corpus: CorpusStage) -> None:
         self.profile, self.workspace, self.corpus = profile, workspace, corpus
         self.task = cache(lambda name: profile_task(profile, name, lambda: corpus.split("tasks")))
-        self._task_inputs = cache(lambda name: task_inputs(profile, name, lambda: corpus.fingerprint))
+        self._task_inputs = cache(
+            lambda name: task_inputs(profile, name, lambda: corpus.fingerprint)
+        )
 
     def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
-        """Scores with each example's answer, by round: the profile's rounds, or the only one of a sweep.
+        """Scores with each example's answer, by round: the profile's rounds, or the only one of a
+        sweep.
 
-        final: all tasks of the profile on their test splits; otherwise the sweep's tasks on their validation splits,
-        so that no choice between runs depends on a test split.
+        final: all tasks of the profile on their test splits; otherwise the sweep's tasks on their
+        validation splits, so that no choice between runs depends on a test split.
         """
         found: Rounds = {}
         for model in models:
@@ -124,49 +159,65 @@ class ScoreStage:
         return found
 
     def is_scored(self, model: Model, *, final: bool = True) -> bool:
-        """Whether the model has scores on all tasks of the final evaluation or, if not `final`, of a sweep."""
+        """Whether the model has scores on all tasks of the final evaluation or, if not `final`, of
+        a sweep.
+        """
         return bool(self._names_of(model, final=final)) and not self._unscored(model, final=final)
 
     def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
-        """Scores on the classification tasks of heads trained on `evaluation.few_shot` examples of each class.
+        """Scores on the classification tasks of heads trained on `evaluation.few_shot` examples of
+        each class.
 
-        Columns task, model, and those of `few_shot_scores`. A number beyond the smallest class of a task is left out.
+        Columns task, model, and those of `few_shot_scores`. A number beyond the smallest class of a
+        task is left out.
         """
         frames = [pd.DataFrame(columns=["model", "task", "metric", "per_class", "value"])]
         for name in self.profile.evaluation.tasks:
             if isinstance(task := self.task(name), Classification):
                 smallest = min(Counter(task.splits["train"].labels).values())
-                numbers = sorted(number for number in self.profile.evaluation.few_shot if number <= smallest)
+                numbers = sorted(
+                    number for number in self.profile.evaluation.few_shot if number <= smallest
+                )
                 for model in models if numbers else ():
                     embeddings = embed_once(self.workspace, model, task.texts("test"))
                     scores = protocols.few_shot_scores(task, embeddings, per_class=numbers)
                     frames.append(scores.assign(task=name, model=model.label))
         return pd.concat(frames[1:] or frames, ignore_index=True)
 
-    def evaluate(self, models: list[Model], *, student: str, references: Sequence[str], final: bool = True) -> Final:
+    def evaluate(
+        self, models: list[Model], *, student: str, references: Sequence[str], final: bool = True
+    ) -> Final:
         """Score the models on the tasks of the profile, with intervals and paired tests.
 
-        final: see `by_round`; student: the label of the model that is compared with each of the `references`, labels
-        as well; the other models are compared with the common practice, SBERT over chunks.
+        final: see `by_round`; student: the label of the model that is compared with each of the
+        `references`, labels as well; the other models are compared with the common practice, SBERT
+        over chunks.
         """
         rounds = self.by_round(models, final=final)
         rows = [(m.label, m.fingerprint, m.fitted_on, m.ranks_only) for m in models]
         described = pd.DataFrame(rows, columns=["model", "fingerprint", "fitted on", "ranks_only"])
         compared = _comparison([*rounds.values()][-1], student, references)
         return Final(
-            _stacked(rounds, scoreboard.score_frame), _stacked(rounds, score_intervals), compared, described, student
+            _stacked(rounds, scoreboard.score_frame),
+            _stacked(rounds, score_intervals),
+            compared,
+            described,
+            student,
         )
 
     def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
         """Every model's score on each task in buckets of length, with intervals; of the last round.
 
-        Columns model, task, metric, bucket, examples, value, low, high. A length is that of the example (of a pair the
-        longer document, of retrieval the query), in tokens of the structural teacher.
+        Columns model, task, metric, bucket, examples, value, low, high. A length is that of the
+        example (of a pair the longer document, of retrieval the query), in tokens of the structural
+        teacher.
         """
         tokens = {task: self.lengths(task) for task in self._names(final=True)}
         *_, last = self.by_round(models, final=True).values()
         frames = [
-            uncertainty.by_length(s.per_example[s.metric], tokens[task]).assign(model=model, task=task, metric=s.metric)
+            uncertainty.by_length(s.per_example[s.metric], tokens[task]).assign(
+                model=model, task=task, metric=s.metric
+            )
             for model, by_task in last.items()
             for task, s in by_task.items()
         ]
@@ -185,7 +236,10 @@ class ScoreStage:
         return np.load(self.workspace.artefact("task-lengths", inputs, build).path / LENGTHS)
 
     def check(self, splits: Sequence[str] = ("test", "validation")) -> None:
-        """Check that all tasks can be read and have the splits that are scored. Raises InputError."""
+        """Check that all tasks can be read and have the splits that are scored.
+
+        Raises InputError.
+        """
         asked = [(name, split) for split in splits for name in self._names(split == "test")]
         needs = []  # files of all tasks, before any is read
         for benchmark, place in self.profile.evaluation.benchmarks.items():
@@ -198,14 +252,18 @@ class ScoreStage:
             check_task(self.profile, self.workspace, name, split)
 
     def lexical_weight(self) -> "ChooseWeight":
-        """A function that chooses the weight of a lexical half by the sweep's tasks, on their validation splits.
+        """A function that chooses the weight of a lexical half by the sweep's tasks, on their
+        validation splits.
 
-        The half's own weight is the default of `nearest_of_the_best`; the function changes it while it tries others.
+        The half's own weight is the default of `nearest_of_the_best`; the function changes it while
+        it tries others.
         Raises InputError at once for tasks without labels or with too few.
         """
         names = self._names(final=False)
         if "halves" in names:
-            raise InputError("evaluation.sweep_tasks: halves has no labels, and would favour words; name other tasks")
+            raise InputError(
+                "evaluation.sweep_tasks: halves has no labels, and would favour words; name other tasks"
+            )
         self.check(("validation",))
         for name in names:
             splits: Mapping[str, Any] = self.task(name).splits
@@ -237,7 +295,11 @@ class ScoreStage:
 
     def _names_of(self, model: Model, *, final: bool) -> list[str]:
         """The tasks that the model can be scored on."""
-        return [name for name in self._names(final) if not (model.ranks_only and isinstance(self.task(name), HeadTask))]
+        return [
+            name
+            for name in self._names(final)
+            if not (model.ranks_only and isinstance(self.task(name), HeadTask))
+        ]
 
     def _of_model(self, model: Model, *, final: bool) -> dict[str, dict[str, Score]]:
         """{task: {round: score}}; the texts of all tasks without a score are embedded together."""
@@ -246,14 +308,20 @@ class ScoreStage:
         @cache
         def embedded() -> dict[str, np.ndarray]:
             missing = self._unscored(model, final=final)
-            texts = list(dict.fromkeys(text for name in missing for text in self._texts(name, final=final)))
+            texts = list(
+                dict.fromkeys(text for name in missing for text in self._texts(name, final=final))
+            )
             return dict(zip(texts, embed_once(self.workspace, model, texts), strict=True))
 
         for name in names:
 
             def build(folder: Path, name: str = name) -> None:
                 texts = self._texts(name, final=final)
-                embeddings = np.stack([embedded()[text] for text in texts]) if model.fit is None else model.fit(texts)
+                embeddings = (
+                    np.stack([embedded()[text] for text in texts])
+                    if model.fit is None
+                    else model.fit(texts)
+                )
                 write_scores(folder, self._score(name, embeddings, final=final))
 
             inputs = self._inputs(model, name, final=final)
@@ -267,38 +335,61 @@ class ScoreStage:
 
     def _unscored(self, model: Model, *, final: bool) -> list[str]:
         names = self._names_of(model, final=final)
-        return [name for name in names if not self.workspace.is_built("scores", self._inputs(model, name, final=final))]
+        return [
+            name
+            for name in names
+            if not self.workspace.is_built("scores", self._inputs(model, name, final=final))
+        ]
 
     def _inputs(self, model: Model, name: str, *, final: bool) -> dict[str, Any]:
         protocol = {"rounds"} if final else {"limit", "folds"}
-        settings = self.profile.evaluation.model_dump(include={"head", "seeds", "map_at", *protocol})
+        settings = self.profile.evaluation.model_dump(
+            include={"head", "seeds", "map_at", *protocol}
+        )
         return {"model": model.fingerprint, **self._task_inputs(name), **settings}
 
     def _texts(self, name: str, *, final: bool) -> list[str]:
         """The texts that scoring needs embedded, each once."""
         task = self.task(name)
         if isinstance(task, HeadTask) and not final:
-            return protocols.validation_texts(protocols.for_validation(task, self.profile.evaluation.limit))
+            return protocols.validation_texts(
+                protocols.for_validation(task, self.profile.evaluation.limit)
+            )
         return task.texts("test" if final else "validation")
 
     def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
-        """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or `Similarities` for retrieval."""
-        task, evaluation, split = self.task(name), self.profile.evaluation, "test" if final else "validation"
-        rounds = {protocols.round_name(limit): limit for limit in (evaluation.rounds if final else [None])}
+        """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or `Similarities` for
+        retrieval.
+        """
+        task, evaluation, split = (
+            self.task(name),
+            self.profile.evaluation,
+            "test" if final else "validation",
+        )
+        rounds = {
+            protocols.round_name(limit): limit for limit in (evaluation.rounds if final else [None])
+        }
         if not isinstance(task, HeadTask):
             return dict.fromkeys(rounds, task.score(embeddings, split, top=evaluation.map_at))
         heads: dict[str, Any] = {"head": evaluation.head, "seeds": evaluation.seeds}
         if final:
             return protocols.final_scores(task, embeddings, rounds=rounds, **heads)
         cut = protocols.for_validation(task, evaluation.limit)
-        return dict.fromkeys(rounds, protocols.validation_score(cut, embeddings, folds=evaluation.folds, **heads))
+        return dict.fromkeys(
+            rounds, protocols.validation_score(cut, embeddings, folds=evaluation.folds, **heads)
+        )
 
 
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
     """Write a task's score of every round."""
-    numbers = {name: {"metric": s.metric, "values": s.values, "extra": dict(s.extra)} for name, s in by_round.items()}
+    numbers = {
+        name: {"metric": s.metric, "values": s.values, "extra": dict(s.extra)}
+        for name, s in by_round.items()
+    }
     write_text(folder / NUMBERS, json.dumps(numbers))
-    examples: Any = {f"{name}/{metric}": a for name, s in by_round.items() for metric, a in s.per_example.items()}
+    examples: Any = {
+        f"{name}/{metric}": a for name, s in by_round.items() for metric, a in s.per_example.items()
+    }
     np.savez_compressed(folder / EXAMPLES, **examples)
 
 
@@ -307,7 +398,9 @@ def read_scores(folder: Path) -> dict[str, Score]:
     found: dict[str, Score] = {}
     with np.load(folder / EXAMPLES) as stored:
         for name, score in json.loads((folder / NUMBERS).read_text(encoding="utf-8")).items():
-            metrics = [key.removeprefix(f"{name}/") for key in stored.files if key.startswith(f"{name}/")]
+            metrics = [
+                key.removeprefix(f"{name}/") for key in stored.files if key.startswith(f"{name}/")
+            ]
             answers = {metric: stored[f"{name}/{metric}"] for metric in metrics}
             found[name] = Score(score["metric"], tuple(score["values"]), score["extra"], answers)
     return found
@@ -315,20 +408,30 @@ def read_scores(folder: Path) -> dict[str, Score]:
 
 def _stacked(rounds: Rounds, rows_of: Callable[[Scores], pd.DataFrame]) -> pd.DataFrame:
     """The rows of all rounds; a column `round` tells them apart where there are several."""
-    rows = pd.concat([rows_of(scores).assign(round=name) for name, scores in rounds.items()], ignore_index=True)
+    rows = pd.concat(
+        [rows_of(scores).assign(round=name) for name, scores in rounds.items()], ignore_index=True
+    )
     return rows if len(rounds) > 1 else rows.drop(columns="round")
 
 
 def _comparison(scores: Scores, student: str, references: Sequence[str]) -> pd.DataFrame:
-    """The student against each reference, then the other models against SBERT over chunks; maybe empty.
+    """The student against each reference, then the other models against SBERT over chunks; maybe
+    empty.
 
-    p-values are corrected over the tests of the student, and over those of the others, see `verdicts`.
+    p-values are corrected over the tests of the student, and over those of the others, see
+    `verdicts`.
     """
     others = {model: by_task for model, by_task in scores.items() if model != student}
-    pairs = [(name, {student: scores[student], name: scores[name]}) for name in references if name in others]
+    pairs = [
+        (name, {student: scores[student], name: scores[name]})
+        for name in references
+        if name in others
+    ]
     if not pairs:
         return pd.DataFrame()
-    families = [pd.concat([differences(pair, reference) for reference, pair in pairs], ignore_index=True)]
+    families = [
+        pd.concat([differences(pair, reference) for reference, pair in pairs], ignore_index=True)
+    ]
     if made.SBERT_CHUNKS in dict(pairs) and len(others) > 1:
         families.append(differences(others, made.SBERT_CHUNKS))
     return pd.concat([verdicts(family) for family in families], ignore_index=True)

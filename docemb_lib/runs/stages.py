@@ -1,7 +1,8 @@
 """The first two stages of a run: the corpus, and the teachers with their embeddings.
 
-A stage is an object over artefacts of the workspace: an artefact is loaded, or built if it is missing, when it is first
-accessed. Large libraries are imported where they are used, so that access to a finished artefact is fast.
+A stage is an object over artefacts of the workspace: an artefact is loaded, or built if it is
+missing, when it is first accessed. Large libraries are imported where they are used, so that access
+to a finished artefact is fast.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import read_documents, source_fingerprint, streamed
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import Profile, local_config
-from docemb_lib.settings.sections import FurtherTeacher, Long, ParagraphVectorSettings, StructuralTeacher, TextSource
+from docemb_lib.settings.sections import (
+    FurtherTeacher,
+    Long,
+    ParagraphVectorSettings,
+    StructuralTeacher,
+    TextSource,
+)
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Preprocessing, write_words
@@ -34,7 +41,8 @@ if TYPE_CHECKING:
 
 DATASET = "dataset"  # folder of a finished corpus
 PARTS = "parts"  # folder of a corpus that is being built; an interrupted build continues from it
-DOCS_COPY_WORDS = 60  # installed documentation repeats one object under several paths: compare so many first words
+# installed documentation repeats one object under several paths: compare so many first words
+DOCS_COPY_WORDS = 60
 HELD_OUT = ("validation", "tasks")  # splits that nothing is trained on
 TEACHER_SEED = 0  # runs of every seed share their teachers
 
@@ -68,20 +76,29 @@ class CorpusStage:
         return self._splits[name]
 
     def texts(self, split: str, rows: int | None = None) -> Sequence[str]:
-        """The texts of the first `rows` documents of a split (None: of all), read when they are accessed."""
+        """The texts of the first `rows` documents of a split (None: of all), read when they are
+        accessed.
+        """
         return _texts(self.split(split), rows)
 
     @cached_property
     def for_teachers(self) -> Artefact:
-        """The corpus that contextual teachers are fitted on: this one, or their own without any held-out document."""
+        """The corpus that contextual teachers are fitted on: this one, or their own without any
+        held-out document.
+        """
         if (own := self.profile.contextual_teachers.corpus) is None:
             return self.artefact
         inputs = self._inputs_for_teachers(own)
-        return self.workspace.artefact("teacher-corpus", inputs, self._write_for_teachers, resumable=True)
+        return self.workspace.artefact(
+            "teacher-corpus", inputs, self._write_for_teachers, resumable=True
+        )
 
     def _inputs_for_teachers(self, own: TextSource) -> dict[str, Any]:
         # Of the students' corpus only the held-out documents matter, not the token counts.
-        inputs = {"source": source_fingerprint(own), "held out by": source_fingerprint(self.profile.corpus)}
+        inputs = {
+            "source": source_fingerprint(own),
+            "held out by": source_fingerprint(self.profile.corpus),
+        }
         return {**inputs, "student": pretrained.fingerprint(self.profile.student.model)}
 
     @cached_property
@@ -90,13 +107,21 @@ class CorpusStage:
         return _texts(_load(self.for_teachers)["train"], self.profile.contextual_teachers.documents)
 
     def check_hub(self, *, teachers: bool) -> None:
-        """Refuse to stream a corpus from a hub that does not answer. teachers: also that of contextual teachers."""
-        corpora: list[tuple[str, TextSource, bool]] = [("corpus", self.profile.corpus, self.is_built)]
+        """Refuse to stream a corpus from a hub that does not answer. teachers: also that of
+        contextual teachers.
+        """
+        corpora: list[tuple[str, TextSource, bool]] = [
+            ("corpus", self.profile.corpus, self.is_built)
+        ]
         if teachers and (own := self.profile.contextual_teachers.corpus) is not None:
             is_built = self.workspace.is_built("teacher-corpus", self._inputs_for_teachers(own))
             corpora.append(("contextual_teachers.corpus", own, is_built))
         for field, source, is_built in corpora:
-            if (names := streamed(source)) and not is_built and (silent := pretrained.hub_silence()):
+            if (
+                (names := streamed(source))
+                and not is_built
+                and (silent := pretrained.hub_silence())
+            ):
                 mend = f"connect, or name local files or folders in {field}.datasets"
                 problem = f"{', '.join(names)} cannot be streamed, because {silent}"
                 raise InputError(f"{field}.datasets: {problem}; {mend}")
@@ -104,36 +129,63 @@ class CorpusStage:
     @cached_property
     def _inputs(self) -> dict[str, Any]:
         student, structural = self.profile.student.model, self.profile.structural_teacher.model
-        models = {"student": pretrained.fingerprint(student), "structural": pretrained.fingerprint(structural)}
+        models = {
+            "student": pretrained.fingerprint(student),
+            "structural": pretrained.fingerprint(structural),
+        }
         return {"source": source_fingerprint(self.profile.corpus), **models}
 
     def _write(self, folder: Path) -> None:
         profile, settings = self.profile, self.profile.corpus
         for model in profile.models:
             pretrained.require(model, stay_online=settings.source == "hub")
-        counters = {"n_student_tokens": self._count_student, "n_structural_tokens": self._count_student}
+        counters = {
+            "n_student_tokens": self._count_student,
+            "n_structural_tokens": self._count_student,
+        }
         if profile.structural_teacher.model != profile.student.model:
-            counters["n_structural_tokens"] = sbert_of(profile.structural_teacher, "truncate").count_tokens
-        dataset = self._build(settings, folder, counters, validation=settings.validation, tasks=settings.tasks)
+            counters["n_structural_tokens"] = sbert_of(
+                profile.structural_teacher, "truncate"
+            ).count_tokens
+        dataset = self._build(
+            settings, folder, counters, validation=settings.validation, tasks=settings.tasks
+        )
         _save(dataset, folder)
 
     def _write_for_teachers(self, folder: Path) -> None:
         from datasets import DatasetDict
 
-        words = _copy_words(self.profile.corpus)  # as the students' corpus compares: no held-out document has a copy
+        words = _copy_words(
+            self.profile.corpus
+        )  # as the students' corpus compares: no held-out document has a copy
         held_out = {digest(text, words) for split in HELD_OUT for text in self.texts(split)}
         settings = self.profile.contextual_teachers.corpus or self.profile.corpus
-        dataset = self._build(settings, folder, {}, lambda text: digest(text, words) not in held_out)
+        dataset = self._build(
+            settings, folder, {}, lambda text: digest(text, words) not in held_out
+        )
         _save(DatasetDict(train=dataset["train"]), folder)
 
     def _build(
-        self, settings: TextSource, folder: Path, counters: Any, wanted: Callable[[str], bool] = lambda text: True,
-        *, validation: int = 0, tasks: int = 0,
-    ) -> DatasetDict:  # fmt: skip
+        self,
+        settings: TextSource,
+        folder: Path,
+        counters: Any,
+        wanted: Callable[[str], bool] = lambda text: True,
+        *,
+        validation: int = 0,
+        tasks: int = 0,
+    ) -> DatasetDict:
         read = read_documents(settings, count_tokens=self._count_student)
-        options: Any = {"counters": counters, "validation": validation, "tasks": tasks, "seed": settings.seed}
+        options: Any = {
+            "counters": counters,
+            "validation": validation,
+            "tasks": tasks,
+            "seed": settings.seed,
+        }
         wanted_ones = (document for document in read if wanted(document.text))
-        return build_corpus(wanted_ones, copy_words=_copy_words(settings), folder=folder / PARTS, **options)
+        return build_corpus(
+            wanted_ones, copy_words=_copy_words(settings), folder=folder / PARTS, **options
+        )
 
     @cached_property
     def _count_student(self) -> Any:
@@ -143,15 +195,29 @@ class CorpusStage:
 
 
 def check_student(key: RunKey, corpus: CorpusStage) -> None:
-    """Refuse layers that the encoder lacks, and more documents, or a wider lexical half, than the corpus allows."""
-    student, given, asked = key.profile.student, key.profile.corpus, {"documents": key.profile.parameters.documents}
+    """Refuse layers that the encoder lacks, and more documents, or a wider lexical half, than the
+    corpus allows.
+    """
+    student, given, asked = (
+        key.profile.student,
+        key.profile.corpus,
+        {"documents": key.profile.parameters.documents},
+    )
     layers = local_config(pretrained.resolve(student.model)).get("num_hidden_layers", inf)
     if max(student.layers or [0]) >= layers:
         there = f"{student.model} has the layers 0 to {layers - 1}"
         problem = f"student.layers: got {student.layers}, but {there}"
         raise InputError(f"{problem}; name some of these, or null for all")
-    halves = {"student.lexical": student.lexical, "student.width": student.width or 0} if key.has_lexical_half else {}
-    most = len(corpus.split("train")) if corpus.is_built else (given.documents or inf) - given.validation - given.tasks
+    halves = (
+        {"student.lexical": student.lexical, "student.width": student.width or 0}
+        if key.has_lexical_half
+        else {}
+    )
+    most = (
+        len(corpus.split("train"))
+        if corpus.is_built
+        else (given.documents or inf) - given.validation - given.tasks
+    )
     for name, number in (asked | halves).items():
         if number > most:
             held = "those of corpus.validation and corpus.tasks"
@@ -165,16 +231,24 @@ class TeacherStage:
 
     def __init__(self, profile: Profile, workspace: Workspace, corpus: CorpusStage) -> None:
         self.profile, self.workspace, self.corpus = profile, workspace, corpus
-        self._loaded: dict[Path, ParagraphVector] = {}  # by folder: the processes of each model take seconds to start
+        self._loaded: dict[
+            Path, ParagraphVector
+        ] = {}  # by folder: the processes of each model take seconds to start
 
     @cached_property
     def of_student(self) -> dict[str, Teacher]:
-        """A student's teachers by name: `structural` and `contextual` where there are such, then the further ones."""
+        """A student's teachers by name: `structural` and `contextual` where there are such, then
+        the further ones.
+        """
         p = self.profile.parameters
-        found: dict[str, Teacher] = {} if p.structural_loss is None else {"structural": self.structural}
+        found: dict[str, Teacher] = (
+            {} if p.structural_loss is None else {"structural": self.structural}
+        )
         if p.contextual_teacher is not None:
             found["contextual"] = self.contextual(p.contextual_teacher)
-        return found | {further.name: self._further(further) for further in self.profile.further_teachers}
+        return found | {
+            further.name: self._further(further) for further in self.profile.further_teachers
+        }
 
     @cached_property
     def structural(self) -> SBERT:
@@ -194,10 +268,14 @@ class TeacherStage:
         return fitted[0] if len(fitted) == 1 else Compound(fitted)
 
     def paragraph_vector(self, settings: ParagraphVectorSettings, *, seed: int) -> ParagraphVector:
-        """One Paragraph Vector, fitted on the teachers' corpus; an interrupted fit continues after its last epoch."""
+        """One Paragraph Vector, fitted on the teachers' corpus; an interrupted fit continues after
+        its last epoch.
+        """
 
         def build(folder: Path) -> None:
-            ParagraphVector(**settings.model_dump(), seed=seed).fit_words(self.words(settings.preprocess), folder)
+            ParagraphVector(**settings.model_dump(), seed=seed).fit_words(
+                self.words(settings.preprocess), folder
+            )
 
         inputs = self.vector_inputs(settings, seed=seed)
         folder = self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path
@@ -208,31 +286,54 @@ class TeacherStage:
     def vector_inputs(self, settings: ParagraphVectorSettings, *, seed: int) -> dict[str, Any]:
         """What identifies the artefact of `paragraph_vector`; builds the teachers' corpus."""
         words, versions = self._words_inputs(settings.preprocess), {"gensim": version("gensim")}
-        return {"words": words, "settings": settings.model_dump(), "seed": seed, "versions": versions}
+        return {
+            "words": words,
+            "settings": settings.model_dump(),
+            "seed": seed,
+            "versions": versions,
+        }
 
     def words(self, preprocess: Preprocessing) -> Words:
-        """The words of the teachers' corpus, shared by all Paragraph Vectors with this preprocessing."""
+        """The words of the teachers' corpus, shared by all Paragraph Vectors with this
+        preprocessing.
+        """
 
         def build(folder: Path) -> None:
             write_words(folder, self.corpus.teacher_texts, preprocess)
 
-        return Words.open(self.workspace.artefact("words", self._words_inputs(preprocess), build).path)
+        return Words.open(
+            self.workspace.artefact("words", self._words_inputs(preprocess), build).path
+        )
 
     def embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
-        """The teacher's embeddings of the first `rows` documents of a split: float32 (rows, dim), memory-mapped."""
-        block = 256 if isinstance(teacher, SBERT) else 4096  # seconds of work, which is what a kill costs
+        """The teacher's embeddings of the first `rows` documents of a split: float32 (rows, dim),
+        memory-mapped.
+        """
+        block = (
+            256 if isinstance(teacher, SBERT) else 4096
+        )  # seconds of work, which is what a kill costs
 
         def build(folder: Path) -> None:
-            write_embeddings(folder, self.corpus.texts(split, rows), teacher.embed, teacher.dim, block=block)
+            write_embeddings(
+                folder, self.corpus.texts(split, rows), teacher.embed, teacher.dim, block=block
+            )
 
-        inputs = {"corpus": f"{self.corpus.fingerprint}/{split}", "teacher": teacher.fingerprint, "rows": rows}
-        return open_embeddings(self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True).path)
+        inputs = {
+            "corpus": f"{self.corpus.fingerprint}/{split}",
+            "teacher": teacher.fingerprint,
+            "rows": rows,
+        }
+        return open_embeddings(
+            self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True).path
+        )
 
     def _further(self, further: FurtherTeacher) -> Teacher:
         if further.teacher is not None:
             return self.contextual(further.teacher)
         bf16 = self.profile.structural_teacher.bf16
-        return SBERT(str(further.model), max_tokens=further.max_tokens, long=further.long, bf16=bf16)
+        return SBERT(
+            str(further.model), max_tokens=further.max_tokens, long=further.long, bf16=bf16
+        )
 
     def _words_inputs(self, preprocess: Preprocessing) -> dict[str, Any]:
         return {**self._fitted_on("nltk"), "preprocess": preprocess}
@@ -267,7 +368,9 @@ def _load(corpus: Artefact) -> DatasetDict:
 
 
 def _texts(documents: Dataset, rows: int | None) -> Sequence[str]:
-    return documents.select(range(len(documents) if rows is None else min(rows, len(documents))))["text"]
+    return documents.select(range(len(documents) if rows is None else min(rows, len(documents))))[
+        "text"
+    ]
 
 
 def _save(dataset: DatasetDict, folder: Path) -> None:

@@ -13,7 +13,10 @@ _LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d{1,4});(stem|lowercase|None);([1-9
 
 
 class Parameters(sections.Section):
-    """All notebook parameters. The defaults are the thesis' best student with the cosine loss (Table 4.10)."""
+    """All notebook parameters.
+
+    The defaults are the thesis' best student with the cosine loss (Table 4.10).
+    """
 
     seed: sections.Seed = 0
     # 02: one Paragraph Vector
@@ -23,31 +26,45 @@ class Parameters(sections.Section):
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
     compound: Annotated[str | None, NoNull] = None  # labels of trained models, joined by +
     # 03-06: the objective of the student
-    structural_loss: Annotated[sections.StructuralLoss | None, NoNull] = "cosine"  # or module:Class (docs/extending.md)
+    structural_loss: Annotated[sections.StructuralLoss | None, NoNull] = (
+        "cosine"  # or module:Class (docs/extending.md)
+    )
     distance: Literal["mse", "cosine"] = "mse"  # of max-margin
     gamma: float = Field(1.0, ge=0)  # of max-margin: weight of the negatives
     temperature: Annotated[float | None, NoNull] = Field(None, gt=0)  # of contrastive; None: none
     contextual_teacher: Annotated[sections.ContextualName | None, NoNull] = "PV"
-    contextual_loss: sections.ContextualLoss = "soft-cca"  # or mse; cca; cca:10: the first ten canonical correlations
+    contextual_loss: sections.ContextualLoss = (
+        "soft-cca"  # or mse; cca; cca:10: the first ten canonical correlations
+    )
     delta: float = Field(0.03, ge=0)  # of soft-cca: weight of the decorrelation
     beta: float = Field(0.95, ge=0, lt=1)  # of soft-cca: memory of the running covariance
     student_projection: sections.ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
     contextual_projection: sections.ProjectionSpec = "-"
-    lam: Annotated[float | None, NoNull] = Field(0.5, ge=0, le=1)  # λ; None: plain sum of both losses
-    lam_by_length: Annotated[str | None, NoNull] = None  # "linear:384:4096": λ falls to 0 between so many tokens
+    lam: Annotated[float | None, NoNull] = Field(
+        0.5, ge=0, le=1
+    )  # λ; None: plain sum of both losses
+    lam_by_length: Annotated[str | None, NoNull] = (
+        None  # "linear:384:4096": λ falls to 0 between so many tokens
+    )
     max_structural_len: Annotated[int | None, NoNull] = Field(384, ge=1)  # structural tokens
     documents: int = Field(15_000, ge=2)  # first documents of the train split
     # 07: pairs of texts made of one document, without a teacher
-    pairs: Literal["halves", "dropout"] = "halves"  # SimDE; or the document twice, under dropout (SimCSE)
+    pairs: Literal["halves", "dropout"] = (
+        "halves"  # SimDE; or the document twice, under dropout (SimCSE)
+    )
     pair_temperature: float = Field(0.05, gt=0)  # cosines are divided by it
-    mlm_weight: float = Field(0.1, ge=0)  # of the masked-language loss, which doubles the time; 0: without
+    mlm_weight: float = Field(
+        0.1, ge=0
+    )  # of the masked-language loss, which doubles the time; 0: without
     # Weight of the loss on pairs beside the losses of the teachers named above; None: no teachers.
     beside_teachers: Annotated[float | None, NoNull] = Field(None, gt=0)
 
     @model_validator(mode="before")
     @classmethod
     def _compound_alone(cls, given: Any) -> Any:
-        """Reset the parameters of a single model beside a compound, whose labels name all its members' parameters."""
+        """Reset the parameters of a single model beside a compound, whose labels name all its
+        members' parameters.
+        """
         if isinstance(given, dict) and given.get("compound") is not None:
             return {name: value for name, value in given.items() if name not in SINGLE}
         return given
@@ -55,7 +72,11 @@ class Parameters(sections.Section):
     @field_validator("compound")
     @classmethod
     def _in_one_order(cls, value: str | None) -> str | None:
-        return None if value is None else "+".join(label_of_paragraph_vector(**member) for member in members_of(value))
+        return (
+            None
+            if value is None
+            else "+".join(label_of_paragraph_vector(**member) for member in members_of(value))
+        )
 
     @model_validator(mode="after")
     def _fits_its_losses(self) -> Self:
@@ -71,15 +92,22 @@ class Parameters(sections.Section):
 
 
 def members_of(compound: str) -> list[dict[str, Any]]:
-    """The parameters of the members of a compound, DM before DBOW. Raises ValueError unless it consists of labels."""
+    """The parameters of the members of a compound, DM before DBOW.
+
+    Raises ValueError unless it consists of labels.
+    """
     labels = [label.strip() for label in compound.split("+")]
     found = [match for match in map(_LABEL.fullmatch, labels) if match]
     if len(labels) < 2 or len(found) < len(labels) or len(set(labels)) < len(labels):
         form = "two or more different labels architecture;vector_size;preprocess;min_count, joined by +"
         raise ValueError(f"must be {form}, as in DM;1024;stem;2+DBOW;1024;None;10%")
     members = [
-        {"dm": dm == "DM", "vector_size": int(size), "preprocess": "none" if preprocess == "None" else preprocess,
-         "min_count": least if least == "10%" else int(least)}
+        {
+            "dm": dm == "DM",
+            "vector_size": int(size),
+            "preprocess": "none" if preprocess == "None" else preprocess,
+            "min_count": least if least == "10%" else int(least),
+        }
         for dm, size, preprocess, least in (match.groups() for match in found)
-    ]  # fmt: skip
+    ]
     return sorted(members, key=lambda member: not member["dm"])

@@ -1,7 +1,7 @@
 """Profile: one validated, frozen object with all settings of a run, read from `params/*.yaml`.
 
-The section `parameters` holds the notebook parameters; the others set corpus, teachers, student and sizes. In a YAML
-file, keys of a mapping replace those of the file named by its key `base`.
+The section `parameters` holds the notebook parameters; the others set corpus, teachers, student and
+sizes. In a YAML file, keys of a mapping replace those of the file named by its key `base`.
 """
 
 import re
@@ -21,16 +21,30 @@ from docemb_lib.settings import sections
 from docemb_lib.settings.parameters import Parameters
 
 PACKAGE = Path(__file__).resolve().parents[1]
-# The folder of the notebooks and params that come with docemb: in a wheel the package, in a checkout the one around it.
+# The folder of the notebooks and params that come with docemb: in a wheel the package, in a
+# checkout the one around it.
 SHIPPED = PACKAGE if (PACKAGE / "params").is_dir() else PACKAGE.parent
 Model = TypeVar("Model", bound=BaseModel)
 STUDENT_RUN = (
-    "structural_loss", "distance", "gamma", "temperature", "contextual_teacher", "contextual_loss",
-    "delta", "beta", "student_projection", "contextual_projection", "lam", "lam_by_length", "max_structural_len",
+    "structural_loss",
+    "distance",
+    "gamma",
+    "temperature",
+    "contextual_teacher",
+    "contextual_loss",
+    "delta",
+    "beta",
+    "student_projection",
+    "contextual_projection",
+    "lam",
+    "lam_by_length",
+    "max_structural_len",
     "documents",
-)  # fmt: skip
+)
 _UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None}
-NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook takes, besides `profile` and `seed`
+NOTEBOOKS: dict[
+    str, tuple[str, ...]
+] = {  # the parameters that each notebook takes, besides `profile` and `seed`
     "01_corpus": (),
     "02_paragraph_vector": ("dm", "vector_size", "min_count", "preprocess", "compound"),
     "03_structural": ("structural_loss", "distance", "gamma", "temperature", "documents"),
@@ -39,28 +53,47 @@ NOTEBOOKS: dict[str, tuple[str, ...]] = {  # the parameters that each notebook t
     "06_evaluation": STUDENT_RUN,
     "07_simde": ("pairs", "pair_temperature", "mlm_weight", "beside_teachers", "documents"),
 }
-TRAINING = tuple(name for name, parameters in NOTEBOOKS.items() if "documents" in parameters)  # train a student
+TRAINING = tuple(
+    name for name, parameters in NOTEBOOKS.items() if "documents" in parameters
+)  # train a student
 SELF_SUPERVISED = ("07_simde",)  # of these: the student learns from pairs of texts
 FINAL = ("06_evaluation", "07_simde")  # score the final tasks on their test splits
-BESIDE_CONTEXTUAL = ("04_projections", "05_weighting", *FINAL)  # compare the student with all Paragraph Vectors
+BESIDE_CONTEXTUAL = (
+    "04_projections",
+    "05_weighting",
+    *FINAL,
+)  # compare the student with all Paragraph Vectors
 FIXED: dict[str, dict[str, Any]] = {  # parameters fixed per notebook
     "03_structural": {"contextual_teacher": None, **_UNWEIGHTED},
     "04_projections": _UNWEIGHTED,
 }
 WIDTHS = {  # hidden sizes of the usual encoders of students and structural teachers
-    "all-MiniLM-L6-v2": 384, "sentence-transformers/all-MiniLM-L6-v2": 384,
-    "sentence-transformers/all-MiniLM-L12-v2": 384, "sentence-transformers/all-mpnet-base-v2": 768,
-    "allenai/longformer-base-4096": 768, "allenai/longformer-large-4096": 1024,
-    "sentence-transformers/all-roberta-large-v1": 1024, "google-bert/bert-base-uncased": 768,
-}  # fmt: skip
+    "all-MiniLM-L6-v2": 384,
+    "sentence-transformers/all-MiniLM-L6-v2": 384,
+    "sentence-transformers/all-MiniLM-L12-v2": 384,
+    "sentence-transformers/all-mpnet-base-v2": 768,
+    "allenai/longformer-base-4096": 768,
+    "allenai/longformer-large-4096": 1024,
+    "sentence-transformers/all-roberta-large-v1": 1024,
+    "google-bert/bert-base-uncased": 768,
+}
 Place = tuple[str | int, ...]  # the keys and positions that lead to a value
-# Fields that hold paths, from the folder of their file, where the value begins with a dot or there is such a file.
-# Other values are names, of a hub or in `params/`.
+# Fields that hold paths, from the folder of their file, where the value begins with a dot or there
+# is such a file. Other values are names, of a hub or in `params/`.
 _PATHS = re.compile(
     r"(contextual_teachers\.)?corpus\.(path|datasets\.dataset)|evaluation\.own_tasks\.(path|relevance)(\.\w+)?"
     r"|evaluation\.benchmarks\.[\w-]+|(student|structural_teacher|further_teachers)\.model|plan\.(grid|profile)"
 )
-TAKEN_NAMES = ("structural", "contextual", "loss", "step", "epoch", "norm", "spread", "cca")  # columns of a history
+TAKEN_NAMES = (
+    "structural",
+    "contextual",
+    "loss",
+    "step",
+    "epoch",
+    "norm",
+    "spread",
+    "cca",
+)  # columns of a history
 _ALWAYS_PATHS = re.compile(
     r"(contextual_teachers\.)?corpus\.path|evaluation\.own_tasks\.(path|relevance)(\.\w+)?"
     r"|evaluation\.benchmarks\.(aan|oc|s2orc|pan|wines|games)"  # which no hub has
@@ -82,7 +115,9 @@ class PlanLine(BaseModel):
         if self.notebook is not None:
             check_names(self.notebook, self.parameters)
         elif self.grid is None:
-            raise ValueError("names neither a notebook nor a grid; write {notebook: 05_weighting} or {grid: final}")
+            raise ValueError(
+                "names neither a notebook nor a grid; write {notebook: 05_weighting} or {grid: final}"
+            )
         return self
 
     @property
@@ -90,7 +125,9 @@ class PlanLine(BaseModel):
         return dict(self.model_extra or {})
 
     def __str__(self) -> str:
-        return " ".join(filter(None, (self.notebook, self.grid and f"grid {self.grid}", self.profile)))
+        return " ".join(
+            filter(None, (self.notebook, self.grid and f"grid {self.grid}", self.profile))
+        )
 
 
 class Profile(sections.Section):
@@ -114,7 +151,9 @@ class Profile(sections.Section):
     simde: sections.SimDE = sections.SimDE()
     evaluation: sections.Evaluation = sections.Evaluation()
     plan: list[PlanLine] = []
-    winners: Literal["thesis", "own"] = "thesis"  # runs that grids build on: the thesis' or the best recorded here
+    winners: Literal["thesis", "own"] = (
+        "thesis"  # runs that grids build on: the thesis' or the best recorded here
+    )
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
@@ -130,8 +169,14 @@ class Profile(sections.Section):
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student)
             wide = f"{student} wide, structural_teacher.model {self.structural_teacher.model} is {teacher} wide"
             hint = f" (as wide as the student: {fits})" if fits else ""
-            raise ValueError(f"student.model {self.student.model} is {wide}; they must be equal{hint}")
-        linked = [t for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks) if t in sections.LINKED_TASKS]
+            raise ValueError(
+                f"student.model {self.student.model} is {wide}; they must be equal{hint}"
+            )
+        linked = [
+            t
+            for t in (*self.evaluation.tasks, *self.evaluation.sweep_tasks)
+            if t in sections.LINKED_TASKS
+        ]
         if linked and self.corpus.source != "installed-docs":
             needs = f"{linked[0]} needs the links between pages of corpus.source installed-docs"
             mend = "name halves, or tasks of your own in own_tasks"
@@ -140,10 +185,14 @@ class Profile(sections.Section):
 
     @classmethod
     def load(cls, name: str | Path = "tiny", **overrides: Any) -> Self:
-        """Read and validate a profile by its name in `params/` or its .yaml file; `overrides` replace parameters."""
+        """Read and validate a profile by its name in `params/` or its .yaml file; `overrides`
+        replace parameters.
+        """
         path = profile_path(name)
         raw, files = read_profile_file(path)
-        source = str(path) if len(files) == 1 else f"{path} (base: {', '.join(map(str, files[1:]))})"
+        source = (
+            str(path) if len(files) == 1 else f"{path} (base: {', '.join(map(str, files[1:]))})"
+        )
         return validated(cls, {"name": path.stem, **raw}, source).with_parameters(**overrides)
 
     @property
@@ -158,7 +207,8 @@ class Profile(sections.Section):
         return [self.student.model, self.structural_teacher.model, *further]
 
     def for_notebook(self, notebook: str, *, source: str | None = None, **overrides: Any) -> Self:
-        """The profile for a run of `notebook`, with its values in `notebooks` where `overrides` gives none.
+        """The profile for a run of `notebook`, with its values in `notebooks` where `overrides`
+        gives none.
 
         Raises InputError for a parameter that the notebook does not take.
         """
@@ -168,7 +218,9 @@ class Profile(sections.Section):
         return self.with_parameters(source=source or notebook, **own)
 
     def with_tasks(self, tasks: Sequence[str], *, source: str) -> Self:
-        """The same profile with other tasks in its final evaluation; `source` names them in an error."""
+        """The same profile with other tasks in its final evaluation; `source` names them in an
+        error.
+        """
         raw = self.model_dump()
         raw["evaluation"]["tasks"] = list(tasks)
         return validated(type(self), raw, source)
@@ -177,7 +229,10 @@ class Profile(sections.Section):
         """The same profile with notebook parameters replaced; `source` names them in an error."""
         given = {name: value for name, value in overrides.items() if "profile" not in (name, value)}
         parameters = validated(Parameters, {**self.parameters.model_dump(), **given}, source)
-        rest = {name: {k: value for k, value in own.items() if k not in given} for name, own in self.notebooks.items()}
+        rest = {
+            name: {k: value for k, value in own.items() if k not in given}
+            for name, own in self.notebooks.items()
+        }
         return self.model_copy(update={"parameters": parameters, "notebooks": rest})
 
 
@@ -190,8 +245,13 @@ def validated(model: type[Model], raw: dict[str, Any], source: str) -> Model:
 
 
 def profile_path(name: str | Path) -> Path:
-    """The file of a profile: `params/NAME.yaml` of this workspace, or the given .yaml file. Raises InputError."""
-    return yaml_file("profile", name, {path.stem: path for path in (find_root() / "params").glob("*.yaml")})
+    """The file of a profile: `params/NAME.yaml` of this workspace, or the given .yaml file.
+
+    Raises InputError.
+    """
+    return yaml_file(
+        "profile", name, {path.stem: path for path in (find_root() / "params").glob("*.yaml")}
+    )
 
 
 def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
@@ -205,12 +265,16 @@ def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
         raise InputError(f"{kind} {name}: there is no such file; {mend}")
     if str(name) not in known:
         names = ", ".join(sorted(known))
-        raise InputError(f"{kind} {str(name)!r} is unknown; known are {names}, or give the path of a .yaml file")
+        raise InputError(
+            f"{kind} {str(name)!r} is unknown; known are {names}, or give the path of a .yaml file"
+        )
     return known[str(name)]
 
 
 def find_root() -> Path:
-    """The working folder: the one that the working directory lies in, or else the checkout that docemb runs from."""
+    """The working folder: the one that the working directory lies in, or else the checkout that
+    docemb runs from.
+    """
     if (root := folder_above()) is None and SHIPPED == PACKAGE:  # installed from a wheel
         problem = f"{Path.cwd()} lies in no working folder (one with params/ and notebooks/)"
         raise InputError(f"{problem}; make it one with `docemb init`")
@@ -218,13 +282,20 @@ def find_root() -> Path:
 
 
 def folder_above() -> Path | None:
-    """The nearest folder from the working directory upwards that holds `params/*.yaml`; None: there is none."""
+    """The nearest folder from the working directory upwards that holds `params/*.yaml`; None: there
+    is none.
+    """
     here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if any((folder / "params").glob("*.yaml"))), None)
+    return next(
+        (folder for folder in (here, *here.parents) if any((folder / "params").glob("*.yaml"))),
+        None,
+    )
 
 
 def width(model: str) -> int | None:
-    """Hidden size of a known model, or of a local folder with a config.json; None if it is not known yet."""
+    """Hidden size of a known model, or of a local folder with a config.json; None if it is not
+    known yet.
+    """
     return WIDTHS.get(model) or local_config(model).get("hidden_size")
 
 
@@ -237,7 +308,9 @@ def local_config(model: str) -> dict[str, Any]:
 
 
 def notebook_named(name: str, *, source: str = "") -> str:
-    """The notebook of this name or number, e.g. 05. Raises InputError unless there is one; `source` begins its line."""
+    """The notebook of this name or number, e.g. 05. Raises InputError unless there is one; `source`
+    begins its line.
+    """
     found = [notebook for notebook in NOTEBOOKS if notebook.startswith(name)]
     if len(found) != 1:
         raise InputError(f"{source}{_unknown_notebook(name)}")
@@ -258,34 +331,48 @@ def check_names(notebook: str, names: Any) -> None:
         return
     if unknown[0] in Profile.model_fields:
         use = "name the profile instead, as in -p profile mine.yaml"
-        raise InputError(f"{notebook}: {unknown[0]} is a field of a profile and no parameter of a notebook; {use}")
+        raise InputError(
+            f"{notebook}: {unknown[0]} is a field of a profile and no parameter of a notebook; {use}"
+        )
     raise InputError(f"{notebook}: unknown parameter {unknown[0]!r}{nearest(unknown[0], allowed)}")
 
 
 def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     """The first error of pydantic in one line: field, value and what is allowed."""
     first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"] if not str(part).startswith(UNION_LOCATIONS))
+    field = ".".join(
+        str(part) for part in first["loc"] if not str(part).startswith(UNION_LOCATIONS)
+    )
     if first["type"] == "extra_forbidden":
         for part in first["loc"][:-1]:
             info = model.model_fields.get(str(part))
             candidates = [] if info is None else [info.annotation, *get_args(info.annotation)]
-            model = next((c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model)
+            model = next(
+                (c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel)), model
+            )
         return f"unknown key {field!r}{nearest(str(first['loc'][-1]), list(model.model_fields))}"
     message = first["msg"].removeprefix("Value error, ")
-    if isinstance(first["input"], (dict, BaseModel)):  # a whole section: the message names its fields
+    if isinstance(
+        first["input"], (dict, BaseModel)
+    ):  # a whole section: the message names its fields
         return f"{field}: {message}" if field else message
     return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r:.200}"
 
 
 def read_profile_file(path: Path) -> tuple[dict[str, Any], list[Path]]:
-    """A profile merged with its bases, and the files that were read, the profile first. Raises InputError."""
+    """A profile merged with its bases, and the files that were read, the profile first.
+
+    Raises InputError.
+    """
     files: list[Path] = []
     return _read(path, (), (), files), files
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of a YAML file. Raises InputError where it is not YAML, or where a mapping has a key twice."""
+    """The content of a YAML file.
+
+    Raises InputError where it is not YAML, or where a mapping has a key twice.
+    """
     try:
         return parse_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
@@ -297,12 +384,15 @@ def parse_yaml(text: str) -> Any:
     """The value that a text in YAML stands for. Raises yaml.YAMLError for one that is none."""
     try:
         return yaml.load(text, _Loader)
-    except Exception as error:  # PyYAML raises many kinds, for example for a date that does not exist
+    except (
+        Exception
+    ) as error:  # PyYAML raises many kinds, for example for a date that does not exist
         raise yaml.YAMLError(str(error)) from None
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without equal keys, long numbers, and aliases, of which a few can stand for billions of values.
+    """YAML without equal keys, long numbers, and aliases, of which a few can stand for billions of
+    values.
 
     The depth is bounded by Python's limit of recursion.
     """
@@ -314,13 +404,17 @@ class _Loader(yaml.SafeLoader):
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         if len(node.value) > MOST_DIGITS:
-            raise yaml.YAMLError(f"a number of {len(node.value):,} digits; write at most {MOST_DIGITS}")
+            raise yaml.YAMLError(
+                f"a number of {len(node.value):,} digits; write at most {MOST_DIGITS}"
+            )
         return super().construct_yaml_int(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
-            raise yaml.YAMLError(f"the key {twice[0]!r} is there twice; keep one of them{node.start_mark}")
+            raise yaml.YAMLError(
+                f"the key {twice[0]!r} is there twice; keep one of them{node.start_mark}"
+            )
         return super().construct_mapping(node, deep=deep)
 
 
@@ -342,9 +436,14 @@ def _read(path: Path, place: Place, readers: tuple[Path, ...], files: list[Path]
     files.append(path)
 
     def merge(base: dict[str, Any], raw: dict[str, Any], place: Place) -> dict[str, Any]:
-        """The mapping `raw` over its own base, or without one over the mapping `base` of an outer base."""
+        """The mapping `raw` over its own base, or without one over the mapping `base` of an outer
+        base.
+        """
         if "base" in raw:
-            if not isinstance(raw["base"], str) or not (file := (path.parent / raw["base"]).resolve()).is_file():
+            if (
+                not isinstance(raw["base"], str)
+                or not (file := (path.parent / raw["base"]).resolve()).is_file()
+            ):
                 mend = "name a .yaml file, relative to the folder of this one"
                 problem = f"there is no file {raw['base']!r}; {mend}"
                 raise InputError(f"{path}: {'.'.join(map(str, (*place, 'base')))}: {problem}")
@@ -355,7 +454,9 @@ def _read(path: Path, place: Place, readers: tuple[Path, ...], files: list[Path]
         for key, value in raw.items():
             if isinstance(value, dict):
                 earlier = content.get(key)
-                content[key] = merge(earlier if isinstance(earlier, dict) else {}, value, (*place, key))
+                content[key] = merge(
+                    earlier if isinstance(earlier, dict) else {}, value, (*place, key)
+                )
             elif key != "base":
                 content[key] = value
         return content
@@ -364,7 +465,9 @@ def _read(path: Path, place: Place, readers: tuple[Path, ...], files: list[Path]
 
 
 def _absolute(value: Any, place: Place, folder: Path) -> Any:
-    """`value` with absolute paths, because notebooks run in another folder. folder: that of its file."""
+    """`value` with absolute paths, because notebooks run in another folder. folder: that of its
+    file.
+    """
     if isinstance(value, dict):
         return {key: _absolute(one, (*place, key), folder) for key, one in value.items()}
     if isinstance(value, list):

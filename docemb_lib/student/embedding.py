@@ -19,8 +19,12 @@ from docemb_lib.base.hardware import uses_bf16
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
 
 CHUNK = 512  # documents tokenised, sorted and embedded at a time; bounds the memory for an iterable
-CPU_BATCH_TOKENS = 2**13  # more than a CPU needs for full speed; activations of a base model: some hundred MB
-GPU_BATCH_TOKENS = 2**16  # a GPU then computes longer than launching its kernels takes; activations: some GB
+CPU_BATCH_TOKENS = (
+    2**13
+)  # more than a CPU needs for full speed; activations of a base model: some hundred MB
+GPU_BATCH_TOKENS = (
+    2**16
+)  # a GPU then computes longer than launching its kernels takes; activations: some GB
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -48,10 +52,14 @@ class Encoder(Protocol):
     def to(self, device: Any) -> Self: ...
 
 
-def one_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
-    """`function` of each item in order; a thread computes the next result while the caller uses the last one.
+def one_ahead(
+    function: Callable[[Item], Result], items: Iterable[Item]
+) -> Generator[Result, None, None]:
+    """`function` of each item in order; a thread computes the next result while the caller uses the
+    last one.
 
-    The items are taken in the caller's thread: a database cursor must not leave the thread that made it.
+    The items are taken in the caller's thread: a database cursor must not leave the thread that
+    made it.
     """
     with ThreadPoolExecutor(1) as thread:
         pending: deque[Future[Result]] = deque()
@@ -64,14 +72,18 @@ def one_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Gene
 
 
 def embed_chunks(
-    encoder: Encoder, tokenised: Iterable[Sequence[Sequence[int] | np.ndarray]],
-    devices: Sequence[str | torch.device] | None, bf16: bool | None, report: Callable[[int], object],
-) -> Generator[np.ndarray, None, None]:  # fmt: skip
+    encoder: Encoder,
+    tokenised: Iterable[Sequence[Sequence[int] | np.ndarray]],
+    devices: Sequence[str | torch.device] | None,
+    bf16: bool | None,
+    report: Callable[[int], object],
+) -> Generator[np.ndarray, None, None]:
     """Float32 (n, D) for each chunk of n documents' token ids, in order.
 
-    One thread per GPU takes batches, of the following chunks too, so that no device waits at the end of a chunk. A
-    single CPU computes in the calling thread: in another one OpenMP starts a second team of threads, at half the speed.
-    report: called with the number of documents of each finished batch.
+    One thread per GPU takes batches, of the following chunks too, so that no device waits at the
+    end of a chunk. A single CPU computes in the calling thread: in another one OpenMP starts a
+    second team of threads, at half the speed. report: called with the number of documents of each
+    finished batch.
     """
     with _replicas(encoder, devices) as replicas:
         on_cpu = any(replica.device.type == "cpu" for replica in replicas)
@@ -84,7 +96,10 @@ def embed_chunks(
                 device = replica.device
                 enabled = uses_bf16(device) if bf16 is None else bf16
                 # Inference mode and autocast hold for the calling thread alone.
-                with torch.inference_mode(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
+                with (
+                    torch.inference_mode(),
+                    torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled),
+                ):
                     return replica(batch.to(device)).float().cpu().numpy()
             finally:
                 idle.append(replica)
@@ -110,12 +125,18 @@ def embed_chunks(
             while pending:
                 yield collect(*pending.popleft())
         finally:
-            threads.shutdown(cancel_futures=True)  # after an error or an interrupt, drop the batches not yet started
+            threads.shutdown(
+                cancel_futures=True
+            )  # after an error or an interrupt, drop the batches not yet started
 
 
 @contextmanager
-def _replicas(encoder: Encoder, devices: Sequence[str | torch.device] | None) -> Iterator[list[Encoder]]:
-    """The encoder in eval mode on each of `devices`, itself where possible, else as a copy; None: on its own device."""
+def _replicas(
+    encoder: Encoder, devices: Sequence[str | torch.device] | None
+) -> Iterator[list[Encoder]]:
+    """The encoder in eval mode on each of `devices`, itself where possible, else as a copy; None:
+    on its own device.
+    """
     was_training = encoder.training
     encoder.eval()
     try:
@@ -130,7 +151,8 @@ def _replicas(encoder: Encoder, devices: Sequence[str | torch.device] | None) ->
 
 @contextmanager
 def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], object]]:
-    """A function that appends float32 rows (n, width) to the array in a file, which appears when the block ends.
+    """A function that appends float32 rows (n, width) to the array in a file, which appears when
+    the block ends.
 
     Until then the rows are in a hidden file beside it, which an error or an interrupt removes.
     """
@@ -139,7 +161,9 @@ def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], objec
     header = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}
     try:
         with partial.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)  # reserves room for a first axis of any length
+            np.lib.format.write_array_header_1_0(
+                file, header
+            )  # reserves room for a first axis of any length
             start = file.tell()
             yield lambda rows: file.write(np.ascontiguousarray(rows, dtype="<f4").data)
             n = (file.tell() - start) // (4 * width)

@@ -1,4 +1,6 @@
-"""The lexical half of a student, fitted in closed form on the documents where it is used, and its files."""
+"""The lexical half of a student, fitted in closed form on the documents where it is used, and its
+files.
+"""
 
 from __future__ import annotations
 
@@ -20,33 +22,45 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FOLDER, CODE = "3_Lexical", "lexical_module.py"
-SHRINKAGE = 0.01  # of the mean variance, added to each: directions that a few documents leave empty are not blown up
+# of the mean variance, added to each: directions that a few documents leave empty are not blown up
+SHRINKAGE = 0.01
 LEAST_DIM, MOST_DIM = 16, 512
 SAMPLE = 2000  # documents whose cosines give the spread of a half
 
 
 def fit_lexical_half(
-    dense: Callable[[], np.ndarray], texts: Sequence[str], *, dim: int | None = None, words: int = 50_000,
-    weight: float | Callable[[LexicalHalf], float] | None = None, width: int | None = None,
+    dense: Callable[[], np.ndarray],
+    texts: Sequence[str],
+    *,
+    dim: int | None = None,
+    words: int = 50_000,
+    weight: float | Callable[[LexicalHalf], float] | None = None,
+    width: int | None = None,
     rows: Sequence[int] | np.ndarray | None = None,
-) -> LexicalHalf:  # fmt: skip
-    """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its embeddings.
+) -> LexicalHalf:
+    """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its
+    embeddings.
 
     Args:
-        dense: gives (N, D), the embeddings of some documents; called once the words are fitted, since it takes long.
+        dense: gives (N, D), the embeddings of some documents; called once the words are fitted,
+            since it takes long.
         texts: of the collection.
-        dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM to MOST_DIM.
+        dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM
+            to MOST_DIM.
         words: size of its vocabulary at most.
-        weight: w between 0 and 1; None: chosen without labels, see `balance`; or a function that gives it, called with
-            the half that has the weight without labels.
-        width: dimensions to which both halves together are reduced, by PCA; None, or as many as both: they are not.
+        weight: w between 0 and 1; None: chosen without labels, see `balance`; or a function that
+            gives it, called with the half that has the weight without labels.
+        width: dimensions to which both halves together are reduced, by PCA; None, or as many as
+            both: they are not.
         rows: which of the texts the embeddings belong to, None: all.
 
-    Raises InputError for fewer documents or words than `dim`, fewer embeddings than `width`, documents alike, and a
-    weight out of range.
+    Raises InputError for fewer documents or words than `dim`, fewer embeddings than `width`,
+    documents alike, and a weight out of range.
     """
     from docemb_lib.student.lexical_module import LexicalHalf
-    from docemb_lib.teachers import LSA  # imported here: a student also runs where gensim is not installed
+    from docemb_lib.teachers import (
+        LSA,
+    )  # imported here: a student also runs where gensim is not installed
     from docemb_lib.teachers.lsa import LEADS, directions
     from docemb_lib.teachers.words import UNSPACED
 
@@ -79,9 +93,16 @@ def fit_lexical_half(
     if width is not None and width < half.dim:
         joined = half.join(X, half.centred(lexical))
         # Principal components without centring, so that products between rows change least.
-        half.reduction = torch.linalg.eigh(joined.double().T @ joined.double())[1][:, -width:].flip(1).float()
+        half.reduction = (
+            torch.linalg.eigh(joined.double().T @ joined.double())[1][:, -width:].flip(1).float()
+        )
         kept = (joined @ half.reduction).square().sum() / joined.square().sum()
-        logger.warning("%d of %d dimensions keep %.1f%% of the squared length", half.dim, joined.shape[1], 100 * kept)
+        logger.warning(
+            "%d of %d dimensions keep %.1f%% of the squared length",
+            half.dim,
+            joined.shape[1],
+            100 * kept,
+        )
     return half
 
 
@@ -91,19 +112,22 @@ def tempered(X: Tensor) -> Tensor:
 
 
 def balance(first: Tensor, second: Tensor) -> float:
-    """The weight w of the second of two halves: s_1 / (s_1 + s_2), of the spreads of their cosines between documents.
+    """The weight w of the second of two halves: s_1 / (s_1 + s_2), of the spreads of their cosines
+    between documents.
 
-    Weighted so, both halves contribute equally to how much the cosines of the whole vary; a half whose cosines are all
-    equal has no weight. first, second: (N, D) and (N, L), of unit length.
+    Weighted so, both halves contribute equally to how much the cosines of the whole vary; a half
+    whose cosines are all equal has no weight. first, second: (N, D) and (N, L), of unit length.
     """
     spreads = [_spread(X) for X in (first, second)]
     return spreads[0] / sum(spreads) if all(spreads) else float(spreads[1] > 0)
 
 
 def tempering(X: Tensor) -> Tensor:
-    """(D, D): divides each principal direction of X, (N, D), by the square root of its standard deviation.
+    """(D, D): divides each principal direction of X, (N, D), by the square root of its standard
+    deviation.
 
-    A symmetric map, C^(-1/4) of the covariance C with some shrinkage: halfway between X and its whitening.
+    A symmetric map, C^(-1/4) of the covariance C with some shrinkage: halfway between X and its
+    whitening.
     """
     centred = (X - X.mean(dim=0)).double()
     variances, directions = torch.linalg.eigh(centred.T @ centred / len(X))
@@ -119,9 +143,11 @@ def _spread(X: Tensor) -> float:
 
 
 def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
-    """The lexical half of a saved student, or None. Raises InputError where its code or files were changed.
+    """The lexical half of a saved student, or None. Raises InputError where its code or files were
+    changed.
 
-    docemb runs its own code; that of the folder is compared with its checksum because sentence-transformers runs it.
+    docemb runs its own code; that of the folder is compared with its checksum because
+    sentence-transformers runs it.
     """
     folder = dict(read_modules(path_or_id)).get("LexicalHalf")
     if folder is None:
@@ -129,9 +155,14 @@ def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
     from docemb_lib.student.lexical_module import CONFIG, WEIGHTS, WORDS, LexicalHalf
 
     files = [find_file(path_or_id, name, subfolder=folder) for name in (WORDS, WEIGHTS)]
-    code, expected = find_file(path_or_id, CODE), read_json(path_or_id, CONFIG, subfolder=folder).get("code")
+    code, expected = (
+        find_file(path_or_id, CODE),
+        read_json(path_or_id, CONFIG, subfolder=folder).get("code"),
+    )
     if code is None or None in files or hashlib.sha256(code.read_bytes()).hexdigest() != expected:
         problem = f"{CODE} was changed (its checksum differs), or a file of {folder} is missing"
-        raise InputError(f"{path_or_id}: {problem}; save the student again with docemb, or get an unchanged copy")
+        raise InputError(
+            f"{path_or_id}: {problem}; save the student again with docemb, or get an unchanged copy"
+        )
     with one_line(path_or_id, f"{folder} cannot be used"):
         return LexicalHalf.load(str(code.parent / folder))

@@ -1,7 +1,8 @@
-"""What a docemb student has beyond the modules of sentence-transformers: a weighted mean, and a lexical half.
+"""What a docemb student has beyond the modules of sentence-transformers: a weighted mean, and a
+lexical half.
 
-docemb copies this file into the folder of a student, so it imports nothing of docemb. sentence-transformers (release 6
-or later) loads it with `trust_remote_code=True`.
+docemb copies this file into the folder of a student, so it imports nothing of docemb.
+sentence-transformers (release 6 or later) loads it with `trust_remote_code=True`.
 """
 
 import hashlib
@@ -20,8 +21,9 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from sklearn.feature_extraction.text import CountVectorizer
 from torch import Tensor, nn
 
-# A token among the first 256 counts three times more in the mean, among the first 64 another four times more, and among
-# the first 16, where a title stands, another eight times more. Chosen on eight collections.
+# A token among the first 256 counts three times more in the mean, among the first 64 another four
+# times more, and among the first 16, where a title stands, another eight times more. Chosen on
+# eight collections.
 FIRST_TOKENS = ((256, 3), (64, 4), (16, 8))
 WORDS, WEIGHTS, CONFIG = "words.json", "model.safetensors", "config.json"
 
@@ -34,7 +36,9 @@ class TextTransformer(Transformer):
 
 
 class WeightedTransformer(TextTransformer):
-    """Weighs the states of tokens before their mean: the beginning of a document tells best what it is about."""
+    """Weighs the states of tokens before their mean: the beginning of a document tells best what it
+    is about.
+    """
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         features = super().forward(features, **kwargs)
@@ -49,13 +53,15 @@ class WeightedTransformer(TextTransformer):
 class LexicalHalf(nn.Module):
     """Dense and lexical embeddings side by side: `[sqrt(1 - w) * dense; sqrt(w) * lexical]`.
 
-    Cosines of the result are the sum of those of the halves, weighted by 1 - w and w. The lexical half of a document is
-    the sum over its distinct words of sqrt(count) * vector, of unit length. Both halves are then centred and scaled
-    to unit length; `dense_map` is applied to the dense half between the two. The whole may be reduced to K dimensions.
+    Cosines of the result are the sum of those of the halves, weighted by 1 - w and w. The lexical
+    half of a document is the sum over its distinct words of sqrt(count) * vector, of unit length.
+    Both halves are then centred and scaled to unit length; `dense_map` is applied to the dense half
+    between the two. The whole may be reduced to K dimensions.
 
-    vocabulary: V words; vectors: (V, L); lexical_mean: (L,); dense_mean: (D,); dense_map: (D, D); weight: w; reduction:
-    (D + L, K), where there is one. leads: pairs of numbers, a word among so many first words of a document counts so
-    many times more. unspaced: pattern of a run of characters of which each two neighbours are a word; "": none.
+    vocabulary: V words; vectors: (V, L); lexical_mean: (L,); dense_mean: (D,); dense_map: (D, D);
+    weight: w; reduction: (D + L, K), where there is one. leads: pairs of numbers, a word among so
+    many first words of a document counts so many times more. unspaced: pattern of a run of
+    characters of which each two neighbours are a word; "": none.
     """
 
     lexical_mean: Tensor
@@ -65,7 +71,11 @@ class LexicalHalf(nn.Module):
     reduction: Tensor | None
 
     def __init__(
-        self, vocabulary: list[str], tensors: dict[str, Tensor], leads: Sequence[Sequence[int]], unspaced: str
+        self,
+        vocabulary: list[str],
+        tensors: dict[str, Tensor],
+        leads: Sequence[Sequence[int]],
+        unspaced: str,
     ) -> None:
         super().__init__()
         self.vocabulary, self.leads, self.unspaced = vocabulary, leads, unspaced
@@ -73,7 +83,9 @@ class LexicalHalf(nn.Module):
         self.counter = CountVectorizer(vocabulary=vocabulary, dtype=np.float32)
         for name in ("lexical_mean", "dense_mean", "dense_map", "weight"):
             self.register_buffer(name, tensors[name].float())
-        self.register_buffer("reduction", tensors["reduction"].float() if "reduction" in tensors else None)
+        self.register_buffer(
+            "reduction", tensors["reduction"].float() if "reduction" in tensors else None
+        )
 
     @property
     def dim(self) -> int:
@@ -87,23 +99,33 @@ class LexicalHalf(nn.Module):
             texts = [re.sub(self.unspaced, _in_pairs, text) for text in texts]
         counts = self.counter.transform(texts)
         for first, more in self.leads:
-            counts = counts + more * self.counter.transform(" ".join(t.split(maxsplit=first)[:first]) for t in texts)
+            counts = counts + more * self.counter.transform(
+                " ".join(t.split(maxsplit=first)[:first]) for t in texts
+            )
         return self.centred(nn.functional.normalize(torch.from_numpy(counts.sqrt() @ self.vectors)))
 
     def centred(self, lexical: Tensor) -> Tensor:
         """(N, L), of unit length; zero rows stay zero. lexical: (N, L) on the CPU."""
-        return nn.functional.normalize(lexical - self.lexical_mean.float().cpu()) * lexical.any(dim=1, keepdim=True)
+        return nn.functional.normalize(lexical - self.lexical_mean.float().cpu()) * lexical.any(
+            dim=1, keepdim=True
+        )
 
     def dense(self, embeddings: Tensor) -> Tensor:
         """(N, D), rows of unit length. embeddings: (N, D) of the encoder."""
-        return nn.functional.normalize((embeddings.float() - self.dense_mean.float()) @ self.dense_map.float())
+        return nn.functional.normalize(
+            (embeddings.float() - self.dense_mean.float()) @ self.dense_map.float()
+        )
 
     def join(self, embeddings: Tensor, lexical: Tensor) -> Tensor:
         """(N, D + L) or (N, K), rows of unit length where both halves have a direction."""
         w = self.weight.float()
         halves = (1 - w).sqrt() * self.dense(embeddings), w.sqrt() * lexical.to(embeddings.device)
         joined = torch.cat(halves, dim=1)
-        return joined if self.reduction is None else nn.functional.normalize(joined @ self.reduction.float())
+        return (
+            joined
+            if self.reduction is None
+            else nn.functional.normalize(joined @ self.reduction.float())
+        )
 
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
         embeddings = features["sentence_embedding"]
@@ -115,11 +137,16 @@ class LexicalHalf(nn.Module):
 
     def save(self, folder: str, **kwargs: Any) -> None:
         """Write vocabulary, tensors (the vectors in half precision) and the checksum of this file."""
-        tensors = {name: tensor.detach().float().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        tensors = {
+            name: tensor.detach().float().cpu().contiguous()
+            for name, tensor in self.state_dict().items()
+        }
         tensors["vectors"] = torch.from_numpy(self.vectors).half()
         path = Path(folder)
         (path / WORDS).write_text(json.dumps(self.vocabulary), encoding="utf-8")
-        code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # docemb compares it with this file's copy
+        code = hashlib.sha256(
+            Path(__file__).read_bytes()
+        ).hexdigest()  # docemb compares it with this file's copy
         config = {"dim": self.dim, "code": code, "leads": self.leads, "unspaced": self.unspaced}
         (path / CONFIG).write_text(json.dumps(config), encoding="utf-8")
         temporary = path / f".{WEIGHTS}.{os.getpid()}"
@@ -129,7 +156,9 @@ class LexicalHalf(nn.Module):
     @classmethod
     def load(cls, folder: str) -> "LexicalHalf":
         path = Path(folder)
-        words, config = (json.loads((path / name).read_text(encoding="utf-8")) for name in (WORDS, CONFIG))
+        words, config = (
+            json.loads((path / name).read_text(encoding="utf-8")) for name in (WORDS, CONFIG)
+        )
         return cls(words, load_file(path / WEIGHTS), config["leads"], config.get("unspaced", ""))
 
 

@@ -1,8 +1,10 @@
-"""Pretrained encoders, heads and tokenizers: read as tensors and JSON, never with code from the model, and converted.
+"""Pretrained encoders, heads and tokenizers: read as tensors and JSON, never with code from the
+model, and converted.
 
-A short encoder becomes a Longformer whose positions repeat the learnt ones (Beltagy et al. 2020, section 5), up to the
-encoder's own limit; a long one stays as it is. `path_or_id` is a folder or hub id of a transformers or
-sentence-transformers model. Each fault of a checkpoint raises InputError with one line.
+A short encoder becomes a Longformer whose positions repeat the learnt ones (Beltagy et al. 2020,
+section 5), up to the encoder's own limit; a long one stays as it is. `path_or_id` is a folder or
+hub id of a transformers or sentence-transformers model. Each fault of a checkpoint raises
+InputError with one line.
 """
 
 import logging
@@ -16,7 +18,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer, LongformerConfig, LongformerModel
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoTokenizer,
+    LongformerConfig,
+    LongformerModel,
+)
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_NAME, cached_file
 from transformers.utils import logging as hf_logging
 
@@ -25,12 +34,26 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import one_line, require
 
 logger = logging.getLogger(__name__)
-SHORT = ("bert", "roberta", "xlm-roberta", "camembert")  # convert to a Longformer: the module names are the same
+SHORT = (
+    "bert",
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+)  # convert to a Longformer: the module names are the same
 LONG = ("longformer", "modernbert")  # are students as they are
 SHARED_FIELDS = [
-    "vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "hidden_act", "type_vocab_size",
-    "initializer_range", "layer_norm_eps", "pad_token_id", "bos_token_id", "eos_token_id",
-]  # fmt: skip
+    "vocab_size",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "type_vocab_size",
+    "initializer_range",
+    "layer_norm_eps",
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+]
 DROPOUTS = {
     "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
     "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
@@ -42,7 +65,8 @@ GIVE_STUDENT = (  # what to do, in an error
 DEFAULT_WINDOW = 512  # both directions together, as in longformer-base-4096
 POSITIONS = "embeddings.position_embeddings.weight"
 SETTINGS = "sentence_bert_config.json"
-HEAD = re.compile(  # the masked-language heads of BERT, RoBERTa and Longformer, ModernBERT, without word embeddings
+# the masked-language heads of BERT, RoBERTa and Longformer, ModernBERT, without word embeddings
+HEAD = re.compile(
     r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
     r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
 )
@@ -78,12 +102,17 @@ def no_student(name: str, path_or_id: str) -> InputError:
 
 
 def convert(
-    path_or_id: str, layers: Sequence[int] | None, max_tokens: int, attention_window: int | None, dropout: float | None
+    path_or_id: str,
+    layers: Sequence[int] | None,
+    max_tokens: int,
+    attention_window: int | None,
+    dropout: float | None,
 ) -> Any:
-    """A Longformer with the weights of a BERT- or RoBERTa-like encoder or of a Longformer; a ModernBERT as it is.
+    """A Longformer with the weights of a BERT- or RoBERTa-like encoder or of a Longformer; a
+    ModernBERT as it is.
 
-    The arguments and errors are those of `Student.from_encoder`. Learnt positions are repeated or cut; missing
-    projections for global attention are copies of the local ones.
+    The arguments and errors are those of `Student.from_encoder`. Learnt positions are repeated or
+    cut; missing projections for global attention are copies of the local ones.
     """
     config = load_config(path_or_id)
     if config.model_type == "modernbert":
@@ -111,32 +140,45 @@ def convert(
         num_hidden_layers=len(keep),
         sep_token_id=getattr(config, "sep_token_id", None),
         max_position_embeddings=max_tokens + config.pad_token_id + 1,
-        attention_window=[windows if isinstance(windows, int) else windows[layer] for layer in keep],
+        attention_window=[
+            windows if isinstance(windows, int) else windows[layer] for layer in keep
+        ],
     )
     source = load_weights(path_or_id, config).state_dict()
     weights = {name: tensor for name, tensor in source.items() if name.startswith("embeddings.")}
     weights[POSITIONS] = _tile_positions(path_or_id, source[POSITIONS], config, max_tokens)
     for new, old in enumerate(keep):
         before, after = f"encoder.layer.{old}.", f"encoder.layer.{new}."
-        weights |= {name.replace(before, after): source[name] for name in source if name.startswith(before)}
+        weights |= {
+            name.replace(before, after): source[name] for name in source if name.startswith(before)
+        }
     model = LongformerModel(_with_dropout(target, dropout), add_pooling_layer=False)
     names = list(model.state_dict())
-    model.load_state_dict({name: weights.get(name, weights.get(name.replace("_global.", "."))) for name in names})
+    model.load_state_dict(
+        {name: weights.get(name, weights.get(name.replace("_global.", "."))) for name in names}
+    )
     return model
 
 
 def positions(config: Any) -> int:
-    """Largest number of tokens of a long encoder; a Longformer also has position rows up to the padding id's."""
+    """Largest number of tokens of a long encoder; a Longformer also has position rows up to the
+    padding id's.
+    """
     reserved = config.pad_token_id + 1 if config.model_type == "longformer" else 0
     return int(config.max_position_embeddings - reserved)
 
 
 def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
-    """The token limit of a saved model, at most its `positions`. Raises InputError for one that is no number."""
+    """The token limit of a saved model, at most its `positions`.
+
+    Raises InputError for one that is no number.
+    """
     subfolder = transformer_subfolder(path_or_id)
     limit = read_json(path_or_id, SETTINGS, subfolder=subfolder).get("max_seq_length")
     if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30
-        limit = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder).get("model_max_length")
+        limit = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder).get(
+            "model_max_length"
+        )
     limit = limit or positions
     if not isinstance(limit, int | float) or limit < 1:
         files = f"{SETTINGS} or tokenizer_config.json"
@@ -151,21 +193,34 @@ def load_config(path_or_id: str) -> Any:
 
 
 def load_weights(path_or_id: str, config: Any) -> Any:
-    """The encoder of a checkpoint, without pooler or head, in float32. Raises InputError for weights of another one."""
+    """The encoder of a checkpoint, without pooler or head, in float32.
+
+    Raises InputError for weights of another one.
+    """
     pooler = {} if config.model_type == "modernbert" else {"add_pooling_layer": False}
     problem = "its weights cannot be loaded"
     # Sizes are checked below, instead of by transformers with a report of many lines.
-    model, info = _load(AutoModel, path_or_id, problem, config=config, ignore_mismatched_sizes=True, **pooler)
+    model, info = _load(
+        AutoModel, path_or_id, problem, config=config, ignore_mismatched_sizes=True, **pooler
+    )
     further = [name for name in info["unexpected_keys"] if "encoder.layer." in name]
-    if misfits := [*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"]), *further]:
+    if misfits := [
+        *info["missing_keys"],
+        *(name for name, *_ in info["mismatched_keys"]),
+        *further,
+    ]:
         problem = f"its weights and its config.json disagree about {min(misfits)}"
         raise InputError(f"{path_or_id}: {problem}; give files that belong together")
     return model
 
 
 def load_masked_head(path_or_id: str) -> dict[str, Tensor] | None:
-    """The masked-language head: weight and bias of `dense` and `norm`, and the words' `bias`; None: there is none."""
-    model, info = _load(AutoModelForMaskedLM, path_or_id, "cannot be loaded as a masked language model")
+    """The masked-language head: weight and bias of `dense` and `norm`, and the words' `bias`; None:
+    there is none.
+    """
+    model, info = _load(
+        AutoModelForMaskedLM, path_or_id, "cannot be loaded as a masked language model"
+    )
     weights: dict[str, Tensor] = {}
     for full_name, tensor in model.state_dict().items():
         if (name := HEAD.fullmatch(full_name)) is None:
@@ -175,13 +230,16 @@ def load_masked_head(path_or_id: str) -> dict[str, Tensor] | None:
         layer = "" if not name["layer"] else "dense." if name["layer"] == "dense" else "norm."
         weights[layer + name["kind"]] = tensor
     if "dense.bias" not in weights:  # the dense layer and the norm of a ModernBERT have no bias
-        weights |= {f"{layer}.bias": torch.zeros(len(weights[f"{layer}.weight"])) for layer in ("dense", "norm")}
+        weights |= {
+            f"{layer}.bias": torch.zeros(len(weights[f"{layer}.weight"]))
+            for layer in ("dense", "norm")
+        }
     return weights
 
 
 def load_tokenizer(path_or_id: str, *, max_tokens: int) -> Any:
-    """The encoder's fast tokenizer for `max_tokens`, special ones included. Truncation and padding that are set in
-    its file, as in MiniLM's, are removed."""
+    """The encoder's fast tokenizer for `max_tokens`, special ones included. Truncation and padding
+    that are set in its file, as in MiniLM's, are removed."""
     with one_line(path_or_id, "its tokenizer cannot be used"):
         options = {"subfolder": transformer_subfolder(path_or_id), "model_max_length": max_tokens}
         tokenizer = AutoTokenizer.from_pretrained(path_or_id, trust_remote_code=False, **options)
@@ -196,7 +254,9 @@ def load_tokenizer(path_or_id: str, *, max_tokens: int) -> Any:
 
 
 def remove_limits(tokenizer: Any) -> None:
-    """Remove the truncation and padding that a call leaves in a tokenizer and that would be saved with it."""
+    """Remove the truncation and padding that a call leaves in a tokenizer and that would be saved
+    with it.
+    """
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
 
@@ -212,14 +272,22 @@ def _counting_tokenizer(path_or_id: str) -> Any:
 
 
 def read_modules(path_or_id: str) -> list[tuple[str, str]]:
-    """Class name and folder of each module of a sentence-transformers model; empty for a plain model."""
-    modules = read_json(path_or_id, "modules.json", kind=list)  # releases differ in the package of a class
+    """Class name and folder of each module of a sentence-transformers model; empty for a plain
+    model.
+    """
+    modules = read_json(
+        path_or_id, "modules.json", kind=list
+    )  # releases differ in the package of a class
     with one_line(path_or_id, "a module in its modules.json is no mapping with `type` and `path`"):
-        return [(module["type"].rpartition(".")[2], str(Path(module["path"]))) for module in modules]
+        return [
+            (module["type"].rpartition(".")[2], str(Path(module["path"]))) for module in modules
+        ]
 
 
 def read_json(path_or_id: str, name: str, *, subfolder: str = "", kind: type = dict) -> Any:
-    """The content of a JSON file as `find_file` finds it, of type `kind`, which is empty where there is none."""
+    """The content of a JSON file as `find_file` finds it, of type `kind`, which is empty where
+    there is none.
+    """
     file = find_file(path_or_id, name, subfolder=subfolder)
     content = kind() if file is None else integrity.read_json(file, "restore it")
     if not isinstance(content, kind):
@@ -229,10 +297,15 @@ def read_json(path_or_id: str, name: str, *, subfolder: str = "", kind: type = d
 
 
 def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None:
-    """A file of a folder or of a model on a hub; None where there is none. Raises InputError for an unknown model."""
+    """A file of a folder or of a model on a hub; None where there is none.
+
+    Raises InputError for an unknown model.
+    """
     require(path_or_id)
     with one_line(path_or_id, f"{name} cannot be fetched"):
-        file = cached_file(path_or_id, name, subfolder=subfolder, _raise_exceptions_for_missing_entries=False)
+        file = cached_file(
+            path_or_id, name, subfolder=subfolder, _raise_exceptions_for_missing_entries=False
+        )
     return None if file is None else Path(file)
 
 
@@ -243,20 +316,31 @@ def transformer_subfolder(path_or_id: str) -> str:
 
 
 def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any, dict[str, Any]]:
-    """A model and how its weights match, without progress bars and without transformers' own report on weights.
+    """A model and how its weights match, without progress bars and without transformers' own report
+    on weights.
 
     Without safetensors, a pickle is read, from which torch accepts tensors only.
     """
-    options |= {"dtype": torch.float32, "weights_only": True, "trust_remote_code": False, "output_loading_info": True}
+    options |= {
+        "dtype": torch.float32,
+        "weights_only": True,
+        "trust_remote_code": False,
+        "output_loading_info": True,
+    }
     verbosity = hf_logging.get_verbosity()
     hf_logging.set_verbosity_error()
     hf_logging.disable_progress_bar()  # a widget in a notebook
     try:
         with one_line(path_or_id, problem):
             folder = transformer_subfolder(path_or_id)
-            safe = any(find_file(path_or_id, n, subfolder=folder) for n in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME))
+            safe = any(
+                find_file(path_or_id, n, subfolder=folder)
+                for n in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
+            )
             if safe or (pickled := find_file(path_or_id, WEIGHTS_NAME, subfolder=folder)) is None:
-                return auto.from_pretrained(path_or_id, subfolder=folder, use_safetensors=True, **options)
+                return auto.from_pretrained(
+                    path_or_id, subfolder=folder, use_safetensors=True, **options
+                )
             message = "%s has no safetensors, and of its %s only tensors are read"
             logger.warning(message, path_or_id, WEIGHTS_NAME)
             # By its id, transformers would ask a service of the hub to convert it.
@@ -266,7 +350,9 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
 
 
 def _with_dropout(config: Any, dropout: float | None) -> Any:
-    """The configuration with `dropout`; set before the model is built: ModernBERT has no layers for dropout 0."""
+    """The configuration with `dropout`; set before the model is built: ModernBERT has no layers for
+    dropout 0.
+    """
     if dropout is not None:
         for field in DROPOUTS[config.model_type]:
             setattr(config, field, dropout)
@@ -274,12 +360,12 @@ def _with_dropout(config: Any, dropout: float | None) -> Any:
 
 
 def _tile_positions(path_or_id: str, source: Tensor, config: Any, max_tokens: int) -> Tensor:
-    """The rows that no position uses, then the learnt rows, those of a short encoder up to its own limit, repeated:
-    (pad + 1 + max_tokens, D).
+    """The rows that no position uses, then the learnt rows, those of a short encoder up to its own
+    limit, repeated: (pad + 1 + max_tokens, D).
 
-    A sentence encoder was tuned on texts up to its limit alone: with its further rows (MiniLM: 512 of 256), a student
-    is worse on validation splits. BERT counts positions from row 0, the others from the row after the padding id's, as
-    a Longformer does.
+    A sentence encoder was tuned on texts up to its limit alone: with its further rows (MiniLM: 512
+    of 256), a student is worse on validation splits. BERT counts positions from row 0, the others
+    from the row after the padding id's, as a Longformer does.
     """
     unused = config.pad_token_id + 1
     if config.model_type == "bert":

@@ -45,7 +45,8 @@ def pack(sequences: Sequence[Sequence[int] | np.ndarray]) -> PackedBatch:
 
 
 def token_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices of `lengths` in batches of at most `budget` tokens, longest documents first, ties in their order.
+    """Indices of `lengths` in batches of at most `budget` tokens, longest documents first, ties in
+    their order.
 
     A document longer than the budget is a batch of its own.
     """

@@ -1,7 +1,9 @@
-"""The workers of a sweep: their processes, the check of those of a running cluster, and how many there should be.
+"""The workers of a sweep: their processes, the check of those of a running cluster, and how many
+there should be.
 
-On this machine a sweep has a worker process for each GPU; without a GPU one for each core with 4 GB of memory, since
-single runs side by side use cores better than one run with many threads. Dask loads this module in each of them.
+On this machine a sweep has a worker process for each GPU; without a GPU one for each core with 4 GB
+of memory, since single runs side by side use cores better than one run with many threads. Dask
+loads this module in each of them.
 """
 
 import asyncio
@@ -29,28 +31,50 @@ MEMORY = 4 * 2**30  # bytes for a run without a GPU: torch, a small student, its
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10  # seconds for a scheduler to answer
 ATTEMPTS = 3  # after so many killed workers a run has failed
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "LOKY_MAX_CPU_COUNT",
+)
 
 
 @contextmanager
 def local_workers(count: int) -> Iterator[Any]:
     """A Dask client of `count` new processes, which end with this block.
 
-    A Dask process executes what its peers send. These processes listen on the loopback only and use TLS with a key of
-    their own, so that neither other machines nor other users of this machine can connect.
+    A Dask process executes what its peers send. These processes listen on the loopback only and use
+    TLS with a key of their own, so that neither other machines nor other users of this machine can
+    connect.
     """
     import dask
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    # Saturation 1: a run whose worker died waits at the scheduler. At a busy worker, that death would count as well.
-    settings = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1, "distributed.scheduler.worker-saturation": 1.0}
+    # Saturation 1: a run whose worker died waits at the scheduler. At a busy worker, that death
+    # would count as well.
+    settings = {
+        "distributed.scheduler.allowed-failures": ATTEMPTS - 1,
+        "distributed.scheduler.worker-saturation": 1.0,
+    }
     # memory_limit: a run's memory is that of the kernel, which Dask does not see
-    options: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "memory_limit": 0, "preload": [__name__]}
-    private = {"host": LOOPBACK, "security": Security.temporary(), "dashboard_address": f"{LOOPBACK}:0"}
+    options: dict[str, Any] = {
+        "n_workers": count,
+        "threads_per_worker": 1,
+        "memory_limit": 0,
+        "preload": [__name__],
+    }
+    private = {
+        "host": LOOPBACK,
+        "security": Security.temporary(),
+        "dashboard_address": f"{LOOPBACK}:0",
+    }
     with (
         dask.config.set(settings),
-        LocalCluster(**options, **private, env=_environment(count), silence_logs=logging.CRITICAL) as workers,
+        LocalCluster(
+            **options, **private, env=_environment(count), silence_logs=logging.CRITICAL
+        ) as workers,
         Client(workers) as client,
     ):
         yield client
@@ -64,7 +88,9 @@ def workers_of(scheduler: str) -> Iterator[Any]:
     try:
         in_file = Path(scheduler).suffix == ".json"
         address = json.loads(Path(scheduler).read_bytes())["address"] if in_file else scheduler
-        with ThreadPoolExecutor(1) as thread:  # a notebook that calls `sweep` has an event loop in this one
+        with ThreadPoolExecutor(
+            1
+        ) as thread:  # a notebook that calls `sweep` has an event loop in this one
             thread.submit(asyncio.run, _answer(address)).result()
         client = Client(address, timeout=TIMEOUT, set_as_default=False)
     except Exception as error:  # of any kind, where something else than a scheduler answers
@@ -108,7 +134,8 @@ def signature() -> dict[str, str]:
 
 
 def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | None:
-    """Why this process, a worker, must not execute runs of a sweep; None if it may. Dask fills in `dask_worker`.
+    """Why this process, a worker, must not execute runs of a sweep; None if it may. Dask fills in
+    `dask_worker`.
 
     expected: the `signature` of the sweep; root: of its workspace.
     """
@@ -125,16 +152,22 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | No
 
 
 def dask_setup(worker: Any) -> None:
-    """Called by Dask in each new process of a worker; assigns one of the GPUs to the worker's kernels."""
-    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C in a terminal reaches all processes; the sweep handles it
+    """Called by Dask in each new process of a worker; assigns one of the GPUs to the worker's
+    kernels.
+    """
+    signal.signal(
+        signal.SIGINT, lambda *_: None
+    )  # Ctrl-C in a terminal reaches all processes; the sweep handles it
     gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
 
 
 def _environment(count: int) -> dict[str, str]:
-    """What each of `count` workers adds to the environment of its kernels: their share of the cores, and all GPUs.
+    """What each of `count` workers adds to the environment of its kernels: their share of the
+    cores, and all GPUs.
 
-    Variables that the user has set keep their values. All are given, because Dask sets some of them to 1 by default.
+    Variables that the user has set keep their values. All are given, because Dask sets some of them
+    to 1 by default.
     """
     from dask.system import CPU_COUNT
 

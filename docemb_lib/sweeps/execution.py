@@ -1,7 +1,8 @@
 """One planned run: its notebook executed by papermill under a lock, its executed copy, its failure.
 
-`docemb run` and the workers of a sweep both execute runs here, so they share finished work. `is_done` recognises
-a finished run by its record, its student and its executed copy. Other files of a killed run are written over.
+`docemb run` and the workers of a sweep both execute runs here, so they share finished work.
+`is_done` recognises a finished run by its record, its student and its executed copy. Other files of
+a killed run are written over.
 """
 
 import hashlib
@@ -38,7 +39,9 @@ class Planned:
     parameters: dict[str, Any]  # for papermill
     source: Path  # the notebook in `notebooks/`
     executed: Path  # the executed copy
-    compared: tuple[str, ...] = ()  # of a page of comparison: fingerprints of all runs that it has to show
+    compared: tuple[
+        str, ...
+    ] = ()  # of a page of comparison: fingerprints of all runs that it has to show
     chosen: str = ""  # how the run was chosen by the records of others, as Markdown
 
     @property
@@ -89,11 +92,13 @@ def records_of(runs: Runs, workspace: Workspace) -> list[records.Record]:
 
 
 class Reporter:
-    """Where a plan or a sweep reports its progress, in the main thread. This base class reports nothing.
+    """Where a plan or a sweep reports its progress, in the main thread. This base class reports
+    nothing.
 
-    `begin` is called at the start (where: the workers, in words), and again for further runs, chosen by the records of
-    those before; `close` is called once at the end, also after an error. Several runs may be at work between `start`
-    and `end`. `prepare` announces a long step that serves several runs, `step` the last line of a notebook's output.
+    `begin` is called at the start (where: the workers, in words), and again for further runs,
+    chosen by the records of those before; `close` is called once at the end, also after an error.
+    Several runs may be at work between `start` and `end`. `prepare` announces a long step that
+    serves several runs, `step` the last line of a notebook's output.
     """
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
@@ -109,11 +114,15 @@ class RunError(RuntimeError):
 
 
 class UnwantedError(RuntimeError):
-    """A run was stopped because its result is no longer wanted: this is no failure, and nothing is recorded."""
+    """A run was stopped because its result is no longer wanted: this is no failure, and nothing is
+    recorded.
+    """
 
 
 def is_done(run: Planned, workspace: Workspace) -> bool:
-    """Whether the run has its record, its student, and a readable executed copy of the notebook as it is now."""
+    """Whether the run has its record, its student, and a readable executed copy of the notebook as
+    it is now.
+    """
     with suppress(OSError, ValueError, LookupError, TypeError):
         copy = json.loads(run.executed.read_text(encoding="utf-8"))
         record = run.record(workspace)
@@ -124,13 +133,18 @@ def is_done(run: Planned, workspace: Workspace) -> bool:
 
 
 def execute_run(
-    run: Planned, workspace: Workspace, *, report: Report = lambda line: None,
+    run: Planned,
+    workspace: Workspace,
+    *,
+    report: Report = lambda line: None,
     unwanted: Callable[[], bool] | None = None,
-) -> bool:  # fmt: skip
-    """Execute the run unless it is done, also by another process meanwhile. Returns whether this call has executed it.
+) -> bool:
+    """Execute the run unless it is done, also by another process meanwhile. Returns whether this
+    call has executed it.
 
     report: receives the last state of the notebook's progress bars.
-    unwanted: polled every second in a thread; once it is true, the kernel may write a checkpoint, and UnwantedError
+    unwanted: polled every second in a thread; once it is true, the kernel may write a checkpoint,
+    and UnwantedError
         follows. After KeyboardInterrupt the kernel may write a checkpoint, too.
 
     Raises RunError if the notebook failed, InputError if it raised that; both are recorded.
@@ -144,7 +158,9 @@ def execute_run(
 
 
 def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
-    """Record why a run failed, unless it once succeeded or is being executed; returns a line that names the run."""
+    """Record why a run failed, unless it once succeeded or is being executed; returns a line that
+    names the run.
+    """
     with suppress(Timeout), locked(run.executed, wait=False):
         return _fail(run, workspace, reason, trace)
     return _one_line(run, reason)
@@ -160,11 +176,15 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
     if run.working.is_file():
         run.working.replace(run.failed)
     if run.record(workspace) is None:
-        records.save(workspace, records.Record.of(run.key, status="failed", error=message, traceback=trace))
+        records.save(
+            workspace, records.Record.of(run.key, status="failed", error=message, traceback=trace)
+        )
     return f"{message} (see {workspace.shown(run.failed)})" if run.failed.is_file() else message
 
 
-def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, stopped: threading.Event) -> None:
+def _execute(
+    run: Planned, workspace: Workspace, report: Report, sockets: str, stopped: threading.Event
+) -> None:
     import nbformat
     import papermill
 
@@ -172,13 +192,20 @@ def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, s
     report("starting the notebook")
     try:
         papermill.execute_notebook(
-            str(run.source), str(run.working), run.parameters, cwd=str(run.source.parent), progress_bar=False,
-            stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None), stderr_file=_LastLine(report),
+            str(run.source),
+            str(run.working),
+            run.parameters,
+            cwd=str(run.source.parent),
+            progress_bar=False,
+            stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None),
+            stderr_file=_LastLine(report),
             **kernel_options(sockets),
-        )  # fmt: skip
+        )
     except BaseException as error:
         if stopped.is_set() or not isinstance(error, Exception):
-            run.working.unlink(missing_ok=True)  # artefacts stay; the next execution writes a new copy
+            run.working.unlink(
+                missing_ok=True
+            )  # artefacts stay; the next execution writes a new copy
             if stopped.is_set():
                 raise UnwantedError(_one_line(run, "was stopped")) from None
             raise
@@ -191,9 +218,11 @@ def _execute(run: Planned, workspace: Workspace, report: Report, sockets: str, s
         raise RunError(_fail(run, workspace, reason, ""))
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
-    # Keep the last state of each progress bar. nbclient can coalesce streams during the execution, but then outputs
-    # that are updated later lose their place.
-    executed, _ = CoalesceStreamsPreprocessor().preprocess(nbformat.read(run.working, as_version=4), {})
+    # Keep the last state of each progress bar. nbclient can coalesce streams during the execution,
+    # but then outputs that are updated later lose their place.
+    executed, _ = CoalesceStreamsPreprocessor().preprocess(
+        nbformat.read(run.working, as_version=4), {}
+    )
     if run.chosen:
         executed.cells.insert(1, nbformat.v4.new_markdown_cell(run.chosen))  # below the title
     executed.metadata["docemb"] = stamp
@@ -214,7 +243,9 @@ def _explained(error: Exception) -> tuple[str, str]:
         return f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
     if error.ename == InputError.__name__:
         return str(error.evalue), ""
-    return f"{error.ename}: {error.evalue}", re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
+    return f"{error.ename}: {error.evalue}", re.sub(
+        r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback)
+    )
 
 
 class _LastLine(io.TextIOBase):

@@ -1,10 +1,12 @@
 """The kernels of notebooks: their sockets, their start, and their end.
 
-Each kernel has IPC sockets in a folder of its own, because kernels that start at the same time race for TCP ports. A
-kernel ends with the process that started it, or on SIGTERM after its training has written a checkpoint.
+Each kernel has IPC sockets in a folder of its own, because kernels that start at the same time race
+for TCP ports. A kernel ends with the process that started it, or on SIGTERM after its training has
+written a checkpoint.
 
-To start, a kernel imports packages for several seconds. From the third kernel of a process on, each is therefore forked
-from a server that has imported them (Linux; other systems do not fork safely). A server for fewer would save no time.
+To start, a kernel imports packages for several seconds. From the third kernel of a process on, each
+is therefore forked from a server that has imported them (Linux; other systems do not fork safely).
+A server for fewer would save no time.
 """
 
 import atexit
@@ -42,17 +44,27 @@ from docemb_lib.base.private import KERNEL_PROCESS
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
 POLL = 1.0  # seconds after which a silent socket is polled again
-SOCKETS = "/tmp"  # the folder of sockets, whose paths may have 103 bytes: other temporary folders can be too long
+# the folder of sockets, whose paths may have 103 bytes: other temporary folders can be too long
+SOCKETS = "/tmp"
 PARENT = "JPY_PARENT_PID"  # variable in which jupyter_client tells a kernel its parent
 PLAIN = 2  # first kernels of a process, which are started without a server
 # The command of a server of forks, which like a kernel imports nothing from its working directory.
 SERVER = f"import sys; sys.path[:] = filter(None, sys.path); from {__name__} import serve; serve()"
-# Packages that take long to import. Not docemb: a kernel uses its source as it is when the kernel starts.
+# Packages that take long to import. Not docemb: a kernel uses its source as it is when the kernel
+# starts.
 PRELOADED = (
-    "ipykernel.kernelapp", "pandas", "torch", "transformers.trainer", "sentence_transformers", "datasets",
-    "transformers.models.longformer.modeling_longformer", "scipy.stats", "sklearn.decomposition", "seaborn",
+    "ipykernel.kernelapp",
+    "pandas",
+    "torch",
+    "transformers.trainer",
+    "sentence_transformers",
+    "datasets",
+    "transformers.models.longformer.modeling_longformer",
+    "scipy.stats",
+    "sklearn.decomposition",
+    "seaborn",
     "pydantic.types",
-)  # fmt: skip
+)
 
 _kernels: dict[str, psutil.Process] = {}  # by the folder of their sockets
 _server: subprocess.Popen[str] | None = None
@@ -61,8 +73,9 @@ _server: subprocess.Popen[str] | None = None
 class PollingChannel(AsyncZMQSocketChannel):
     """A channel that polls its socket every second.
 
-    In an event loop, pyzmq waits for an edge-triggered notification of a message and sometimes misses it; then the
-    kernel has answered and papermill waits for ever. Polling the socket again finds the message.
+    In an event loop, pyzmq waits for an edge-triggered notification of a message and sometimes
+    misses it; then the kernel has answered and papermill waits for ever. Polling the socket again
+    finds the message.
     """
 
     async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:  # type: ignore[override]
@@ -83,10 +96,13 @@ class PollingClient(AsyncKernelClient):
 
 def kernel_options(sockets: str) -> dict[str, Any]:
     """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
-    parent = f"int(__import__('os').environ['{PARENT}'])"  # not `os.getppid()`: the parent may be gone already
+    # not `os.getppid()`: the parent may be gone already
+    parent = f"int(__import__('os').environ['{PARENT}'])"
     end_with_us = f"__import__('{worker_pool.__name__}', fromlist=['']).end_with_parent({parent}, {sockets!r})"
     manager: dict[str, Any] = {"transport": "ipc", "connection_file": f"{sockets}/kernel.json"}
-    manager["shutdown_wait_time"] = 2 * GRACE  # of which half passes before SIGTERM is sent once more
+    manager["shutdown_wait_time"] = (
+        2 * GRACE
+    )  # of which half passes before SIGTERM is sent once more
     manager["client_factory"] = f"{__name__}.{PollingClient.__name__}"
     # Level 50 hides warnings that concern servers of kernels.
     extra = ["--IPKernelApp.log_level=50", f"--IPKernelApp.exec_lines={end_with_us}"]
@@ -106,7 +122,9 @@ def socket_folder() -> Iterator[str]:
 
 @contextmanager
 def ended_once(unwanted: Callable[[], bool] | None, sockets: str) -> Iterator[threading.Event]:
-    """While the block runs, end the kernel once `unwanted` is true (each second: it may not have started yet)."""
+    """While the block runs, end the kernel once `unwanted` is true (each second: it may not have
+    started yet).
+    """
     left, ended = threading.Event(), threading.Event()
 
     def watch() -> None:
@@ -140,7 +158,9 @@ def wait_for_kernels() -> None:
 
 
 def _end_kernel(sockets: str) -> None:
-    """End the kernel with these sockets, then the processes that it started: SIGTERM, and SIGKILL after a time."""
+    """End the kernel with these sockets, then the processes that it started: SIGTERM, and SIGKILL
+    after a time.
+    """
     with suppress(psutil.NoSuchProcess, KeyError):
         kernel = _kernels[sockets]
         for processes, timeout in (([kernel], GRACE), (kernel.children(recursive=True), 1.0)):
@@ -153,7 +173,9 @@ def _end_kernel(sockets: str) -> None:
 
 
 class Provisioner(LocalProvisioner):
-    """Starts the first kernels of this process as new processes, and forks the others from a server."""
+    """Starts the first kernels of this process as new processes, and forks the others from a
+    server.
+    """
 
     started = 0  # kernels
     forks = sys.platform == "linux"  # until a server has failed to start
@@ -164,11 +186,18 @@ class Provisioner(LocalProvisioner):
         ours = Provisioner.forks and cmd[0] == sys.executable and KERNEL_PROCESS in cmd
         kernel: psutil.Process | None = None
         if ours and Provisioner.started > PLAIN:
-            folder, environment = kwargs.get("cwd") or os.getcwd(), kwargs.get("env") or dict(os.environ)
+            folder, environment = (
+                kwargs.get("cwd") or os.getcwd(),
+                kwargs.get("env") or dict(os.environ),
+            )
             kernel = fork_kernel(cmd[cmd.index(KERNEL_PROCESS) :], folder, environment)
             Provisioner.forks = kernel is not None
         if kernel is not None:
-            self.process, self.pid, self.pgid = cast("subprocess.Popen[Any]", kernel), kernel.pid, kernel.pid
+            self.process, self.pid, self.pgid = (
+                cast("subprocess.Popen[Any]", kernel),
+                kernel.pid,
+                kernel.pid,
+            )
         else:
             await super().launch_kernel(cmd, **kwargs)
             kernel = psutil.Process(self.pid)
@@ -186,7 +215,9 @@ class KernelManager(AsyncKernelManager):
         """Do nothing before a shutdown: an interrupted training would write no checkpoint."""
 
     async def _async_request_shutdown(self, restart: bool = False) -> None:
-        """End the kernel by SIGTERM, which ends an idle kernel at once; it answers a message late or never."""
+        """End the kernel by SIGTERM, which ends an idle kernel at once; it answers a message late
+        or never.
+        """
         await self.provisioner.terminate(restart=restart)
 
 
@@ -207,16 +238,23 @@ class Forked(psutil.Process):
 
 
 def fork_kernel(arguments: list[str], folder: str, environment: dict[str, str]) -> Forked | None:
-    """A new kernel in a working directory, forked from the server; None if the server does not start.
+    """A new kernel in a working directory, forked from the server; None if the server does not
+    start.
 
-    The server is started by the first call. Packages that read variables at import have read those of the server.
+    The server is started by the first call. Packages that read variables at import have read those
+    of the server.
     """
     global _server
     if _server is None or _server.poll() is not None:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         command = [sys.executable, "-c", SERVER]
-        _server = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes)
-        for last in (_server.wait, _server.kill):  # called in reverse; waiting counts CPU time of kernels
+        _server = subprocess.Popen(
+            command, cwd=folder, env=environment, start_new_session=True, **pipes
+        )
+        for last in (
+            _server.wait,
+            _server.kill,
+        ):  # called in reverse; waiting counts CPU time of kernels
             atexit.register(last)
     try:
         print(json.dumps([arguments, folder, environment]), file=_server.stdin, flush=True)
@@ -229,10 +267,16 @@ def fork_kernel(arguments: list[str], folder: str, environment: dict[str, str]) 
 
 
 def serve() -> None:
-    """Run as the server: for each line of stdin fork a kernel and write its process id, until the parent is gone."""
+    """Run as the server: for each line of stdin fork a kernel and write its process id, until the
+    parent is gone.
+    """
     tune_environment()
-    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as in every kernel
-    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # the search for GPUs must not start CUDA, which forks cannot use
+    os.environ.setdefault(
+        "MPLBACKEND", "module://matplotlib_inline.backend_inline"
+    )  # as in every kernel
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = (
+        "1"  # the search for GPUs must not start CUDA, which forks cannot use
+    )
     with redirect_stdout(sys.stderr):  # stdout is for the answers
         for name in PRELOADED:
             importlib.import_module(name)
@@ -253,7 +297,9 @@ def _reap(signum: int, frame: Any) -> None:
             pass
 
 
-def _become_kernel(server: int, arguments: list[str], folder: str, environment: dict[str, str]) -> NoReturn:
+def _become_kernel(
+    server: int, arguments: list[str], folder: str, environment: dict[str, str]
+) -> NoReturn:
     """In a fork of the server: do what `python -m ipykernel_launcher` does."""
     os.setsid()  # jupyter_client sends signals to a group of processes
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,16 +1,19 @@
-"""Sweeps and plans: many runs executed, those of a grid side by side, and the comparison of a grid at its end.
+"""Sweeps and plans: many runs executed, those of a grid side by side, and the comparison of a grid
+at its end.
 
-Each run of a sweep is a papermill run in the task thread of a Dask worker process of its own; a second thread polls
-whether the run is still wanted. What follows when a process is killed:
+Each run of a sweep is a papermill run in the task thread of a Dask worker process of its own; a
+second thread polls whether the run is still wanted. What follows when a process is killed:
 
 - a kernel, or the server that it is forked from: its run has failed; the next sweep tries it again;
-- a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most three times on this
-  machine (a running scheduler has its own `allowed-failures`);
-- the scheduler, or this process: its workers end; workers of another cluster end their kernels with a checkpoint;
+- a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most
+  three times on this machine (a running scheduler has its own `allowed-failures`);
+- the scheduler, or this process: its workers end; workers of another cluster end their kernels with
+  a checkpoint;
 - Ctrl-C here: kernels may write a checkpoint, then all processes end.
 
-The same command continues, since finished runs and artefacts are recognised. When all runs of a grid have ended, the
-notebook of the first finished run is executed again as a separate page, which trains nothing and shows all runs.
+The same command continues, since finished runs and artefacts are recognised. When all runs of a
+grid have ended, the notebook of the first finished run is executed again as a separate page, which
+trains nothing and shows all runs.
 """
 
 import time
@@ -29,7 +32,16 @@ from docemb_lib.base.progress import progress
 from docemb_lib.runs import records
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.sweeps import cluster, execution, kernels
-from docemb_lib.sweeps.execution import Planned, Reporter, RunError, Runs, Status, UnwantedError, is_done, records_of
+from docemb_lib.sweeps.execution import (
+    Planned,
+    Reporter,
+    RunError,
+    Runs,
+    Status,
+    UnwantedError,
+    is_done,
+    records_of,
+)
 from docemb_lib.sweeps.plan import Step, chosen_runs, resolve_sweep, runs_of
 from docemb_lib.workspace import Workspace, is_locked
 
@@ -39,13 +51,18 @@ UNREACHABLE = "the scheduler is out of reach; give the same command again, which
 
 
 def sweep(
-    notebook: str, grid: str | Path | Sequence[Mapping[str, Any]], *, profile: str | Path = "tiny",
-    parameters: Mapping[str, Any] | None = None, workers: int | None = None, scheduler: str | None = None,
-) -> pd.DataFrame:  # fmt: skip
+    notebook: str,
+    grid: str | Path | Sequence[Mapping[str, Any]],
+    *,
+    profile: str | Path = "tiny",
+    parameters: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> pd.DataFrame:
     """Execute the missing runs of a grid side by side, and draw their comparison.
 
-    Returns the records of the runs as of `records.frame`, failed ones included. Raises InputError, before anything
-    starts, for whatever is wrong with any run.
+    Returns the records of the runs as of `records.frame`, failed ones included. Raises InputError,
+    before anything starts, for whatever is wrong with any run.
 
     Args:
         notebook: its name or number, e.g. "05_weighting" or "05".
@@ -53,7 +70,8 @@ def sweep(
         profile: a profile in `params/` by name, or the path of a .yaml file.
         parameters: replace those of all runs.
         workers: how many processes on this machine; None: as many as there is room for.
-        scheduler: address or scheduler file of a running Dask cluster, used instead of this machine.
+        scheduler: address or scheduler file of a running Dask cluster, used instead of this
+            machine.
 
     Example (in a script, under `if __name__ == "__main__":`):
         >>> frame = sweep("05", [{"lam": 0.2}, {"lam": 0.5}], profile="tiny", workers=2)
@@ -66,7 +84,10 @@ def sweep(
 
 
 def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
-    """The runs that are not done. Raises InputError if data, models or settings of any of them are wrong or missing."""
+    """The runs that are not done.
+
+    Raises InputError if data, models or settings of any of them are wrong or missing.
+    """
     missing = [run for run in planned if not is_done(run, workspace)]
     for run in missing:
         try:
@@ -77,13 +98,18 @@ def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
 
 
 def execute_plan(
-    steps: Sequence[Step], workspace: Workspace, reporter: Reporter, *,
-    workers: int | None = None, scheduler: str | None = None,
-) -> list[str]:  # fmt: skip
-    """Execute the missing runs of a plan, and draw the comparison of each grid. Returns a line for each failed one.
+    steps: Sequence[Step],
+    workspace: Workspace,
+    reporter: Reporter,
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> list[str]:
+    """Execute the missing runs of a plan, and draw the comparison of each grid. Returns a line for
+    each failed one.
 
-    workers, scheduler: of grids, as of `sweep`. Raises InputError before anything starts, and RunError at the first
-    notebook outside of grids that fails.
+    workers, scheduler: of grids, as of `sweep`. Raises InputError before anything starts, and
+    RunError at the first notebook outside of grids that fails.
     """
     if workers is not None and scheduler is not None:
         raise InputError(f"workers: the scheduler {scheduler} has its own; leave workers out")
@@ -101,7 +127,9 @@ def execute_plan(
         @cache
         def client() -> Any:
             """The workers' client, which all grids share."""
-            return stack.enter_context(cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count))
+            return stack.enter_context(
+                cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
+            )
 
         reporter.begin(known, [run for run in known if run in missing], where)
         for step in steps:
@@ -132,18 +160,25 @@ def recorded(planned: Runs, workspace: Workspace) -> pd.DataFrame:
     if frame.empty:
         return frame
     rows = frame.set_index("fingerprint", drop=False)
-    return rows.loc[[run.fingerprint for run in planned if run.fingerprint in rows.index]].reset_index(drop=True)
+    return rows.loc[
+        [run.fingerprint for run in planned if run.fingerprint in rows.index]
+    ].reset_index(drop=True)
 
 
 def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str]]:
-    """Names and paths of the comparison of a grid: its page and, where the notebook saves them, figure and table."""
+    """Names and paths of the comparison of a grid: its page and, where the notebook saves them,
+    figure and table.
+    """
     done = records_of(planned, workspace)
     if not done or not (page := _comparison_page(planned)).is_file():
         return []
     paths = [("comparison", workspace.shown(page))]
     for figure in map(Path, done[0].figures):
         if figure.stem == "runs":
-            paths += [("comparison figure", str(figure)), ("comparison table", str(figure.with_suffix(".csv")))]
+            paths += [
+                ("comparison figure", str(figure)),
+                ("comparison table", str(figure.with_suffix(".csv"))),
+            ]
     return paths
 
 
@@ -151,11 +186,18 @@ def _comparison_page(planned: Runs) -> Path:
     return planned[0].executed.with_name(f"comparison-{planned[0].executed.name}")
 
 
-def _compare(planned: Runs, failures: Mapping[Planned, str], workspace: Workspace, reporter: Reporter) -> list[str]:
-    """Draw the comparison of the runs that succeeded, unless it exists. Returns a line if it failed."""
+def _compare(
+    planned: Runs, failures: Mapping[Planned, str], workspace: Workspace, reporter: Reporter
+) -> list[str]:
+    """Draw the comparison of the runs that succeeded, unless it exists.
+
+    Returns a line if it failed.
+    """
     if not (done := [run for run in planned if run not in failures]):
         return []
-    page = replace(done[0], executed=_comparison_page(planned), compared=tuple(run.fingerprint for run in done))
+    page = replace(
+        done[0], executed=_comparison_page(planned), compared=tuple(run.fingerprint for run in done)
+    )
     if is_done(page, workspace):
         return []
     reporter.prepare("the comparison of all finished runs")
@@ -166,8 +208,11 @@ def _compare(planned: Runs, failures: Mapping[Planned, str], workspace: Workspac
     return []
 
 
-def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Reporter) -> dict[Planned, str]:
-    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed runs.
+def _distribute(
+    client: Any, missing: Runs, workspace: Workspace, reporter: Reporter
+) -> dict[Planned, str]:
+    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed
+    runs.
 
     Dask's own queue gives a worker several runs, which would count as tried when their worker dies.
     """
@@ -182,7 +227,9 @@ def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Repo
             except OSError:
                 raise ConnectionError(UNREACHABLE) from None
             while waiting and len(at_work) < workers:
-                free = (run for run in waiting if not is_locked(run.executed))  # which no other command executes
+                free = (
+                    run for run in waiting if not is_locked(run.executed)
+                )  # which no other command executes
                 waiting.remove(run := next(free, waiting[0]))
                 future = client.submit(attempt, run, workspace, cluster.signature(), pure=False)
                 at_work[future] = run, time.monotonic()
@@ -199,15 +246,19 @@ def _distribute(client: Any, missing: Runs, workspace: Workspace, reporter: Repo
                 failures[run] = error
     except BaseException as error:
         with suppress(Exception):  # this fails, too, if the scheduler is lost
-            client.cancel(list(at_work))  # workers notice it, and end their kernels after a checkpoint
+            client.cancel(
+                list(at_work)
+            )  # workers notice it, and end their kernels after a checkpoint
         if isinstance(error, KeyboardInterrupt):
-            kernels.wait_for_kernels()  # otherwise the workers end before their kernels have written checkpoints
+            # otherwise the workers end before their kernels have written checkpoints
+            kernels.wait_for_kernels()
         raise
     return failures
 
 
 def attempt(run: Planned, workspace: Workspace, expected: Mapping[str, str]) -> tuple[Status, str]:
-    """A task: one run, in the task thread of a worker that must have the `expected` signature, see `cluster.unfit`.
+    """A task: one run, in the task thread of a worker that must have the `expected` signature, see
+    `cluster.unfit`.
 
     Returns how the run has ended, and the error of a failed one in one line.
     """
@@ -242,7 +293,9 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, s
         while status != "failed" and run.record(workspace) is None:
             if time.monotonic() > end:
                 problem = f"a worker has executed {run.notebook} ({run.label}), but its record is not there"
-                raise InputError(f"{workspace.outputs}: {problem}; the workers must share this folder with the sweep")
+                raise InputError(
+                    f"{workspace.outputs}: {problem}; the workers must share this folder with the sweep"
+                )
             time.sleep(TICK)
         return status, error
     except KilledWorker as error:

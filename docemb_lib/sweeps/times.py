@@ -10,7 +10,9 @@ from docemb_lib.workspace import Workspace
 
 
 class RunTimes:
-    """How long runs of a notebook and profile took in this working folder, by its records and by `add`."""
+    """How long runs of a notebook and profile took in this working folder, by its records and by
+    `add`.
+    """
 
     def __init__(self, workspace: Workspace) -> None:
         self._seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -23,7 +25,8 @@ class RunTimes:
         self._seconds[run.notebook, run.profile.name].append(seconds)
 
     def total(self, runs: Iterable[Planned]) -> float | None:
-        """Seconds of all these runs, one after the other: each takes the median of those of its notebook and profile.
+        """Seconds of all these runs, one after the other: each takes the median of those of its
+        notebook and profile.
 
         Returns None where no run of one of these notebooks and profiles is recorded.
         """

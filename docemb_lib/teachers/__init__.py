@@ -1,4 +1,5 @@
-"""The frozen teachers: `SBERT` (structural), `ParagraphVector`, `Compound` and `LSA` (contextual), and their stores.
+"""The frozen teachers: `SBERT` (structural), `ParagraphVector`, `Compound` and `LSA` (contextual),
+and their stores.
 
 Importing this package loads neither torch nor gensim.
 """
@@ -10,6 +11,14 @@ from docemb_lib.teachers.store import Teacher, open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Words, preprocess, write_words
 
 __all__ = [
-    "LSA", "SBERT", "Compound", "ParagraphVector", "Teacher", "Words", "open_embeddings", "preprocess",
-    "write_embeddings", "write_words",
-]  # fmt: skip
+    "LSA",
+    "SBERT",
+    "Compound",
+    "ParagraphVector",
+    "Teacher",
+    "Words",
+    "open_embeddings",
+    "preprocess",
+    "write_embeddings",
+    "write_words",
+]

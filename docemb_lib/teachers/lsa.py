@@ -1,4 +1,6 @@
-"""Tempered latent semantic analysis: a vector per word, and documents as weighted sums of their words."""
+"""Tempered latent semantic analysis: a vector per word, and documents as weighted sums of their
+words.
+"""
 
 import hashlib
 import json
@@ -14,11 +16,15 @@ from docemb_lib.teachers.words import spaced
 
 VOCABULARY, VECTORS = "vocabulary.json", "lsa.safetensors"
 DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
-# A word among the first 10 words of a document, where its title stands, counts ten times more, among the first 150 two
-# times more. Chosen on eight collections (outputs/published/LOG.md).
+# A word among the first 10 words of a document, where its title stands, counts ten times more,
+# among the first 150 two times more. Chosen on eight collections (outputs/published/LOG.md).
 LEADS = ((10, 10), (150, 2))
-CONTRAST = 1.5  # power of the entropy weights, chosen on eleven collections (outputs/published/LOG.md)
-NOISE = 3.0  # squared singular value of a direction that is halved; one document alone has 1. Chosen on validation
+CONTRAST = (
+    1.5  # power of the entropy weights, chosen on eleven collections (outputs/published/LOG.md)
+)
+# squared singular value of a direction that is halved; one document alone has 1. Chosen on
+# validation
+NOISE = 3.0
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 MEND = "use more documents, or fewer dimensions (--dim of docemb adapt; lsa_dim or lexical in a profile)"
 
@@ -26,37 +32,44 @@ MEND = "use more documents, or fewer dimensions (--dim of docemb adapt; lsa_dim 
 def directions(documents: int, dim: int) -> int:
     """The number of directions to keep: at most a third as many as documents.
 
-    Further directions belong to single documents: heads learn less from them, and rankings gain nothing.
+    Further directions belong to single documents: heads learn less from them, and rankings gain
+    nothing.
     """
     return max(1, min(dim, documents // 3))
 
 
 def entropy_weights(counts: Any) -> np.ndarray:
-    """(words,), one minus the entropy of a word's counts over the N documents, divided by log N (Dumais 1991).
+    """(words,), one minus the entropy of a word's counts over the N documents, divided by log N
+    (Dumais 1991).
 
-    A word of one document has 1, a word that all documents hold equally often 0. counts: (N, words), sparse, N of at
-    least 2, each word in one document or more.
+    A word of one document has 1, a word that all documents hold equally often 0. counts: (N,
+    words), sparse, N of at least 2, each word in one document or more.
     """
     products = counts.astype(np.float64)
     totals = np.asarray(products.sum(axis=0)).ravel()
     products.data *= np.log(products.data)
     entropies = np.log(totals) - np.asarray(products.sum(axis=0)).ravel() / totals
-    return np.clip(np.round(1 - entropies / np.log(counts.shape[0]), 9), 0, 1)  # equal counts give 0, not 1e-16
+    return np.clip(
+        np.round(1 - entropies / np.log(counts.shape[0]), 9), 0, 1
+    )  # equal counts give 0, not 1e-16
 
 
 class LSA:
     """Words weighted by entropy, on the leading right singular vectors of the corpus.
 
-    In the count of a word the beginning of a document counts more. A term frequency is the square root of the count,
-    multiplied by the word's entropy weight to the power CONTRAST. A direction is divided by the square root of its
-    singular value s, so that the first directions, which hold what all documents share, do not dominate the cosines,
-    and multiplied by s^2 / (s^2 + NOISE), so that those of few documents fade. An embedding has unit length; without a
-    known word it is zero. Words are scikit-learn's default tokens: lower case, at least two characters; of Chinese and
+    In the count of a word the beginning of a document counts more. A term frequency is the square
+    root of the count, multiplied by the word's entropy weight to the power CONTRAST. A direction is
+    divided by the square root of its singular value s, so that the first directions, which hold
+    what all documents share, do not dominate the cosines, and multiplied by s^2 / (s^2 + NOISE), so
+    that those of few documents fade. An embedding has unit length; without a known word it is zero.
+    Words are scikit-learn's default tokens: lower case, at least two characters; of Chinese and
     Japanese, pairs of characters.
 
     Args:
-        dim: width of an embedding. Few documents fill fewer directions, see `directions`; the others are zero.
-        words: size of the vocabulary at most, the most frequent words; each occurs in at least two documents.
+        dim: width of an embedding. Few documents fill fewer directions, see `directions`; the
+            others are zero.
+        words: size of the vocabulary at most, the most frequent words; each occurs in at least two
+            documents.
         seed: of the randomised SVD.
     """
 
@@ -77,7 +90,10 @@ class LSA:
         return f"lsa:{self.dim}:{hashlib.sha256(content).hexdigest()[:16]}"
 
     def fit(self, texts: Sequence[str]) -> Self:
-        """Learn the vocabulary and its vectors. Raises InputError for fewer documents or words than `dim`."""
+        """Learn the vocabulary and its vectors.
+
+        Raises InputError for fewer documents or words than `dim`.
+        """
         from scipy import sparse
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import CountVectorizer
@@ -85,7 +101,11 @@ class LSA:
 
         if (N := len(texts)) < max(self.dim, MIN_DOCUMENTS):
             raise InputError(f"{self.label}: {N} documents are too few; {MEND}")
-        fitted = [texts[int(row)] for row in np.linspace(0, N - 1, DOCUMENTS)] if N > DOCUMENTS else texts
+        fitted = (
+            [texts[int(row)] for row in np.linspace(0, N - 1, DOCUMENTS)]
+            if N > DOCUMENTS
+            else texts
+        )
         counter = CountVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32)
         try:
             counts = counter.fit_transform(map(spaced, fitted))  # (N, words)
@@ -97,9 +117,13 @@ class LSA:
             raise InputError(f"{self.label}: {problem}; {MEND}")
         self.__dict__.pop("_counter", None)
         counts = self._with_leads(map(spaced, fitted), counts)
-        weights = (entropy_weights(counts) ** CONTRAST).astype(counts.dtype)  # float32, which halves the memory
+        weights = (entropy_weights(counts) ** CONTRAST).astype(
+            counts.dtype
+        )  # float32, which halves the memory
         X = normalize(counts.sqrt() @ sparse.diags(weights), copy=False)
-        with np.errstate(divide="ignore", invalid="ignore"):  # sklearn divides by the variance, 0 for equal texts
+        with np.errstate(
+            divide="ignore", invalid="ignore"
+        ):  # sklearn divides by the variance, 0 for equal texts
             svd = TruncatedSVD(directions(len(fitted), self.dim), random_state=self.seed).fit(X)
         s = svd.singular_values_
         vectors = np.zeros((words, self.dim))
@@ -129,7 +153,10 @@ class LSA:
 
         vectors = load_file(Path(folder) / VECTORS)["vectors"]
         model = cls(vectors.shape[1])
-        model.vocabulary, model.vectors = json.loads((Path(folder) / VOCABULARY).read_text()), vectors
+        model.vocabulary, model.vectors = (
+            json.loads((Path(folder) / VOCABULARY).read_text()),
+            vectors,
+        )
         return model
 
     def _with_leads(self, texts: Iterable[str], counts: Any) -> Any:
@@ -137,7 +164,9 @@ class LSA:
         longest = max(first for first, _ in LEADS)
         heads = [text.split(maxsplit=longest)[:longest] for text in texts]
         for first, more in LEADS:
-            counts = counts + more * self._counter.transform(" ".join(head[:first]) for head in heads)
+            counts = counts + more * self._counter.transform(
+                " ".join(head[:first]) for head in heads
+            )
         return counts
 
     @cached_property

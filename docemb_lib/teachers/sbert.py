@@ -1,4 +1,6 @@
-"""The structural teacher: a sentence encoder with a short context, mean-pooled and not normalised (thesis, 4.2)."""
+"""The structural teacher: a sentence encoder with a short context, mean-pooled and not normalised
+(thesis, 4.2).
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,16 @@ logger = logging.getLogger(__name__)
 
 
 class SBERT:
-    """A sentence-transformers model without its normalisation: the MSE losses of the thesis need raw embeddings.
+    """A sentence-transformers model without its normalisation: the MSE losses of the thesis need
+    raw embeddings.
 
     Args:
-        model: folder, hub id, or `all-MiniLM-L6-v2`, which is installed with its package. Loaded at first use.
-        max_tokens: context, special tokens included; None is the model's own (256 for MiniLM, 384 for MPNet).
-        long: a document beyond the context is truncated, or cut into chunks of that size, whose embeddings are averaged
-            with their tokens (special ones included) as weights.
+        model: folder, hub id, or `all-MiniLM-L6-v2`, which is installed with its package. Loaded at
+            first use.
+        max_tokens: context, special tokens included; None is the model's own (256 for MiniLM, 384
+            for MPNet).
+        long: a document beyond the context is truncated, or cut into chunks of that size, whose
+            embeddings are averaged with their tokens (special ones included) as weights.
         batch_tokens: tokens per forward pass, padding included.
         bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
         device: None is the one that sentence-transformers chooses.
@@ -41,9 +46,15 @@ class SBERT:
     """
 
     def __init__(
-        self, model: str = "all-MiniLM-L6-v2", *, max_tokens: int | None = None, long: Long = "truncate",
-        batch_tokens: int = 2048, bf16: bool | None = None, device: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        model: str = "all-MiniLM-L6-v2",
+        *,
+        max_tokens: int | None = None,
+        long: Long = "truncate",
+        batch_tokens: int = 2048,
+        bf16: bool | None = None,
+        device: str | None = None,
+    ) -> None:
         self.model, self.long, self.batch_tokens, self.device = model, long, batch_tokens, device
         self._wanted_tokens = max_tokens
         self.bf16 = uses_bf16(device or devices_at_hand()[0]) if bf16 is None else bf16
@@ -61,7 +72,9 @@ class SBERT:
     @cached_property
     def max_tokens(self) -> int:
         own = self._encoder.max_seq_length
-        limit = context_of(self._encoder[0].auto_model.config.to_dict()) or own or 512  # T5 has relative positions
+        limit = (
+            context_of(self._encoder[0].auto_model.config.to_dict()) or own or 512
+        )  # T5 has relative positions
         tokens = self._wanted_tokens or min(own or limit, limit)
         least = sum(map(len, self._affixes)) + 1
         if not least <= tokens <= limit:
@@ -83,7 +96,9 @@ class SBERT:
         return self.embed_both(texts)[1]
 
     def embed_both(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings of the texts truncated (the first chunk of each), and as `long` says: float32 (N, dim) each."""
+        """Embeddings of the texts truncated (the first chunk of each), and as `long` says: float32
+        (N, dim) each.
+        """
         (prefix, suffix), room = self._affixes, self.max_text_tokens
         sequences: list[list[int]] = []
         owners: list[int] = []  # sequences[k] is a part of texts[owners[k]]
@@ -95,12 +110,23 @@ class SBERT:
                 owners.append(owner)
         if n_long:
             verb = "truncated to" if self.long == "truncate" else "cut into chunks of"
-            logger.info("%s: %d of %d documents %s %d tokens", self.model, n_long, len(texts), verb, self.max_tokens)
+            logger.info(
+                "%s: %d of %d documents %s %d tokens",
+                self.model,
+                n_long,
+                len(texts),
+                verb,
+                self.max_tokens,
+            )
         weights = np.array([len(ids) for ids in sequences], dtype=np.float32)
         first = np.zeros(len(sequences), dtype=bool)  # sequences that begin a text
         first[np.unique(owners, return_index=True)[1]] = True
-        total = np.bincount(owners, weights=weights, minlength=len(texts)) if sequences else np.zeros(0)
-        truncated, embeddings = (np.zeros((len(texts), self.dim), dtype=np.float32) for _ in range(2))
+        total = (
+            np.bincount(owners, weights=weights, minlength=len(texts)) if sequences else np.zeros(0)
+        )
+        truncated, embeddings = (
+            np.zeros((len(texts), self.dim), dtype=np.float32) for _ in range(2)
+        )
         for part, rows in self._forward(sequences, show_bar=len(texts) >= BAR_FROM):
             documents = np.array(owners)[part]
             shares = (weights[part] / total[documents]).astype(np.float32)
@@ -108,7 +134,9 @@ class SBERT:
             truncated[documents[first[part]]] = rows[first[part]]
         return truncated, embeddings
 
-    def _forward(self, sequences: list[list[int]], *, show_bar: bool) -> Iterator[tuple[list[int], np.ndarray]]:
+    def _forward(
+        self, sequences: list[list[int]], *, show_bar: bool
+    ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Yield the indices and the embeddings of sequences of about equal length, longest first."""
         import torch
 
@@ -117,7 +145,10 @@ class SBERT:
             ids = {"input_ids": [sequences[index] for index in batch]}
             device = self._encoder.device
             padded = self._encoder.tokenizer.pad(ids, return_tensors="pt", verbose=False).to(device)
-            with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=self.bf16):
+            with (
+                torch.inference_mode(),
+                torch.autocast(device.type, torch.bfloat16, enabled=self.bf16),
+            ):
                 out = self._encoder(padded)
             yield batch, out["sentence_embedding"].float().cpu().numpy()
 
@@ -136,7 +167,8 @@ class SBERT:
         # Compared by name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
         encoder = SentenceTransformer(modules=modules, device=self.device).eval()
-        encoder.tokenizer.backend_tokenizer.no_truncation()  # which MiniLM's tokenizer file contains, like padding
+        # which MiniLM's tokenizer file contains, like padding
+        encoder.tokenizer.backend_tokenizer.no_truncation()
         encoder.tokenizer.backend_tokenizer.no_padding()
         return encoder
 
@@ -154,14 +186,20 @@ class SBERT:
 
 
 def context_of(config: Mapping[str, Any]) -> int:
-    """The number of tokens that an encoder has positions for, from its config.json; 0 where that does not say."""
+    """The number of tokens that an encoder has positions for, from its config.json; 0 where that
+    does not say.
+    """
     # RoBERTa-like encoders number positions from the padding id + 1 onwards.
     numbered = config.get("model_type") in {"roberta", "mpnet", "xlm-roberta", "camembert"}
-    return config.get("max_position_embeddings", 0) - (config.get("pad_token_id", 1) + 1 if numbered else 0)
+    return config.get("max_position_embeddings", 0) - (
+        config.get("pad_token_id", 1) + 1 if numbered else 0
+    )
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Indices of `lengths`, longest first, in batches of at most `batch_tokens` with padding (at least one each)."""
+    """Indices of `lengths`, longest first, in batches of at most `batch_tokens` with padding (at
+    least one each).
+    """
     batches: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
         if not batches or (len(batches[-1]) + 1) * lengths[batches[-1][0]] > batch_tokens:

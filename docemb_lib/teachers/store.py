@@ -1,4 +1,5 @@
-"""Teacher embeddings on disk: written once, block by block, and read as a memory map with one row per document.
+"""Teacher embeddings on disk: written once, block by block, and read as a memory map with one row
+per document.
 
 A folder holds them in `embeddings.npy` (float32), and in `rows_done.json` how many rows are there.
 """
@@ -15,7 +16,8 @@ from docemb_lib.base.progress import progress
 from docemb_lib.workspace import write_text
 
 ARRAY, MARKER = "embeddings.npy", "rows_done.json"
-BAR_FROM = 512  # documents from which a teacher shows a progress bar; smaller calls are blocks of a longer loop
+# documents from which a teacher shows a progress bar; smaller calls are blocks of a longer loop
+BAR_FROM = 512
 
 
 class Teacher(Protocol):
@@ -33,16 +35,26 @@ class Teacher(Protocol):
 
 
 def write_embeddings(
-    folder: Path, texts: Sequence[str], embed: Callable[[Sequence[str]], np.ndarray], dim: int, *, block: int = 256
+    folder: Path,
+    texts: Sequence[str],
+    embed: Callable[[Sequence[str]], np.ndarray],
+    dim: int,
+    *,
+    block: int = 256,
 ) -> None:
     """Embed `texts` into `folder`, `block` documents at a time; row i belongs to text i.
 
-    After an interruption the same call continues at the first block that was not on disk. The caller names the folder
-    by the corpus and the teacher, as an artefact does. texts: a sequence that can be sliced.
+    After an interruption the same call continues at the first block that was not on disk. The
+    caller names the folder by the corpus and the teacher, as an artefact does. texts: a sequence
+    that can be sliced.
     """
     folder.mkdir(parents=True, exist_ok=True)
     n, marker = len(texts), folder / MARKER
-    done: int = read_json(marker, f"remove {folder} and give the same command again")["done"] if marker.exists() else 0
+    done: int = (
+        read_json(marker, f"remove {folder} and give the same command again")["done"]
+        if marker.exists()
+        else 0
+    )
     array = np.lib.format.open_memmap(folder / ARRAY, "r+" if done else "w+", np.float32, (n, dim))
     for start in progress(range(done, n, block), desc="Embedding", unit="blocks"):
         stop = min(start + block, n)
@@ -56,6 +68,8 @@ def write_embeddings(
 
 
 def open_embeddings(folder: Path) -> np.ndarray:
-    """Float32 (N, dim), memory-mapped and read-only, of a folder that `write_embeddings` has finished."""
+    """Float32 (N, dim), memory-mapped and read-only, of a folder that `write_embeddings` has
+    finished.
+    """
     array: np.ndarray = np.load(folder / ARRAY, mmap_mode="r")
     return array

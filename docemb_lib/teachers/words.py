@@ -1,4 +1,6 @@
-"""Words of a corpus as Paragraph Vector reads them (thesis, Table 4.5), and the memory that training on them takes."""
+"""Words of a corpus as Paragraph Vector reads them (thesis, Table 4.5), and the memory that
+training on them takes.
+"""
 
 import hashlib
 import json
@@ -17,10 +19,12 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import progress
 
 Preprocessing = Literal["none", "lowercase", "stem"]
-MAX_WORDS = 10_000  # gensim silently drops the words of a document beyond this, in training and in inference
+# gensim silently drops the words of a document beyond this, in training and in inference
+MAX_WORDS = 10_000
 LINES, COUNTS, SUMMARY = "words.txt", "counts.npy", "words.json"
-# A run of the characters of Chinese and Japanese, which are written without spaces. A lexical half keeps it, and cuts
-# runs as `spaced` does (student/lexical_module.py, which imports nothing of docemb).
+# A run of the characters of Chinese and Japanese, which are written without spaces. A lexical half
+# keeps it, and cuts runs as `spaced` does (student/lexical_module.py, which imports nothing of
+# docemb).
 UNSPACED = (
     r"[\u3005-\u3007\u3041-\u3096\u309d\u309e\u30a1-\u30fa\u30fc-\u30fe"
     r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f]+"
@@ -28,11 +32,14 @@ UNSPACED = (
 
 
 def spaced(text: str) -> str:
-    """The text with blanks between words of Chinese and Japanese: each two neighbouring characters of an UNSPACED run.
+    """The text with blanks between words of Chinese and Japanese: each two neighbouring characters
+    of an UNSPACED run.
 
     A character that is a run by itself is a word. As in Lucene's CJKAnalyzer.
     """
-    return re.sub(UNSPACED, lambda run: f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} ", text)
+    return re.sub(
+        UNSPACED, lambda run: f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} ", text
+    )
 
 
 def preprocess(text: str, how: Preprocessing) -> list[str]:
@@ -65,8 +72,8 @@ def pieces(words: list[str]) -> list[list[str]]:
 class Words:
     """The words of a corpus, in a folder written by `write_words`.
 
-    Each line of `file` is one training document: words separated by blanks. A text of more than `MAX_WORDS` words takes
-    several lines, a text without words none.
+    Each line of `file` is one training document: words separated by blanks. A text of more than
+    `MAX_WORDS` words takes several lines, a text without words none.
     """
 
     folder: Path
@@ -80,18 +87,25 @@ class Words:
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        return cls(folder=Path(folder), **json.loads((Path(folder) / SUMMARY).read_text(encoding="utf-8")))
+        return cls(
+            folder=Path(folder), **json.loads((Path(folder) / SUMMARY).read_text(encoding="utf-8"))
+        )
 
     @property
     def file(self) -> Path:
         return self.folder / LINES
 
     def occurrences(self, min_count: int | str) -> int:
-        """`min_count` as a number: "10%", the thesis' name for it, is 1% of the documents, at least 2."""
+        """`min_count` as a number: "10%", the thesis' name for it, is 1% of the documents, at least
+        2.
+        """
         return max(2, round(0.01 * self.documents)) if min_count == "10%" else int(min_count)
 
     def kept_words(self, min_count: int | str) -> int:
-        """The number of words that occur at least `min_count` times. Raises InputError if it is zero."""
+        """The number of words that occur at least `min_count` times.
+
+        Raises InputError if it is zero.
+        """
         least = self.occurrences(min_count)
         counts = np.load(self.folder / COUNTS, mmap_mode="r")  # ascending
         kept = len(counts) - int(np.searchsorted(counts, least))
@@ -103,13 +117,15 @@ class Words:
 
 
 def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) -> Words:
-    """Write the words of `texts`, read once, into `folder`; all different words are in memory meanwhile."""
+    """Write the words of `texts`, read once, into `folder`; all different words are in memory
+    meanwhile.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     counts, digest = Counter[str](), hashlib.sha256()
     documents = lines = long_documents = 0
-    # gensim reads strict UTF-8, so half a surrogate pair becomes a question mark. Words contain no white space, so
-    # gensim splits a line into the same words again.
+    # gensim reads strict UTF-8, so half a surrogate pair becomes a question mark. Words contain no
+    # white space, so gensim splits a line into the same words again.
     with (folder / LINES).open("w", encoding="utf-8", errors="replace", newline="\n") as file:
         for text in progress(texts, desc=f"Words ({how})", unit="documents"):
             raw = text.encode(errors="surrogatepass")
@@ -118,13 +134,21 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
             counts.update(words)
             parts = pieces(words) if words else []
             file.writelines(" ".join(part) + "\n" for part in parts)
-            documents, lines, long_documents = documents + 1, lines + len(parts), long_documents + (len(parts) > 1)
+            documents, lines, long_documents = (
+                documents + 1,
+                lines + len(parts),
+                long_documents + (len(parts) > 1),
+            )
     if not counts:
         mend = "add documents with words"
         raise InputError(f"corpus: the {documents} documents hold no word to train on; {mend}")
-    np.save(folder / COUNTS, np.sort(np.fromiter(counts.values(), dtype=np.int64, count=len(counts))))
+    np.save(
+        folder / COUNTS, np.sort(np.fromiter(counts.values(), dtype=np.int64, count=len(counts)))
+    )
     fingerprint = digest.hexdigest()[:16]
-    summary = Words(folder, how, documents, lines, counts.total(), len(counts), long_documents, fingerprint)
+    summary = Words(
+        folder, how, documents, lines, counts.total(), len(counts), long_documents, fingerprint
+    )
     content = {name: value for name, value in asdict(summary).items() if name != "folder"}
     (folder / SUMMARY).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return summary

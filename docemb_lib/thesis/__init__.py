@@ -1,8 +1,8 @@
 """All that relates recorded runs to the numbers of the thesis and of the SimDE paper.
 
-`values` holds the published results and finds the one that corresponds to a run, `comparison` puts comparable runs
-beside each other and builds Table 5.7 and Figure 4.12 from records, `claims` checks what the thesis says of them, and
-`settings` shows a run beside its paper.
+`values` holds the published results and finds the one that corresponds to a run, `comparison` puts
+comparable runs beside each other and builds Table 5.7 and Figure 4.12 from records, `claims` checks
+what the thesis says of them, and `settings` shows a run beside its paper.
 """
 
 from docemb_lib.thesis.claims import claims_of_figures, claims_of_run, tested
@@ -21,6 +21,18 @@ from docemb_lib.thesis.settings import settings
 from docemb_lib.thesis.values import published
 
 __all__ = [
-    "beside_paper", "best_of_chapter_4", "claims_of_figures", "claims_of_run", "conclusion", "corpus_tables",
-    "deviations", "published", "recorded_finals", "runs_by_figure", "scores_of_runs", "settings", "table_5_7", "tested",
-]  # fmt: skip
+    "beside_paper",
+    "best_of_chapter_4",
+    "claims_of_figures",
+    "claims_of_run",
+    "conclusion",
+    "corpus_tables",
+    "deviations",
+    "published",
+    "recorded_finals",
+    "runs_by_figure",
+    "scores_of_runs",
+    "settings",
+    "table_5_7",
+    "tested",
+]

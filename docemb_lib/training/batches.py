@@ -1,8 +1,9 @@
-"""Training documents and their batches: the order of an update, and the process and forward pass of each batch.
+"""Training documents and their batches: the order of an update, and the process and forward pass of
+each batch.
 
-Token ids lie in a memory-mapped Arrow file. An update is `batch_size * accumulation` documents. It is cut into rounds:
-as many whole batches as the processes can hold at a time. Neither their number nor their memory changes which documents
-a loss compares, or in which order.
+Token ids lie in a memory-mapped Arrow file. An update is `batch_size * accumulation` documents. It
+is cut into rounds: as many whole batches as the processes can hold at a time. Neither their number
+nor their memory changes which documents a loss compares, or in which order.
 """
 
 import hashlib
@@ -35,23 +36,33 @@ SCHEMA = pa.schema([("input_ids", pa.large_list(pa.int32()))])
 Tokens = Any  # token ids of documents by row: a `TokenFile`, or a list of lists
 
 
-def write_tokens(path: Path, texts: Iterable[str], encode: Callable[[list[str]], Encoded], *, total: int) -> None:
+def write_tokens(
+    path: Path, texts: Iterable[str], encode: Callable[[list[str]], Encoded], *, total: int
+) -> None:
     """Tokenise `texts` into an Arrow file; logs how many were cut."""
     truncated = 0
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
-        for chunk in batched(progress(texts, desc="tokenising", total=total, unit="documents"), CHUNK):
+        for chunk in batched(
+            progress(texts, desc="tokenising", total=total, unit="documents"), CHUNK
+        ):
             encoded = encode(chunk)
             truncated += encoded.truncated
-            writer.write_batch(pa.record_batch([pa.array(encoded.sequences, SCHEMA.field(0).type)], schema=SCHEMA))
+            writer.write_batch(
+                pa.record_batch([pa.array(encoded.sequences, SCHEMA.field(0).type)], schema=SCHEMA)
+            )
     if truncated:
-        logger.warning("%d of %d documents are longer than the student reads, and are cut", truncated, total)
+        logger.warning(
+            "%d of %d documents are longer than the student reads, and are cut", truncated, total
+        )
 
 
 class TokenFile:
     """Token ids by row, int32, from a file of `write_tokens`."""
 
     def __init__(self, path: Path) -> None:
-        self._ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["input_ids"]  # memory-mapped: no copy
+        self._ids = pa.ipc.open_file(pa.memory_map(str(path))).read_all()[
+            "input_ids"
+        ]  # memory-mapped: no copy
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -60,7 +71,9 @@ class TokenFile:
         return self._ids[row].values.to_numpy()
 
 
-class Targets(NamedTuple):  # what `Objective.forward` takes beside the B documents of a pass, under the same names
+class Targets(
+    NamedTuple
+):  # what `Objective.forward` takes beside the B documents of a pass, under the same names
     teachers: dict[str, Tensor]  # by name: (B, T)
     n_structural_tokens: Tensor  # (B,)
 
@@ -68,13 +81,18 @@ class Targets(NamedTuple):  # what `Objective.forward` takes beside the B docume
 class TrainingDocuments:
     """The first N documents of a corpus split, with the teacher embeddings of the same rows.
 
-    n_structural_tokens: lengths in tokens of the structural teacher; teachers: embeddings by teacher, (N', T) with
-    N' >= N, row i is document i; ids: names of documents in errors, None: their row."""
+    n_structural_tokens: lengths in tokens of the structural teacher; teachers: embeddings by
+    teacher, (N', T) with N' >= N, row i is document i; ids: names of documents in errors, None:
+    their row."""
 
     def __init__(
-        self, tokens: Tokens, n_structural_tokens: Sequence[int] | np.ndarray, *,
-        teachers: Mapping[str, np.ndarray], ids: Sequence[str] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        tokens: Tokens,
+        n_structural_tokens: Sequence[int] | np.ndarray,
+        *,
+        teachers: Mapping[str, np.ndarray],
+        ids: Sequence[str] | None = None,
+    ) -> None:
         self.tokens, self.n_structural_tokens = tokens, np.asarray(n_structural_tokens)
         self.ids = [f"row {row}" for row in range(len(tokens))] if ids is None else ids
         self.teachers = dict(teachers)
@@ -85,7 +103,10 @@ class TrainingDocuments:
     def pack(self, batches: Sequence[Sequence[int]]) -> tuple[PackedBatch, Targets]:
         """The documents of several batches end to end, with the targets of each."""
         rows = [row for batch in batches for row in batch]
-        teachers = {name: torch.from_numpy(np.asarray(X[rows], dtype=np.float32)) for name, X in self.teachers.items()}
+        teachers = {
+            name: torch.from_numpy(np.asarray(X[rows], dtype=np.float32))
+            for name, X in self.teachers.items()
+        }
         targets = Targets(teachers, torch.from_numpy(self.n_structural_tokens[rows]))
         return pack([self.tokens[row] for row in rows]), targets
 
@@ -99,7 +120,8 @@ class TrainingDocuments:
 
 
 class Updates(Sampler[list[int]]):
-    """The rows of each update, in an order that depends on seed and epoch alone; whole batches only.
+    """The rows of each update, in an order that depends on seed and epoch alone; whole batches
+    only.
 
     epoch: returns the current one, called when an iteration begins.
     """
@@ -124,7 +146,8 @@ class MicroBatch(NamedTuple):  # what one process runs of a round, in one packed
     batch: PackedBatch
     targets: Targets
     rows: list[int]
-    share: float  # of the update's documents; 0: an uncounted pass, which keeps this rank's graph connected
+    # of the update's documents; 0: an uncounted pass, which keeps this rank's graph connected
+    share: float
     run_groups: GroupRunner  # see `Objective.forward`
     documents: int  # of all processes in this round
     tokens: int  # likewise
@@ -136,7 +159,9 @@ class Collate:
 
     documents: TrainingDocuments
     batch_size: int
-    budget: int  # tokens in one process' forward pass, with padding, exceeded only by a single batch
+    budget: (
+        int  # tokens in one process' forward pass, with padding, exceeded only by a single batch
+    )
     padded: Callable[[int], int] = int  # see `Student.padded`; the default is without padding
     rank: int = 0
     processes: int = 1
@@ -153,15 +178,22 @@ class Collate:
             packed = own or [batches[min(plan, key=lambda i: tokens[i])]]  # the shortest, uncounted
             batch, targets = self.documents.pack(packed)
             run_groups = GroupExchange(owners, self.rank) if self.processes > 1 else in_order
-            documents, n_tokens = sum(len(batches[i]) for i in plan), sum(sum(lengths[i]) for i in plan)
+            documents, n_tokens = (
+                sum(len(batches[i]) for i in plan),
+                sum(sum(lengths[i]) for i in plan),
+            )
             share, flat = sum(map(len, own)) / len(rows), [row for batch in packed for row in batch]
             yield MicroBatch(batch, targets, flat, share, run_groups, documents, n_tokens)
 
 
-def rounds(tokens: Sequence[int], *, budget: int, processes: int) -> Iterator[tuple[range, tuple[int, ...]]]:
-    """Cut an update into rounds: the batches of each, in order, and the process of each batch. tokens: of each batch.
+def rounds(
+    tokens: Sequence[int], *, budget: int, processes: int
+) -> Iterator[tuple[range, tuple[int, ...]]]:
+    """Cut an update into rounds: the batches of each, in order, and the process of each batch.
+    tokens: of each batch.
 
-    A round ends before any process has more than `budget` tokens; a longer batch is alone in its process.
+    A round ends before any process has more than `budget` tokens; a longer batch is alone in its
+    process.
     """
     start, owners = 0, deal(tokens[:1], processes)
     for end in range(2, len(tokens) + 1):
@@ -174,7 +206,9 @@ def rounds(tokens: Sequence[int], *, budget: int, processes: int) -> Iterator[tu
 
 
 def deal(tokens: Sequence[int], processes: int) -> tuple[int, ...]:
-    """The process of each batch: longest batches first, each to the process with the fewest tokens so far."""
+    """The process of each batch: longest batches first, each to the process with the fewest tokens
+    so far.
+    """
     loads, owners = [0] * processes, [0] * len(tokens)
     for index in sorted(range(len(tokens)), key=lambda index: (-tokens[index], index)):
         owners[index] = loads.index(min(loads))

@@ -1,4 +1,6 @@
-"""Several processes of one command (torchrun, `accelerate launch`): what they build and compute together."""
+"""Several processes of one command (torchrun, `accelerate launch`): what they build and compute
+together.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -17,12 +19,16 @@ from docemb_lib.losses.objective import in_order
 from docemb_lib.workspace import Artefact, Build, Inputs, Workspace
 
 Result = TypeVar("Result")
-TIMEOUT = timedelta(days=7)  # processes wait for each other while one of them builds corpus and teachers
+TIMEOUT = timedelta(
+    days=7
+)  # processes wait for each other while one of them builds corpus and teachers
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Join the process group for the duration of a command, if a launcher started several processes."""
+    """Join the process group for the duration of a command, if a launcher started several
+    processes.
+    """
     if "LOCAL_RANK" not in os.environ:  # set by torchrun and accelerate
         yield
         return
@@ -30,7 +36,8 @@ def together() -> Iterator[None]:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
     yield
-    dist.destroy_process_group()  # not after an error: other processes may wait, and the launcher ends them
+    # not after an error: other processes may wait, and the launcher ends them
+    dist.destroy_process_group()
 
 
 def is_first() -> bool:  # the process that writes results and prints
@@ -44,7 +51,9 @@ def all_reduced(tensor: Tensor, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM)
 
 
 def from_first(compute: Callable[[], Result]) -> Result:
-    """The result of `compute` in the first process, sent to all; an InputError of it is raised in all."""
+    """The result of `compute` in the first process, sent to all; an InputError of it is raised in
+    all.
+    """
     if not dist.is_initialized():
         return compute()
     try:
@@ -58,7 +67,9 @@ def from_first(compute: Callable[[], Result]) -> Result:
 
 
 def build_together(workspace: Workspace, kind: str, inputs: Inputs, build: Build) -> Artefact:
-    """The resumable artefact made from `inputs`, built by all processes in one folder and published by the first."""
+    """The resumable artefact made from `inputs`, built by all processes in one folder and published
+    by the first.
+    """
     if not dist.is_initialized():
         return workspace.artefact(kind, inputs, build, resumable=True)
     folder: list[str | None] = [None]  # sent to all processes; None: the artefact exists
@@ -82,11 +93,12 @@ def build_together(workspace: Workspace, kind: str, inputs: Inputs, build: Build
 
 @dataclass(frozen=True)
 class GroupExchange:
-    """Runs a contextual loss over the groups of all processes, as `Objective.forward` takes it (`run_groups`).
+    """Runs a contextual loss over the groups of all processes, as `Objective.forward` takes it
+    (`run_groups`).
 
-    Running statistics advance over all groups, in order, in every process, from the projected views that the processes
-    send each other. So the weighted mean of the processes' gradients equals that of a single process. All groups must
-    have the same size, and all processes must call.
+    Running statistics advance over all groups, in order, in every process, from the projected views
+    that the processes send each other. So the weighted mean of the processes' gradients equals that
+    of a single process. All groups must have the same size, and all processes must call.
     """
 
     owners: tuple[int, ...]  # rank that holds each group, in the groups' order
@@ -95,8 +107,8 @@ class GroupExchange:
     def __call__(self, loss: nn.Module, groups: list[tuple[Tensor, ...]]) -> Tensor:
         """The losses of this process' groups, (B,). groups: their two views, (b, P) each.
 
-        A process that owns no group runs one with a share of zero, because DDP requires a connected graph. The loss
-        must not see this uncounted group, which would advance the statistics.
+        A process that owns no group runs one with a share of zero, because DDP requires a connected
+        graph. The loss must not see this uncounted group, which would advance the statistics.
         """
         if not any(True for _ in loss.buffers()):  # no statistics: groups are independent
             return in_order(loss, groups)
@@ -109,10 +121,14 @@ class GroupExchange:
         uncounted = [(student + teacher).mean(dim=1) for student, teacher in remaining]
         return torch.cat(losses + uncounted)
 
-    def _gather(self, groups: list[tuple[Tensor, ...]]) -> list[Tensor]:  # of all processes, (2, b, P) each
+    def _gather(
+        self, groups: list[tuple[Tensor, ...]]
+    ) -> list[Tensor]:  # of all processes, (2, b, P) each
         ranks = range(dist.get_world_size())
         views = torch.stack([torch.stack(group) for group in groups]).detach()  # (n, 2, b, P)
-        most = max(self.owners.count(rank) for rank in ranks)  # all_gather needs one shape for all processes
+        most = max(
+            self.owners.count(rank) for rank in ranks
+        )  # all_gather needs one shape for all processes
         sent = views.new_zeros(most, *views.shape[1:])
         if self.rank in self.owners:
             sent[: len(views)] = views

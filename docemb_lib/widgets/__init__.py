@@ -5,10 +5,22 @@ Executed without a person (papermill, nbconvert), a call shows its answer to the
 
 from docemb_lib.widgets.monitor import run_monitor
 from docemb_lib.widgets.neighbours import neighbour_browser, neighbourhoods_of
-from docemb_lib.widgets.spaces import distance_explorer, distances_to_teacher, projection_explorer, spaces_of_run
+from docemb_lib.widgets.spaces import (
+    distance_explorer,
+    distances_to_teacher,
+    projection_explorer,
+    spaces_of_run,
+)
 from docemb_lib.widgets.weighting import weighting_explorer, weighting_points
 
 __all__ = [
-    "distance_explorer", "distances_to_teacher", "neighbour_browser", "neighbourhoods_of", "projection_explorer",
-    "run_monitor", "spaces_of_run", "weighting_explorer", "weighting_points",
-]  # fmt: skip
+    "distance_explorer",
+    "distances_to_teacher",
+    "neighbour_browser",
+    "neighbourhoods_of",
+    "projection_explorer",
+    "run_monitor",
+    "spaces_of_run",
+    "weighting_explorer",
+    "weighting_points",
+]

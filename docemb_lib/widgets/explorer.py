@@ -1,7 +1,7 @@
 """Explorers: controls whose values a function answers with HTML and a figure.
 
-Live in a notebook that a person runs, one plain answer where the notebook is executed without a person (papermill,
-nbconvert). All text from documents, models and files is escaped here.
+Live in a notebook that a person runs, one plain answer where the notebook is executed without a
+person (papermill, nbconvert). All text from documents, models and files is escaped here.
 """
 
 import base64
@@ -46,7 +46,9 @@ def message(text: str) -> str:
 def picture(figure: Figure, alt: str, points: Sequence[Points]) -> str:
     """A figure; the pointer on one of `points` shows its text."""
     source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
-    image = f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
+    image = (
+        f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
+    )
     (width, height), circles = figure.bbox.size, ""  # last, because drawing lays the axes out
     for ax, places, texts in points:
         for (x, y), text in zip(ax.transData.transform(places), texts, strict=True):
@@ -62,8 +64,12 @@ def number(name: str, value: object, tag: str = "b") -> str:
     return f'<{tag} class="docemb-{escape(name)}">{escape(str(value))}</{tag}>'
 
 
-def table(name: str, rows: pd.DataFrame, formats: Mapping[str, Callable[[Any], str]] | None = None) -> str:
-    """A table of the class `docemb-<name>`; numbers have three decimals or the format of their column."""
+def table(
+    name: str, rows: pd.DataFrame, formats: Mapping[str, Callable[[Any], str]] | None = None
+) -> str:
+    """A table of the class `docemb-<name>`; numbers have three decimals or the format of their
+    column.
+    """
     look: dict[str, Any] = {"classes": f"docemb-{name}", "index": False, "border": 0, "na_rep": ""}
     with pd.option_context("display.max_colwidth", None):  # no text is cut
         text = rows.to_html(float_format="{:.3f}".format, formatters=dict(formats or {}), **look)
@@ -71,9 +77,13 @@ def table(name: str, rows: pd.DataFrame, formats: Mapping[str, Callable[[Any], s
 
 
 def document(title: str, text: str) -> str:
-    """A document as text; after `LONGEST` characters only the number of further characters is shown."""
+    """A document as text; after `LONGEST` characters only the number of further characters is
+    shown.
+    """
     cut = "" if len(text) <= LONGEST else f"\n… ({len(text) - LONGEST} more characters)"
-    style = "white-space: pre-wrap; background: none; color: inherit; font-family: inherit; margin: 0;"
+    style = (
+        "white-space: pre-wrap; background: none; color: inherit; font-family: inherit; margin: 0;"
+    )
     text = f'<pre class="docemb-document" style="{style}">{escape(text[:LONGEST] + cut)}</pre>'
     return f'<div style="{BOX}"><b>{escape(title)}</b>{text}</div>'
 
@@ -83,7 +93,8 @@ def document(title: str, text: str) -> str:
 SLIDER = {"width": "360px"}  # room for the longest value
 # Shown while an answer is computed, unless that takes less than 0.2 seconds.
 LOADING = '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">loading …</span>'
-# ipywidgets names neither the handles of a slider nor the number beside it for screen readers: give them its label.
+# ipywidgets names neither the handles of a slider nor the number beside it for screen readers: give
+# them its label.
 NAMES = """
 window.docembNames ??= new MutationObserver(() => {
     const parts = ".docemb-explorer :is(.noUi-handle, .widget-readout[contenteditable=true]):not([aria-label])";
@@ -120,7 +131,9 @@ def slider(low: float, high: float, step: float, value: float | tuple[int, int])
 def text_field(placeholder: str, *, lines: int = 1) -> Control:
     """A text, which counts when the field is left or, with one line, at the return key."""
     kind = ipywidgets.Text if lines == 1 else ipywidgets.Textarea
-    return Control(partial(kind, placeholder=placeholder, continuous_update=False, layout={"width": "98%"}), "")
+    return Control(
+        partial(kind, placeholder=placeholder, continuous_update=False, layout={"width": "98%"}), ""
+    )
 
 
 # ---- explorers
@@ -134,7 +147,9 @@ class Answer(NamedTuple):
 
 
 class Explorer:
-    """Controls, by description, and the answer to their values in that order; the last value of a notebook cell."""
+    """Controls, by description, and the answer to their values in that order; the last value of a
+    notebook cell.
+    """
 
     def __init__(self, controls: Mapping[str, Control], answer: Callable[..., Answer]) -> None:
         self._controls, self._answer = dict(controls), answer
@@ -143,7 +158,10 @@ class Explorer:
         self._drawn: Figure | None = None
 
     def answer(self, **settings: Any) -> Answer:
-        """The answer to these settings; the other controls keep their values. An error becomes one line."""
+        """The answer to these settings; the other controls keep their values.
+
+        An error becomes one line.
+        """
         try:
             return self._answer(*{**self.settings, **settings}.values())
         except (InputError, OSError) as error:  # files may have been deleted
@@ -153,9 +171,15 @@ class Explorer:
         for name, control in self._controls.items():
             self.widgets[name] = control.make(description=name, style={"description_width": "80px"})
             self.widgets[name].observe(lambda _: self.refresh(), names="value")
-        self._picture, self._text, self._status = ipywidgets.HTML(), ipywidgets.HTML(), ipywidgets.HTML()
+        self._picture, self._text, self._status = (
+            ipywidgets.HTML(),
+            ipywidgets.HTML(),
+            ipywidgets.HTML(),
+        )
         controls = ipywidgets.Box(list(self.widgets.values()), layout={"flex_flow": "row wrap"})
-        self.box = ipywidgets.VBox([ipywidgets.HTML(STYLE), controls, self._status, self._picture, self._text])
+        self.box = ipywidgets.VBox(
+            [ipywidgets.HTML(STYLE), controls, self._status, self._picture, self._text]
+        )
         self.box.add_class("docemb-explorer")
         self.refresh()
         return self.box
@@ -171,7 +195,11 @@ class Explorer:
     def close(self) -> None:
         """Remove the widgets from the front end and from the state that it saves."""
         for widget in (*self.widgets.values(), *self.box.children, self.box):
-            for part in (getattr(widget, "style", widget), widget.layout, widget):  # separate models
+            for part in (
+                getattr(widget, "style", widget),
+                widget.layout,
+                widget,
+            ):  # separate models
                 part.close()
 
     def _ipython_display_(self) -> None:
@@ -187,7 +215,9 @@ class Explorer:
         display(*image, HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>'))
 
 
-_shown: dict[str, Explorer] = {}  # by cell, whose earlier explorer the front end would keep and save
+_shown: dict[
+    str, Explorer
+] = {}  # by cell, whose earlier explorer the front end would keep and save
 
 
 def png_of(figure: Figure) -> bytes:

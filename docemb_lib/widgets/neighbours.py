@@ -21,11 +21,16 @@ OFFERED = 50  # documents that a slider reaches; `find` chooses others
 
 
 class Pool:
-    """N documents, their lengths (N,) in structural tokens, and embeddings (N, ·) by model, the student's first."""
+    """N documents, their lengths (N,) in structural tokens, and embeddings (N, ·) by model, the
+    student's first.
+    """
 
-    def __init__(self, texts: Sequence[str], lengths: np.ndarray, spaces: Mapping[str, np.ndarray]) -> None:
+    def __init__(
+        self, texts: Sequence[str], lengths: np.ndarray, spaces: Mapping[str, np.ndarray]
+    ) -> None:
         self.texts, self.lengths = list(texts), lengths
-        # Computed once, because a slider asks many times: texts in lower case, and embeddings of unit length.
+        # Computed once, because a slider asks many times: texts in lower case, and embeddings of
+        # unit length.
         self.lowered = [text.lower() for text in texts]
         self.directions = {model: unit(X).astype(np.float32) for model, X in spaces.items()}
 
@@ -34,7 +39,8 @@ class Pool:
         return [row for row, text in enumerate(self.lowered) if words.lower() in text]
 
     def neighbours(self, query: int | Mapping[str, np.ndarray], k: int) -> dict[str, pd.Series]:
-        """By model the cosines of the k nearest documents, by row, nearest first; ties in row order.
+        """By model the cosines of the k nearest documents, by row, nearest first; ties in row
+        order.
 
         query: a row, which is left out, or a text's embedding (·,) by model.
         """
@@ -48,13 +54,17 @@ class Pool:
 
 
 class Neighbourhoods:
-    """The tasks of a profile as pools, each built at the first use, and the models, which embed further texts.
+    """The tasks of a profile as pools, each built at the first use, and the models, which embed
+    further texts.
 
     models: by their short names, that of the run first.
     """
 
     def __init__(self, stages: Stages, models: Sequence[Model]) -> None:
-        self.stages, self.models = stages, {short_name(model.label, models[0].label): model for model in models}
+        self.stages, self.models = (
+            stages,
+            {short_name(model.label, models[0].label): model for model in models},
+        )
         self.tasks = list(stages.key.profile.evaluation.tasks)
         self.pool = cache(self._pool)
 
@@ -62,11 +72,16 @@ class Neighbourhoods:
         """The first `POOL` texts of the test split, with the embeddings that were scored."""
         data: Any = pick(task, self.stages.scores.task(task).splits, "test")
         texts = list(dict.fromkeys(data.texts))[:POOL]
-        spaces = {label: embed_once(self.stages.workspace, model, texts) for label, model in self.models.items()}
+        spaces = {
+            label: embed_once(self.stages.workspace, model, texts)
+            for label, model in self.models.items()
+        }
         return Pool(texts, np.asarray(self.stages.teachers.structural.count_tokens(texts)), spaces)
 
     def embed(self, text: str) -> dict[str, np.ndarray]:
-        """The embedding (·,) of a text by each model. Models are loaded once; embeddings are not stored."""
+        """The embedding (·,) of a text by each model. Models are loaded once; embeddings are not
+        stored.
+        """
         return {label: model.embed([text])[0] for label, model in self.models.items()}
 
 
@@ -75,12 +90,15 @@ def neighbourhoods_of(run: Run) -> Neighbourhoods:
     shown = [model for model in run.references if model.label in SBERT_LABELS]
     names, contextual = contextual_labels(run.profile), run.stages.teachers.contextual
     pv = (model for model in run.references if names.get(model.label) == "PV")
-    shown += [model._replace(embed=contextual("PV").embed) for model in pv]  # its own stores what its members embed
+    shown += [
+        model._replace(embed=contextual("PV").embed) for model in pv
+    ]  # its own stores what its members embed
     return Neighbourhoods(run.stages, [run.model, *shown])
 
 
 def neighbour_browser(neighbourhoods: Neighbourhoods) -> Explorer:
-    """Choose a document of a task (`find` filters by words) or write a text, and compare the neighbours by model.
+    """Choose a document of a task (`find` filters by words) or write a text, and compare the
+    neighbours by model.
 
     The first text that is written loads the models, which takes seconds.
     """
@@ -95,7 +113,9 @@ def neighbour_browser(neighbourhoods: Neighbourhoods) -> Explorer:
             title = f"document {row}, {pool.lengths[row]} tokens; {min(place, len(rows))} of {len(rows)} found"
             found, query = pool.neighbours(row, neighbours), html.document(title, pool.texts[row])
         else:
-            return Answer(html.message(f"no document of {task} contains “{find}”; search for other words"))
+            return Answer(
+                html.message(f"no document of {task} contains “{find}”; search for other words")
+            )
         return Answer(_beside_each_other(pool, found) + query)
 
     tasks = neighbourhoods.tasks
@@ -117,6 +137,9 @@ def _beside_each_other(pool: Pool, found: dict[str, pd.Series]) -> str:
         mark, begin = " =" if row in first.index else "", " ".join(pool.texts[row][:400].split())
         return f"{cosine:.3f}{mark} · {pool.lengths[row]} tokens · {row}: {short(begin, 90)}"
 
-    columns = {model: [cell(*one) for one in zip(own.index, own, strict=True)] for model, own in found.items()}
+    columns = {
+        model: [cell(*one) for one in zip(own.index, own, strict=True)]
+        for model, own in found.items()
+    }
     note = "cosine · length · document; =: neighbour in the student's space too"
     return html.table("neighbours", pd.DataFrame(columns)) + f"<p>{note}</p>"

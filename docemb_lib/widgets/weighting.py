@@ -22,43 +22,76 @@ COLUMNS = ["lam", "max_structural_len", "task", "metric", "value", "low", "high"
 
 
 def weighting_points(run: Run) -> pd.DataFrame:
-    """The scores of this run and of the recorded runs that differ in λ and mask alone, a row per run and task.
+    """The scores of this run and of the recorded runs that differ in λ and mask alone, a row per
+    run and task.
 
-    Beside them the student of notebook 03 with the same structural loss, documents and seed, at λ = 1. Columns lam and
-    max_structural_len (NaN: no weighting, no mask), task, metric, value, low, high: the 95% interval over validation
+    Beside them the student of notebook 03 with the same structural loss, documents and seed, at λ =
+    1. Columns lam and max_structural_len (NaN: no weighting, no mask), task, metric, value, low,
+      high: the 95% interval over validation
     examples. The last task of a run is the mean over all. Runs without intervals are left out.
     """
     frames = [_at(run.parameters, run.validation.intervals, run.label)]
     alone = {"lam": 1.0, "max_structural_len": None}
-    made = [(record, record.parameters) for record in run.comparable() if is_sibling(run, run.key_of(record))]
-    made += [(record, alone) for record in structural_only(run, [run.key]) if len(run.key.roles) == 2]
+    made = [
+        (record, record.parameters)
+        for record in run.comparable()
+        if is_sibling(run, run.key_of(record))
+    ]
+    made += [
+        (record, alone) for record in structural_only(run, [run.key]) if len(run.key.roles) == 2
+    ]
     for record, parameters in made:
         intervals = records.table_of(run.workspace, record, "intervals")
         if len(intervals):
             frames.append(_at(parameters, intervals, record.label))
-    return pd.concat(frames, ignore_index=True).drop_duplicates(["lam", "max_structural_len", "task"])
+    return pd.concat(frames, ignore_index=True).drop_duplicates(
+        ["lam", "max_structural_len", "task"]
+    )
 
 
 def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None) -> pd.DataFrame:
-    """The recorded scores at a λ and mask: task, metric, value, low, high; no rows where there is no run."""
-    masked = points["max_structural_len"].isna() if mask is None else points["max_structural_len"] == mask
+    """The recorded scores at a λ and mask: task, metric, value, low, high; no rows where there is
+    no run.
+    """
+    masked = (
+        points["max_structural_len"].isna()
+        if mask is None
+        else points["max_structural_len"] == mask
+    )
     return points[masked & np.isclose(points["lam"], lam)][COLUMNS[2:]].reset_index(drop=True)
 
 
 def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> str:
-    """The shell command, for `notebooks/`, that makes the run with this λ and mask and otherwise equal parameters."""
+    """The shell command, for `notebooks/`, that makes the run with this λ and mask and otherwise
+    equal parameters.
+    """
     lam = round(lam, 6)  # steps of a slider add up to 0.15000000000000002
-    wanted = {"profile": profile_argument(profile), **run.parameters, "lam": lam, "max_structural_len": mask}
-    command = ["papermill", f"{run.notebook}.ipynb", f"../outputs/{run.notebook}-lam-{lam}-mask-{mask}.ipynb"]
-    return shlex.join([*command, *(part for name, value in wanted.items() for part in ("-p", name, str(value)))])
+    wanted = {
+        "profile": profile_argument(profile),
+        **run.parameters,
+        "lam": lam,
+        "max_structural_len": mask,
+    }
+    command = [
+        "papermill",
+        f"{run.notebook}.ipynb",
+        f"../outputs/{run.notebook}-lam-{lam}-mask-{mask}.ipynb",
+    ]
+    return shlex.join(
+        [*command, *(part for name, value in wanted.items() for part in ("-p", name, str(value)))]
+    )
 
 
 def _at(parameters: dict[str, Any], intervals: pd.DataFrame, model: str) -> pd.DataFrame:
     lam, mask = parameters["lam"], parameters["max_structural_len"]
-    own = intervals[(intervals["model"] == model) & intervals["metric"].isin([*MAIN_METRICS, "mean"])]
+    own = intervals[
+        (intervals["model"] == model) & intervals["metric"].isin([*MAIN_METRICS, "mean"])
+    ]
     if lam is None and parameters["lam_by_length"] is not None:
         lam = 1.0  # the weight of the shortest documents, see `Weighting`
-    return own.assign(lam=lam, max_structural_len=mask).astype(dict.fromkeys(COLUMNS[:2], float))[COLUMNS]
+    return own.assign(lam=lam, max_structural_len=mask).astype(dict.fromkeys(COLUMNS[:2], float))[
+        COLUMNS
+    ]
 
 
 def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -> Explorer:
@@ -68,7 +101,9 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
     """
     recorded = points[points["lam"].notna()]
     given = run.profile.structural_teacher.max_tokens, run.profile.parameters.max_structural_len
-    known = {int(mask) for mask in (*points["max_structural_len"].dropna(), *given) if mask is not None}
+    known = {
+        int(mask) for mask in (*points["max_structural_len"].dropna(), *given) if mask is not None
+    }
     masks: dict[str, int | None] = {**{str(mask): mask for mask in sorted(known)}, "no mask": None}
     tasks = list(points["task"].unique())[::-1]  # the mean first
 
@@ -82,8 +117,13 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
             command = command_for(run, profile, lam=lam, mask=mask)
             text += f"<p>To run it, in <code>notebooks/</code>: {html.number('command', command, 'code')}</p>"
         else:
-            scores = [with_interval(*row) for row in found[["value", "low", "high"]].itertuples(index=False)]
-            text += html.table("scores", found[["task", "metric"]].assign(**{"score [95%]": scores}))
+            scores = [
+                with_interval(*row)
+                for row in found[["value", "low", "high"]].itertuples(index=False)
+            ]
+            text += html.table(
+                "scores", found[["task", "metric"]].assign(**{"score [95%]": scores})
+            )
         figure = Figure(figsize=(8, 3.6))
         # fixed margins, because a layout engine takes a third of the time of an answer
         figure.subplots_adjust(left=0.1, right=0.76, bottom=0.15, top=0.91)

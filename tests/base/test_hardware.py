@@ -1,4 +1,6 @@
-"""Speed in bfloat16 follows the processor's flags; free memory is the least that machine and control groups leave."""
+"""Speed in bfloat16 follows the processor's flags; free memory is the least that machine and
+control groups leave.
+"""
 
 import time
 from types import SimpleNamespace
@@ -15,17 +17,30 @@ from docemb_lib.base.hardware import fast_bf16, free_memory, matmul_peak, uses_b
 GiB = 2**30
 
 
-@pytest.mark.parametrize(("name", "flags", "fast"), [
-    ("Intel Xeon", {"avx512_bf16", "amx_bf16"}, True), ("Intel Xeon", {"avx512_bf16"}, False),
-    ("AMD Zen 4", {"avx512_bf16"}, True), ("AMD Zen 2", {"avx2"}, False), ("ARM", {"bf16"}, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "flags", "fast"),
+    [
+        ("Intel Xeon", {"avx512_bf16", "amx_bf16"}, True),
+        ("Intel Xeon", {"avx512_bf16"}, False),
+        ("AMD Zen 4", {"avx512_bf16"}, True),
+        ("AMD Zen 2", {"avx2"}, False),
+        ("ARM", {"bf16"}, True),
+    ],
+)
 def test_fast_bfloat16_follows_the_processors_flags(monkeypatch, name, flags, fast):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": name, **dict.fromkeys(flags, True)})
+    monkeypatch.setattr(
+        torch.cpu, "get_capabilities", lambda: {"cpu_name": name, **dict.fromkeys(flags, True)}
+    )
     assert fast_bf16("cpu") is fast_bf16(torch.device("cpu")) is fast
 
 
 @pytest.mark.parametrize("fast", [True, False])
-@pytest.mark.parametrize(("asked", "expected"), [("bf16", True), ("fp32", False), ("auto", None), ("", None)])
-def test_the_environment_chooses_the_precision_and_the_hardware_where_it_does_not(monkeypatch, fast, asked, expected):
+@pytest.mark.parametrize(
+    ("asked", "expected"), [("bf16", True), ("fp32", False), ("auto", None), ("", None)]
+)
+def test_the_environment_chooses_the_precision_and_the_hardware_where_it_does_not(
+    monkeypatch, fast, asked, expected
+):
     monkeypatch.setattr(hardware, "fast_bf16", lambda device: fast)
     monkeypatch.setenv("DOCEMB_PRECISION", asked)
     assert uses_bf16("cpu") is (fast if expected is None else expected)
@@ -39,9 +54,14 @@ def test_another_precision_is_refused(monkeypatch):
         uses_bf16("cpu")
 
 
-@pytest.mark.parametrize(("largest", "calls"), [
-    (2**31, [(-3, 2**29), (-1, 2**29)]), (2**25, [(-3, 2**29), (-3, 2**25), (-1, 2**29)]),
-    (0, [(-3, 2**29), (-3, 2**25)])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("largest", "calls"),
+    [
+        (2**31, [(-3, 2**29), (-1, 2**29)]),
+        (2**25, [(-3, 2**29), (-3, 2**25), (-1, 2**29)]),
+        (0, [(-3, 2**29), (-3, 2**25)]),
+    ],
+)
 def test_freed_memory_is_kept_as_far_as_the_c_library_lets(monkeypatch, largest, calls):
     seen = []
     mallopt = lambda parameter, size: seen.append((parameter, size)) or int(size <= largest)  # noqa: E731
@@ -64,26 +84,50 @@ def test_the_peak_is_what_plain_products_reach_measured_once(monkeypatch):
     assert 0.1 * reached < peak == matmul_peak("cpu", torch.float32)
 
 
-@pytest.mark.parametrize(("own", "files", "free"), [
-    ("0::/\n", {}, 20),  # no limit to be found: the machine's
-    ("0::/job\n", {"job": ("max", 5 * GiB, 0)}, 20), ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 0)}, 5),
-    ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 2 * GiB)}, 7),  # cached files make room at once
-    ("0::/job/step\n", {"job": (8 * GiB, 3 * GiB, 0), "job/step": ("max", GiB, 0)}, 5),  # the group above limits
-    ("0::/job\n", {"job": (2 * GiB, 3 * GiB, 0)}, 0), ("0::/docker/4f1\n", {".": (4 * GiB, GiB, 0)}, 3)])  # fmt: skip
-def test_free_memory_is_the_least_of_what_machine_and_control_groups_leave(tmp_path, monkeypatch, own, files, free):
+@pytest.mark.parametrize(
+    ("own", "files", "free"),
+    [
+        ("0::/\n", {}, 20),  # no limit to be found: the machine's
+        ("0::/job\n", {"job": ("max", 5 * GiB, 0)}, 20),
+        ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 0)}, 5),
+        ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 2 * GiB)}, 7),  # cached files make room at once
+        (
+            "0::/job/step\n",
+            {"job": (8 * GiB, 3 * GiB, 0), "job/step": ("max", GiB, 0)},
+            5,
+        ),  # the group above limits
+        ("0::/job\n", {"job": (2 * GiB, 3 * GiB, 0)}, 0),
+        ("0::/docker/4f1\n", {".": (4 * GiB, GiB, 0)}, 3),
+    ],
+)
+def test_free_memory_is_the_least_of_what_machine_and_control_groups_leave(
+    tmp_path, monkeypatch, own, files, free
+):
     monkeypatch.setattr(hardware, "CGROUPS", tmp_path)
     monkeypatch.setattr(hardware, "OWN_CGROUPS", tmp_path / "own")
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": 20 * GiB}))
+    monkeypatch.setattr(
+        psutil, "virtual_memory", lambda: type("Memory", (), {"available": 20 * GiB})
+    )
     (tmp_path / "own").write_text(f"2:cpu:/\n{own}")
     for folder, (limit, usage, cache) in files.items():
-        content = {"memory.max": limit, "memory.current": usage, "memory.stat": f"anon 17\ninactive_file {cache}"}
+        content = {
+            "memory.max": limit,
+            "memory.current": usage,
+            "memory.stat": f"anon 17\ninactive_file {cache}",
+        }
         write_files(tmp_path / folder, {name: f"{value}\n" for name, value in content.items()})
     assert free_memory("cpu") == free * GiB
 
 
-def test_free_memory_without_control_groups_is_that_of_the_machine_or_of_the_gpu(tmp_path, monkeypatch):
+def test_free_memory_without_control_groups_is_that_of_the_machine_or_of_the_gpu(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(hardware, "OWN_CGROUPS", tmp_path / "no-proc")
-    monkeypatch.setattr(psutil, "virtual_memory", lambda: type("Memory", (), {"available": 20 * GiB}))
+    monkeypatch.setattr(
+        psutil, "virtual_memory", lambda: type("Memory", (), {"available": 20 * GiB})
+    )
     assert free_memory(torch.device("cpu")) == 20 * GiB
-    monkeypatch.setattr(torch.cuda, "mem_get_info", {torch.device("cuda:1"): (7 * GiB, 80 * GiB)}.__getitem__)
+    monkeypatch.setattr(
+        torch.cuda, "mem_get_info", {torch.device("cuda:1"): (7 * GiB, 80 * GiB)}.__getitem__
+    )
     assert free_memory("cuda:1") == 7 * GiB

@@ -1,4 +1,6 @@
-"""Each private name of another package that docemb relies on is still there; a failure names the package."""
+"""Each private name of another package that docemb relies on is still there; a failure names the
+package.
+"""
 
 import inspect
 from importlib.metadata import version
@@ -27,7 +29,9 @@ def ipykernel_stream(tmp_path):
 def joblib_growth(tmp_path):
     from joblib.externals.loky import process_executor
 
-    assert process_executor._USE_PSUTIL  # so that growth is measured, as long as psutil is installed
+    assert (
+        process_executor._USE_PSUTIL
+    )  # so that growth is measured, as long as psutil is installed
     assert "if _USE_PSUTIL:" in inspect.getsource(process_executor._process_worker)
 
 
@@ -61,7 +65,9 @@ def notebook(tmp_path):
     from papermill.iorw import load_notebook_node
 
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")], metadata={"kernelspec": kernel})
+    content = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("1")], metadata={"kernelspec": kernel}
+    )
     nbformat.write(content, tmp_path / "a.ipynb")
     return load_notebook_node(str(tmp_path / "a.ipynb"))
 
@@ -73,7 +79,10 @@ def pydantic_locations(tmp_path):
     with pytest.raises(ValidationError) as caught:
         Model(union="a")
     inner = [str(part) for error in caught.value.errors() for part in error["loc"][1:]]
-    assert ({part for part in inner if not part.startswith(private.UNION_LOCATIONS)}, len(inner)) == (set(), 3)
+    assert (
+        {part for part in inner if not part.startswith(private.UNION_LOCATIONS)},
+        len(inner),
+    ) == (set(), 3)
 
 
 def torch_softmax_backward(tmp_path):
@@ -104,15 +113,31 @@ def transformers_checkpointing(tmp_path):
     called = []
     layer = Layer().train()
     layer.gradient_checkpointing = True
-    private.set_checkpointing(layer, lambda function, *arguments: called.append(True) or function(*arguments))
+    private.set_checkpointing(
+        layer, lambda function, *arguments: called.append(True) or function(*arguments)
+    )
     assert (layer(torch.ones(1)), called) == (2, [True])
 
 
-@pytest.mark.parametrize("check", [
-    ipykernel_process, ipykernel_stream, joblib_growth, jupyter_server_path, papermill_injected_cell, papermill_status, pydantic_locations,
-    torch_softmax_backward, transformers_one_gpu, transformers_checkpointing])  # fmt: skip
+@pytest.mark.parametrize(
+    "check",
+    [
+        ipykernel_process,
+        ipykernel_stream,
+        joblib_growth,
+        jupyter_server_path,
+        papermill_injected_cell,
+        papermill_status,
+        pydantic_locations,
+        torch_softmax_backward,
+        transformers_one_gpu,
+        transformers_checkpointing,
+    ],
+)
 def test_a_private_name_is_still_what_docemb_relies_on(check, tmp_path):
-    package = next(name for name in private.TRIED if check.__name__.startswith(name.replace("-", "_")))
+    package = next(
+        name for name in private.TRIED if check.__name__.startswith(name.replace("-", "_"))
+    )
     try:
         check(tmp_path)
     except Exception as error:

@@ -13,7 +13,9 @@ from docemb_lib.base.worker_pool import WorkerPool
 
 def test_workers_hash_as_any_process_with_hash_seed_zero():
     command = [sys.executable, "-c", "print(hash('a text'))"]
-    expected = subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, check=True)
+    expected = subprocess.run(
+        command, env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, check=True
+    )
     pool = WorkerPool()
     found = list(pool.map(hash, [("a text",), (7,), ("a text",)], jobs=2))
     pool.stop()
@@ -56,26 +58,41 @@ while True:
 def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path):
     def alive() -> list[str]:  # of all generations: orphans have no parent to be found by
         marked = psutil.process_iter(["environ", "cmdline"])
-        mine = (p.info["cmdline"] for p in marked if (p.info["environ"] or {}).get("TMPDIR") == str(tmp_path))
+        mine = (
+            p.info["cmdline"]
+            for p in marked
+            if (p.info["environ"] or {}).get("TMPDIR") == str(tmp_path)
+        )
         return [" ".join(command or ["(ends as it is read)"]) for command in mine]
 
     rng, environment = random.Random(17), os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", WORK]
     start = time.monotonic()
-    parents = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    parents = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
     assert [parent.stdout.readline() for parent in parents] == 3 * ["begins\n"]
-    limit = max(5.0, 5 * (time.monotonic() - start))  # seconds; more where a machine is so busy that starts take long
+    limit = max(
+        5.0, 5 * (time.monotonic() - start)
+    )  # seconds; more where a machine is so busy that starts take long
     start, most = time.monotonic(), 0
     for moment, parent in zip(sorted(rng.uniform(0, 4) for _ in parents), parents, strict=True):
         last = parent is parents[-1]
-        while time.monotonic() < start + moment or (last and most <= len(parents) and parent.poll() is None):
+        while time.monotonic() < start + moment or (
+            last and most <= len(parents) and parent.poll() is None
+        ):
             most = max(most, len(alive()))
             time.sleep(0.1)
         parent.kill()
         parent.wait()
     assert most > len(parents)  # workers, too
     killed = time.monotonic()
-    semaphores = lambda: [path for parent in parents for path in Path("/dev/shm").glob(f"*-{parent.pid}[-_]*")]  # noqa: E731
+
+    def semaphores():
+        patterns = [f"*-{parent.pid}[-_]*" for parent in parents]
+        return [path for pattern in patterns for path in Path("/dev/shm").glob(pattern)]
+
     while (alive() or semaphores()) and time.monotonic() < killed + limit:
         time.sleep(0.1)
     assert (alive(), semaphores()) == ([], [])

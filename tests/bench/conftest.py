@@ -24,13 +24,20 @@ class SmallWorkload(Workload):
 @pytest.fixture
 def tiny(monkeypatch):
     """48 dimensions and 100 words; window and positions as they are."""
-    geometry = {"num_hidden_layers": 3, "hidden_size": 48, "intermediate_size": 64, "vocab_size": 100}
+    geometry = {
+        "num_hidden_layers": 3,
+        "hidden_size": 48,
+        "intermediate_size": 64,
+        "vocab_size": 100,
+    }
     monkeypatch.setitem(student.GEOMETRIES, "cpu", geometry)
 
 
 @pytest.fixture
 def sides(tiny):
-    """Stock and ours with the same weights, one layer, a window of 64, and documents of mixed lengths."""
+    """Stock and ours with the same weights, one layer, a window of 64, and documents of mixed
+    lengths.
+    """
     torch.manual_seed(0)
     workload = SmallWorkload(layers=1)
     model = LongformerModel(workload.config(), add_pooling_layer=False)

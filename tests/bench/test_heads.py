@@ -7,7 +7,11 @@ def test_each_side_trains_as_many_heads_and_only_the_usual_loop_has_a_budget(mon
     monkeypatch.setattr(heads, "HEADS", 3)
     monkeypatch.setattr(heads, "EXAMPLES", 70)
     train, seen = heads.train_loop, []
-    monkeypatch.setattr(heads, "train_loop", lambda *args, **kw: seen.append((list(args[3]), kw)) or train(*args, **kw))
+    monkeypatch.setattr(
+        heads,
+        "train_loop",
+        lambda *args, **kw: seen.append((list(args[3]), kw)) or train(*args, **kw),
+    )
     report = heads.bench_heads(quick=True)
     assert seen == [([0, 1, 2], {}), ([0, 1, 2], {"fused": True})]
     usual, tuned = report.rows

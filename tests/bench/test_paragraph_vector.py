@@ -1,4 +1,6 @@
-"""Words follow Zipf's law; ours is compared with gensim's loop and, with two processes, with itself."""
+"""Words follow Zipf's law; ours is compared with gensim's loop and, with two processes, with
+itself.
+"""
 
 from collections import Counter
 
@@ -22,7 +24,11 @@ def test_words_are_as_frequent_as_zipfs_law_has_it():
 def test_all_of_it_runs_and_the_number_of_processes_does_not_change_an_embedding(monkeypatch):
     monkeypatch.setattr(module, "cpu_count", lambda: 2)
     seconds = {0: [4, 5, 6], 1: [4, 4, 5], 2: [2, 2, 2]}  # of gensim's loop, and by processes
-    monkeypatch.setattr(module, "interleaved", lambda runs, _: {n: [run()] and seconds[n] for n, run in runs.items()})
+    monkeypatch.setattr(
+        module,
+        "interleaved",
+        lambda runs, _: {n: [run()] and seconds[n] for n, run in runs.items()},
+    )
     rows = {row.name: row for row in module.bench_paragraph_vector(quick=True).rows}
     for kind in ("DM", "DBOW"):
         one, two = (rows[f"{kind}, {n} processes"] for n in (1, 2))

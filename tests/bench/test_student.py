@@ -1,4 +1,6 @@
-"""Both sides do the same work on the same documents; each kind of difference shows; rows are judged by the budgets."""
+"""Both sides do the same work on the same documents; each kind of difference shows; rows are judged
+by the budgets.
+"""
 
 import math
 from types import SimpleNamespace
@@ -38,15 +40,30 @@ def test_a_window_that_differs_shows(sides):
 def test_shares_count_three_times_the_arithmetic_for_training(sides, monkeypatch):
     peaks = {torch.float32: 1e9, torch.bfloat16: 4e9}
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: peaks[dtype])
-    monkeypatch.setattr(student.harness, "interleaved", lambda runs, *_: {n: [1 if n[0].packed else 8] for n in runs})
+    monkeypatch.setattr(
+        student.harness,
+        "interleaved",
+        lambda runs, *_: {n: [1 if n[0].packed else 8] for n in runs},
+    )
     monkeypatch.setattr(Workload, "drawn", lambda workload, documents: sides.documents)
-    rows = {row.name: row for row in student.speed(sides.stock, sides.ours, sides.workload, ["fp32", "bf16"])}
+    rows = {
+        row.name: row
+        for row in student.speed(sides.stock, sides.ours, sides.workload, ["fp32", "bf16"])
+    }
     flops = forward_flops(sides.ours.config, [40, 7, 300, 12, 150])
     expected = {("forward", "fp32"): flops / 1e9, ("forward", "bf16"): flops / 4e9}
-    expected |= {("forward + backward", precision): 3 * expected["forward", precision] for precision in ("fp32", "bf16")}  # fmt: skip
+    expected |= {
+        ("forward + backward", precision): 3 * expected["forward", precision]
+        for precision in ("fp32", "bf16")
+    }
     assert {name: rows[f"{name[0]} {name[1]}"].ours for name in expected} == pytest.approx(expected)
     ratio = rows["forward bf16, stock in fp32"]
-    assert (ratio.ours, ratio.peer, ratio.ratio, ratio.budget) == (509, pytest.approx(509 / 8), 8, "")
+    assert (ratio.ours, ratio.peer, ratio.ratio, ratio.budget) == (
+        509,
+        pytest.approx(509 / 8),
+        8,
+        "",
+    )
     assert rows["forward fp32"].budget == "≥ 0.9"
     assert all(parameter.grad is None for parameter in sides.ours.model.parameters())
 
@@ -54,10 +71,25 @@ def test_shares_count_three_times_the_arithmetic_for_training(sides, monkeypatch
 def test_growth_has_the_same_tokens_in_long_and_short_documents(sides, monkeypatch):
     asked = []
     tokens = type(sides.workload).tokens
-    monkeypatch.setattr(type(sides.workload), "tokens", lambda self, lengths: asked.append(lengths) or tokens(self, lengths))  # fmt: skip
-    monkeypatch.setattr(student.harness, "interleaved", lambda runs, *_: {length: [float(length)] for length in runs})
-    (row,) = student.growth(sides.ours, type(sides.workload)(layers=1, growth_tokens=512, longest=256), "fp32")
-    assert (asked, row.ours, row.budget, row.verdict) == ([[16] * 32, [256] * 2], 16.0, "≤ 1.15", "below")
+    monkeypatch.setattr(
+        type(sides.workload),
+        "tokens",
+        lambda self, lengths: asked.append(lengths) or tokens(self, lengths),
+    )
+    monkeypatch.setattr(
+        student.harness,
+        "interleaved",
+        lambda runs, *_: {length: [float(length)] for length in runs},
+    )
+    (row,) = student.growth(
+        sides.ours, type(sides.workload)(layers=1, growth_tokens=512, longest=256), "fp32"
+    )
+    assert (asked, row.ours, row.budget, row.verdict) == (
+        [[16] * 32, [256] * 2],
+        16.0,
+        "≤ 1.15",
+        "below",
+    )
 
 
 def test_embedding_takes_the_same_tokens_in_one_pass_and_in_chunks(sides, monkeypatch):
@@ -66,13 +98,17 @@ def test_embedding_takes_the_same_tokens_in_one_pass_and_in_chunks(sides, monkey
     bert = student.BertModel
     with patch.object(bert, "forward", autospec=True, side_effect=bert.forward) as chunked:
         (row,) = student.embedding(sides.ours, workload, "fp32")
-    assert [[len(document) for document in call.args[1][0]] for call in packed.call_args_list] == [[256, 512, 1024]] * 2
+    assert [[len(document) for document in call.args[1][0]] for call in packed.call_args_list] == [
+        [256, 512, 1024]
+    ] * 2
     assert sum(call.args[1].numel() for call in chunked.call_args_list) == 2 * 1792
     assert row.name == "embedding fp32, 256 to 1024 tokens, the same encoder over chunks of 256"
     assert row.ratio == pytest.approx(row.ours / row.peer)
 
 
-@pytest.mark.skipif(math.isnan(peak_memory(lambda: None, CPU)), reason="needs Linux with glibc, to read the peak")
+@pytest.mark.skipif(
+    math.isnan(peak_memory(lambda: None, CPU)), reason="needs Linux with glibc, to read the peak"
+)
 def test_memory_is_that_of_both_sides(sides):
     (row,) = student.memory(sides.stock, sides.ours, Workload(longest=1024, long_documents=4))
     assert 0 < row.ours < row.peer / 2
@@ -82,26 +118,40 @@ def test_memory_is_that_of_both_sides(sides):
 def test_full_training_follows_the_gradient_and_counts_all_of_the_arithmetic(sides, monkeypatch):
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: 1e12)
     monkeypatch.setattr(student, "token_budget", lambda side: 1000)
-    before = [parameter.detach().clone() for parameter in sides.ours.model.parameters() if parameter.requires_grad]
-    speed, share = student.throughput(sides.ours, type(sides.workload)(layers=1, longest=512, documents=3))
+    before = [
+        parameter.detach().clone()
+        for parameter in sides.ours.model.parameters()
+        if parameter.requires_grad
+    ]
+    speed, share = student.throughput(
+        sides.ours, type(sides.workload)(layers=1, longest=512, documents=3)
+    )
     after = [parameter for parameter in sides.ours.model.parameters() if parameter.requires_grad]
     assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert all(parameter.grad is None for parameter in after)
-    arithmetic = 3 * 2 * (4 * 48 * 48 + 2 * 48 * 64)  # one layer's products a token; attention comes on top
+    arithmetic = (
+        3 * 2 * (4 * 48 * 48 + 2 * 48 * 64)
+    )  # one layer's products a token; attention comes on top
     assert share.ours > arithmetic * speed.ours / 1e12
     assert share.budget == "≥ 0.4"
 
 
-@pytest.mark.parametrize(("free", "ours", "stock"), [(139, 65536, 16384), (24, 24576, 6144), (2, 4096, 4096)])
+@pytest.mark.parametrize(
+    ("free", "ours", "stock"), [(139, 65536, 16384), (24, 24576, 6144), (2, 4096, 4096)]
+)
 def test_batches_on_a_gpu_fit_its_memory(monkeypatch, free, ours, stock):
     monkeypatch.setattr(student, "free_memory", lambda device: free * 2**30)
-    sides = [SimpleNamespace(device=torch.device("cuda"), packed=packed) for packed in (True, False)]
+    sides = [
+        SimpleNamespace(device=torch.device("cuda"), packed=packed) for packed in (True, False)
+    ]
     assert [student.token_budget(side) for side in sides] == [ours, stock]
 
 
 def test_base_is_longformer_base():
     with torch.device("meta"):
-        model = LongformerModel(Workload(device="cuda", layers=12).config(), add_pooling_layer=False)
+        model = LongformerModel(
+            Workload(device="cuda", layers=12).config(), add_pooling_layer=False
+        )
     published, pooler = 148_659_456, 768 * 769
     assert sum(parameter.numel() for parameter in model.parameters()) == published - pooler
 
@@ -112,17 +162,25 @@ def test_documents_hold_no_special_token(tiny):
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch, refused):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    refused("^device: torch sees no GPU; give cpu, or cuda where torch sees a GPU$", bench_student, device="cuda")
+    refused(
+        "^device: torch sees no GPU; give cpu, or cuda where torch sees a GPU$",
+        bench_student,
+        device="cuda",
+    )
 
 
 @pytest.mark.parametrize("window", [1, 2, 4, 5, 39, 40, 100])
-def test_operations_are_products_as_torch_counts_them_and_visible_keys_as_a_loop_finds_them(sides, window):
+def test_operations_are_products_as_torch_counts_them_and_visible_keys_as_a_loop_finds_them(
+    sides, window
+):
     config, batch = sides.ours.config, pack([list(range(5, 5 + length)) for length in FEW])
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         sides.ours(batch)
     linear = {str(name): n for name, n in counter.get_flop_counts()["Global"].items()}["aten.addmm"]
     config.attention_window = [2 * window]
-    pairs = sum(abs(i - j) <= window for length in FEW for i in range(length) for j in range(length))
+    pairs = sum(
+        abs(i - j) <= window for length in FEW for i in range(length) for j in range(length)
+    )
     assert forward_flops(config, FEW) == linear + 2 * 2 * 48 * pairs
 
 
@@ -132,5 +190,9 @@ def test_the_whole_benchmark_runs(tiny, monkeypatch):
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: 1e12)
     rows = {row.name.partition(",")[0]: row for row in bench_student(device="cpu", quick=True).rows}
     assert rows["hidden states fp32"].verdict == "ok"
-    assert {*rows} >= {"forward fp32", "time per token fp32", "peak memory of forward + backward fp32"}
+    assert {*rows} >= {
+        "forward fp32",
+        "time per token fp32",
+        "peak memory of forward + backward fp32",
+    }
     assert all(row.ours > 0 for row in rows.values() if row.unit == "tokens/s")

@@ -1,4 +1,6 @@
-"""JupyterLab on a free port and Chromium, started once per module; each notebook is opened once, in order."""
+"""JupyterLab on a free port and Chromium, started once per module; each notebook is opened once, in
+order.
+"""
 
 import json
 import os
@@ -23,8 +25,14 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 NO_BROWSER = "no browser: `apt-get install chromium` (Debian, Ubuntu), or any Chromium on the PATH"
 FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync")  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
 MINUTE = 60_000.0  # milliseconds
 SETTINGS_OF_EXPLORERS = """
@@ -68,7 +76,10 @@ class OpenNotebook:
         page.wait_for_function(ready, arg=path, timeout=2 * MINUTE)
 
     def command(self, name: str, **arguments: Any) -> None:
-        self.page.evaluate("([name, options]) => window.jupyterapp.commands.execute(name, options)", [name, arguments])
+        self.page.evaluate(
+            "([name, options]) => window.jupyterapp.commands.execute(name, options)",
+            [name, arguments],
+        )
 
     def run_all(self, *, timeout: float = 5 * MINUTE) -> None:
         self.page.set_default_timeout(timeout)
@@ -98,7 +109,9 @@ class OpenNotebook:
 
     def control(self, description: str) -> Any:
         """The control with this label."""
-        return self.page.locator(f'{SHOWN} .widget-inline-hbox:has(> label:text-is("{description}"))')
+        return self.page.locator(
+            f'{SHOWN} .widget-inline-hbox:has(> label:text-is("{description}"))'
+        )
 
     def choose(self, description: str, label: str) -> None:
         self.control(description).locator("select").select_option(label=label)
@@ -126,10 +139,16 @@ class OpenNotebook:
         """Save a picture of the whole notebook; returns where its figures are: x, y, width, height."""
         size = self.page.viewport_size
         for _ in range(2):  # the second pass includes cells that grew in the first
-            height = self.page.evaluate(f"() => document.querySelector('{SHOWN} .jp-WindowedPanel-inner').scrollHeight")
-            self.page.set_viewport_size({"width": size["width"], "height": min(16_000, height + 120)})
+            height = self.page.evaluate(
+                f"() => document.querySelector('{SHOWN} .jp-WindowedPanel-inner').scrollHeight"
+            )
+            self.page.set_viewport_size(
+                {"width": size["width"], "height": min(16_000, height + 120)}
+            )
             self.page.wait_for_timeout(200)
-        self.page.evaluate(f"() => {{ document.querySelector('{SHOWN} .jp-WindowedPanel-outer').scrollTop = 0 }}")
+        self.page.evaluate(
+            f"() => {{ document.querySelector('{SHOWN} .jp-WindowedPanel-outer').scrollTop = 0 }}"
+        )
         file.parent.mkdir(parents=True, exist_ok=True)
         self.page.locator(SHOWN).screenshot(path=str(file))
         figures = """shown => {
@@ -149,7 +168,9 @@ class OpenNotebook:
         return list(self.page.locator(f"{SHOWN} {fields} > .widget-label").all_inner_texts())
 
     def named(self) -> list[tuple[str, str]]:
-        """Role and accessible name of every part of the explorers that takes the keyboard, from top to bottom."""
+        """Role and accessible name of every part of the explorers that takes the keyboard, from top
+        to bottom.
+        """
         explorers = self.page.locator(f"{SHOWN} .docemb-explorer").all()
         tree = "\n".join(explorer.aria_snapshot() for explorer in explorers)
         return re.findall(r'- (slider|combobox|textbox)(?: "([^"]*)")?', tree)
@@ -159,15 +180,21 @@ class OpenNotebook:
         return dict(json.loads(self.kernel(SETTINGS_OF_EXPLORERS)))
 
     def moves(self, label: str) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
-        """What moves a control, by the keyboard, and what moves it back; of a slider of two handles for each."""
+        """What moves a control, by the keyboard, and what moves it back; of a slider of two handles
+        for each.
+        """
         control = self.control(label)
         if (options := control.locator("select")).count():
             chosen, offered = options.evaluate("one => [one.selectedIndex, one.length]")
             if offered == 1:
                 return []
-            return [tuple(partial(options.select_option, index=n) for n in (0 if chosen else 1, chosen))]
+            return [
+                tuple(partial(options.select_option, index=n) for n in (0 if chosen else 1, chosen))
+            ]
         if (field := control.locator("input, textarea")).count():
-            return [tuple(partial(self.write, label, text) for text in ("the", field.input_value()))]
+            return [
+                tuple(partial(self.write, label, text) for text in ("the", field.input_value()))
+            ]
         found = []
         for handle in control.locator(".noUi-handle").all():
             lowest = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemin")
@@ -195,7 +222,9 @@ class OpenNotebook:
 
 @pytest.fixture(scope="module")
 def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
-    """JupyterLab in a workspace of finished runs; the profiles that notebooks are opened with are the test profile."""
+    """JupyterLab in a workspace of finished runs; the profiles that notebooks are opened with are
+    the test profile.
+    """
     if CHROMIUM is None:
         pytest.skip(NO_BROWSER)
     home = tmp_path_factory.mktemp("jupyterlab")
@@ -209,18 +238,37 @@ def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         served = Lab(root, free.getsockname()[1])
-    folders = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime"}
+    folders = {
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+    }
     environment = os.environ | {name: str(home / folder) for name, folder in folders.items()}
     environment.pop("MPLBACKEND", None)  # notebooks use the inline backend
-    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ["PYTHONPATH"]])  # overlaps
+    environment["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parents[1]), os.environ["PYTHONPATH"]]
+    )  # overlaps
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={served.port}", "--allow-root",
-        "--ServerApp.port_retries=0", f"--IdentityProvider.token={served.token}", f"--ServerApp.root_dir={root}",
-        f"--LabApp.user_settings_dir={home / 'user-settings'}", f"--LabApp.workspaces_dir={home / 'workspaces'}",
-        "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"]  # fmt: skip
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--no-browser",
+        "--ip=127.0.0.1",
+        f"--port={served.port}",
+        "--allow-root",
+        "--ServerApp.port_retries=0",
+        f"--IdentityProvider.token={served.token}",
+        f"--ServerApp.root_dir={root}",
+        f"--LabApp.user_settings_dir={home / 'user-settings'}",
+        f"--LabApp.workspaces_dir={home / 'workspaces'}",
+        "--LabApp.expose_app_in_browser=True",
+        "--LabApp.extension_manager=readonly",
+    ]
     log = home / "jupyterlab.log"
     with log.open("w", encoding="utf-8") as file:
-        server = subprocess.Popen(command, cwd=root, env=environment, stdout=file, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(
+            command, cwd=root, env=environment, stdout=file, stderr=subprocess.STDOUT
+        )
     try:
         for _ in range(240):
             try:
@@ -230,7 +278,9 @@ def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
                 assert server.poll() is None, log.read_text(encoding="utf-8")
                 time.sleep(0.25)
         else:
-            raise TimeoutError(f"JupyterLab did not answer within a minute: {log.read_text(encoding='utf-8')}")
+            raise TimeoutError(
+                f"JupyterLab did not answer within a minute: {log.read_text(encoding='utf-8')}"
+            )
         yield served
     finally:
         server.terminate()
@@ -239,10 +289,18 @@ def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def browser(lab, tmp_path_factory) -> Iterator[Any]:
-    """A browser with an empty profile, closed after the module: while it is open, no test can run an event loop."""
-    playwright = pytest.importorskip("playwright.sync_api", reason='no playwright: `pip install -e ".[dev]"`')
+    """A browser with an empty profile, closed after the module: while it is open, no test can run
+    an event loop.
+    """
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason='no playwright: `pip install -e ".[dev]"`'
+    )
     with playwright.sync_playwright() as driver:
-        options = {"headless": True, "args": list(FLAGS), "viewport": {"width": 1280, "height": 900}}
+        options = {
+            "headless": True,
+            "args": list(FLAGS),
+            "viewport": {"width": 1280, "height": 900},
+        }
         folder = str(tmp_path_factory.mktemp("browser"))
         yield driver.chromium.launch_persistent_context(folder, executable_path=CHROMIUM, **options)
 

@@ -1,4 +1,6 @@
-"""Every notebook in JupyterLab: opened, run from top to bottom, shown in light and dark themes, saved."""
+"""Every notebook in JupyterLab: opened, run from top to bottom, shown in light and dark themes,
+saved.
+"""
 
 import json
 import subprocess
@@ -22,25 +24,39 @@ every_explorer = pytest.mark.parametrize("notebook", explorers, indirect=True)
 @every_notebook
 def test_all_cells_run_without_an_error_and_the_first_shows_the_configuration(notebook):
     cells = [cell for cell in notebook.content()["cells"] if cell["cell_type"] == "code"]
-    assert not [o["evalue"] for cell in cells for o in cell["outputs"] if o["output_type"] == "error"]
+    assert not [
+        o["evalue"] for cell in cells for o in cell["outputs"] if o["output_type"] == "error"
+    ]
     assert all(cell["execution_count"] for cell in cells if cell["source"])
     first = next(cell for cell in cells if cell.get("outputs"))  # the configuration
-    (shown,) = [o["data"]["text/plain"] for o in first["outputs"] if o["output_type"] == "execute_result"]
+    (shown,) = [
+        o["data"]["text/plain"] for o in first["outputs"] if o["output_type"] == "execute_result"
+    ]
     rows = {line.split()[0]: line for line in "".join(shown).splitlines()[1:]}
     assert "small" in rows["profile"]
-    idle = {"compound", "beside_teachers", "distance", "gamma", "temperature"}  # do not count with these values
+    idle = {
+        "compound",
+        "beside_teachers",
+        "distance",
+        "gamma",
+        "temperature",
+    }  # do not count with these values
     assert {"seed", *NOTEBOOKS[notebook.name]} - idle <= set(rows)
 
 
 @every_notebook
-def test_nothing_is_wider_than_the_page_and_figures_have_its_colour_in_light_and_dark(notebook, screenshots):
+def test_nothing_is_wider_than_the_page_and_figures_have_its_colour_in_light_and_dark(
+    notebook, screenshots
+):
     for theme, page in (("Light", 255), ("Dark", 17)):
         notebook.use_theme(f"JupyterLab {theme}")
         file = screenshots / f"{notebook.name}-{theme.lower()}.png"
         figures = notebook.screenshot(file)
         assert notebook.too_wide() == []
         pixels = np.asarray(Image.open(file).convert("L"), dtype=int)
-        inside = [place for place in figures if place["y"] + place["height"] < len(pixels) - 1]  # the rest is cut off
+        inside = [
+            place for place in figures if place["y"] + place["height"] < len(pixels) - 1
+        ]  # the rest is cut off
         assert inside
         for place in inside:
             x, y, width, height = (round(place[name]) for name in ("x", "y", "width", "height"))
@@ -63,7 +79,9 @@ def test_the_keyboard_reaches_every_control_and_each_has_a_label(notebook):
     labels = notebook.labels()
     assert labels
     assert all(labels)
-    notebook.control(labels[0]).first.locator("select, input, textarea, [tabindex='0']").first.focus()
+    notebook.control(labels[0]).first.locator(
+        "select, input, textarea, [tabindex='0']"
+    ).first.focus()
     reached = []
     for _ in range(4 * len(labels)):  # a slider has a handle or two, and a value to edit
         reached.append(notebook.focused())
@@ -83,7 +101,10 @@ def test_saving_keeps_the_pair_in_step_and_its_outputs_out_of_git(notebook, lab)
     script, before = committed.with_suffix(".py"), nbformat.read(committed, as_version=4)
     halves = committed.read_bytes(), script.read_bytes()
     notebook.command("docmanager:save")
-    assert (committed.read_bytes(), script.read_bytes()) == halves  # a run changes no committed file
+    assert (
+        committed.read_bytes(),
+        script.read_bytes(),
+    ) == halves  # a run changes no committed file
     notebook.command("notebook:insert-cell-below")
     notebook.page.locator(".jp-Cell.jp-mod-active .cm-content").click()
     notebook.page.keyboard.insert_text("documents_seen = 42")
@@ -93,9 +114,13 @@ def test_saving_keeps_the_pair_in_step_and_its_outputs_out_of_git(notebook, lab)
     assert len(saved.cells) == len(before.cells) + 1
     assert not [cell for cell in saved.cells if cell.get("outputs") or cell.get("execution_count")]
     assert "\ndocuments_seen = 42" in script.read_text(encoding="utf-8")
-    apart = nbformat.read(lab.root / "outputs" / "notebooks" / "01_corpus" / "as-last-saved.ipynb", as_version=4)
+    apart = nbformat.read(
+        lab.root / "outputs" / "notebooks" / "01_corpus" / "as-last-saved.ipynb", as_version=4
+    )
     assert [cell for cell in apart.cells if cell.get("outputs")]
-    assert [cell for cell in notebook.content()["cells"] if cell.get("outputs")]  # the page keeps the outputs
+    assert [
+        cell for cell in notebook.content()["cells"] if cell.get("outputs")
+    ]  # the page keeps the outputs
 
 
 @pytest.mark.parametrize("notebook", ["01_corpus"], indirect=True)
@@ -104,7 +129,9 @@ def test_an_executed_notebook_converts_to_a_page(notebook, browser, screenshots,
     command = [sys.executable, "-m", "nbconvert", "--to", "html", "run.ipynb"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     page = browser.new_page()
-    page.goto((tmp_path / "run.html").as_uri(), wait_until="domcontentloaded")  # without a network, equations stay TeX
+    page.goto(
+        (tmp_path / "run.html").as_uri(), wait_until="domcontentloaded"
+    )  # without a network, equations stay TeX
     widths = page.evaluate("() => [...document.images].map(image => image.naturalWidth)")
     assert widths
     assert min(widths) > 300
@@ -113,7 +140,8 @@ def test_an_executed_notebook_converts_to_a_page(notebook, browser, screenshots,
     page.close()
 
 
-# ---- explorers: what they answer is tested in tests/widgets, with the same controls; here what only a browser shows
+# ---- explorers: what they answer is tested in tests/widgets, with the same controls; here what
+# only a browser shows
 
 SEPARATION = """
 import numpy as np
@@ -129,7 +157,10 @@ print(f"{{roc_auc_score(np.r_[0 * near, 0 * far + 1], np.r_[near, far]):.3f}}", 
 def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
     auc = ".docemb-separation td:nth-child(2)"
     notebook.choose("loss", "this student: cosine")
-    notebook.choose("distance", notebook.kernel("from docemb_lib.figures import UNITS; print(UNITS['mse'], end='')"))
+    notebook.choose(
+        "distance",
+        notebook.kernel("from docemb_lib.figures import UNITS; print(UNITS['mse'], end='')"),
+    )
     most = int(notebook.kernel("print(distances.measured['mse'][distances.own].negative.shape[1])"))
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=most)))
     notebook.press("negatives", "Home")
@@ -138,12 +169,17 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
     shortest = int(notebook.control("tokens").locator(".widget-readout").inner_text().split()[0])
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=shortest, negatives=1)))
     kept = int(notebook.kernel(f"print((distances.documents['length'] >= {shortest}).sum())"))
-    assert kept < len(json.loads(notebook.kernel("print(distances.documents['id'].to_json(orient='values'))")))
+    assert kept < len(
+        json.loads(notebook.kernel("print(distances.documents['id'].to_json(orient='values'))"))
+    )
     notebook.shows(".docemb-documents", str(kept))
     before = notebook.page.locator("img.docemb-figure").first.get_attribute("src")
     notebook.press("γ", "ArrowRight")
-    notebook.page.wait_for_function("([selector, src]) => document.querySelector(selector).src !== src",
-        arg=["img.docemb-figure", before], timeout=10_000)  # fmt: skip
+    notebook.page.wait_for_function(
+        "([selector, src]) => document.querySelector(selector).src !== src",
+        arg=["img.docemb-figure", before],
+        timeout=10_000,
+    )
 
 
 @pytest.mark.parametrize("notebook", ["04_projections"], indirect=True)
@@ -180,7 +216,9 @@ def test_every_control_can_be_moved_there_and_back(notebook):
 
 @every_notebook
 def test_no_text_of_a_figure_lies_on_another(notebook):
-    shown = notebook.kernel("import json, overlaps; print(json.dumps([len(overlaps.drawn), sorted(overlaps.found)]))")
+    shown = notebook.kernel(
+        "import json, overlaps; print(json.dumps([len(overlaps.drawn), sorted(overlaps.found)]))"
+    )
     drawn, found = json.loads(shown)
     assert drawn
     assert not found

@@ -1,4 +1,6 @@
-"""Any model is evaluated as itself: students as docemb runs them, others as sentence-transformers does."""
+"""Any model is evaluated as itself: students as docemb runs them, others as sentence-transformers
+does.
+"""
 
 import json
 import shutil
@@ -24,13 +26,20 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
     stages = Stages(RunKey("06_evaluation", Profile.load("small")), Workspace(workspace_root))
     untrained = untrained_model(stages.students)
     folder = stages.students.untrained.path
-    assert [one.fingerprint for one in models.models_of(str(folder), stages.workspace)] == [untrained.fingerprint]
-    (linked,) = models.models_of(str(stages.workspace.link("students", "it", folder)), stages.workspace)
+    assert [one.fingerprint for one in models.models_of(str(folder), stages.workspace)] == [
+        untrained.fingerprint
+    ]
+    (linked,) = models.models_of(
+        str(stages.workspace.link("students", "it", folder)), stages.workspace
+    )
     assert (linked.label, linked.fingerprint) == ("it", untrained.fingerprint)
     copied = workspace_root / "copy"
     shutil.copytree(folder, copied)
     (elsewhere,) = models.models_of(str(copied), stages.workspace)
-    assert (elsewhere.label, copied.name in elsewhere.fingerprint) == ("copy", False)  # another may take its place
+    assert (elsewhere.label, copied.name in elsewhere.fingerprint) == (
+        "copy",
+        False,
+    )  # another may take its place
     np.testing.assert_array_equal(elsewhere.embed(TEXTS), untrained.embed(TEXTS))
     documents, out = workspace_root / "d.jsonl", workspace_root / "e.npy"
     documents.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
@@ -42,21 +51,30 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_baselines_are_those_of_the_newest_comparable_evaluation(workspace_root, workspace, changed):
+def test_baselines_are_those_of_the_newest_comparable_evaluation(
+    workspace_root, workspace, changed
+):
     for seed in range(2):
         run = Run(RunKey.of("06_evaluation", Profile.load("small"), seed=seed), workspace)
         own = [(f"{run.label}{form}", f"own{form}") for form in FORMS]
         rows = [*own, (UNTRAINED, f"before {seed}"), ("TF-IDF", "words")]
         described = pd.DataFrame(rows, columns=["model", "fingerprint"])
-        run.finish({}, tables={"models": described.assign(**{"fitted on": "task", "ranks_only": False})})
+        run.finish(
+            {}, tables={"models": described.assign(**{"fitted on": "task", "ranks_only": False})}
+        )
     if changed:
         path = workspace_root / "params" / "small.yaml"
         path.write_text(path.read_text().replace("hidden: 0,", "hidden: 4,"))
-    found = [(model.label, model.fingerprint) for model in recorded_baselines(Profile.load("small"), workspace)]
+    found = [
+        (model.label, model.fingerprint)
+        for model in recorded_baselines(Profile.load("small"), workspace)
+    ]
     assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])
 
 
-def test_a_model_is_scored_alone_beside_references_without_training_and_beside_those_that_are_recorded(workspace_root):
+def test_a_model_is_scored_alone_beside_references_without_training_and_beside_those_that_are_recorded(
+    workspace_root,
+):
     rows = [{"text": f"about {label}, {n}", "label": label} for n in range(20) for label in "xy"]
     evaluation = "{tasks: [own], sweep_tasks: [own], own_tasks: [{name: own, kind: classification, path: rows.jsonl}]}"
     files = {"rows.jsonl": rows, "mine.yaml": f"base: small.yaml\nevaluation: {evaluation}"}
@@ -70,5 +88,7 @@ def test_a_model_is_scored_alone_beside_references_without_training_and_beside_t
     found = scored()
     assert {name, *SBERT_LABELS, TFIDF} <= {*found["model"]}
     run = Run(RunKey.of("06_evaluation", Profile.load("mine")), Workspace(workspace_root))
-    run.finish({}, tables={"models": found[found["model"].isin([name, TFIDF])]})  # of its settings' `beside`, say
+    run.finish(
+        {}, tables={"models": found[found["model"].isin([name, TFIDF])]}
+    )  # of its settings' `beside`, say
     assert [*scored()["model"]] == [name, TFIDF]

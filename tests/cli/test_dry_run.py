@@ -1,4 +1,6 @@
-"""A plan before it starts: what it needs from outside, what is missing, and the time that such runs took."""
+"""A plan before it starts: what it needs from outside, what is missing, and the time that such runs
+took.
+"""
 
 import dataclasses
 import io
@@ -63,7 +65,12 @@ def test_the_plan_of_simde_has_its_longformers_and_says_what_a_hub_must_provide(
     found = found_in(published, "simde")
     runs = runs_of(resolve_plan(Profile.load("simde"), "simde", published))
     named = [(run.profile.name, run.label.split(";")[0]) for run in runs]
-    assert named == [("simde", "corpus"), ("simde", "SimCSE"), ("simde", "SimDE"), ("simde-long", "SimDE")]
+    assert named == [
+        ("simde", "corpus"),
+        ("simde", "SimCSE"),
+        ("simde", "SimDE"),
+        ("simde-long", "SimDE"),
+    ]
     long = runs[-1].profile
     settings = (long.student.pooling, long.student.max_tokens, long.simde.training.batch_size)
     assert settings == ("cls", 4096, 12)
@@ -117,7 +124,11 @@ def test_the_time_is_that_of_recorded_runs_of_the_same_notebook_and_profile(work
             record = records.Record.of(runs_of(key)[0].key, status=status, seconds=seconds)
             record = dataclasses.replace(record, notebook=run.notebook)
             records.save(workspace, record)
-    assert look_ahead(steps, workspace, set()).lines["time"].tolist() == ["", "1 min 40 s", "1 min 40 s"]
+    assert look_ahead(steps, workspace, set()).lines["time"].tolist() == [
+        "",
+        "1 min 40 s",
+        "1 min 40 s",
+    ]
     assert shown(steps, workspace).splitlines()[-1] == "3 runs, 0 of them already there"
     last = shown(steps, workspace, {corpus}).splitlines()[-1]
     takes = "what is missing takes about 3 min 20 s, as such runs took here before"

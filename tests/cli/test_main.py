@@ -1,4 +1,6 @@
-"""The command line: bad input is one line and exit code 2 before anything is built; the right exit codes."""
+"""The command line: bad input is one line and exit code 2 before anything is built; the right exit
+codes.
+"""
 
 import os
 import pty
@@ -32,7 +34,9 @@ def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
 
 
 def test_a_terminal_shows_at_once_that_a_command_has_begun(workspace_root):
-    """In a pipe there is the outcome alone. What takes long to import is loaded after that line: see `test_layers`."""
+    """In a pipe there is the outcome alone. What takes long to import is loaded after that line:
+    see `test_layers`.
+    """
     command = [*DOCEMB, "run", "--profile", "nowhere"]
     mine, its = pty.openpty()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=its) as process:
@@ -41,40 +45,57 @@ def test_a_terminal_shows_at_once_that_a_command_has_begun(workspace_root):
     os.close(mine)
     assert (process.returncode, re.sub(r"\x1b\[\d*m", "", shown)) == (2, "docemb run: loading\r\n")
     piped = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    refused(Done(piped.returncode, piped.stdout, piped.stderr), "Error: profile 'nowhere' is unknown")
+    refused(
+        Done(piped.returncode, piped.stdout, piped.stderr), "Error: profile 'nowhere' is unknown"
+    )
 
 
 def texts(folder, n=40, **special):
-    words = {number: " ".join(f"word{(number * 7 + k) % 97}" for k in range(90)) for number in range(n)}
+    words = {
+        number: " ".join(f"word{(number * 7 + k) % 97}" for k in range(90)) for number in range(n)
+    }
     files = {f"{number:03}.txt": f"Document {number}. {own}" for number, own in words.items()}
-    return write_files(folder, files | {f"{name}.txt": content for name, content in special.items()})
+    return write_files(
+        folder, files | {f"{name}.txt": content for name, content in special.items()}
+    )
 
 
 def corpus_profile(folder):
     """A profile that builds the corpus of a folder."""
     model = "{model: all-MiniLM-L6-v2, max_tokens: 64}"
-    sections = {"corpus": f"{{source: local, path: {folder}, validation: 4, tasks: 20}}", "student": model}
+    sections = {
+        "corpus": f"{{source: local, path: {folder}, validation: 4, tasks: 20}}",
+        "student": model,
+    }
     sections |= {"structural_teacher": model, "plan": "[{notebook: 01_corpus}]"}
     text = "".join(f"{name}: {content}\n" for name, content in sections.items())
     (folder.parent / "params" / "mine.yaml").write_text(text, encoding="utf-8")
     return "mine"
 
 
-def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(workspace_root, write_notebook):
+def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(
+    workspace_root, write_notebook
+):
     begun = "from docemb_lib.runs.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
-    write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)  # without figures, which take seconds
+    write_notebook(
+        "01_corpus", "profile = 'tiny'\nseed = 0", begun
+    )  # without figures, which take seconds
     profile = corpus_profile(texts(workspace_root / "t", bad=b"caf\xe9"))
     refused(docemb("run", "--profile", profile), "bad.txt", "byte 0xe9", "UTF-8")
 
 
 @pytest.mark.parametrize("given", [[], ["texts"]], ids=["alone", "with documents"])
-def test_an_empty_folder_becomes_a_working_folder_and_what_is_there_stays(tmp_path, monkeypatch, given):
+def test_an_empty_folder_becomes_a_working_folder_and_what_is_there_stays(
+    tmp_path, monkeypatch, given
+):
     texts(tmp_path / "texts", n=60)
     monkeypatch.chdir(tmp_path)
     assert docemb("init", *given).returncode == 0
     assert Workspace().root == tmp_path
     assert len(docemb("run", "--dry-run").stdout.split("01_corpus")) == 2
-    assert [*(tmp_path / "outputs").iterdir()] == []  # papermill does not make the folder of its output
+    assert [
+        *(tmp_path / "outputs").iterdir()
+    ] == []  # papermill does not make the folder of its output
     edited = tmp_path / "notebooks" / "05_weighting.ipynb"
     edited.write_text("mine")
     shutil.rmtree(tmp_path / "params" / "corpora")
@@ -84,7 +105,9 @@ def test_an_empty_folder_becomes_a_working_folder_and_what_is_there_stays(tmp_pa
     assert not (tmp_path / "params" / "corpora").exists()
 
 
-def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it_is(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it_is(
+    tmp_path, monkeypatch
+):
     texts(tmp_path / "texts", n=60)
     write_files(tmp_path, {"notebooks/mine.ipynb": ""})
     monkeypatch.chdir(tmp_path)
@@ -113,7 +136,10 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     if kind != "rows":
         write_files(source, {f"{number}.txt": text for number, text in enumerate(texts)})
     else:
-        rows = [{"id": "same", "doc_id": number, "title": "a", "body": text} for number, text in enumerate(texts)]
+        rows = [
+            {"id": "same", "doc_id": number, "title": "a", "body": text}
+            for number, text in enumerate(texts)
+        ]
         source = write_rows(source.with_suffix(".jsonl"), rows)
     done = docemb("init", source)
     assert done.returncode == 0, done.stderr
@@ -123,28 +149,65 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
     assert "seems not to be English" in done.stdout  # 90,000 of the words are "word"
     profile = Profile.load(workspace_root / f"{kind}.yaml")
     own = Profile.load("own")
-    assert (profile.name, profile.corpus.path, profile.corpus.text_field) == (kind, source, "body" if kind == "rows" else "text")  # fmt: skip
+    assert (profile.name, profile.corpus.path, profile.corpus.text_field) == (
+        kind,
+        source,
+        "body" if kind == "rows" else "text",
+    )
     assert profile.corpus.id_field == ("doc_id" if kind == "rows" else "id")
-    assert (profile.corpus.tasks, profile.corpus.validation, profile.parameters.documents) == (40, 12, 68)
-    assert (profile.student.layers, profile.student.max_tokens, profile.student.lexical) == (None, 4096, 22)
-    assert profile.notebooks == {name: {**given, "documents": 60} for name, given in own.notebooks.items()}
-    assert profile.model_dump(include={"evaluation", "training", "simde"}) == own.model_dump(include={"evaluation", "training", "simde"})  # fmt: skip
+    assert (profile.corpus.tasks, profile.corpus.validation, profile.parameters.documents) == (
+        40,
+        12,
+        68,
+    )
+    assert (profile.student.layers, profile.student.max_tokens, profile.student.lexical) == (
+        None,
+        4096,
+        22,
+    )
+    assert profile.notebooks == {
+        name: {**given, "documents": 60} for name, given in own.notebooks.items()
+    }
+    assert profile.model_dump(include={"evaluation", "training", "simde"}) == own.model_dump(
+        include={"evaluation", "training", "simde"}
+    )
     lines = (workspace_root / f"{kind}.yaml").read_text(encoding="utf-8").splitlines()
     assert not [line for line in lines if line != line.rstrip() or " }" in line]
-    written = workspace_root / f"{kind}.yaml"  # with the recipe for long documents, too, nothing is missing
-    written.write_text(written.read_text(encoding="utf-8").replace("long: chunks", "long: truncate"), encoding="utf-8")
+    written = (
+        workspace_root / f"{kind}.yaml"
+    )  # with the recipe for long documents, too, nothing is missing
+    written.write_text(
+        written.read_text(encoding="utf-8").replace("long: chunks", "long: truncate"),
+        encoding="utf-8",
+    )
     assert Profile.load(written).structural_teacher.long == "truncate"
     listed = docemb("run", "--profile", written, "--dry-run")
     assert (listed.returncode, "missing" in listed.stdout) == (0, False)
     refused(docemb("init", source), f"Error: -o {kind}.yaml: this exists already; name a new file")
 
 
-@pytest.mark.parametrize(("name", "content", "said"), [
-    ("few.jsonl", "".join(f'{{"text": "a {n}"}}\n' for n in range(59)), "few.jsonl: it holds 59 different documents, and a student needs 60 or more; add some"),
-    ("thai.jsonl", "".join(f'{{"text": "{"เราไปเดินเล่น" * 7}{n}"}}\n' for n in range(60)), "thai.jsonl: a word, from space to space, has 93 characters on average; put spaces between words"),
-    ("none.csv", "id,text\n", "none.csv: it holds no document; add rows to the file"),
-    ("caf\udce9.jsonl", "", "caf\ufffd.jsonl, -o mine.yaml: this name is not valid UTF-8, so a profile cannot hold it; rename the file"),
-    ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: the text is blank")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "few.jsonl",
+            "".join(f'{{"text": "a {n}"}}\n' for n in range(59)),
+            "few.jsonl: it holds 59 different documents, and a student needs 60 or more; add some",
+        ),
+        (
+            "thai.jsonl",
+            "".join(f'{{"text": "{"เราไปเดินเล่น" * 7}{n}"}}\n' for n in range(60)),
+            "thai.jsonl: a word, from space to space, has 93 characters on average; put spaces between words",
+        ),
+        ("none.csv", "id,text\n", "none.csv: it holds no document; add rows to the file"),
+        (
+            "caf\udce9.jsonl",
+            "",
+            "caf\ufffd.jsonl, -o mine.yaml: this name is not valid UTF-8, so a profile cannot hold it; rename the file",
+        ),
+        ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: the text is blank"),
+    ],
+)
 def test_documents_that_make_no_profile_are_refused(workspace_root, name, content, said):
     (workspace_root / name).write_text(content)
     done = docemb("init", workspace_root / name, "-o", "mine.yaml")
@@ -161,8 +224,15 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
     write_files(workspace_root / "params", {"grids/lams.yaml": grid, "mine.yaml": plan})
     done = docemb("run", "--profile", "mine", "--dry-run")
     assert done.returncode == 0, done.stderr
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
-    plan = [["1", "01_corpus", "1", "0", "mine", "corpus"], ["2", "05_weighting", "2", "0", "mine", "lams"]]
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in done.stdout.splitlines()
+        if "│" in line
+    ]
+    plan = [
+        ["1", "01_corpus", "1", "0", "mine", "corpus"],
+        ["2", "05_weighting", "2", "0", "mine", "lams"],
+    ]
     assert [row[:6] for row in rows] == [*plan, ["model", "all-MiniLM-L6-v2", "1, 2"]]
     assert all(len(row) == 6 for row in rows[:2])  # no time is known
     assert done.stdout.endswith("\n3 runs, 0 of them already there\n")
@@ -171,32 +241,65 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
     refused(docemb("run", "--profile", "mine", "--dry-run", "--from", "06"), said)
     few = "base: small.yaml\nplan: [{notebook: 03_structural, documents: 2}]"
     (workspace_root / "params" / "mine.yaml").write_text(few)
-    refused(docemb("run", "--profile", "mine", "--dry-run"), "documents: 2 training documents do not fill one batch")
+    refused(
+        docemb("run", "--profile", "mine", "--dry-run"),
+        "documents: 2 training documents do not fill one batch",
+    )
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, how):
     command = [*DOCEMB, "run", "--profile", corpus_profile(texts(workspace_root / "t"))]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where a shell starts the tests with `&`
-    )  # fmt: skip
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # ignored where a shell starts the tests with `&`
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "1 run, not there yet\n"
     assert "begins" in process.stdout.readline()
     process.send_signal(how)
     _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors.splitlines()[-1:]) == (130, ["Interrupted. The same command goes on from here."])
+    assert (process.returncode, errors.splitlines()[-1:]) == (
+        130,
+        ["Interrupted. The same command goes on from here."],
+    )
     assert not list((workspace_root / "outputs" / "notebooks").rglob("*.ipynb"))
 
 
 @pytest.mark.slow
 def test_a_student_is_trained_by_two_processes_and_found_again_by_one(workspace_root):
     profile = workspace_root / "params" / "small.yaml"
-    profile.write_text(profile.read_text().replace("{log_every: 1}", "{log_every: 1, save_every: 2, accumulation: 2}"))
-    arguments = ["train", "--profile", "small", "-p", "documents=26", "-p", "contextual_teacher=LSA"]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
-    done = subprocess.run([*torchrun, "docemb_lib.cli", *arguments], capture_output=True, text=True, timeout=300)
+    profile.write_text(
+        profile.read_text().replace(
+            "{log_every: 1}", "{log_every: 1, save_every: 2, accumulation: 2}"
+        )
+    )
+    arguments = [
+        "train",
+        "--profile",
+        "small",
+        "-p",
+        "documents=26",
+        "-p",
+        "contextual_teacher=LSA",
+    ]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+    ]
+    done = subprocess.run(
+        [*torchrun, "docemb_lib.cli", *arguments], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()  # one of the processes speaks
     folder, _, losses = line.partition(": mean validation loss ")
@@ -210,7 +313,9 @@ def test_a_student_is_trained_by_two_processes_and_found_again_by_one(workspace_
 
 
 @pytest.mark.slow
-def test_one_notebook_is_executed_with_parameters_once_and_shows_what_it_concludes(workspace_root, write_notebook):
+def test_one_notebook_is_executed_with_parameters_once_and_shows_what_it_concludes(
+    workspace_root, write_notebook
+):
     text = """from docemb_lib.runs.run import begin
 run = begin('05_weighting', globals())
 print(f'with λ = {lam} all is well.')
@@ -247,11 +352,22 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_no
         time.sleep(0.05)
     running.send_signal(signal.SIGTERM)
     _, stderr = running.communicate(timeout=200)
-    assert (running.returncode, stderr.splitlines()[-1]) == (130, "Interrupted. The same command goes on from here.")
+    assert (running.returncode, stderr.splitlines()[-1]) == (
+        130,
+        "Interrupted. The same command goes on from here.",
+    )
     assert len(list(students.glob("*.partial/checkpoints/*/whole.json"))) == 1
 
 
 def test_a_parameter_is_read_as_papermill_reads_it():
-    given = {"lam=0.5": 0.5, "lam_by_length=None": None, "documents=30": 30, "student_projection=-": "-", "dm=true": True,
-             "contextual_projection=16": 16}  # fmt: skip
-    assert parse_parameters([*given]) == {text.split("=")[0]: value for text, value in given.items()}
+    given = {
+        "lam=0.5": 0.5,
+        "lam_by_length=None": None,
+        "documents=30": 30,
+        "student_projection=-": "-",
+        "dm=true": True,
+        "contextual_projection=16": 16,
+    }
+    assert parse_parameters([*given]) == {
+        text.split("=")[0]: value for text, value in given.items()
+    }

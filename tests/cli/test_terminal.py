@@ -57,26 +57,57 @@ def reported(workspace, *labels, terminal=False, seconds=()):
 
 
 def cells_of(text):
-    """The cells of a table, column by column, with their lines joined; of one printed in parts, each column once."""
-    parts = [[line for line in part.splitlines()[1:] if line[0] in "│┃"] for part in text.split("┏")[1:]]
+    """The cells of a table, column by column, with their lines joined; of one printed in parts,
+    each column once.
+    """
+    parts = [
+        [line for line in part.splitlines()[1:] if line[0] in "│┃"] for part in text.split("┏")[1:]
+    ]
     rows = ([line.strip("│┃").replace("┃", "│").split("│") for line in part] for part in parts)
-    return [*dict.fromkeys("".join(column).replace(" ", "") for own in rows for column in zip(*own, strict=True))]
+    return [
+        *dict.fromkeys(
+            "".join(column).replace(" ", "") for own in rows for column in zip(*own, strict=True)
+        )
+    ]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
 def test_tables_fit_the_terminal_and_lose_nothing(columns):
     shown = console(columns)
-    own = "tiny-final-student-cosine-lam=0.5-PV-S-384-ReLU-x200-C---700-docs-seed0"  # the name of a folder
-    board = pd.DataFrame({"see-also-retrieval": [0.8123, 0.5], "package": [0.7, 0.3], "mean": ".756 [.70, .81]",
-                          "fitted on": "task"}, index=["student before distillation", own])  # fmt: skip
+    # the name of a folder
+    own = "tiny-final-student-cosine-lam=0.5-PV-S-384-ReLU-x200-C---700-docs-seed0"
+    board = pd.DataFrame(
+        {
+            "see-also-retrieval": [0.8123, 0.5],
+            "package": [0.7, 0.3],
+            "mean": ".756 [.70, .81]",
+            "fitted on": "task",
+        },
+        index=["student before distillation", own],
+    )
     print_scoreboard(board, shown)
     _title, _, table = shown.file.getvalue().partition("\n")
-    expected = ["model", "student before distillation", own, "see-also-retrieval", "0.8120.500", "package",
-                "0.7000.300", "mean [95%]", ".756 [.70, .81]" * 2, "fitted on", "task" * 2]  # fmt: skip
+    expected = [
+        "model",
+        "student before distillation",
+        own,
+        "see-also-retrieval",
+        "0.8120.500",
+        "package",
+        "0.7000.300",
+        "mean [95%]",
+        ".756 [.70, .81]" * 2,
+        "fitted on",
+        "task" * 2,
+    ]
     assert "".join(cells_of(table)) == "".join(expected).replace(" ", "")
-    assert all(word in table for word in ("distillation", "retrieval", "[.70, .81]"))  # no word is broken
+    assert all(
+        word in table for word in ("distillation", "retrieval", "[.70, .81]")
+    )  # no word is broken
     assert max(map(len, table.splitlines())) <= columns
-    intervals = pd.DataFrame({"find": [f".512 [.48,{NO_BREAK}.55]"]}, index=pd.Index(["a"], name="model"))
+    intervals = pd.DataFrame(
+        {"find": [f".512 [.48,{NO_BREAK}.55]"]}, index=pd.Index(["a"], name="model")
+    )
     print_table(intervals.reset_index(), shown)
     assert "[.48, .55]" in shown.file.getvalue()
 
@@ -85,17 +116,42 @@ def test_tables_fit_the_terminal_and_lose_nothing(columns):
 def test_recorded_runs_and_plans_fit_the_terminal(columns):
     shown, label = console(columns), "cosine;PV;S:384(ReLU)x512(ReLU)x384;C:384"
     notebooks = ["04_projections", "06_evaluation"]
-    rows = {"notebook": notebooks, "label": label, "profile": "tiny", "status": "done", "documents": 150, "seed": 0}
-    print_runs(pd.DataFrame({**rows, "validation": [0.61, nan], "test": [nan, 0.87], "seconds": [53.2, 209.0]}), shown)
+    rows = {
+        "notebook": notebooks,
+        "label": label,
+        "profile": "tiny",
+        "status": "done",
+        "documents": 150,
+        "seed": 0,
+    }
+    print_runs(
+        pd.DataFrame(
+            {**rows, "validation": [0.61, nan], "test": [nan, 0.87], "seconds": [53.2, 209.0]}
+        ),
+        shown,
+    )
     title, *lines = shown.file.getvalue().splitlines()
     assert title.strip() == "profile tiny, status done, seed 0"
     assert max(map(len, lines)) <= columns
     columns_shown = cells_of("\n".join(lines))
     assert all(name in shown.file.getvalue() for name in notebooks)  # not broken
-    assert columns_shown == [f"notebook{''.join(notebooks)}", f"label{label * 2}", "documents150150", "validation0.61",
-                             "test0.87", "seconds53.2209.0"]  # fmt: skip
-    listed = {"line": "10", "notebook": notebooks, "runs": 9, "there": 0, "profile": "tiny", "grid, or single": label,
-              "time": "10,155 h 19 min"}  # fmt: skip
+    assert columns_shown == [
+        f"notebook{''.join(notebooks)}",
+        f"label{label * 2}",
+        "documents150150",
+        "validation0.61",
+        "test0.87",
+        "seconds53.2209.0",
+    ]
+    listed = {
+        "line": "10",
+        "notebook": notebooks,
+        "runs": 9,
+        "there": 0,
+        "profile": "tiny",
+        "grid, or single": label,
+        "time": "10,155 h 19 min",
+    }
     files = f"/home/{'somebody/' * 9}data/cda (train_cite.csv, dev_cite.csv, test_cite.csv)"
     outlook = Outlook(pd.DataFrame(listed), 3.6e7, {Need("files", files): [*range(9)]}, [])
     print_outlook(outlook, shown := console(columns, terminal=True))
@@ -110,7 +166,9 @@ def test_long_texts_wrap_where_the_terminal_is_narrow():
     print_table(pd.DataFrame({"id": ["c4"], "claim": [claim], "because": ["no round 1k"]}), shown)
     lines = shown.file.getvalue().splitlines()
     assert max(len(line) for line in lines) <= 60
-    assert [word for line in lines if line.startswith("│") for word in line.split("│")[2].split()] == claim.split()
+    assert [
+        word for line in lines if line.startswith("│") for word in line.split("│")[2].split()
+    ] == claim.split()
 
 
 def test_recorded_runs_show_their_status_or_how_to_make_some():
@@ -123,7 +181,9 @@ def test_recorded_runs_show_their_status_or_how_to_make_some():
 
 def test_a_plan_is_a_line_for_each_event_and_says_how_long_such_runs_took(workspace, clock):
     """Runs may have been done before, fail, and share a label."""
-    reporter, shown, (first, second, third, fourth, again) = reported(workspace, "a", "b", "c", "d", "d")
+    reporter, shown, (first, second, third, fourth, again) = reported(
+        workspace, "a", "b", "c", "d", "d"
+    )
     reporter.prepare("the words of the corpus, stem")
     reporter.begin([first, second, third], [second, third], "2 workers")
     reporter.start(first)
@@ -154,7 +214,9 @@ def test_a_plan_is_a_line_for_each_event_and_says_how_long_such_runs_took(worksp
     ]
 
 
-def test_a_plan_without_workers_takes_the_sum_of_the_usual_times_and_no_time_where_all_is_there(workspace, clock):
+def test_a_plan_without_workers_takes_the_sum_of_the_usual_times_and_no_time_where_all_is_there(
+    workspace, clock
+):
     reporter, shown, planned = reported(workspace, "a", "b", "c", seconds=(60.0, 180.0))
     reporter.begin(planned, planned[1:])
     reporter.start(planned[1])
@@ -166,7 +228,9 @@ def test_a_plan_without_workers_takes_the_sum_of_the_usual_times_and_no_time_whe
     Terminal(shown, times_of(workspace, n05_weighting=[60.0])).begin(planned, [])
     assert shown.file.getvalue().endswith("\n3 runs, 3 of them already there\n")
     other = ARun("e", Path("5.ipynb"), "03_structural")
-    Terminal(shown, times_of(workspace, n05_weighting=[60.0])).begin([*planned, other], [*planned, other])
+    Terminal(shown, times_of(workspace, n05_weighting=[60.0])).begin(
+        [*planned, other], [*planned, other]
+    )
     assert shown.file.getvalue().endswith("\n4 runs, 0 of them already there\n")  # 03 is not known
     Terminal(shown, times_of(workspace)).begin([other], [other])
     assert shown.file.getvalue().endswith("\n1 run, not there yet\n")
@@ -207,7 +271,9 @@ def test_no_name_label_or_text_can_command_the_terminal(workspace, monkeypatch):
         assert not [c for c in text if c != "\n" and unicodedata.category(c) in {"Cc", "Cf", "Cs"}]
 
 
-def test_warnings_in_a_notebook_are_plain_text_because_jupyter_colours_stderr_as_an_error(monkeypatch, capsys):
+def test_warnings_in_a_notebook_are_plain_text_because_jupyter_colours_stderr_as_an_error(
+    monkeypatch, capsys
+):
     monkeypatch.setattr("docemb_lib.base.progress.in_kernel", lambda: True)
     monkeypatch.setattr(logging.getLogger("docemb_lib"), "handlers", [])
     log_to_notebook()

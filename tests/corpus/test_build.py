@@ -1,4 +1,6 @@
-"""Documents become a corpus: parts on disk, whole or not at all; copies dropped; tasks held out; splits; statistics."""
+"""Documents become a corpus: parts on disk, whole or not at all; copies dropped; tasks held out;
+splits; statistics.
+"""
 
 import hashlib
 import itertools
@@ -29,8 +31,13 @@ COUNTERS = {"n_student_tokens": letters, "n_structural_tokens": words}
 
 def documents(number=120, linked=True):
     """Documents of two sources, each citing the next three of its own."""
-    cited = [tuple(f"{n + step:03}" for step in (2, 4, 6) if linked and n + step < number) for n in range(number)]
-    return [Document(f"{n:03}", f"text {n} " * (n + 1), "ab"[n % 2], cited[n]) for n in range(number)]
+    cited = [
+        tuple(f"{n + step:03}" for step in (2, 4, 6) if linked and n + step < number)
+        for n in range(number)
+    ]
+    return [
+        Document(f"{n:03}", f"text {n} " * (n + 1), "ab"[n % 2], cited[n]) for n in range(number)
+    ]
 
 
 @pytest.fixture
@@ -40,7 +47,9 @@ def build(tmp_path):
 
     def build(rows, **options):
         defaults = {"counters": COUNTERS, "validation": 10, "tasks": 40, "seed": 0}
-        return build_corpus(rows, **{**defaults, "folder": tmp_path / f"build-{next(numbers)}", **options})
+        return build_corpus(
+            rows, **{**defaults, "folder": tmp_path / f"build-{next(numbers)}", **options}
+        )
 
     return build
 
@@ -48,16 +57,24 @@ def build(tmp_path):
 @pytest.fixture
 def kept(build):
     """The ids that are left of some documents."""
-    return lambda rows, **options: sorted(build(rows, tasks=0, validation=0, **options)["train"]["id"])
+    return lambda rows, **options: sorted(
+        build(rows, tasks=0, validation=0, **options)["train"]["id"]
+    )
 
 
 def rows_of(corpus):
     return {name: split.to_list() for name, split in corpus.items()}
 
 
-def test_every_document_is_in_exactly_one_split_and_links_of_task_rows_stay_in_their_partition(build):
+def test_every_document_is_in_exactly_one_split_and_links_of_task_rows_stay_in_their_partition(
+    build,
+):
     corpus = build(documents())
-    assert {name: len(split) for name, split in corpus.items()} == {"train": 70, "validation": 10, "tasks": 40}
+    assert {name: len(split) for name, split in corpus.items()} == {
+        "train": 70,
+        "validation": 10,
+        "tasks": 40,
+    }
     columns = ["id", "text", "source", "n_words", "n_student_tokens", "n_structural_tokens"]
     assert corpus["train"].column_names == columns
     originals = {document.id: document for document in documents()}
@@ -72,7 +89,9 @@ def test_every_document_is_in_exactly_one_split_and_links_of_task_rows_stay_in_t
     assert dict(Counter(tasks["split"])) == {"train": 20, "validation": 8, "test": 12}
     for id, row in tasks.iterrows():
         cited = originals[id].see_also
-        assert list(row.see_also) == [i for i in cited if i in tasks.index and tasks.split[i] == row.split]
+        assert list(row.see_also) == [
+            i for i in cited if i in tasks.index and tasks.split[i] == row.split
+        ]
     assert tasks.see_also.map(len).sum() > 20
 
 
@@ -81,7 +100,9 @@ def test_the_order_depends_on_seed_and_ids_alone_also_without_tasks_and_links(bu
     assert rows_of(build(reversed(documents()))) == rows_of(one)
     assert build(documents(), seed=1)["train"]["id"][:] != one["train"]["id"][:]
     longer = [*documents(), Document("new", "fresh words", "a")]
-    before, after = (build(rows, tasks=0, validation=0)["train"]["id"][:] for rows in (documents(), longer))
+    before, after = (
+        build(rows, tasks=0, validation=0)["train"]["id"][:] for rows in (documents(), longer)
+    )
     assert [id for id in after if id != "new"] == before != sorted(before)
     assert set(build(documents(), tasks=0)) == {"train", "validation"}
     tasks = build(documents(linked=False))["tasks"]
@@ -89,7 +110,9 @@ def test_the_order_depends_on_seed_and_ids_alone_also_without_tasks_and_links(bu
 
 
 def test_validation_and_the_first_training_documents_have_each_source_in_its_share(build):
-    """Although of a small source many documents are held out, so that the tasks have as many of each."""
+    """Although of a small source many documents are held out, so that the tasks have as many of
+    each.
+    """
     links = [(f"a{(n + 1) % 900}", f"a{(n + 2) % 900}") for n in range(900)]
     rows = [Document(f"a{n}", f"text {n}", "a", links[n]) for n in range(900)]
     rows += [Document(f"c{n}", f"another text {n}", "c", ()) for n in range(150)]
@@ -103,13 +126,24 @@ def test_validation_and_the_first_training_documents_have_each_source_in_its_sha
 
 def test_a_document_that_begins_as_an_earlier_one_is_left_out_and_counted(kept, caplog):
     start = " ".join(f"w{n}" for n in range(60))
-    texts = {"b": start.upper() + "\n other end", "a": start + " one end", "d": "short", "e": "short one"}
+    texts = {
+        "b": start.upper() + "\n other end",
+        "a": start + " one end",
+        "d": "short",
+        "e": "short one",
+    }
     texts["c"] = start.replace("w59", "v59") + " one end"
     rows = [Document(id, text, "x") for id, text in texts.items()]
     with caplog.at_level(logging.INFO, logger="docemb_lib.corpus.build"):
         assert kept(rows, copy_words=60) == ["a", "c", "d", "e"]
     assert "1 of 5 documents" in caplog.text
-    assert kept([*rows, Document("f", rows[1].text.upper() + "\n", "x")]) == ["a", "b", "c", "d", "e"]  # all words
+    assert kept([*rows, Document("f", rows[1].text.upper() + "\n", "x")]) == [
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+    ]  # all words
     assert kept([*rows, rows[1]]) == ["a", "b", "c", "d", "e"]  # of two splits of a hub's data set
 
 
@@ -117,16 +151,25 @@ def test_the_first_id_of_every_digest_stays_in_the_order_of_a_hash_of_seed_and_i
     rng = random.Random(0)
     ids = [f"é{n:04}" for n in range(200)]
     rng.shuffle(ids)
-    digests = [(n % 133).to_bytes(12, "big") + bytes(4) for n in range(200)]  # every third text occurs twice
+    digests = [
+        (n % 133).to_bytes(12, "big") + bytes(4) for n in range(200)
+    ]  # every third text occurs twice
     first = {}
     for row in sorted(range(200), key=ids.__getitem__):
         first.setdefault(digests[row], row)
-    expected = sorted(first.values(), key=lambda row: hashlib.sha256(f"7:{ids[row]}".encode()).digest())
-    assert distinct_rows(Dataset.from_dict({"id": ids, "digest": digests}), seed=7).tolist() == expected
+    expected = sorted(
+        first.values(), key=lambda row: hashlib.sha256(f"7:{ids[row]}".encode()).digest()
+    )
+    assert (
+        distinct_rows(Dataset.from_dict({"id": ids, "digest": digests}), seed=7).tolist()
+        == expected
+    )
 
 
 def test_documents_that_make_no_corpus_are_refused(build, kept, refused):
-    with pytest.raises(InputError, match="two documents have the id 'b'; rename one"):  # the first one in order
+    with pytest.raises(
+        InputError, match="two documents have the id 'b'; rename one"
+    ):  # the first one in order
         kept([Document(id, f"text {n}", "x") for n, id in enumerate("bzazb")])
     refused("0 distinct documents", kept, [])
     refused(
@@ -138,12 +181,16 @@ def test_documents_that_make_no_corpus_are_refused(build, kept, refused):
 
 
 # Parts on disk
-def test_a_corpus_is_mapped_from_its_parts_and_the_same_whatever_their_size(build, tmp_path, monkeypatch):
+def test_a_corpus_is_mapped_from_its_parts_and_the_same_whatever_their_size(
+    build, tmp_path, monkeypatch
+):
     expected = rows_of(build(documents()))
     monkeypatch.setattr(module, "PART", 25)
     folder = tmp_path / "parts"
     corpus = build(iter(documents()), folder=folder)
-    files = {file["filename"] for name in ("train", "validation") for file in corpus[name].cache_files}
+    files = {
+        file["filename"] for name in ("train", "validation") for file in corpus[name].cache_files
+    }
     assert files == {str(folder / f"0000{part}.arrow") for part in range(5)}  # mapped, not read
     corpus.save_to_disk(str(tmp_path / "corpus"))
     shutil.rmtree(folder)
@@ -151,7 +198,9 @@ def test_a_corpus_is_mapped_from_its_parts_and_the_same_whatever_their_size(buil
 
 
 @pytest.mark.parametrize("last", [0, 24, 25, 26, 74, 119])
-def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(build, tmp_path, monkeypatch, last):
+def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(
+    build, tmp_path, monkeypatch, last
+):
     """`last`: the document whose reading fails."""
     monkeypatch.setattr(module, "PART", 25)
     counted, folder = [], tmp_path / "parts"
@@ -162,7 +211,10 @@ def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(build, tmp_p
                 raise KeyboardInterrupt
             yield document
 
-    counters = {"n_student_tokens": lambda texts: counted.extend(texts) or letters(texts), "n_structural_tokens": words}
+    counters = {
+        "n_student_tokens": lambda texts: counted.extend(texts) or letters(texts),
+        "n_structural_tokens": words,
+    }
     with pytest.raises(KeyboardInterrupt):
         build(reading(fail=True), counters=counters, folder=folder)
     whole = last // 25
@@ -181,8 +233,13 @@ def test_parts_have_the_documents_in_order(tmp_path, monkeypatch, number):
     given = documents(number)
     write_parts(tmp_path, iter(given), {"n": words}, copy_words=None)
     assert len(list(tmp_path.glob("*.arrow"))) == -(-number // 20)
-    found = [(row["id"], tuple(row["see_also"]), row["n"], row["n_words"]) for row in open_parts(tmp_path)]
-    assert found == [(one.id, one.see_also, 2 * (n + 1), 2 * (n + 1)) for n, one in enumerate(given)]
+    found = [
+        (row["id"], tuple(row["see_also"]), row["n"], row["n_words"])
+        for row in open_parts(tmp_path)
+    ]
+    assert found == [
+        (one.id, one.see_also, 2 * (n + 1), 2 * (n + 1)) for n, one in enumerate(given)
+    ]
 
 
 # Documents held out for the tasks
@@ -193,7 +250,11 @@ def page(id, source="a", see_also=()):
 def clusters(number, size=4):
     """`number` groups of `size` pages, each citing the others of its group."""
     groups = [[f"{group:03}-{member}" for member in range(size)] for group in range(number)]
-    return [page(id, see_also=[other for other in group if other != id]) for group in groups for id in group]
+    return [
+        page(id, see_also=[other for other in group if other != id])
+        for group in groups
+        for id in group
+    ]
 
 
 def test_a_page_and_its_targets_up_to_six_stay_in_one_partition_of_its_share():
@@ -210,21 +271,35 @@ def test_a_page_and_its_targets_up_to_six_stay_in_one_partition_of_its_share():
     # 70% of 50, 20 and 30 places, in groups of four
     assert whole == {"train": 32, "validation": 12, "test": 20}
     hub = page("hub", see_also=[f"leaf{n}" for n in range(9)])
-    held = hold_out([hub, *[page(f"leaf{n}") for n in range(9)], *[page(f"other{n}") for n in range(100)]], size=20)
+    held = hold_out(
+        [hub, *[page(f"leaf{n}") for n in range(9)], *[page(f"other{n}") for n in range(100)]],
+        size=20,
+    )
     linked = [id for id, partition in held.items() if partition == held["hub"]][:7]
     assert linked == ["hub", *[f"leaf{n}" for n in range(6)]]
     pages = [page("first", see_also=["x", "y"]), page("second", see_also=["x", "z"])]
-    held = hold_out([*pages, *[page(f"other{n}") for n in range(40)], *[page(id) for id in "xyz"]], size=30)
+    held = hold_out(
+        [*pages, *[page(f"other{n}") for n in range(40)], *[page(id) for id in "xyz"]], size=30
+    )
     assert len({held[id] for id in ("first", "second", "x", "y", "z")}) == 1
 
 
 def test_the_rest_balances_the_sources_where_there_are_links():
-    pages = [*clusters(20), *[page(f"b{n}", "b") for n in range(300)], *[page(f"c{n}", "c") for n in range(20)]]
+    pages = [
+        *clusters(20),
+        *[page(f"b{n}", "b") for n in range(300)],
+        *[page(f"c{n}", "c") for n in range(20)],
+    ]
     source_of = {document.id: document.source for document in pages}
     held = hold_out(pages, size=100)
     counts = Counter((partition, source_of[id]) for id, partition in held.items())
-    # 32, 12 and 20 linked pages of `a`; the other 18, 8 and 10 places go to b and c by halves, c's twenty being enough
+    # 32, 12 and 20 linked pages of `a`; the other 18, 8 and 10 places go to b and c by halves, c's
+    # twenty being enough
     shares = {"train": (32, 9, 9), "validation": (12, 4, 4), "test": (20, 5, 5)}
-    assert counts == {(partition, "abc"[i]): share[i] for partition, share in shares.items() for i in range(3)}
-    pages = [page(f"{n:02}", "ab"[n % 3 == 0]) for n in range(50)]  # without links the first, in order
+    assert counts == {
+        (partition, "abc"[i]): share[i] for partition, share in shares.items() for i in range(3)
+    }
+    pages = [
+        page(f"{n:02}", "ab"[n % 3 == 0]) for n in range(50)
+    ]  # without links the first, in order
     assert list(hold_out(pages, size=10)) == [f"{n:02}" for n in range(10)]

@@ -1,4 +1,6 @@
-"""Pages of installed packages become documents: nothing lost, no answer of a task left in the text, links resolved."""
+"""Pages of installed packages become documents: nothing lost, no answer of a task left in the text,
+links resolved.
+"""
 
 import ast
 import re
@@ -65,12 +67,28 @@ FILES = {
 }
 EXPECTED = [
     Document("minishop", "Everything for the shop, gathered in one place for you.", "minishop"),
-    Document("minishop.Till", "Keeps the coins of a day in five small boxes.\n\nempty\nTake all coins out.", "minishop",
-             ("minishop.count", "minishop.shelf.weigh")),
-    Document("minishop.copies.tally", "Count the boxes that STAND on a shelf\nin the shop.", "minishop"),
-    Document("minishop.count", "Count the coins of a till, by hand and with .", "minishop",
-             ("minishop.shelf.weigh", "minishop.Till")),
-    Document("minishop.shelf.weigh", "Weigh everything that stands on a shelf.", "minishop", ("minishop.count",))]  # fmt: skip
+    Document(
+        "minishop.Till",
+        "Keeps the coins of a day in five small boxes.\n\nempty\nTake all coins out.",
+        "minishop",
+        ("minishop.count", "minishop.shelf.weigh"),
+    ),
+    Document(
+        "minishop.copies.tally", "Count the boxes that STAND on a shelf\nin the shop.", "minishop"
+    ),
+    Document(
+        "minishop.count",
+        "Count the coins of a till, by hand and with .",
+        "minishop",
+        ("minishop.shelf.weigh", "minishop.Till"),
+    ),
+    Document(
+        "minishop.shelf.weigh",
+        "Weigh everything that stands on a shelf.",
+        "minishop",
+        ("minishop.count",),
+    ),
+]
 
 
 def write_package(root, name, files):
@@ -91,7 +109,9 @@ def test_a_package_becomes_exactly_its_pages_with_their_links_imported_or_not(si
     assert installed_docs(["minishop"], words=(6, 50)) == EXPECTED
 
 
-def test_a_name_shared_by_private_modules_keeps_its_full_path_and_a_copy_in_another_package_is_left_out(site):
+def test_a_name_shared_by_private_modules_keeps_its_full_path_and_a_copy_in_another_package_is_left_out(
+    site,
+):
     twins = {f"_{name}.py": f'def f():\n    """{name}: one of two."""' for name in "ab"}
     citing = 'def g():\n    """Cites.\n\n    See Also\n    --------\n    f\n    twins._b.f\n    """'
     write_package(site, "twins", {"__init__.py": "", **twins, "c.py": citing})
@@ -101,12 +121,18 @@ def test_a_name_shared_by_private_modules_keeps_its_full_path_and_a_copy_in_anot
     page = 'def f():\n    """One page in two packages."""'
     write_package(site, "alpha", {"__init__.py": page})
     write_package(site, "beta", {"__init__.py": page.replace("One", "ONE")})
-    assert [document.id for document in installed_docs(["beta", "alpha"], words=(1, 50))] == ["alpha.f"]
+    assert [document.id for document in installed_docs(["beta", "alpha"], words=(1, 50))] == [
+        "alpha.f"
+    ]
 
 
 def test_the_default_packages_are_the_eleven_classes_and_a_missing_package_is_named(refused):
     assert len(set(PACKAGES)) == len(PACKAGES) == 11
-    refused(r"nowhere_at_all is not installed; install it \(`pip install`\)", installed_docs, ["nowhere_at_all"])
+    refused(
+        r"nowhere_at_all is not installed; install it \(`pip install`\)",
+        installed_docs,
+        ["nowhere_at_all"],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +153,10 @@ def test_real_pages_are_distinct_sorted_long_enough_and_linked_as_a_reader_would
         assert [match.group() for page in real for match in pattern.finditer(page.text)] == []
     pages = {page.id: page for page in real}
     of = "networkx.algorithms.efficiency_measures"
-    assert pages[f"{of}.efficiency"].see_also == (f"{of}.local_efficiency", f"{of}.global_efficiency")
+    assert pages[f"{of}.efficiency"].see_also == (
+        f"{of}.local_efficiency",
+        f"{of}.global_efficiency",
+    )
     assert "seaborn.distributions.kdeplot" in pages["seaborn.distributions.histplot"].see_also
 
 
@@ -168,7 +197,9 @@ add_docstr_all("tear", "Tear along the line.")
 @pytest.fixture
 def pages_of(tmp_path):
     def pages(content, module="shop.front"):
-        (tmp_path / "front.py").write_bytes(content if isinstance(content, bytes) else content.encode())
+        (tmp_path / "front.py").write_bytes(
+            content if isinstance(content, bytes) else content.encode()
+        )
         return library.read_pages(tmp_path / "front.py", module)
 
     return pages
@@ -179,28 +210,59 @@ def test_every_public_documented_object_is_one_page(pages_of):
         Page("shop.front", "", "The shop and its till."),
         Page("shop.front", "sell", "Sell one item.\n\nThe price is asked of the till."),
         Page("shop.front", "restock", "Fill the shelves."),
-        Page("shop.front", "Till", "Keeps the coins.\n\ncoins: those it starts with.", {"count": "How many there are."}),
+        Page(
+            "shop.front",
+            "Till",
+            "Keeps the coins.\n\ncoins: those it starts with.",
+            {"count": "How many there are."},
+        ),
         Page("shop.front", "Drawer", "", {"open": "Open it, if it is not stuck."}),
         Page("shop.front", "weigh", "Weigh  on ; a set is {a, b}."),
-        Page("shop._core", "scan", "Scan a code."), Page("shop._core", "Scanner", "", {"beep": "Beep once."}),
-        Page("shop.front", "ring", "Ring the bell."), Page("shop.front", "bag", "Bag %d items."),
-        Page("shop", "bundle", "Bundle them."), Page("torch.Tensor", "tear", "Tear along the line.")]  # fmt: skip
+        Page("shop._core", "scan", "Scan a code."),
+        Page("shop._core", "Scanner", "", {"beep": "Beep once."}),
+        Page("shop.front", "ring", "Ring the bell."),
+        Page("shop.front", "bag", "Bag %d items."),
+        Page("shop", "bundle", "Bundle them."),
+        Page("torch.Tensor", "tear", "Tear along the line."),
+    ]
 
 
-@pytest.mark.parametrize(("content", "docs"), [
-    ('"""Notes to ourselves."""\ndef sell():\n    """Sell."""\n', ["Sell."]),  # the page of a private module is left out
-    ('def f():\n    r"""Sum %(what)s of \\frac{a}{b}.\n\n    {parameters}\n    """', ["Sum  of \\frac{a}{b}."]),
-    ('# -*- coding: latin-1 -*-\ndef f():\n    """Prix en café."""\n'.encode("latin-1"), ["Prix en café."]),
-    (b"print 'python 2'\n", []), (b'def f():\n    """caf\xe9"""\n', [])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "docs"),
+    [
+        (
+            '"""Notes to ourselves."""\ndef sell():\n    """Sell."""\n',
+            ["Sell."],
+        ),  # the page of a private module is left out
+        (
+            'def f():\n    r"""Sum %(what)s of \\frac{a}{b}.\n\n    {parameters}\n    """',
+            ["Sum  of \\frac{a}{b}."],
+        ),
+        (
+            '# -*- coding: latin-1 -*-\ndef f():\n    """Prix en café."""\n'.encode("latin-1"),
+            ["Prix en café."],
+        ),
+        (b"print 'python 2'\n", []),
+        (b'def f():\n    """caf\xe9"""\n', []),
+    ],
+)
 def test_placeholders_and_private_modules_are_left_out_and_encodings_read(pages_of, content, docs):
     assert [page.doc for page in pages_of(content, "shop._front")] == docs
 
 
-@pytest.mark.parametrize(("expression", "text"), [
-    ("'a' 'b' + 'c'", "abc"), ("f'a{x}b'", "ab"), ("'100%% of %s' % x", "100% of %s"),
-    ("'a {x} {{y}}'.format(**names)", "a  {y}"),
-    ("'{seealso.kdeplot} : smooth'.format()", "kdeplot : smooth"), ("textwrap.dedent(' a')", " a"),
-    ("'a'.strip()", "a"), ("unknown(1)", "")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("'a' 'b' + 'c'", "abc"),
+        ("f'a{x}b'", "ab"),
+        ("'100%% of %s' % x", "100% of %s"),
+        ("'a {x} {{y}}'.format(**names)", "a  {y}"),
+        ("'{seealso.kdeplot} : smooth'.format()", "kdeplot : smooth"),
+        ("textwrap.dedent(' a')", " a"),
+        ("'a'.strip()", "a"),
+        ("unknown(1)", ""),
+    ],
+)
 def test_a_string_expression_gives_its_constant_text(expression, text):
     assert library.text_of(ast.parse(expression, mode="eval").body) == text
 
@@ -221,40 +283,77 @@ Notes
 Stable."""
 
 
-@pytest.mark.parametrize(("block", "names"), [
-    ("See Also:\n    keymap\n    itemmap", ("keymap", "itemmap")),
-    (".. seealso::\n\n    :func:`shop.norm` computes a norm.", ("shop.norm",)),
-    (".. seealso:: :class:`shop.A` and :class:`shop.B`", ("shop.A", "shop.B")),
-    ("See also: :func:`shop.fork`.", ("shop.fork",)), ("See also: fork, join_all.", ("fork", "join_all")),
-    ("See also the :py:meth:`~shop.classify` docstring for\nmore on hints.", ("shop.classify",)),
-    (":seealso: ``Index.find``", ("Index.find",)),
-    ("See also the functions for the mean.", ()),  # words of prose are no names
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("block", "names"),
+    [
+        ("See Also:\n    keymap\n    itemmap", ("keymap", "itemmap")),
+        (".. seealso::\n\n    :func:`shop.norm` computes a norm.", ("shop.norm",)),
+        (".. seealso:: :class:`shop.A` and :class:`shop.B`", ("shop.A", "shop.B")),
+        ("See also: :func:`shop.fork`.", ("shop.fork",)),
+        ("See also: fork, join_all.", ("fork", "join_all")),
+        (
+            "See also the :py:meth:`~shop.classify` docstring for\nmore on hints.",
+            ("shop.classify",),
+        ),
+        (":seealso: ``Index.find``", ("Index.find",)),
+        ("See also the functions for the mean.", ()),  # words of prose are no names
+    ],
+)
 def test_every_form_of_reference_is_cut(block, names):
     assert cut_see_also(f"First.\n\n{block}\n\nLast.") == ("First.\n\nLast.", names)
 
 
-@pytest.mark.parametrize(("text", "left", "names"), [
-    (NUMPYDOC, "Sort the rows.\n\nNotes\n-----\nStable.",  # up to the next heading
-     ("argsort", "lexsort", "shop.till.count", "shop.till.Till.empty", "partition")),
-    ("First.\n\nSee Also\n========\n\nposify: positive symbols\n\nshop.simplify.separate", "First.",  # to the end
-     ("posify", "shop.simplify.separate")),
-    ("See Also\n--------\n  first : One.\n    Of `several`.\n  second", "", ("first", "second")),
-    ("    See Also\n    --------\n    a_b\nOut again.", "Out again.", ("a_b",)),  # up to the end of the indentation
-    ("Which to use. See also :func:`shop.sort` for\nmore. It is stable (see also `.Key`).",  # in running text
-     "Which to use.  It is stable .", ("shop.sort", "Key")),
-    ("Look also at\n\n    this.", "Look also at\n\n    this.", ())])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "left", "names"),
+    [
+        (
+            NUMPYDOC,
+            "Sort the rows.\n\nNotes\n-----\nStable.",  # up to the next heading
+            ("argsort", "lexsort", "shop.till.count", "shop.till.Till.empty", "partition"),
+        ),
+        (
+            "First.\n\nSee Also\n========\n\nposify: positive symbols\n\nshop.simplify.separate",
+            "First.",  # to the end
+            ("posify", "shop.simplify.separate"),
+        ),
+        (
+            "See Also\n--------\n  first : One.\n    Of `several`.\n  second",
+            "",
+            ("first", "second"),
+        ),
+        (
+            "    See Also\n    --------\n    a_b\nOut again.",
+            "Out again.",
+            ("a_b",),
+        ),  # up to the end of the indentation
+        (
+            # in running text
+            "Which to use. See also :func:`shop.sort` for\nmore. It is stable (see also `.Key`).",
+            "Which to use.  It is stable .",
+            ("shop.sort", "Key"),
+        ),
+        ("Look also at\n\n    this.", "Look also at\n\n    this.", ()),
+    ],
+)
 def test_a_section_is_cut_as_a_whole_and_nothing_else(text, left, names):
     assert cut_see_also(text) == (left, names)
 
 
-@pytest.mark.parametrize(("before", "after"), [
-    ("A NumPy array, as in numpy.argsort(x).", "A  array, as in argsort(x)."),
-    (">>> import numpy as np\n>>> np.sum(1)", ">>> sum(1)"),
-    ("import matplotlib.pyplot as plt\nplt.plot()", "plot()"), ("from numpy import array", "import array"),
-    ("from sklearn.svm import SVC", "from svm import SVC"),
-    ("scikit-learn, Scikit\nlearn and scikit_learn", ",  and"), ("raise NetworkXError", "raise Error"),
-    ("x.to_numpy()", "x.to_()"), ("nx.Graph, sns, pd.Series, mpl", "Graph, , Series,"),
-    ("input, span, index_np and unpd", "input, span, index_np and unpd"), ("PyTorch's TorchScript", "'s Script")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("A NumPy array, as in numpy.argsort(x).", "A  array, as in argsort(x)."),
+        (">>> import numpy as np\n>>> np.sum(1)", ">>> sum(1)"),
+        ("import matplotlib.pyplot as plt\nplt.plot()", "plot()"),
+        ("from numpy import array", "import array"),
+        ("from sklearn.svm import SVC", "from svm import SVC"),
+        ("scikit-learn, Scikit\nlearn and scikit_learn", ",  and"),
+        ("raise NetworkXError", "raise Error"),
+        ("x.to_numpy()", "x.to_()"),
+        ("nx.Graph, sns, pd.Series, mpl", "Graph, , Series,"),
+        ("input, span, index_np and unpd", "input, span, index_np and unpd"),
+        ("PyTorch's TorchScript", "'s Script"),
+    ],
+)
 def test_names_of_packages_go_and_other_words_stay(before, after):
     assert library.remove_names(before) == after

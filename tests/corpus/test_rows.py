@@ -1,4 +1,6 @@
-"""Rows: equal in every format, what is broken is named with its place; sentences: nothing of a text is lost; words."""
+"""Rows: equal in every format, what is broken is named with its place; sentences: nothing of a text
+is lost; words.
+"""
 
 import random
 from pathlib import Path
@@ -8,13 +10,48 @@ import pytest
 from conftest import write_rows
 
 from docemb_lib.corpus import rows as module
-from docemb_lib.corpus.rows import file_format, read_csv, read_rows, split_sentences, tag_words, text_of
+from docemb_lib.corpus.rows import (
+    file_format,
+    read_csv,
+    read_rows,
+    split_sentences,
+    tag_words,
+    text_of,
+)
 
 RECORDS = [
-    {"id": "a", "text": 'She said: "no,\nnever".'}, {"id": "b", "text": "größer, Ελλάδα\u2028\x01 𝕏"}, {"id": "c", "text": "long " * 60_000}]  # fmt: skip
+    {"id": "a", "text": 'She said: "no,\nnever".'},
+    {"id": "b", "text": "größer, Ελλάδα\u2028\x01 𝕏"},
+    {"id": "c", "text": "long " * 60_000},
+]
 PIECES = [
-    "A sentence. ", "Dr. ", "e.g. ", "« Oui ? » ", '"He said. ', '"', "(see a. b) ", "\n\n", "\n", "\t ", "...", "?! ", "[1]",
-    "1. item\n", "* item ", "这是。", "שלום. ", "مرحبا؟ ", "😀", "👩‍👩‍👧", "e\u0301", "\u2028", "\r\n", "\x00", "word ", "U.S.A. "]  # fmt: skip
+    "A sentence. ",
+    "Dr. ",
+    "e.g. ",
+    "« Oui ? » ",
+    '"He said. ',
+    '"',
+    "(see a. b) ",
+    "\n\n",
+    "\n",
+    "\t ",
+    "...",
+    "?! ",
+    "[1]",
+    "1. item\n",
+    "* item ",
+    "这是。",
+    "שלום. ",
+    "مرحبا؟ ",
+    "😀",
+    "👩‍👩‍👧",
+    "e\u0301",
+    "\u2028",
+    "\r\n",
+    "\x00",
+    "word ",
+    "U.S.A. ",
+]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.parquet"])
@@ -27,7 +64,10 @@ def test_every_format_gives_the_same_rows(tmp_path, name):
 def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
     file = tmp_path / "a.tsv"
     file.write_text('id\ttext\n1\t"Heroes" (album)\n2\tsaid "so\n', encoding="utf-8")
-    assert [[*row.fields.values()] for row in read_rows(file)] == [["1", '"Heroes" (album)'], ["2", 'said "so']]
+    assert [[*row.fields.values()] for row in read_rows(file)] == [
+        ["1", '"Heroes" (album)'],
+        ["2", 'said "so'],
+    ]
     file = tmp_path / "pairs.txt"
     file.write_bytes(b'\xef\xbb\xbf1,"a, b","c"\r\n\r\n0,d,"e ""f"""\r\n')
     rows = list(read_csv(file, columns=("label", "one", "two")))
@@ -35,16 +75,36 @@ def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
     assert rows[1].where == f"{file}, row 2"
 
 
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv: there is broken quoting up to line 2"),
-    ("a.csv", b'id,text\n1,a\n2,"b\nc\n', r"a\.csv: there is broken quoting up to line 4 \(unexpected end of data\)"),
-    ("a.csv", b"id,text\n1,a\n2\n", r"a\.csv, row 2 \(up to line 3\): the row must have 2 values \(id, text\)"),
-    ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): the row must have 2 values"),
-    ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): the row must have 2"),
-    ("a.csv", b"id,text\n1,caf\xe9\n", r"a\.csv, near line 2: .*byte 0xe9 in position 5: .*; save it again, whole and as UTF-8"),
-    ("a.parquet", b"PAR1 but not really", r"a\.parquet: this is not a whole parquet file"),
-    ("a.csv.gz", b"id,text\n", r"a\.csv\.gz, near line 0: the file cannot be read \(Not a gzipped file"),
-    ("a.xlsx", b"", r"a\.xlsx: this is not a data file; give \.jsonl, \.json, \.csv, \.tsv")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv: there is broken quoting up to line 2"),
+        (
+            "a.csv",
+            b'id,text\n1,a\n2,"b\nc\n',
+            r"a\.csv: there is broken quoting up to line 4 \(unexpected end of data\)",
+        ),
+        (
+            "a.csv",
+            b"id,text\n1,a\n2\n",
+            r"a\.csv, row 2 \(up to line 3\): the row must have 2 values \(id, text\)",
+        ),
+        ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): the row must have 2 values"),
+        ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): the row must have 2"),
+        (
+            "a.csv",
+            b"id,text\n1,caf\xe9\n",
+            r"a\.csv, near line 2: .*byte 0xe9 in position 5: .*; save it again, whole and as UTF-8",
+        ),
+        ("a.parquet", b"PAR1 but not really", r"a\.parquet: this is not a whole parquet file"),
+        (
+            "a.csv.gz",
+            b"id,text\n",
+            r"a\.csv\.gz, near line 0: the file cannot be read \(Not a gzipped file",
+        ),
+        ("a.xlsx", b"", r"a\.xlsx: this is not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
+    ],
+)
 def test_what_is_broken_is_named_with_its_place(tmp_path, name, content: bytes, message, refused):
     (tmp_path / name).write_bytes(content)
     refused(message, lambda: list(read_rows(tmp_path / name)))
@@ -59,7 +119,14 @@ def test_a_truncated_file_is_refused_by_name(tmp_path, name, refused):
 
 def test_the_name_tells_the_format_unpaired_surrogates_are_replaced_and_pairs_joined():
     names = ("a.jsonl", "A.JSONL", "b.c.csv.gz", "t.parquet", "a.gz", "a.txt")
-    assert [file_format(Path(name)) for name in names] == [".jsonl", ".jsonl", ".csv", ".parquet", None, None]
+    assert [file_format(Path(name)) for name in names] == [
+        ".jsonl",
+        ".jsonl",
+        ".csv",
+        ".parquet",
+        None,
+        None,
+    ]
     assert module.well_formed("a\ud83db") == "a\ufffdb"
     assert module.well_formed("\ud83d\ude00") == "😀"
     assert module.well_formed("plain 😀") == "plain 😀"
@@ -67,17 +134,32 @@ def test_the_name_tells_the_format_unpaired_surrogates_are_replaced_and_pairs_jo
 
 
 # Sentences and words
-@pytest.mark.parametrize(("language", "text", "expected"), [
-    ("en", "Dr. Smith paid 3.5 dollars. Was it far? No!", ["Dr. Smith paid 3.5 dollars.", "Was it far?", "No!"]),
-    ("de", "Das ist z. B. ein Satz. Am 3. Mai kam sie.", ["Das ist z. B. ein Satz.", "Am 3. Mai kam sie."]),
-    ("ja", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]), ("en", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]),
-    ("ar", "مرحبا بالعالم. كيف حالك؟ هذا نص.", ["مرحبا بالعالم.", "كيف حالك؟", "هذا نص."]),
-    ("he", "שלום עולם. מה שלומך?", ["שלום עולם.", "מה שלומך?"]),
-    ("en", "Well done 🎉! Go on 😀.", ["Well done 🎉!", "Go on 😀."]),
-    ("en", "one line\nand the next. A second", ["one line\nand the next.", "A second"]),
-    ("en", "A heading\n\nA text. Its end.", ["A heading", "A text.", "Its end."]),
-    ("en", "\n\n  One sentence.\n\n", ["One sentence."]), ("en", "no end at all", ["no end at all"]),
-    ("en", " \n\n\t", [""]), ("en", "", [])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        (
+            "en",
+            "Dr. Smith paid 3.5 dollars. Was it far? No!",
+            ["Dr. Smith paid 3.5 dollars.", "Was it far?", "No!"],
+        ),
+        (
+            "de",
+            "Das ist z. B. ein Satz. Am 3. Mai kam sie.",
+            ["Das ist z. B. ein Satz.", "Am 3. Mai kam sie."],
+        ),
+        ("ja", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]),
+        ("en", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]),
+        ("ar", "مرحبا بالعالم. كيف حالك؟ هذا نص.", ["مرحبا بالعالم.", "كيف حالك؟", "هذا نص."]),
+        ("he", "שלום עולם. מה שלומך?", ["שלום עולם.", "מה שלומך?"]),
+        ("en", "Well done 🎉! Go on 😀.", ["Well done 🎉!", "Go on 😀."]),
+        ("en", "one line\nand the next. A second", ["one line\nand the next.", "A second"]),
+        ("en", "A heading\n\nA text. Its end.", ["A heading", "A text.", "Its end."]),
+        ("en", "\n\n  One sentence.\n\n", ["One sentence."]),
+        ("en", "no end at all", ["no end at all"]),
+        ("en", " \n\n\t", [""]),
+        ("en", "", []),
+    ],
+)
 def test_sentences_end_where_a_reader_ends_them(language, text, expected):
     assert [sentence.strip() for sentence in split_sentences(text, language=language)] == expected
 
@@ -97,15 +179,22 @@ def test_windows_end_no_sentences_and_long_texts_have_all_their_sentences_and_wo
     whole = split_sentences(text)
     monkeypatch.setattr(module, "WINDOW", 20)
     assert (split_sentences(text), len(whole)) == (whole, 120)
-    assert (len(split_sentences("It rains here. " * 100_000)), len(tag_words("word " * 30_000))) == (100_000, 30_000)
+    assert (
+        len(split_sentences("It rains here. " * 100_000)),
+        len(tag_words("word " * 30_000)),
+    ) == (100_000, 30_000)
 
 
-@pytest.mark.parametrize("unit", ["这是一个句子。", "1. An item of a list\n", "It ends. ", "and so on "])
+@pytest.mark.parametrize(
+    "unit", ["这是一个句子。", "1. An item of a list\n", "It ends. ", "and so on "]
+)
 def test_time_is_linear_in_the_length_of_a_text(unit, monkeypatch):
     """Counted in characters that the splitter is given, not in seconds."""
     given = []
     segment = module.segment
-    monkeypatch.setattr(module, "segment", lambda language, text: given.append(len(text)) or segment(language, text))
+    monkeypatch.setattr(
+        module, "segment", lambda language, text: given.append(len(text)) or segment(language, text)
+    )
     text = unit * 20_000
     split_sentences(text)
     assert max(given) <= module.WINDOW or unit == "and so on "
@@ -121,16 +210,31 @@ TAGGED = (
     "Prices/n rose/v sharply/o after/o the/o government/n announced/v new/a taxes/n on/o foreign/a steel/n .",
     "I/o think/v you/o should/o call/v him/o about/o the/o broken/a printer/n before/o he/o leaves/v the/o office/n .",
     "Dr./n Smith/n was/v born/v in/o Vienna/n and/o studied/v physics/n until/o the/o war/n ended/v her/o plans/n .",
-    "Most/a students/n who/o have/v read/v the/o book/n say/v that/o the/o last/a chapter/n is/v difficult/a .")  # fmt: skip
-PARTS = {"n": "noun", "v": "verb", "a": "other", "o": "other"}  # a: adjectives, often taken for nouns or verbs
+    "Most/a students/n who/o have/v read/v the/o book/n say/v that/o the/o last/a chapter/n is/v difficult/a .",
+)
+PARTS = {
+    "n": "noun",
+    "v": "verb",
+    "a": "other",
+    "o": "other",
+}  # a: adjectives, often taken for nouns or verbs
 
 
 def test_nine_of_ten_words_have_the_part_that_a_person_gives_them():
     pairs = [token.split("/") for line in TAGGED for token in line.split() if "/" in token]
-    found = [word for line in TAGGED for word in tag_words(" ".join(token.split("/")[0] for token in line.split()))]
+    found = [
+        word
+        for line in TAGGED
+        for word in tag_words(" ".join(token.split("/")[0] for token in line.split()))
+    ]
     assert [word.rstrip(".") for word, _ in found] == [text.rstrip(".") for text, _ in pairs]
-    assert np.mean([own == PARTS[part] for (_, own), (_, part) in zip(found, pairs, strict=True)]) > 0.9
-    content = [(own == "other") == (part in "ao") for (_, own), (_, part) in zip(found, pairs, strict=True)]
+    assert (
+        np.mean([own == PARTS[part] for (_, own), (_, part) in zip(found, pairs, strict=True)])
+        > 0.9
+    )
+    content = [
+        (own == "other") == (part in "ao") for (_, own), (_, part) in zip(found, pairs, strict=True)
+    ]
     assert np.mean(content) > 0.96  # nouns and verbs together
     assert len(content) > 100
 

@@ -30,57 +30,126 @@ def local(path, **fields):
 
 # Local files
 def test_a_folder_gives_its_text_files_in_the_order_of_their_paths(tmp_path):
-    files = {"b.md": "Zweiter Brief, größer.", "a.TXT": "\ufeffHello", "old/c.txt": "third", "notes.pdf": b"\xff"}
-    folder = write_files(tmp_path / "letters", {**files, "._a.md": b"\xff", ".ipynb_checkpoints/a.md": "stale"})
-    expected = [Document("a.TXT", "Hello", "letters"), Document("b.md", "Zweiter Brief, größer.", "letters")]
+    files = {
+        "b.md": "Zweiter Brief, größer.",
+        "a.TXT": "\ufeffHello",
+        "old/c.txt": "third",
+        "notes.pdf": b"\xff",
+    }
+    folder = write_files(
+        tmp_path / "letters", {**files, "._a.md": b"\xff", ".ipynb_checkpoints/a.md": "stale"}
+    )
+    expected = [
+        Document("a.TXT", "Hello", "letters"),
+        Document("b.md", "Zweiter Brief, größer.", "letters"),
+    ]
     assert local(folder) == [*expected, Document("old/c.txt", "third", "old")]
 
 
 def test_a_data_file_gives_a_document_a_row_and_numbers_those_without_id(tmp_path):
     lines = '{"id": "x", "text": "one\\u2028line"}\n\n{"text": "two"}\n{"id": 7, "text": "three"}\n'
     packed = gzip.compress(lines.encode())
-    write_files(tmp_path, {"my.jsonl": lines, "my.jsonl.gz": packed, "t.parquet": [{"text": "a"}, {"text": "b"}]})
-    expected = [Document("x", "one\u2028line", "my"), Document("3", "two", "my"), Document("7", "three", "my")]
+    write_files(
+        tmp_path,
+        {"my.jsonl": lines, "my.jsonl.gz": packed, "t.parquet": [{"text": "a"}, {"text": "b"}]},
+    )
+    expected = [
+        Document("x", "one\u2028line", "my"),
+        Document("3", "two", "my"),
+        Document("7", "three", "my"),
+    ]
     assert local(tmp_path / "my.jsonl") == local(tmp_path / "my.jsonl.gz") == expected
     assert local(tmp_path / "t.parquet") == [Document("1", "a", "t"), Document("2", "b", "t")]
-    table = write_rows(tmp_path / "my.csv", [{"key": "x", "body": "one, two"}, {"key": "y", "body": "three"}])
+    table = write_rows(
+        tmp_path / "my.csv", [{"key": "x", "body": "one, two"}, {"key": "y", "body": "three"}]
+    )
     expected = [Document("x", "one, two", "my"), Document("y", "three", "my")]
     assert local(table, text_field="body", id_field="key") == expected
 
 
 def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, refused):
-    rows = {"b.jsonl": [{"text": "two"}, {"id": "own", "text": "three"}], "a.jsonl": [{"text": "one"}]}
+    rows = {
+        "b.jsonl": [{"text": "two"}, {"id": "own", "text": "three"}],
+        "a.jsonl": [{"text": "one"}],
+    }
     write_files(tmp_path, {**rows, "folder/x.txt": "four"})
-    expected = [Document("a:1", "one", "a"), Document("b:1", "two", "b"), Document("own", "three", "b")]
+    expected = [
+        Document("a:1", "one", "a"),
+        Document("b:1", "two", "b"),
+        Document("own", "three", "b"),
+    ]
     assert local(tmp_path / "*.jsonl") == expected
-    assert local([tmp_path / "*.jsonl", tmp_path / "folder"]) == [*expected, Document("x.txt", "four", "folder")]
+    assert local([tmp_path / "*.jsonl", tmp_path / "folder"]) == [
+        *expected,
+        Document("x.txt", "four", "folder"),
+    ]
     for year in ("2021", "2022"):
         write_files(tmp_path / year, {"b.jsonl": [{"text": "two"}], "1.txt": "one"})
-    found = local([tmp_path / "*" / "b.jsonl", tmp_path / "2021", tmp_path / "2022", tmp_path / "a.jsonl"])
+    found = local(
+        [tmp_path / "*" / "b.jsonl", tmp_path / "2021", tmp_path / "2022", tmp_path / "a.jsonl"]
+    )
     assert [one.id for one in found] == ["2021/b:1", "2022/b:1", "2021/1.txt", "2022/1.txt", "a:1"]
     write_rows(tmp_path / "folder" / "c.jsonl", [{"id": "own", "text": "five"}])
     message = r"c\.jsonl, line 1: an earlier document has the id 'own', too; rename one"
     refused(message, local, tmp_path / "**" / "*.jsonl")
 
 
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.jsonl", b'{"text": "a"}\n{oops', r"a\.jsonl, line 2: the line is not JSON .*; write one JSON object on each line"),
-    ("a.jsonl", b"[1, 2]", "line 1: the line holds a list; write one JSON object on each line"),
-    ("a.jsonl", b'{"id": 1, "body": "a"}', r"line 1: there is no field 'text', only 'body', 'id'; name the one"),
-    ("a.jsonl", b'{"text": 5}', r"line 1: the field 'text' must be a string, but it is int 5"),
-    ("a.jsonl", b'{"text": "a"}\n{"text": " \\n"}', "line 2: the text is blank; write one, or delete the document"),
-    ("a.jsonl", b'{"id": "k", "text": "a"}\n\n{"id": "k", "text": "b"}', r"a\.jsonl, line 3: an earlier document has the id 'k'"),
-    ("a.jsonl", b'{"id": 2, "text": "a"}\n{"text": "b"}', r"a\.jsonl, line 2: an earlier document has the id '2'"),
-    ("a.jsonl", b'{"id": ' + b"9" * 5000 + b', "text": "a"}', "line 1: the line is not JSON .Exceeds the limit"),
-    ("a.jsonl", b'{"id": "a\\ud800", "text": "a"}\n{"id": "a\\udbff", "text": "b"}', "has the id 'a\ufffd', too"),
-    ("a.jsonl", b"\n", r"a\.jsonl: it holds no document; add rows"),
-    ("a.xlsx", b"text", r"a\.xlsx: this is not a data file; give .*, or a folder"),
-    ("missing/*.csv", None, r"\*\.csv does not exist"),
-    ("missing", None, "missing does not exist; name a folder"),
-    (".", None, r"holds no document; add \.txt or \.md files"),
-    ("folder/b.txt", b"na\xefve", r"b\.txt, near line 1: the file cannot be read ..utf-8. codec can't decode byte 0xef .* as UTF-8"),
-    ("folder/b.txt", b" \n", r"b\.txt: the text is blank")])  # fmt: skip
-def test_what_is_no_document_is_refused_with_its_place_and_the_mend(tmp_path, name, content, message, refused):
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "a.jsonl",
+            b'{"text": "a"}\n{oops',
+            r"a\.jsonl, line 2: the line is not JSON .*; write one JSON object on each line",
+        ),
+        ("a.jsonl", b"[1, 2]", "line 1: the line holds a list; write one JSON object on each line"),
+        (
+            "a.jsonl",
+            b'{"id": 1, "body": "a"}',
+            r"line 1: there is no field 'text', only 'body', 'id'; name the one",
+        ),
+        ("a.jsonl", b'{"text": 5}', r"line 1: the field 'text' must be a string, but it is int 5"),
+        (
+            "a.jsonl",
+            b'{"text": "a"}\n{"text": " \\n"}',
+            "line 2: the text is blank; write one, or delete the document",
+        ),
+        (
+            "a.jsonl",
+            b'{"id": "k", "text": "a"}\n\n{"id": "k", "text": "b"}',
+            r"a\.jsonl, line 3: an earlier document has the id 'k'",
+        ),
+        (
+            "a.jsonl",
+            b'{"id": 2, "text": "a"}\n{"text": "b"}',
+            r"a\.jsonl, line 2: an earlier document has the id '2'",
+        ),
+        (
+            "a.jsonl",
+            b'{"id": ' + b"9" * 5000 + b', "text": "a"}',
+            "line 1: the line is not JSON .Exceeds the limit",
+        ),
+        (
+            "a.jsonl",
+            b'{"id": "a\\ud800", "text": "a"}\n{"id": "a\\udbff", "text": "b"}',
+            "has the id 'a\ufffd', too",
+        ),
+        ("a.jsonl", b"\n", r"a\.jsonl: it holds no document; add rows"),
+        ("a.xlsx", b"text", r"a\.xlsx: this is not a data file; give .*, or a folder"),
+        ("missing/*.csv", None, r"\*\.csv does not exist"),
+        ("missing", None, "missing does not exist; name a folder"),
+        (".", None, r"holds no document; add \.txt or \.md files"),
+        (
+            "folder/b.txt",
+            b"na\xefve",
+            r"b\.txt, near line 1: the file cannot be read ..utf-8. codec can't decode byte 0xef .* as UTF-8",
+        ),
+        ("folder/b.txt", b" \n", r"b\.txt: the text is blank"),
+    ],
+)
+def test_what_is_no_document_is_refused_with_its_place_and_the_mend(
+    tmp_path, name, content, message, refused
+):
     path = tmp_path / name
     if content is not None:
         write_files(tmp_path, {name: content})
@@ -94,9 +163,14 @@ def test_undecodable_names_are_replaced_and_a_null_id_is_none(tmp_path):
     lines = '{"id": "x\\ud83d\\ude00y\\udc00", "text": "z"}\n{"id": null, "text": "z"}\n'
     (folder / os.fsdecode(b"\xe9.jsonl")).write_text(lines)
     assert local(folder) == [Document("caf\ufffd.txt", "a text", "caf\ufffd")]
-    assert local(folder / "*.jsonl") == [Document("x\U0001f600y\ufffd", "z", "\ufffd"), Document("2", "z", "\ufffd")]
+    assert local(folder / "*.jsonl") == [
+        Document("x\U0001f600y\ufffd", "z", "\ufffd"),
+        Document("2", "z", "\ufffd"),
+    ]
     settings = partial(Corpus, source="local")
-    assert source_fingerprint(settings(path=folder)) != source_fingerprint(settings(path=folder / "*.jsonl"))
+    assert source_fingerprint(settings(path=folder)) != source_fingerprint(
+        settings(path=folder / "*.jsonl")
+    )
 
 
 # Data sets
@@ -108,7 +182,10 @@ def hub_documents(dataset, *, limit, seed=0, count_tokens=words, **fields):
 @pytest.fixture
 def dataset(tmp_path):
     rows = [{"text": f"story {number} " + "word " * number} for number in range(40)]
-    files = {"train.jsonl": [*rows, rows[0], {"text": " "}], "strained.jsonl": [{"text": "no word train in the name"}]}
+    files = {
+        "train.jsonl": [*rows, rows[0], {"text": " "}],
+        "strained.jsonl": [{"text": "no word train in the name"}],
+    }
     return write_files(tmp_path / "stories", files)
 
 
@@ -131,11 +208,15 @@ def test_a_sample_is_drawn_evenly_from_all_shards_and_from_all_places_of_each(tm
     for shard in range(shards):
         texts = [{"text": f"text {n}"} for n in range(shard * rows, (shard + 1) * rows)]
         write_files(tmp_path / "numbers", {f"train-{shard:02}.jsonl": texts})
-    places = np.array([int(one.text[5:]) for one in hub_documents(tmp_path / "numbers", limit=2000)])
+    places = np.array(
+        [int(one.text[5:]) for one in hub_documents(tmp_path / "numbers", limit=2000)]
+    )
     assert kstest(places / (shards * rows), "uniform").pvalue > 0.01
     assert kstest(places % rows / rows, "uniform").pvalue > 0.01
     assert chisquare(np.bincount(places // rows)).pvalue > 0.01
-    assert abs(spearmanr(places, np.arange(2000)).statistic) < 0.06  # nor does their order follow their places
+    assert (
+        abs(spearmanr(places, np.arange(2000)).statistic) < 0.06
+    )  # nor does their order follow their places
 
 
 def test_texts_of_too_few_tokens_are_skipped_and_the_limit_is_still_reached(dataset):
@@ -151,14 +232,23 @@ def test_texts_of_too_few_tokens_are_skipped_and_the_limit_is_still_reached(data
 @pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "csv", "tsv", "parquet"])
 def test_a_dataset_may_be_data_files(tmp_path, ending):
     texts = [f"text {number}" for number in range(6)]
-    drawn = hub_documents(write_rows(tmp_path / f"news.{ending}", [{"text": text} for text in texts]), limit=6)
+    drawn = hub_documents(
+        write_rows(tmp_path / f"news.{ending}", [{"text": text} for text in texts]), limit=6
+    )
     assert sorted(document.text for document in drawn) == texts
     assert {document.source for document in drawn} == {"news"}
 
 
-@pytest.mark.parametrize(("fields", "message"), [
-    ({"split": "missing"}, r"stories: no data file in this folder has the split 'missing' in its name; name the files by a pattern"),
-    ({"text_field": "body"}, r"there is no field 'body', only 'text'")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"split": "missing"},
+            r"stories: no data file in this folder has the split 'missing' in its name; name the files by a pattern",
+        ),
+        ({"text_field": "body"}, r"there is no field 'body', only 'text'"),
+    ],
+)
 def test_a_dataset_that_cannot_serve_is_refused(dataset, fields, message, refused):
     refused(message, hub_documents, dataset, limit=1, count_tokens=words, **fields)
 
@@ -172,33 +262,59 @@ def long_text(kind, n):
 def published(tmp_path):
     """RealNews as its authors give it out, Wikipedia and C4 as on the hub."""
     # The types of some columns change.
-    realnews = [{"summary": None if n % 10 else "In short.", "text": long_text("news", n)} for n in range(30)]
+    realnews = [
+        {"summary": None if n % 10 else "In short.", "text": long_text("news", n)}
+        for n in range(30)
+    ]
     files = {"realnews.jsonl": realnews}
     for part in range(2):
-        rows = [{"id": f"{n}", "title": f"{n}", "text": long_text("wiki", n)} for n in range(20 * part, 20 * part + 20)]
+        rows = [
+            {"id": f"{n}", "title": f"{n}", "text": long_text("wiki", n)}
+            for n in range(20 * part, 20 * part + 20)
+        ]
         files[f"wikipedia/20231101.en/train-0000{part}-of-00002.parquet"] = rows
-    for name, numbers in (("c4-train.00000-of-00512", range(25)), ("c4-validation.00000-of-00001", range(100, 105))):
+    for name, numbers in (
+        ("c4-train.00000-of-00512", range(25)),
+        ("c4-validation.00000-of-00001", range(100, 105)),
+    ):
         rows = [{"text": long_text("c4", n), "timestamp": "2019-04-21T10:07:13Z"} for n in numbers]
         files[f"c4/realnewslike/{name}.json.gz"] = rows
     return write_files(tmp_path, files)
 
 
-@pytest.mark.parametrize(("name", "kind", "number"), [
-    ("wikipedia/20231101.en", "wiki", 40), ("realnews.jsonl", "news", 30),
-    ("c4/realnewslike", "c4", 25), ("c4/realnewslike/c4-train.*.json.gz", "c4", 25)])  # fmt: skip
-def test_a_published_corpus_is_read_from_a_copy_of_its_folder_or_from_its_files(published, name, kind, number):
+@pytest.mark.parametrize(
+    ("name", "kind", "number"),
+    [
+        ("wikipedia/20231101.en", "wiki", 40),
+        ("realnews.jsonl", "news", 30),
+        ("c4/realnewslike", "c4", 25),
+        ("c4/realnewslike/c4-train.*.json.gz", "c4", 25),
+    ],
+)
+def test_a_published_corpus_is_read_from_a_copy_of_its_folder_or_from_its_files(
+    published, name, kind, number
+):
     drawn = hub_documents(published / name, limit=number)
-    assert sorted(document.text for document in drawn) == sorted(long_text(kind, n) for n in range(number))
+    assert sorted(document.text for document in drawn) == sorted(
+        long_text(kind, n) for n in range(number)
+    )
 
 
-def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_row(monkeypatch, refused):
+def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_row(
+    monkeypatch, refused
+):
     def rows():
         for n in range(7):
             yield {"text": long_text("wiki", n)}
         raise TimeoutError("the read operation\ntimed out")
 
-    monkeypatch.setattr("datasets.load_dataset", Mock(side_effect=[RuntimeError("script"), *[{"train": rows()}] * 2]))
-    drawn = sources.hub_documents(HubDataset(dataset="wikimedia/wikipedia"), limit=None, seed=0, count_tokens=words)
+    monkeypatch.setattr(
+        "datasets.load_dataset",
+        Mock(side_effect=[RuntimeError("script"), *[{"train": rows()}] * 2]),
+    )
+    drawn = sources.hub_documents(
+        HubDataset(dataset="wikimedia/wikipedia"), limit=None, seed=0, count_tokens=words
+    )
     assert len([next(drawn) for _ in range(7)]) == 7
     message = r"^dataset 'wikimedia/wikipedia', split 'train', after row 7: the stream broke off \(TimeoutError: the read operation timed out\); the same"
     with pytest.raises(ConnectionError, match=message):
@@ -215,24 +331,39 @@ def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_r
 # The corpus section of a profile
 @pytest.fixture
 def hub(tmp_path):
-    write_rows(tmp_path / "wikipedia.jsonl", [{"text": f"wiki {n} " + "word " * n} for n in range(40)])
+    write_rows(
+        tmp_path / "wikipedia.jsonl", [{"text": f"wiki {n} " + "word " * n} for n in range(40)]
+    )
     write_rows(tmp_path / "news.jsonl", [{"text": f"news {n} " + "word " * n} for n in range(60)])
     news = {"dataset": str(tmp_path / "news.jsonl"), "min_student_tokens": 32}
-    return {"source": "hub", "datasets": [{"dataset": str(tmp_path / "wikipedia.jsonl")}, news], "documents": 41}
+    return {
+        "source": "hub",
+        "datasets": [{"dataset": str(tmp_path / "wikipedia.jsonl")}, news],
+        "documents": 41,
+    }
 
 
 def test_every_data_set_gives_an_equal_share_and_without_a_number_as_much_as_the_first(hub):
     documents = list(read_documents(Corpus(**hub), count_tokens=words))
     assert documents == list(read_documents(Corpus(**hub), count_tokens=words))
     assert [document.source for document in documents] == ["wikipedia"] * 21 + ["news"] * 20
-    assert len({document.text for document in documents}) == len({document.id for document in documents}) == 41
-    shortest = {d.source: len(d.text.split()) for d in sorted(documents, key=lambda d: -len(d.text.split()))}
+    assert (
+        len({document.text for document in documents})
+        == len({document.id for document in documents})
+        == 41
+    )
+    shortest = {
+        d.source: len(d.text.split()) for d in sorted(documents, key=lambda d: -len(d.text.split()))
+    }
     assert shortest["wikipedia"] < 32 <= shortest["news"]  # the filter is that of the news
     hub["documents"], hub["datasets"] = None, hub["datasets"][::-1]
     documents = list(read_documents(Corpus(**hub), count_tokens=words))
     long = {text for n in range(60) if len((text := f"news {n} " + "word " * n).split()) >= 32}
     assert {document.text for document in documents if document.source == "news"} == long
-    assert Counter(document.source for document in documents) == {"news": len(long), "wikipedia": len(long)}
+    assert Counter(document.source for document in documents) == {
+        "news": len(long),
+        "wikipedia": len(long),
+    }
 
 
 def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
@@ -244,7 +375,9 @@ def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
         drawn.append({document.id for document in read_documents(settings, count_tokens=words)})
     assert [len(ids) for ids in drawn] == [50, 50]
     assert len(drawn[0] & drawn[1]) >= 40
-    other = read_documents(Corpus(source="local", path=file, documents=50, seed=1), count_tokens=words)
+    other = read_documents(
+        Corpus(source="local", path=file, documents=50, seed=1), count_tokens=words
+    )
     assert {document.id for document in other} != drawn[1]
 
 
@@ -272,18 +405,26 @@ def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_wit
     one, other = (source_fingerprint(Corpus(packages=[name])) for name in ("numpy", "pandas"))
     monkeypatch.setattr(installed_docs, "WORDS", (80, 7000))
     assert len({one, other, source_fingerprint(Corpus(packages=["numpy"]))}) == 3
-    with pytest.raises(InputError, match=r"corpus\.packages: nowhere_at_all is not installed; install it"):
+    with pytest.raises(
+        InputError, match=r"corpus\.packages: nowhere_at_all is not installed; install it"
+    ):
         source_fingerprint(Corpus(packages=["numpy", "nowhere_at_all"]))
     before = source_fingerprint(Corpus(**hub))
     write_rows(tmp_path / "news.jsonl", [{"text": "less"}])
     assert source_fingerprint(Corpus(**hub)) != before
-    folder = write_files(tmp_path / "halved", {f"{split}.jsonl": [{"text": split}] for split in ("train", "test")})
+    folder = write_files(
+        tmp_path / "halved", {f"{split}.jsonl": [{"text": split}] for split in ("train", "test")}
+    )
     halved = [{"dataset": str(folder), "split": split} for split in ("train", "test")]
     settings = {"source": "hub", "documents": None, "datasets": halved}
     before = source_fingerprint(Corpus(**settings))
     write_rows(folder / "train.jsonl", [{"text": "other"}])
     assert source_fingerprint(Corpus(**settings)) != before
     hub["datasets"][0]["dataset"] = "nowhere/wikipedia.parquet"
-    refused(r"corpus\.datasets: nowhere/wikipedia\.parquet does not exist", source_fingerprint, Corpus(**hub))
+    refused(
+        r"corpus\.datasets: nowhere/wikipedia\.parquet does not exist",
+        source_fingerprint,
+        Corpus(**hub),
+    )
     hub["datasets"][0]["dataset"] = "wikimedia/wikipedia"  # on a hub: no files to look at
     source_fingerprint(Corpus(**hub))

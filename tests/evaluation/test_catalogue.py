@@ -1,4 +1,6 @@
-"""Tasks by the names that a profile gives them; bad data is one line before any work, and nothing half-written."""
+"""Tasks by the names that a profile gives them; bad data is one line before any work, and nothing
+half-written.
+"""
 
 import gzip
 import json
@@ -32,18 +34,27 @@ FEW = {"path": {"train": "a.jsonl", "test": "b.jsonl"}}
 def data_folder(tmp_path: Path) -> Path:
     """A profile's folder with an own task and one of the benchmarks beside it."""
     records = [{"text": f"text {n}", "label": n % 2} for n in range(20)]
-    pairs = dict.fromkeys([f"data/{part}_cite.csv" for part in ("train", "dev", "test")], '"1","a","b"\n"0","c","d"\n')
+    pairs = dict.fromkeys(
+        [f"data/{part}_cite.csv" for part in ("train", "dev", "test")], '"1","a","b"\n"0","c","d"\n'
+    )
     return write_files(tmp_path, {"data/mine.jsonl": records, **pairs})
 
 
 def profile(data_folder: Path, **evaluation: Any) -> Profile:
-    settings = {"tasks": ["mine", "aan", "halves"], "own_tasks": [TASK], "benchmarks": {"aan": "data"}, **evaluation}
+    settings = {
+        "tasks": ["mine", "aan", "halves"],
+        "own_tasks": [TASK],
+        "benchmarks": {"aan": "data"},
+        **evaluation,
+    }
     file = data_folder / "my.yaml"
     file.write_text(yaml.safe_dump({"corpus": {"tasks": 90}, "evaluation": settings}))
     return Profile.load(file)
 
 
-def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(data_folder: Path, monkeypatch: Any) -> None:
+def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(
+    data_folder: Path, monkeypatch: Any
+) -> None:
     settings = profile(data_folder).evaluation
     monkeypatch.chdir("/")
     mine, aan = load_task("mine", settings), load_task("aan", settings)
@@ -52,20 +63,44 @@ def test_tasks_are_found_by_name_with_paths_relative_to_the_profile(data_folder:
     assert (mine.name, aan.name) == ("mine", "aan")
 
 
-def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folder, tmp_path_factory, refused):
+def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(
+    data_folder, tmp_path_factory, refused
+):
     settings = profile(data_folder).evaluation
     prints = {name: task_fingerprint(name, settings) for name in ("mine", "aan", "halves")}
     assert prints["halves"] is None
-    assert len({str(task_inputs(profile(data_folder, texts=n), "halves", lambda: "corpus")) for n in (40, 60)}) == 2
-    assert prints == {name: task_fingerprint(name, profile(data_folder).evaluation) for name in prints}
-    assert task_fingerprint("mine", profile(data_folder, own_tasks=[{**TASK, "seed": 1}]).evaluation) != prints["mine"]
-    moved = profile(shutil.copytree(data_folder, tmp_path_factory.mktemp("moved") / "data_folder")).evaluation
+    assert (
+        len(
+            {
+                str(task_inputs(profile(data_folder, texts=n), "halves", lambda: "corpus"))
+                for n in (40, 60)
+            }
+        )
+        == 2
+    )
+    assert prints == {
+        name: task_fingerprint(name, profile(data_folder).evaluation) for name in prints
+    }
+    assert (
+        task_fingerprint("mine", profile(data_folder, own_tasks=[{**TASK, "seed": 1}]).evaluation)
+        != prints["mine"]
+    )
+    moved = profile(
+        shutil.copytree(data_folder, tmp_path_factory.mktemp("moved") / "data_folder")
+    ).evaluation
     assert prints == {name: task_fingerprint(name, moved) for name in prints}
     for places in (("a", "a", "b"), ("a", "b", "b"), ("a/a", "a", "b"), ("a/a.csv", "a", "b")):
-        write_files(data_folder, {"data/a/a/a.csv": "text", "data/a/a.csv": "text", "data/b": "text"})
-        path = {split: f"data/{place}" for split, place in zip(("train", "validation", "test"), places, strict=True)}
+        write_files(
+            data_folder, {"data/a/a/a.csv": "text", "data/a/a.csv": "text", "data/b": "text"}
+        )
+        path = {
+            split: f"data/{place}"
+            for split, place in zip(("train", "validation", "test"), places, strict=True)
+        }
         own = [{**TASK, "path": path}]
-        prints["".join(places)] = task_fingerprint("mine", profile(data_folder, own_tasks=own).evaluation)
+        prints["".join(places)] = task_fingerprint(
+            "mine", profile(data_folder, own_tasks=own).evaluation
+        )
     assert len({*prints.values()}) == len(prints)
     for file in ("mine.jsonl", "dev_cite.csv"):
         with (data_folder / "data" / file).open("a") as opened:
@@ -73,21 +108,52 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(data_folde
     assert task_fingerprint("mine", settings) != prints["mine"]
     assert task_fingerprint("aan", settings) != prints["aan"]
     (data_folder / "data" / "mine.jsonl").unlink()
-    refused(r"own_tasks: mine: .*mine\.jsonl is no file; name the one that holds the", task_fingerprint, "mine", settings)  # fmt: skip
+    refused(
+        r"own_tasks: mine: .*mine\.jsonl is no file; name the one that holds the",
+        task_fingerprint,
+        "mine",
+        settings,
+    )
 
 
-@pytest.mark.parametrize(("evaluation", "message"), [
-    ({"tasks": ["mine", "yours"]}, "there is no task 'yours'; known are package, .*, games, .*, mine; name one of these, or define it in own_tasks"),
-    ({"own_tasks": [TASK, {**TASK}]}, "there is a task 'mine' already; choose another name"),
-    ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
-    ({"sweep_tasks": ["fakenews"]}, "benchmarks: fakenews is on no hub; name the folder that holds its files"),
-    ({"benchmarks": {"ann": "data"}}, "evaluation.benchmarks.ann"),
-    ({"own_tasks": [{**TASK, "kind": "ranking"}]}, "evaluation.own_tasks.0.kind"),
-    ({"own_tasks": [{**TASK, "kind": "retrieval"}]}, "relevance .a file of pairs of ids. belongs to every retrieval task, .*; add it"),
-    ({"own_tasks": [{**TASK, "relevance": "x.tsv"}]}, "relevance .a file of pairs of ids. belongs .*; leave it out"),
-    ({"own_tasks": [{**TASK, "kind": "retrieval", "relevance": "x.tsv", "path": {"test": "x"}}]}, "one file of documents"),
-    ({"own_tasks": [{**TASK, "path": {"training": "x"}}]}, "evaluation.own_tasks.0.path"),
-    ({"own_tasks": [{**TASK, "share": 0.5}]}, "evaluation.own_tasks.0.share: input should be less than 0.5")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("evaluation", "message"),
+    [
+        (
+            {"tasks": ["mine", "yours"]},
+            "there is no task 'yours'; known are package, .*, games, .*, mine; name one of these, or define it in own_tasks",
+        ),
+        ({"own_tasks": [TASK, {**TASK}]}, "there is a task 'mine' already; choose another name"),
+        ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
+        (
+            {"sweep_tasks": ["fakenews"]},
+            "benchmarks: fakenews is on no hub; name the folder that holds its files",
+        ),
+        ({"benchmarks": {"ann": "data"}}, "evaluation.benchmarks.ann"),
+        ({"own_tasks": [{**TASK, "kind": "ranking"}]}, "evaluation.own_tasks.0.kind"),
+        (
+            {"own_tasks": [{**TASK, "kind": "retrieval"}]},
+            "relevance .a file of pairs of ids. belongs to every retrieval task, .*; add it",
+        ),
+        (
+            {"own_tasks": [{**TASK, "relevance": "x.tsv"}]},
+            "relevance .a file of pairs of ids. belongs .*; leave it out",
+        ),
+        (
+            {
+                "own_tasks": [
+                    {**TASK, "kind": "retrieval", "relevance": "x.tsv", "path": {"test": "x"}}
+                ]
+            },
+            "one file of documents",
+        ),
+        ({"own_tasks": [{**TASK, "path": {"training": "x"}}]}, "evaluation.own_tasks.0.path"),
+        (
+            {"own_tasks": [{**TASK, "share": 0.5}]},
+            "evaluation.own_tasks.0.share: input should be less than 0.5",
+        ),
+    ],
+)
 def test_what_is_wrong_in_a_profile_is_said_in_one_line(data_folder, evaluation, message, refused):
     refused(message, profile, data_folder, **evaluation)
 
@@ -95,15 +161,26 @@ def test_what_is_wrong_in_a_profile_is_said_in_one_line(data_folder, evaluation,
 def test_a_hubs_name_stays_a_name_and_a_benchmark_without_its_file_is_named(data_folder, refused):
     settings = profile(data_folder, benchmarks={"aan": "data", "imdb": "someone/imdb"}).evaluation
     assert settings.benchmarks == {"aan": str(data_folder / "data"), "imdb": "someone/imdb"}
-    hubs = {"imdb": "someone/imdb", "arxiv": "ccdv/arxiv-classification", "20news": "SetFit/20_newsgroups"}
+    hubs = {
+        "imdb": "someone/imdb",
+        "arxiv": "ccdv/arxiv-classification",
+        "20news": "SetFit/20_newsgroups",
+    }
     assert all(hub in (task_fingerprint(name, settings) or "") for name, hub in hubs.items())
-    settings = profile(data_folder, tasks=["arxiv-abstracts"], benchmarks={"arxiv-abstracts": "./gone.json"}).evaluation
-    assert settings.benchmarks["arxiv-abstracts"] == str(data_folder / "gone.json")  # a path, not a hub's name
+    settings = profile(
+        data_folder, tasks=["arxiv-abstracts"], benchmarks={"arxiv-abstracts": "./gone.json"}
+    ).evaluation
+    assert settings.benchmarks["arxiv-abstracts"] == str(
+        data_folder / "gone.json"
+    )  # a path, not a hub's name
     refused(r"gone\.json", load_task, "arxiv-abstracts", settings)
 
 
 def test_a_profile_names_benchmarks_by_path(data_folder: Path) -> None:
-    write_files(data_folder, {f"bbc/{c}/{n:03}.txt": f"{c} article {n}" for n in range(10) for c in ("sport", "tech")})
+    write_files(
+        data_folder,
+        {f"bbc/{c}/{n:03}.txt": f"{c} article {n}" for n in range(10) for c in ("sport", "tech")},
+    )
     settings = profile(data_folder, tasks=["bbcnews"], benchmarks={"bbcnews": "./bbc"}).evaluation
     assert settings.benchmarks == {"bbcnews": str(data_folder / "bbc")}
     assert missing_files("bbcnews", settings.benchmarks["bbcnews"]) == []
@@ -118,8 +195,12 @@ def test_a_head_may_be_named() -> None:
     assert Evaluation(head="thesis").head == Evaluation().head == HEADS["thesis"]  # type: ignore[arg-type]
     assert HEADS["few-shot"].model_copy(update={"epochs": 10}) == HEADS["simde"]
     unstated = set(HeadSettings.model_fields) - {"learning_rate", "batch_size"}
-    assert HEADS["simde"].model_dump(include=unstated) == HeadSettings().model_dump(include=unstated)
-    with pytest.raises(ValueError, match="there is no head 'mlp'; write thesis or simde or few-shot, or a mapping"):
+    assert HEADS["simde"].model_dump(include=unstated) == HeadSettings().model_dump(
+        include=unstated
+    )
+    with pytest.raises(
+        ValueError, match="there is no head 'mlp'; write thesis or simde or few-shot, or a mapping"
+    ):
         Evaluation(head="mlp")  # type: ignore[arg-type]
 
 
@@ -134,66 +215,136 @@ def folder(workspace_root: Path) -> Path:
     return workspace_root / "params"
 
 
-def mine(folder: Path, own: dict[str, Any] | None = None, *, task: str = "mine", **evaluation: Any) -> str:
+def mine(
+    folder: Path, own: dict[str, Any] | None = None, *, task: str = "mine", **evaluation: Any
+) -> str:
     profile = yaml.safe_load((folder / "small.yaml").read_text(encoding="utf-8"))
     own_tasks = [{"name": "mine", "kind": "classification", **own}] if own else []
-    profile["evaluation"] |= {"tasks": [task], "sweep_tasks": ["package"], "own_tasks": own_tasks, **evaluation}
+    profile["evaluation"] |= {
+        "tasks": [task],
+        "sweep_tasks": ["package"],
+        "own_tasks": own_tasks,
+        **evaluation,
+    }
     (folder / "mine.yaml").write_text(yaml.safe_dump({**profile, "name": "mine"}), encoding="utf-8")
     return str(folder / "mine.yaml")
 
 
 PACKED = gzip.compress("".join(json.dumps(row) + "\n" for row in examples(400)).encode())
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")}, {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}}, r"task 'mine', split 'test': the labels \['z'\] are none of the 2 classes of 'train'; leave"),
-    ({"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"}, {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}}, r"r\.tsv, row 2: the row has the ids \['d2', 'd9'\], but it must name two different documents, source and target; mend it"),
-    ({"a.jsonl.gz": PACKED[: len(PACKED) // 2]}, {"own": {"path": "a.jsonl.gz"}}, r"a\.jsonl\.gz, near line \d+: .*; save it again"),
-    ({"wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n", "gt": pickle.dumps({"A": Hostile(Path.touch, MARK)})}, {"task": "wines", "benchmarks": {"wines": "."}}, r"gt: the file is refused: it is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON"),
-    ({}, {"task": "imdb"}, r"dataset 'stanfordnlp/imdb': .*Hub.*; .* or name a folder of its files"),  # no network
-    ({"a.jsonl": examples(8), "b.jsonl": examples(6)}, {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}}, r"task mine: it has no split test; add this split, or leave the task out"),
-    ({}, {"own": {"path": "."}}, r"params: there is no folder in it; name a data file, or put the texts of each class into a folder of its name")]  # fmt: skip
+    (
+        {"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")},
+        {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}},
+        r"task 'mine', split 'test': the labels \['z'\] are none of the 2 classes of 'train'; leave",
+    ),
+    (
+        {"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"},
+        {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}},
+        r"r\.tsv, row 2: the row has the ids \['d2', 'd9'\], but it must name two different documents, source and target; mend it",
+    ),
+    (
+        {"a.jsonl.gz": PACKED[: len(PACKED) // 2]},
+        {"own": {"path": "a.jsonl.gz"}},
+        r"a\.jsonl\.gz, near line \d+: .*; save it again",
+    ),
+    (
+        {
+            "wines.txt": "Title,Sections\nA,\"[('x', 'y')]\"\n",
+            "gt": pickle.dumps({"A": Hostile(Path.touch, MARK)}),
+        },
+        {"task": "wines", "benchmarks": {"wines": "."}},
+        r"gt: the file is refused: it is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON",
+    ),
+    (
+        {},
+        {"task": "imdb"},
+        r"dataset 'stanfordnlp/imdb': .*Hub.*; .* or name a folder of its files",
+    ),  # no network
+    (
+        {"a.jsonl": examples(8), "b.jsonl": examples(6)},
+        {"own": {"path": {"train": "a.jsonl", "validation": "b.jsonl"}}},
+        r"task mine: it has no split test; add this split, or leave the task out",
+    ),
+    (
+        {},
+        {"own": {"path": "."}},
+        r"params: there is no folder in it; name a data file, or put the texts of each class into a folder of its name",
+    ),
+]
 
 
 @pytest.mark.parametrize(("files", "settings", "message"), BAD)
 def test_bad_data_is_one_line_and_leaves_nothing(folder, files, settings, message):
     write_files(folder, files)
-    done = CliRunner().invoke(app, ["evaluate", "all-MiniLM-L6-v2", "--profile", mine(folder, **settings)])
+    done = CliRunner().invoke(
+        app, ["evaluate", "all-MiniLM-L6-v2", "--profile", mine(folder, **settings)]
+    )
     assert done.exit_code == 2
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1
     assert re.search(message, lines[0]), lines[0]
-    built = [path for path in (folder.parent / "outputs").rglob("*") if path.is_file() and path.suffix != ".lock"]
-    assert {path.relative_to(folder.parent / "outputs" / "artefacts").parts[0] for path in built} <= {"task"}
+    built = [
+        path
+        for path in (folder.parent / "outputs").rglob("*")
+        if path.is_file() and path.suffix != ".lock"
+    ]
+    assert {
+        path.relative_to(folder.parent / "outputs" / "artefacts").parts[0] for path in built
+    } <= {"task"}
     assert not list((folder.parent / "outputs").rglob("*.partial"))
     assert not MARK.exists()
 
 
 def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder):
     write_files(folder, {"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\n"})
-    done = CliRunner().invoke(app, ["run", "--profile", mine(folder, RANKING, sweep_tasks=["mine"], folds=2)])
-    message = "task mine: it has no split validation, and cannot be cross-validated (evaluation.folds 2); add this split, or leave the task out"  # fmt: skip
+    done = CliRunner().invoke(
+        app, ["run", "--profile", mine(folder, RANKING, sweep_tasks=["mine"], folds=2)]
+    )
+    message = "task mine: it has no split validation, and cannot be cross-validated (evaluation.folds 2); add this split, or leave the task out"
     assert (done.exit_code, done.stderr.strip()) == (2, f"Error: 01_corpus (corpus): {message}")
 
 
-def test_a_class_cut_below_the_folds_is_refused_before_runs_start_and_enough_examples_are_validated_across(folder):
-    write_files(folder, {"a.jsonl": [*examples(90, labels="x"), *examples(10, labels="y")], "b.jsonl": examples(6)})
-    whole, cut = (Profile.load(mine(folder, FEW, sweep_tasks=["mine"], folds=5, limit=n)) for n in (100, 40))
+def test_a_class_cut_below_the_folds_is_refused_before_runs_start_and_enough_examples_are_validated_across(
+    folder,
+):
+    write_files(
+        folder,
+        {"a.jsonl": [*examples(90, labels="x"), *examples(10, labels="y")], "b.jsonl": examples(6)},
+    )
+    whole, cut = (
+        Profile.load(mine(folder, FEW, sweep_tasks=["mine"], folds=5, limit=n)) for n in (100, 40)
+    )
     check_task(whole, Workspace(), "mine", "validation")
-    with pytest.raises(InputError, match=r"no split validation, and cannot be cross-validated \(evaluation\.folds 5\)"):
+    with pytest.raises(
+        InputError,
+        match=r"no split validation, and cannot be cross-validated \(evaluation\.folds 5\)",
+    ):
         check_task(cut, Workspace(), "mine", "validation")
     write_files(folder, {"a.jsonl": examples(8), "b.jsonl": examples(6, start=50)})
-    check_task(Profile.load(mine(folder, FEW, sweep_tasks=["mine"], folds=4)), Workspace(), "mine", "validation")
+    check_task(
+        Profile.load(mine(folder, FEW, sweep_tasks=["mine"], folds=4)),
+        Workspace(),
+        "mine",
+        "validation",
+    )
 
 
 def test_files_are_read_once_until_they_change(folder, monkeypatch, refused):
     write_files(folder, {"a.jsonl": examples(30)})
     loaded = Profile.load(mine(folder, {"path": "a.jsonl"}))
     read = []
-    monkeypatch.setattr(catalogue, "load_task", lambda *given: read.append(given[0]) or load_task(*given))
+    monkeypatch.setattr(
+        catalogue, "load_task", lambda *given: read.append(given[0]) or load_task(*given)
+    )
     for _ in range(2):
         check_task(loaded, Workspace(), "mine", "test")
     assert read == ["mine"]
     write_files(folder, {"a.jsonl": [*examples(30), {"label": "x"}]})
     for _ in range(2):  # a failure is not remembered
-        refused("line 31: there is no field 'text'", check_task, loaded, Workspace(), "mine", "test")
+        refused(
+            "line 31: there is no field 'text'", check_task, loaded, Workspace(), "mine", "test"
+        )
     assert len(read) == 3
-    check_task(Profile.load(mine(folder, task="imdb")), Workspace(), "imdb", "test")  # on a hub: not fetched
+    check_task(
+        Profile.load(mine(folder, task="imdb")), Workspace(), "imdb", "test"
+    )  # on a hub: not fetched

@@ -11,7 +11,12 @@ from docemb_lib.evaluation.catalogue import BUILDERS, cut_in_half, embedded_task
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.teachers import LSA
 
-KINDS = {"package": Classification, "see-also-pairs": Pairs, "halves": Pairs, "see-also-retrieval": Retrieval}
+KINDS = {
+    "package": Classification,
+    "see-also-pairs": Pairs,
+    "halves": Pairs,
+    "see-also-retrieval": Retrieval,
+}
 NAMES = [*BUILDERS]
 SOURCES = ["scipy", "torch", "sympy"]
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("ando", "eli", "irus", "opal", "um")]
@@ -23,28 +28,42 @@ def page_text(seed: int) -> str:
     return " ".join(rng.choice(rng.choice(WORDS, 12, replace=False), 60))
 
 
-def pool(sizes: tuple[int, int, int] = (90, 60, 60), sources: list[str] = SOURCES) -> list[dict[str, Any]]:
-    """Pages of three packages; page i of a split lists the next two of its package, so that all are cited alike."""
+def pool(
+    sizes: tuple[int, int, int] = (90, 60, 60), sources: list[str] = SOURCES
+) -> list[dict[str, Any]]:
+    """Pages of three packages; page i of a split lists the next two of its package, so that all are
+    cited alike.
+    """
     rows = []
     for split, size in zip(SPLITS, sizes, strict=True):
         for i in range(size):
             next_ones = [f"{split}.{(i + step * len(sources)) % size}" for step in (1, 2)]
             links = [other for other in next_ones if other != f"{split}.{i}"]
-            row = {"id": f"{split}.{i}", "text": page_text(1000 * SPLITS.index(split) + i), "split": split}
+            row = {
+                "id": f"{split}.{i}",
+                "text": page_text(1000 * SPLITS.index(split) + i),
+                "split": split,
+            }
             rows.append({**row, "source": sources[i % len(sources)], "see_also": links})
     return rows
 
 
 def built(name: str, rows: list[dict[str, Any]] | None = None, **options: Any) -> Task:
-    return embedded_task(pool() if rows is None else rows, name, **{"seed": 0, "limit": 400, **options})
+    return embedded_task(
+        pool() if rows is None else rows, name, **{"seed": 0, "limit": 400, **options}
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_page_is_in_two_splits_the_order_of_the_rows_does_not_matter_and_the_seed_does(name: str) -> None:
+def test_no_page_is_in_two_splits_the_order_of_the_rows_does_not_matter_and_the_seed_does(
+    name: str,
+) -> None:
     rows = pool()
     assert isinstance(built(name, rows), KINDS[name])
     for split, data in built(name, rows).splits.items():
-        assert all([row["split"] for row in rows if text in row["text"]] == [split] for text in data.texts)
+        assert all(
+            [row["split"] for row in rows if text in row["text"]] == [split] for text in data.texts
+        )
     assert built(name, rows) == built(name, rows[::-1])
     assert built(name, rows, limit=60) != built(name, rows, limit=60, seed=1)
 
@@ -61,7 +80,11 @@ def test_the_package_task_takes_packages_in_turn_and_all_of_a_small_one() -> Non
     source_of = {row["text"]: row["source"] for row in rows}
     for split, data in built("package", rows, limit=50).splits.items():
         assert [source_of[text] for text in data.texts] == data.labels
-        assert Counter(data.labels) == dict.fromkeys(SOURCES, 10) if split == "train" else len(data.texts) == 20
+        assert (
+            Counter(data.labels) == dict.fromkeys(SOURCES, 10)
+            if split == "train"
+            else len(data.texts) == 20
+        )
     rows = [row for row in rows if row["source"] != "sympy" or row["id"].endswith(("2", "5"))]
     labels = built("package", rows, limit=1000).splits["train"].labels
     assert Counter(labels) == Counter(row["source"] for row in rows if row["split"] == "train")
@@ -86,7 +109,10 @@ def test_see_also_pairs_are_links_and_as_many_pairs_of_the_same_package_without_
 def test_no_text_is_more_often_in_one_kind_of_pair_than_in_the_other(name: str) -> None:
     for pairs in built(name).splits.values():
         for side in (pairs.first, pairs.second):
-            of_label = [Counter(t for t, k in zip(side, pairs.labels, strict=True) if k == label) for label in (0, 1)]
+            of_label = [
+                Counter(t for t, k in zip(side, pairs.labels, strict=True) if k == label)
+                for label in (0, 1)
+            ]
             assert of_label[0] == of_label[1]
 
 
@@ -104,7 +130,9 @@ def test_a_page_brings_at_most_two_links_and_one_for_which_no_stranger_is_left_i
     rows = [row for row in rows if row["source"] == "torch" or int(row["id"].split(".")[1]) < 6]
     for row in rows:
         if row["source"] == "scipy":
-            row["see_also"] = [f"{row['split']}.{i}" for i in (0, 2, 4) if f"{row['split']}.{i}" != row["id"]]
+            row["see_also"] = [
+                f"{row['split']}.{i}" for i in (0, 2, 4) if f"{row['split']}.{i}" != row["id"]
+            ]
     source_of = {row["text"]: row["source"] for row in rows}
     pairs = built("see-also-pairs", rows).splits["test"]
     assert {source_of[text] for text in pairs.texts} == {"torch"}
@@ -131,13 +159,29 @@ def test_a_half_that_two_pages_share_is_not_called_a_stranger() -> None:
         shared = int(row["id"].split(".")[1]) % 6 == 0
         row["text"] = f"{row['id']} opens in its own way" + " the same ending" * 2 * shared
     for pairs in built("halves", rows).splits.values():
-        own, strangers = ([(a, b) for a, b, k in zip(pairs.first, pairs.second, pairs.labels, strict=True) if k == label] for label in (1, 0))  # fmt: skip
+        own, strangers = (
+            [
+                (a, b)
+                for a, b, k in zip(pairs.first, pairs.second, pairs.labels, strict=True)
+                if k == label
+            ]
+            for label in (1, 0)
+        )
         assert all(dict(own)[first] != second for first, second in strangers)
 
 
-@pytest.mark.parametrize(("text", "halves"), [
-    ("one two three four", ("one two", "three four")), ("  a bbbbbbbbbbbbbbbbbb ", ("a", "bbbbbbbbbbbbbbbbbb")),
-    ("one\n\n two", ("one", "two")), ("single", ("single", "")), ("标题\n我们去公园，好吗？", ("标题\n我们去公园，", "好吗？")), ("「图书馆」。", ("「图书馆」。", "")), ("  ", ("", ""))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "halves"),
+    [
+        ("one two three four", ("one two", "three four")),
+        ("  a bbbbbbbbbbbbbbbbbb ", ("a", "bbbbbbbbbbbbbbbbbb")),
+        ("one\n\n two", ("one", "two")),
+        ("single", ("single", "")),
+        ("标题\n我们去公园，好吗？", ("标题\n我们去公园，", "好吗？")),
+        ("「图书馆」。", ("「图书馆」。", "")),
+        ("  ", ("", "")),
+    ],
+)
 def test_a_page_is_cut_at_the_white_space_or_after_punctuation_nearest_its_middle(
     text: str, halves: tuple[str, str]
 ) -> None:
@@ -152,7 +196,10 @@ def test_retrieval_asks_for_the_listed_pages_among_all_of_the_split() -> None:
     text_of, page = {row["id"]: row["text"] for row in rows}, {row["text"]: row for row in rows}
     for split, ranking in built("see-also-retrieval", rows).splits.items():
         assert sorted(ranking.texts) == sorted(row["text"] for row in rows if row["split"] == split)
-        assert {page[ranking.texts[query]]["source"] for query in ranking.queries} == {"scipy", "sympy"}
+        assert {page[ranking.texts[query]]["source"] for query in ranking.queries} == {
+            "scipy",
+            "sympy",
+        }
         for query, relevant in zip(ranking.queries, ranking.relevant, strict=True):
             wanted = [text_of[other] for other in page[ranking.texts[query]]["see_also"]]
             assert [ranking.texts[i] for i in relevant] == wanted
@@ -166,17 +213,33 @@ def test_word_counts_join_halves_and_tell_nothing_of_links_between_unrelated_tex
     first, second = model.embed(pairs.first), model.embed(pairs.second)
     joined = (first * second).sum(axis=1)
     assert joined[::2].min() > np.median(joined[1::2])
-    assert evaluate(model, built("see-also-pairs", rows), seeds=3).mean == pytest.approx(0.5, abs=0.08)
+    assert evaluate(model, built("see-also-pairs", rows), seeds=3).mean == pytest.approx(
+        0.5, abs=0.08
+    )
     assert evaluate(model, built("see-also-retrieval", rows)).mean < 0.15
 
 
 ALONE = [{**row, "see_also": []} for row in pool((6, 6, 6))]
 
 
-@pytest.mark.parametrize(("name", "rows", "message"), [
-    ("package", pool((6, 6, 0)), "task 'package', split 'test': 0 pages give 0 examples, which are too few; raise corpus.tasks or"),
-    ("halves", pool((6, 1, 6)), "task 'halves', split 'validation': 1 pages give 0 examples"),
-    ("see-also-pairs", ALONE, "task 'see-also-pairs', split 'train': 6 pages give 0 examples"),
-    ("see-also-retrieval", ALONE, "task 'see-also-retrieval', split 'train': 6 pages give 0 examples")])  # fmt: skip
-def test_too_few_pages_are_refused(name: str, rows: list[dict[str, Any]], message: str, refused) -> None:
+@pytest.mark.parametrize(
+    ("name", "rows", "message"),
+    [
+        (
+            "package",
+            pool((6, 6, 0)),
+            "task 'package', split 'test': 0 pages give 0 examples, which are too few; raise corpus.tasks or",
+        ),
+        ("halves", pool((6, 1, 6)), "task 'halves', split 'validation': 1 pages give 0 examples"),
+        ("see-also-pairs", ALONE, "task 'see-also-pairs', split 'train': 6 pages give 0 examples"),
+        (
+            "see-also-retrieval",
+            ALONE,
+            "task 'see-also-retrieval', split 'train': 6 pages give 0 examples",
+        ),
+    ],
+)
+def test_too_few_pages_are_refused(
+    name: str, rows: list[dict[str, Any]], message: str, refused
+) -> None:
     refused(message, built, name, rows)

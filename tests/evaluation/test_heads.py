@@ -1,4 +1,6 @@
-"""Stacked heads against heads trained alone and against the same head written with torch's own modules."""
+"""Stacked heads against heads trained alone and against the same head written with torch's own
+modules.
+"""
 
 import math
 from itertools import product
@@ -14,7 +16,9 @@ from docemb_lib.evaluation import Classification, Labelled, heads
 from docemb_lib.settings.sections import HeadSettings
 
 
-def blobs(n: int, classes: int, dim: int, seed: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def blobs(
+    n: int, classes: int, dim: int, seed: int, spread: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     labels = rng.integers(classes, size=n)
     centres = np.random.default_rng(99).normal(size=(classes, dim)) * 3
@@ -34,14 +38,27 @@ def test_heads_of_any_rows_trained_together_are_those_trained_alone(monkeypatch)
     usual = HeadSettings(epochs=3, learning_rate=1e-3)
     other = [
         usual.model_copy(update=update)
-        for update in ({"dropout": 0.0}, {"learning_rate": 1e-2}, {"weight_decay": 0.0, "label_smoothing": 0.0},
-                       {"max_grad_norm": 0.05}, {"epochs": 2}, {"batch_size": 16})]  # fmt: skip
-    jobs = [heads.HeadJob(rng.permutation(150)[:n], seed) for n in (150, 149, 129, 128, 40, 7) for seed in (0, 1)]
+        for update in (
+            {"dropout": 0.0},
+            {"learning_rate": 1e-2},
+            {"weight_decay": 0.0, "label_smoothing": 0.0},
+            {"max_grad_norm": 0.05},
+            {"epochs": 2},
+            {"batch_size": 16},
+        )
+    ]
+    jobs = [
+        heads.HeadJob(rng.permutation(150)[:n], seed)
+        for n in (150, 149, 129, 128, 40, 7)
+        for seed in (0, 1)
+    ]
     for settings in (usual, *other):
         together = heads.train_jobs(features, labels, jobs, settings, classes=3)
         assert together.W1.shape == (len(jobs), 10, 50)
         for k, job in enumerate(jobs):
-            alone = train(features[job.rows], labels[job.rows], classes=3, settings=settings, seeds=[job.seed])  # fmt: skip
+            alone = train(
+                features[job.rows], labels[job.rows], classes=3, settings=settings, seeds=[job.seed]
+            )
             for stacked, single in zip(together, alone, strict=True):
                 torch.testing.assert_close(stacked[k : k + 1], single, atol=2e-6, rtol=0)
         assert len({round(float(weights.abs().sum()), 4) for weights in together.W1}) == len(jobs)
@@ -50,7 +67,9 @@ def test_heads_of_any_rows_trained_together_are_those_trained_alone(monkeypatch)
 def test_the_gradient_is_the_one_that_autograd_finds() -> None:
     generator = torch.Generator().manual_seed(0)
     single = [heads.initial_head(6, 4, hidden=5, generator=generator) for _ in range(3)]
-    weights = heads.Heads(*(torch.cat(parts).double().requires_grad_() for parts in zip(*single, strict=True)))
+    weights = heads.Heads(
+        *(torch.cat(parts).double().requires_grad_() for parts in zip(*single, strict=True))
+    )
     x = torch.randn(3, 7, 6, generator=generator, dtype=torch.float64)
     y = torch.randint(4, (3, 7), generator=generator)
     keep = torch.empty(3, 7, 5, dtype=torch.float64).bernoulli_(0.6, generator=generator) / 0.6
@@ -68,40 +87,59 @@ def test_the_gradient_is_the_one_that_autograd_finds() -> None:
 
 
 @pytest.mark.parametrize(("longer", "last"), [(10, 2), (12, 4)])
-def test_every_epoch_sees_every_row_once_and_shorter_heads_wait_with_weight_0(longer: int, last: int) -> None:
+def test_every_epoch_sees_every_row_once_and_shorter_heads_wait_with_weight_0(
+    longer: int, last: int
+) -> None:
     settings = HeadSettings(batch_size=4, epochs=2, hidden=3)
     jobs = [heads.HeadJob(np.arange(100, 100 + longer), 0), heads.HeadJob(np.arange(200, 209), 1)]
-    steps = list(heads.batches(jobs, settings, [torch.Generator().manual_seed(job.seed) for job in jobs]))
+    steps = list(
+        heads.batches(jobs, settings, [torch.Generator().manual_seed(job.seed) for job in jobs])
+    )
     assert [rows.shape[1] for rows, _, _ in steps] == [4, 4, last] * 2
     for k, job in enumerate(jobs):
         orders = []
         for epoch in (steps[:3], steps[3:]):
-            seen = [int(rows[k, b]) for rows, _, weight in epoch for b in range(rows.shape[1]) if weight[k, b] > 0]
+            seen = [
+                int(rows[k, b])
+                for rows, _, weight in epoch
+                for b in range(rows.shape[1])
+                if weight[k, b] > 0
+            ]
             assert sorted(seen) == job.rows.tolist()
             orders.append(seen)
         assert orders[0] != orders[1]
     for _, _, weight in steps:
-        torch.testing.assert_close(weight.sum(1), torch.ones(2, 1))  # a mean over the batch of each head
+        torch.testing.assert_close(
+            weight.sum(1), torch.ones(2, 1)
+        )  # a mean over the batch of each head
 
 
 def test_dropout_keeps_its_share_and_the_expectation_and_not_the_draw_of_the_first_weights():
     jobs = [heads.HeadJob(np.arange(2000), k) for k in range(2)]
     for p in (0.5, 0.2):
         generators = [torch.Generator().manual_seed(k) for k in range(2)]
-        for own in torch.cat([keep for _, keep, _ in heads.batches(jobs, HeadSettings(dropout=p), generators)], dim=1):
+        for own in torch.cat(
+            [keep for _, keep, _ in heads.batches(jobs, HeadSettings(dropout=p), generators)], dim=1
+        ):
             assert set(own.unique().tolist()) <= {0.0, float(np.float32(1) / np.float32(1 - p))}
             assert own.mean().item() == pytest.approx(1.0, abs=0.01)
-    assert {keep for _, keep, _ in heads.batches(jobs, HeadSettings(dropout=0.0), generators)} == {None}
+    assert {keep for _, keep, _ in heads.batches(jobs, HeadSettings(dropout=0.0), generators)} == {
+        None
+    }
     features, labels = blobs(40, 2, 6, seed=0)
     for rate, decay in ((1e-9, 0.0), (1e-2, 0.1)):
         usual = HeadSettings(epochs=1, learning_rate=rate, weight_decay=decay)
         both = usual, usual.model_copy(update={"dropout": 0.0})
-        with_dropout, without = (train(features, labels, classes=2, settings=one, seeds=[3]).W1 for one in both)
+        with_dropout, without = (
+            train(features, labels, classes=2, settings=one, seeds=[3]).W1 for one in both
+        )
         assert ((with_dropout - without).abs().max() < 1e-7) == (rate < 1e-3)
         assert rate < 1e-3 or (with_dropout - without).abs().max() > 1e-3
 
 
-def test_predictions_do_not_depend_on_blocks_and_features_may_be_read_only_and_of_any_float_type(monkeypatch):
+def test_predictions_do_not_depend_on_blocks_and_features_may_be_read_only_and_of_any_float_type(
+    monkeypatch,
+):
     features, labels = blobs(60, 3, 8, seed=0)
     trained = train(features, labels, classes=3, settings=HeadSettings(epochs=2), seeds=[0, 1])
     whole = trained.predict(features)
@@ -116,19 +154,25 @@ def test_predictions_do_not_depend_on_blocks_and_features_may_be_read_only_and_o
 
 
 @pytest.mark.parametrize("max_grad_norm", [1.0, 0.05])
-def test_a_head_is_what_torch_modules_and_optimisers_make_of_it(max_grad_norm: float, monkeypatch) -> None:
+def test_a_head_is_what_torch_modules_and_optimisers_make_of_it(
+    max_grad_norm: float, monkeypatch
+) -> None:
     features, labels = blobs(75, 3, 12, seed=1)
     settings = HeadSettings(dropout=0.0, epochs=5, learning_rate=3e-3, max_grad_norm=max_grad_norm)
     stacked = train(features, labels, classes=3, settings=settings, seeds=[7])
     norms, clip = [], nn.utils.clip_grad_norm_
     monkeypatch.setattr(nn.utils, "clip_grad_norm_", lambda *given: norms.append(clip(*given)))
-    (net,) = train_loop(features, labels, settings, [7])  # 75 examples: two batches of 32 and one of 11
+    (net,) = train_loop(
+        features, labels, settings, [7]
+    )  # 75 examples: two batches of 32 and one of 11
     assert len(norms) == 5 * 3
     assert max(norms) > max_grad_norm  # the clipping is part of what is compared
     for found, parameter in zip(stacked, net.parameters(), strict=True):
         torch.testing.assert_close(found[0].T.squeeze(1), parameter.data, atol=2e-6, rtol=0)
     unseen, _ = blobs(40, 3, 12, seed=2, spread=4.0)
-    np.testing.assert_array_equal(stacked.predict(unseen)[0], net(torch.tensor(unseen)).argmax(dim=1).numpy())
+    np.testing.assert_array_equal(
+        stacked.predict(unseen)[0], net(torch.tensor(unseen)).argmax(dim=1).numpy()
+    )
 
 
 def test_the_initial_weights_fill_the_range_of_a_linear_layer() -> None:
@@ -141,7 +185,10 @@ def test_the_initial_weights_fill_the_range_of_a_linear_layer() -> None:
 
 def test_each_head_is_clipped_by_its_own_norm() -> None:
     generator = torch.Generator().manual_seed(0)
-    gradients = [torch.randn(3, 4, 5, generator=generator), torch.randn(3, 1, 5, generator=generator)]
+    gradients = [
+        torch.randn(3, 4, 5, generator=generator),
+        torch.randn(3, 1, 5, generator=generator),
+    ]
     for gradient in gradients:
         gradient[1] *= 1e-3  # this head stays below the limit
     expected = [gradient.clone() for gradient in gradients]
@@ -161,7 +208,9 @@ def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_
     first, second = np.array([[1.0, -2.0]]), np.array([[3.0, 5.0]])
     assert heads.pair_features(first, second).tolist() == [[1, -2, 3, 5]]
     for ordered in ((first, second), (second, first)):
-        np.testing.assert_allclose(heads.pair_features(*ordered, "interaction"), [[2, 7, 3 * 2**0.5, -10 * 2**0.5]])
+        np.testing.assert_allclose(
+            heads.pair_features(*ordered, "interaction"), [[2, 7, 3 * 2**0.5, -10 * 2**0.5]]
+        )
     rng = np.random.default_rng(0)
 
     def pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -173,21 +222,43 @@ def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_
     (a, b, labels), (c, d, truth) = pairs(400), pairs(1000)
     scores = {}
     for how in ("concat", "interaction"):
-        trained = train(heads.pair_features(a, b, how), labels, classes=2, settings=HeadSettings(), seeds=range(3))
+        trained = train(
+            heads.pair_features(a, b, how),
+            labels,
+            classes=2,
+            settings=HeadSettings(),
+            seeds=range(3),
+        )
         scores[how] = (trained.predict(heads.pair_features(c, d, how)) == truth).mean()
     assert scores["interaction"] > 0.7
     assert scores["concat"] < 0.56
 
 
-@pytest.mark.parametrize(("field", "value"), [
-    ("hidden", -1), ("epochs", 0), ("batch_size", 0), ("dropout", 1.0), ("label_smoothing", -0.1), ("learning_rate", 0.0),
-    ("learning_rate", math.nan), ("max_grad_norm", 0.0), ("weight_decay", -1.0), ("pair_features", "sum")])  # fmt: skip
-def test_a_setting_out_of_range_is_refused_with_its_name_and_value(field: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("hidden", -1),
+        ("epochs", 0),
+        ("batch_size", 0),
+        ("dropout", 1.0),
+        ("label_smoothing", -0.1),
+        ("learning_rate", 0.0),
+        ("learning_rate", math.nan),
+        ("max_grad_norm", 0.0),
+        ("weight_decay", -1.0),
+        ("pair_features", "sum"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_with_its_name_and_value(
+    field: str, value: object
+) -> None:
     with pytest.raises(ValidationError, match=rf"(?s){field}.*{value}"):
         HeadSettings(**{field: value})  # type: ignore[arg-type]
 
 
-def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen = []
     original = heads.clip_each_head
     patched = lambda *a, **kw: (seen.append(torch.get_num_threads()), original(*a, **kw))  # noqa: E731
@@ -202,14 +273,21 @@ def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(monkeypatc
         torch.set_num_threads(before)
 
 
-def test_a_head_without_a_hidden_layer_is_a_logistic_regression_on_embeddings_of_length_one() -> None:
+def test_a_head_without_a_hidden_layer_is_a_logistic_regression_on_embeddings_of_length_one() -> (
+    None
+):
     from sklearn.linear_model import LogisticRegression
 
     rng = np.random.default_rng(3)
     X, labels = 40 * rng.normal(size=(60, 6)).astype(np.float32), list(rng.integers(0, 3, 60))
     names = [str(row) for row in range(60)]
-    task = Classification("t", {"train": Labelled(names[:40], labels[:40]), "test": Labelled(names[40:], labels[40:])})
+    task = Classification(
+        "t", {"train": Labelled(names[:40], labels[:40]), "test": Labelled(names[40:], labels[40:])}
+    )
     unit = X * len(X[:40]) ** 0.5 / np.linalg.norm(X[:40])
-    expected = LogisticRegression(C=10, max_iter=1000).fit(unit[:40], labels[:40]).predict(unit[40:]) == labels[40:]
+    expected = (
+        LogisticRegression(C=10, max_iter=1000).fit(unit[:40], labels[:40]).predict(unit[40:])
+        == labels[40:]
+    )
     score = task.score(X, head=HeadSettings(hidden=0, epochs=1), seeds=2)
     np.testing.assert_array_equal(score.per_example["accuracy"], [expected, expected])

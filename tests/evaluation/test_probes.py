@@ -1,4 +1,6 @@
-"""Planes, probes, distances, redundancy and attention against numpy, scikit-learn, scipy and slow loops."""
+"""Planes, probes, distances, redundancy and attention against numpy, scikit-learn, scipy and slow
+loops.
+"""
 
 import logging
 from itertools import combinations
@@ -30,7 +32,9 @@ def test_the_plane_is_spanned_by_the_leading_singular_vectors():
 
 
 def spaces(*, seed=0, n=120, wide=8, to=5, noise=0.0):
-    """Student embeddings (n, wide), and teacher embeddings that are a linear map of them, an offset and noise."""
+    """Student embeddings (n, wide), and teacher embeddings that are a linear map of them, an offset
+    and noise.
+    """
     rng = np.random.default_rng(seed)
     student = rng.standard_normal((n, wide)) * 3 + 1
     teacher = student @ rng.standard_normal((wide, to)) + rng.standard_normal(to)
@@ -49,7 +53,11 @@ def test_a_linear_map_is_read_whole_nothing_from_noise_and_the_mean_from_a_colla
     student, teacher = rng.standard_normal((400, 6)), rng.standard_normal((400, 4))
     assert probes.probe(*halves(student, teacher), {})["r2"][0] <= 0
     train, validation = halves(np.ones((120, 8)), spaces()[1])
-    r2 = 1 - ((validation[1] - train[1].mean(0)) ** 2).sum() / ((validation[1] - validation[1].mean(0)) ** 2).sum()
+    r2 = (
+        1
+        - ((validation[1] - train[1].mean(0)) ** 2).sum()
+        / ((validation[1] - validation[1].mean(0)) ** 2).sum()
+    )
     assert probes.probe(train, validation, {})["r2"][0] == pytest.approx(r2)
 
 
@@ -61,22 +69,30 @@ def test_the_ridge_is_that_of_the_normal_equations_at_the_penalty_that_leaving_o
     def predict(alpha, kept, unseen):
         mean_x, mean_y = X[kept].mean(0), teacher[kept].mean(0)
         centred = X[kept] - mean_x
-        weights = np.linalg.solve(centred.T @ centred + alpha * np.eye(8), centred.T @ (teacher[kept] - mean_y))
+        weights = np.linalg.solve(
+            centred.T @ centred + alpha * np.eye(8), centred.T @ (teacher[kept] - mean_y)
+        )
         return (X[unseen] - mean_x) @ weights + mean_y
 
     def error(alpha):
-        return sum(((predict(alpha, np.arange(15) != n, n) - teacher[n]) ** 2).sum() for n in range(15))
+        return sum(
+            ((predict(alpha, np.arange(15) != n, n) - teacher[n]) ** 2).sum() for n in range(15)
+        )
 
     alphas, chosen = ridge[-1].alphas, ridge[-1].alpha_
     assert chosen == min(alphas, key=error)
     assert alphas.min() < chosen < alphas.max()
     everyone = np.arange(15)
-    np.testing.assert_allclose(ridge.predict(student), predict(chosen, everyone, everyone), atol=1e-8)
+    np.testing.assert_allclose(
+        ridge.predict(student), predict(chosen, everyone, everyone), atol=1e-8
+    )
 
 
 def test_the_norm_of_the_student_changes_nothing():
     student, teacher = spaces(noise=4.0)
-    small, large = (probes.probe(*halves(scale * student, teacher), {})["r2"][0] for scale in (1e-3, 1e3))
+    small, large = (
+        probes.probe(*halves(scale * student, teacher), {})["r2"][0] for scale in (1e-3, 1e3)
+    )
     assert small == pytest.approx(large)
 
 
@@ -103,14 +119,20 @@ def noisy(n=12, d=5, noise=1.0):
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
 def test_every_distance_is_that_of_the_pair_it_names(distance):
     student, teacher = noisy()
-    frame = probes.tidy_distances(probes.measure_distances(student, teacher, distance=distance, negatives=4, seed=1))
+    frame = probes.tidy_distances(
+        probes.measure_distances(student, teacher, distance=distance, negatives=4, seed=1)
+    )
     assert len(frame) == 12 + 12 * 4
     for row in frame.itertuples():
         a, b = student[row.document], teacher[row.other]
-        assert row.value == pytest.approx(cosine(a, b) if distance == "cosine" else ((a - b) ** 2).mean())
+        assert row.value == pytest.approx(
+            cosine(a, b) if distance == "cosine" else ((a - b) ** 2).mean()
+        )
         assert (row.kind == "positive") == (row.document == row.other)
     assert frame["auc"].nunique() == 1
-    assert frame["auc"][0] == pytest.approx(roc_auc_score(frame["kind"] == "negative", frame["value"]))
+    assert frame["auc"][0] == pytest.approx(
+        roc_auc_score(frame["kind"] == "negative", frame["value"])
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -119,14 +141,24 @@ def test_auc_is_that_of_scikit_learn(seed, ties):
     rng = np.random.default_rng(seed)
     found = probes.measure_distances(*noisy(), distance="mse", negatives=7, seed=seed)
     if ties:
-        found = found._replace(positive=rng.integers(0, 4, 12), negative=rng.integers(1, 5, (12, 7)))
-    labels, values = np.repeat([0, 1], [12, 84]), np.concatenate([found.positive, found.negative.ravel()])
+        found = found._replace(
+            positive=rng.integers(0, 4, 12), negative=rng.integers(1, 5, (12, 7))
+        )
+    labels, values = (
+        np.repeat([0, 1], [12, 84]),
+        np.concatenate([found.positive, found.negative.ravel()]),
+    )
     assert probes.separation(found)[0] == pytest.approx(roc_auc_score(labels, values))
 
 
 def test_no_auc_is_above_1_where_many_float32_distances_are_ranked():
     own, others = np.zeros(5000, dtype=np.float32), np.ones((5000, 9), dtype=np.float32)
-    assert probes.separation(probes.Distances(np.arange(5000), own, np.zeros((5000, 9), int), others))[0] == 1.0
+    assert (
+        probes.separation(probes.Distances(np.arange(5000), own, np.zeros((5000, 9), int), others))[
+            0
+        ]
+        == 1.0
+    )
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
@@ -134,7 +166,9 @@ def test_no_auc_is_above_1_where_many_float32_distances_are_ranked():
 def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
     student, teacher = noisy()
     found = probes.measure_distances(student, teacher, distance=distance, negatives=11)
-    loss = MaxMargin(distance=distance, gamma=gamma)(torch.from_numpy(student), torch.from_numpy(teacher))
+    loss = MaxMargin(distance=distance, gamma=gamma)(
+        torch.from_numpy(student), torch.from_numpy(teacher)
+    )
     assert probes.separation(found, gamma=gamma)[1] == pytest.approx(loss.mean().item())
 
 
@@ -145,7 +179,12 @@ def test_a_part_has_the_chosen_documents_and_negatives_are_distinct_others_all_o
     for values, wanted in zip(part, expected, strict=True):
         np.testing.assert_array_equal(values, wanted)
     found = probes.measure_distances(np.eye(4), np.eye(4), distance="cosine", negatives=20)
-    assert [sorted(row) for row in found.others.tolist()] == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
+    assert [sorted(row) for row in found.others.tolist()] == [
+        [1, 2, 3],
+        [0, 2, 3],
+        [0, 1, 3],
+        [0, 1, 2],
+    ]
     assert probes.separation(found)[0] == 1  # a perfect student
     collapsed = probes.measure_distances(np.ones((4, 2)), np.ones((4, 2)), distance="cosine")
     assert probes.separation(collapsed)[0] == 0.5  # at chance
@@ -153,12 +192,18 @@ def test_a_part_has_the_chosen_documents_and_negatives_are_distinct_others_all_o
 
 def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
     student, teacher = noisy(noise=3.0)
-    found = probes.measure_distances(student, teacher, distance="mse", negatives=6).part(np.arange(12) > 2, 4)
+    found = probes.measure_distances(student, teacher, distance="mse", negatives=6).part(
+        np.arange(12) > 2, 4
+    )
     D = cdist(student, teacher, "sqeuclidean") / 5
     drawn = zip(found.documents, found.others, strict=True)
-    expected = sorted([(D[n, n] - D[n, other], n, other) for n, others in drawn for other in others], reverse=True)[:5]
+    expected = sorted(
+        [(D[n, n] - D[n, other], n, other) for n, others in drawn for other in others], reverse=True
+    )[:5]
     result = probes.mistaken(found, k=5)
-    assert result[["document", "other"]].to_numpy().tolist() == [[document, other] for _, document, other in expected]
+    assert result[["document", "other"]].to_numpy().tolist() == [
+        [document, other] for _, document, other in expected
+    ]
     np.testing.assert_allclose(result["ahead"], [ahead for ahead, _, _ in expected])
 
 
@@ -168,9 +213,13 @@ def test_redundancy_is_nouns_and_verbs_for_each_distinct_one_whatever_its_capita
     assert found["words"].tolist() == [15, 4, 0, 4]
     np.testing.assert_equal(found["redundancy"].to_numpy(), [8 / 5, 1, np.nan, np.nan])
     doc = str(logging.__doc__)
-    ships, once, twice = probes.redundancy(["Ships sail. ships Sail.", doc, f"{doc} " * 2])["redundancy"]
+    ships, once, twice = probes.redundancy(["Ships sail. ships Sail.", doc, f"{doc} " * 2])[
+        "redundancy"
+    ]
     assert (ships, twice) == (2, pytest.approx(2 * once, rel=0.02))
-    assert probes.redundancy(["Ships sail. The ship sailed."])["redundancy"].tolist() == [2]  # of lemmas
+    assert probes.redundancy(["Ships sail. The ship sailed."])["redundancy"].tolist() == [
+        2
+    ]  # of lemmas
 
 
 def test_lengths_are_divided_as_in_table_4():
@@ -181,32 +230,54 @@ def test_lengths_are_divided_as_in_table_4():
     assert table["redundancy"].tolist() == [1.5, 3.5, 5.5, 7.5, 9.5, 5.5]
 
 
-# Two sentences a document and a document a topic, but for one of a single sentence and one of the same sentence twice.
-DOCUMENTS = [f"The {topic} is here now. We like the {topic} there." for topic in ("cat", "ship", "tree")]
-ODD = ["Only one sentence here.", "Twice the same sentence. Twice the same sentence.", "", "No. Yes. Oh."]
+# Two sentences a document and a document a topic, but for one of a single sentence and one of the
+# same sentence twice.
+DOCUMENTS = [
+    f"The {topic} is here now. We like the {topic} there." for topic in ("cat", "ship", "tree")
+]
+ODD = [
+    "Only one sentence here.",
+    "Twice the same sentence. Twice the same sentence.",
+    "",
+    "No. Yes. Oh.",
+]
 
 
 def by_topic(sentences: list[str]) -> np.ndarray:
     """Sentences of a topic are the same up to their length, those of two topics at right angles."""
-    rows = np.array([[(topic in s) * len(s) for topic in ("cat", "ship", "tree")] for s in sentences], dtype=float)
+    rows = np.array(
+        [[(topic in s) * len(s) for topic in ("cat", "ship", "tree")] for s in sentences],
+        dtype=float,
+    )
     assert (rows.sum(axis=1) > 0).all(), "a sentence of a document that has no two"
     return rows
 
 
 def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
     rng = np.random.default_rng(0)
-    documents = [" ".join(f"This is {n} {one}." for one in ("apples", "pears", "plums")[: 2 + n % 2]) for n in range(4)]
+    documents = [
+        " ".join(f"This is {n} {one}." for one in ("apples", "pears", "plums")[: 2 + n % 2])
+        for n in range(4)
+    ]
     vectors: dict[str, np.ndarray] = {}
 
     def embed(sentences: list[str]) -> np.ndarray:
-        return np.array([vectors.setdefault(sentence, rng.normal(size=4)) for sentence in sentences])
+        return np.array(
+            [vectors.setdefault(sentence, rng.normal(size=4)) for sentence in sentences]
+        )
 
     found = probes.sentence_similarity(documents, embed)
     units = {sentence: vector / np.linalg.norm(vector) for sentence, vector in vectors.items()}
     for kind, same in (("inside", True), ("across", False)):
-        of_kind = [units[a] @ units[b] for a, b in combinations(units, 2) if (a.split()[2] == b.split()[2]) == same]
+        of_kind = [
+            units[a] @ units[b]
+            for a, b in combinations(units, 2)
+            if (a.split()[2] == b.split()[2]) == same
+        ]
         assert found[kind] == pytest.approx(np.mean(of_kind), abs=1e-6)
-    assert probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic) == pytest.approx({"inside": 1, "across": 0})
+    assert probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic) == pytest.approx(
+        {"inside": 1, "across": 0}
+    )
     one = probes.sentence_similarity(documents[:1], embed)
     assert one["inside"] == pytest.approx(units["This is 0 apples."] @ units["This is 0 pears."])
     assert np.isnan(one["across"])

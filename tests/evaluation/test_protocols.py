@@ -1,4 +1,6 @@
-"""Protocols against heads trained one by one and slow loops; cosines against scipy and plain counting."""
+"""Protocols against heads trained one by one and slow loops; cosines against scipy and plain
+counting.
+"""
 
 import math
 from fractions import Fraction
@@ -28,13 +30,23 @@ def slowly(labels: list[str], limit: int) -> list[int]:
         wanted[min(open_, key=lambda i: (wanted[i], i))] += 1
     while 0 in wanted and limit >= len(classes):
         wanted[wanted.index(0)], wanted[wanted.index(max(wanted))] = 1, max(wanted) - 1
-    return [i for c, n in zip(classes, wanted, strict=True) for i in [j for j, x in enumerate(labels) if x == c][:n]]
+    return [
+        i
+        for c, n in zip(classes, wanted, strict=True)
+        for i in [j for j, x in enumerate(labels) if x == c][:n]
+    ]
 
 
 def test_a_cut_keeps_the_shares_and_the_first_of_each_class() -> None:
-    labels = list("aabababbbc")  # 4 a, 5 b, 1 c; to 7: 2.8 -> 2, 3.5 -> 3, 0.7 -> 0, then c, and c has no more: a
+    labels = list(
+        "aabababbbc"
+    )  # 4 a, 5 b, 1 c; to 7: 2.8 -> 2, 3.5 -> 3, 0.7 -> 0, then c, and c has no more: a
     assert protocols.downsample(labels, 7).tolist() == [0, 1, 3, 2, 4, 6, 9]
-    assert protocols.downsample(labels, 10).tolist() == protocols.downsample(labels, 11).tolist() == list(range(10))
+    assert (
+        protocols.downsample(labels, 10).tolist()
+        == protocols.downsample(labels, 11).tolist()
+        == list(range(10))
+    )
     assert protocols.downsample([1, 1, 0, 0], 2).tolist() == [2, 0]
     assert protocols.downsample([*"aaaaaabcd"], 4).tolist() == [0, 6, 7, 8]
 
@@ -50,7 +62,9 @@ def test_a_cut_is_that_of_a_slow_loop(seed: int) -> None:
     assert len(rows) == len(set(rows)) == min(limit, len(labels))
 
 
-def task_and_embeddings(sizes: dict[str, int], seed: int = 0) -> tuple[Classification, dict[str, np.ndarray]]:
+def task_and_embeddings(
+    sizes: dict[str, int], seed: int = 0
+) -> tuple[Classification, dict[str, np.ndarray]]:
     """Three classes of overlapping clouds; the embedding of every text."""
     rng = np.random.default_rng(seed)
     splits, embedding = {}, {}
@@ -69,19 +83,29 @@ def embedded(texts: list[str], embedding: dict[str, np.ndarray]) -> np.ndarray:
 def test_validation_cuts_train_and_validation_and_drops_test() -> None:
     task, embedding = task_and_embeddings({"train": 90, "validation": 50, "test": 40})
     cut = protocols.for_validation(task, 60)
-    assert {split: len(data.texts) for split, data in cut.splits.items()} == {"train": 60, "validation": 50}
+    assert {split: len(data.texts) for split, data in cut.splits.items()} == {
+        "train": 60,
+        "validation": 50,
+    }
     train = task.splits["train"]
     assert cut.splits["train"] == train.take(protocols.downsample(train.labels, 60))
-    assert protocols.validation_texts(cut) == [*cut.splits["train"].texts, *cut.splits["validation"].texts]
+    assert protocols.validation_texts(cut) == [
+        *cut.splits["train"].texts,
+        *cut.splits["validation"].texts,
+    ]
     vectors = embedded(protocols.validation_texts(cut), embedding)
     score = protocols.validation_score(cut, vectors, head=QUICK, seeds=2, folds=5)
     assert score == cut.score(vectors, "validation", head=QUICK, seeds=2)
     data = LabelledPairs(list("abcdef"), list("uvwxyz"), [0, 1, 0, 1, 0, 1])
     pairs = protocols.for_validation(Pairs("p", {"train": data}), 4)
-    assert pairs.splits["train"] == LabelledPairs(["a", "c", "b", "d"], ["u", "w", "v", "x"], [0, 0, 1, 1])
+    assert pairs.splits["train"] == LabelledPairs(
+        ["a", "c", "b", "d"], ["u", "w", "v", "x"], [0, 0, 1, 1]
+    )
 
 
-def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_not_seen_it() -> None:
+def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_not_seen_it() -> (
+    None
+):
     task, embedding = task_and_embeddings({"train": 83, "test": 10})
     cut = protocols.for_validation(task, 78)
     vectors = embedded(protocols.validation_texts(cut), embedding)
@@ -89,18 +113,26 @@ def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_n
     labels = np.array(cut.splits["train"].labels)
     answers = np.empty((2, 78))
     for seen, unseen in StratifiedKFold(4).split(vectors, labels):
-        heads = train_jobs(vectors, labels, [HeadJob(seen, seed) for seed in range(2)], QUICK, classes=3)
+        heads = train_jobs(
+            vectors, labels, [HeadJob(seen, seed) for seed in range(2)], QUICK, classes=3
+        )
         answers[:, unseen] = heads.predict(vectors[unseen])
     np.testing.assert_array_equal(score.per_example["accuracy"], answers == labels)
-    assert score.values == pytest.approx([accuracy_score(labels, own) for own in answers], abs=1e-12)
-    assert score.extra["f1_macro"] == pytest.approx(np.mean([f1_score(labels, o, average="macro") for o in answers]))
+    assert score.values == pytest.approx(
+        [accuracy_score(labels, own) for own in answers], abs=1e-12
+    )
+    assert score.extra["f1_macro"] == pytest.approx(
+        np.mean([f1_score(labels, o, average="macro") for o in answers])
+    )
     assert 0.4 < score.mean < 1
 
 
 def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split():
     task, embedding = task_and_embeddings({"train": 150, "test": 70})
     rounds = {"few": 20, "more": 90, "all": None, "too many": 10**6}
-    scores = protocols.final_scores(task, embedded(task.texts("test"), embedding), rounds=rounds, head=QUICK, seeds=2)
+    scores = protocols.final_scores(
+        task, embedded(task.texts("test"), embedding), rounds=rounds, head=QUICK, seeds=2
+    )
     assert list(scores) == ["few", "more", "all", "too many"]
     for name, limit in (("few", 20), ("more", 90), ("all", 150)):
         train = task.splits["train"].take(protocols.downsample(task.splits["train"].labels, limit))
@@ -115,7 +147,10 @@ def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split():
 
 def test_few_shot_scores_are_those_of_heads_trained_one_by_one_and_more_examples_tell_more():
     task, embedding = task_and_embeddings({"train": 90, "test": 50})
-    embeddings, head = embedded(task.texts("test"), embedding), HeadSettings(learning_rate=1e-2, batch_size=8, epochs=9)
+    embeddings, head = (
+        embedded(task.texts("test"), embedding),
+        HeadSettings(learning_rate=1e-2, batch_size=8, epochs=9),
+    )
     scores = protocols.few_shot_scores(task, embeddings, per_class=(1, 7), draws=3, head=head)
     assert len(scores) == 2 * 3 * 2
     X, X_test = embeddings[:90], embeddings[90:]
@@ -123,7 +158,10 @@ def test_few_shot_scores_are_those_of_heads_trained_one_by_one_and_more_examples
     for (number, draw), own in scores.groupby(["per_class", "draw"]):
         rows = protocols.draw_per_class(y, number, draw=draw)
         (answers,) = train_jobs(X, y, [HeadJob(rows, draw)], head, classes=3).predict(X_test)
-        expected = {"accuracy": accuracy_score(y_test, answers), "f1_macro": f1_score(y_test, answers, average="macro")}
+        expected = {
+            "accuracy": accuracy_score(y_test, answers),
+            "f1_macro": f1_score(y_test, answers, average="macro"),
+        }
         assert own.set_index("metric")["value"].to_dict() == pytest.approx(expected)
     assert scores["value"].nunique() > 4  # draws differ
     means = scores.groupby(["per_class", "metric"])["value"].mean()
@@ -134,10 +172,15 @@ def test_a_draw_has_so_many_of_each_class_keeps_those_of_a_smaller_one_and_draws
     labels = np.array([0, 1, 2] * 10 + [0] * 50)
     drawn = {number: protocols.draw_per_class(labels, number, draw=4) for number in (1, 4, 10)}
     for number, rows in drawn.items():
-        assert (np.bincount(labels[rows]).tolist(), len(set(rows.tolist()))) == ([number] * 3, len(rows))
+        assert (np.bincount(labels[rows]).tolist(), len(set(rows.tolist()))) == (
+            [number] * 3,
+            len(rows),
+        )
     assert set(drawn[1]) < set(drawn[4]) < set(drawn[10])
     assert not np.array_equal(drawn[4], protocols.draw_per_class(labels, 4, draw=5))
     labels = np.array([0] * 5 + [1] * 10)
-    counts = np.bincount(np.concatenate([protocols.draw_per_class(labels, 2, draw=draw) for draw in range(2000)]))
+    counts = np.bincount(
+        np.concatenate([protocols.draw_per_class(labels, 2, draw=draw) for draw in range(2000)])
+    )
     np.testing.assert_allclose(counts[:5], 2000 * 2 / 5, rtol=0.1)
     np.testing.assert_allclose(counts[5:], 2000 * 2 / 10, rtol=0.15)

@@ -11,7 +11,13 @@ from conftest import write_files, write_rows
 
 from docemb_lib.corpus.rows import visible_files
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, evaluate
-from docemb_lib.evaluation.readers import NO_SPLIT, class_folder_rows, own_task, split_in, task_files
+from docemb_lib.evaluation.readers import (
+    NO_SPLIT,
+    class_folder_rows,
+    own_task,
+    split_in,
+    task_files,
+)
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.settings.sections import OwnTask
 from docemb_lib.teachers import LSA
@@ -22,7 +28,11 @@ Records = list[dict[str, Any]]
 def reviews(**sizes: int) -> Records:
     """`sizes` examples of each class, the classes mixed."""
     sizes = sizes or {"good": 40, "bad": 20}
-    records = [{"text": f"{label} thing {n}", "label": label} for label, size in sizes.items() for n in range(size)]
+    records = [
+        {"text": f"{label} thing {n}", "label": label}
+        for label, size in sizes.items()
+        for n in range(size)
+    ]
     return [records[i] for i in np.random.default_rng(0).permutation(len(records))]
 
 
@@ -38,28 +48,45 @@ def test_a_split_field_puts_each_row_in_its_split(tmp_path: Path, ending: str) -
     made = task("classification", write_rows(tmp_path / f"a.{ending}", records))
     assert isinstance(made, Classification)
     for split, name in zip(SPLITS, ("train", "dev", "test"), strict=True):
-        expected = [(record["text"], record["label"]) for record in records if record["split"] == name]
-        assert list(zip(made.splits[split].texts, made.splits[split].labels, strict=True)) == expected
+        expected = [
+            (record["text"], record["label"]) for record in records if record["split"] == name
+        ]
+        assert (
+            list(zip(made.splits[split].texts, made.splits[split].labels, strict=True)) == expected
+        )
 
 
 def test_labels_of_all_formats_agree_and_pairs_have_two_texts_in_their_order(tmp_path):
     records = [{"text": f"text {n}", "label": n % 2} for n in range(4)]
-    files = {"train": write_rows(tmp_path / "a.jsonl", records), "test": write_rows(tmp_path / "b.csv", records)}
+    files = {
+        "train": write_rows(tmp_path / "a.jsonl", records),
+        "test": write_rows(tmp_path / "b.csv", records),
+    }
     labels = {split: data.labels for split, data in task("classification", files).splits.items()}
     assert labels == {"train": ["0", "1", "0", "1"], "test": ["0", "1", "0", "1"]}
     rows = [{"a": f"one {n}", "b": f"two {n}", "same": n % 2 == 0} for n in range(20)]
-    made = task("pairs", write_rows(tmp_path / "a.jsonl", rows), text_field="a", second_field="b", label_field="same")
+    made = task(
+        "pairs",
+        write_rows(tmp_path / "a.jsonl", rows),
+        text_field="a",
+        second_field="b",
+        label_field="same",
+    )
     assert isinstance(made, Pairs)
     for data in made.splits.values():
         for first, second, label in zip(data.first, data.second, data.labels, strict=True):
             number = int(first.removeprefix("one "))
             assert (second, label) == (f"two {number}", str(number % 2 == 0))
-    swapped = [{"text": one[x], "second": one[y], "label": x} for x, y in ("ab", "ba") for one in rows]
+    swapped = [
+        {"text": one[x], "second": one[y], "label": x} for x, y in ("ab", "ba") for one in rows
+    ]
     made = task("pairs", write_rows(tmp_path / "a.jsonl", swapped))
     assert all({*data.first} == {*data.second} for data in made.splits.values())
 
 
-def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_texts_stay_together(tmp_path):
+def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_texts_stay_together(
+    tmp_path,
+):
     records = reviews()
     file = write_rows(tmp_path / "a.csv", records)
     made = task("classification", file)
@@ -80,15 +107,40 @@ def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_tex
     assert sum(len(data.labels) for data in made.splits.values()) == 180
 
 
-@pytest.mark.parametrize(("records", "message"), [
-    *[([{"text": "a"} | own], rf"a\.jsonl, line 1: the field 'label' must hold the class, .*, but it is {found}; .*the fields 'text'")
-      for own, found in (({}, "None"), ({"label": 1.5}, "1.5"), ({"label": None}, "None"), ({"label": " "}, "' '"))],
-    ([{"body": "a", "label": "x"}], r"line 1: there is no field 'text', only 'body', 'label'"),
-    ([{"text": "a", "label": "x", "split": "held"}], "line 1: the field 'split' is 'held'; write one of train, validation, test"),
-    ([{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}], r"a\.jsonl, line 2: this row names no split, but other rows do"),
-    ([], r"a\.jsonl: it holds no example; add some with the fields text"),
-    (reviews(good=9, bad=2), r"a\.jsonl: class 'bad': 2 examples are too few to draw train, validation and test")])  # fmt: skip
-def test_an_error_in_a_file_is_named_with_its_row(tmp_path: Path, records: Records, message: str, refused) -> None:
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        *[
+            (
+                [{"text": "a"} | own],
+                rf"a\.jsonl, line 1: the field 'label' must hold the class, .*, but it is {found}; .*the fields 'text'",
+            )
+            for own, found in (
+                ({}, "None"),
+                ({"label": 1.5}, "1.5"),
+                ({"label": None}, "None"),
+                ({"label": " "}, "' '"),
+            )
+        ],
+        ([{"body": "a", "label": "x"}], r"line 1: there is no field 'text', only 'body', 'label'"),
+        (
+            [{"text": "a", "label": "x", "split": "held"}],
+            "line 1: the field 'split' is 'held'; write one of train, validation, test",
+        ),
+        (
+            [{"text": "a", "label": "x", "split": "test"}, {"text": "b", "label": "x"}],
+            r"a\.jsonl, line 2: this row names no split, but other rows do",
+        ),
+        ([], r"a\.jsonl: it holds no example; add some with the fields text"),
+        (
+            reviews(good=9, bad=2),
+            r"a\.jsonl: class 'bad': 2 examples are too few to draw train, validation and test",
+        ),
+    ],
+)
+def test_an_error_in_a_file_is_named_with_its_row(
+    tmp_path: Path, records: Records, message: str, refused
+) -> None:
     refused(message, task, "classification", write_rows(tmp_path / "a.jsonl", records))
 
 
@@ -99,37 +151,80 @@ def newsgroups(tmp_path: Path) -> Path:
     train, test = "20news-bydate-train", "20news-bydate-test"
     files = {
         f"{train}/sci.med/58043": "Subject: pulse\n\nA café is no hospital.".encode("latin-1"),
-        f"{train}/sci.med/58044": "second", f"{train}/alt.atheism/49960": "third", f"{test}/sci.med/59000": "fourth",
-        f"{test}/alt.atheism/.DS_Store": b"\x00", f"{test}/alt.atheism/53000": "fifth"}  # fmt: skip
+        f"{train}/sci.med/58044": "second",
+        f"{train}/alt.atheism/49960": "third",
+        f"{test}/sci.med/59000": "fourth",
+        f"{test}/alt.atheism/.DS_Store": b"\x00",
+        f"{test}/alt.atheism/53000": "fifth",
+    }
     return write_files(tmp_path / "20news", files)
 
 
 def folder_examples(folder: Path) -> list[tuple[str, str, str]]:
-    return [(split, row.fields["text"], row.fields["label"]) for split, row in class_folder_rows(folder)]
+    return [
+        (split, row.fields["text"], row.fields["label"]) for split, row in class_folder_rows(folder)
+    ]
 
 
 def test_folders_and_files_of_splits_name_them(newsgroups):
     assert folder_examples(newsgroups) == [
-        ("test", "fifth", "alt.atheism"), ("test", "fourth", "sci.med"), ("train", "third", "alt.atheism"),
-        ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"), ("train", "second", "sci.med")]  # fmt: skip
-    assert [file.name for file in visible_files(newsgroups)] == ["53000", "59000", "49960", "58043", "58044"]
+        ("test", "fifth", "alt.atheism"),
+        ("test", "fourth", "sci.med"),
+        ("train", "third", "alt.atheism"),
+        ("train", "Subject: pulse\n\nA café is no hospital.", "sci.med"),
+        ("train", "second", "sci.med"),
+    ]
+    assert [file.name for file in visible_files(newsgroups)] == [
+        "53000",
+        "59000",
+        "49960",
+        "58043",
+        "58044",
+    ]
     splits = {
-        "train": "train", "20news-bydate-test": "test", "Dev": "validation", "val.csv": "validation",
-        "validation-00000-of-00001.parquet": "validation", "data/test/0000.parquet": "test",
-        "bbc-text.csv": NO_SPLIT, "latest.csv": NO_SPLIT, "training.csv": NO_SPLIT, "devices": NO_SPLIT}  # fmt: skip
+        "train": "train",
+        "20news-bydate-test": "test",
+        "Dev": "validation",
+        "val.csv": "validation",
+        "validation-00000-of-00001.parquet": "validation",
+        "data/test/0000.parquet": "test",
+        "bbc-text.csv": NO_SPLIT,
+        "latest.csv": NO_SPLIT,
+        "training.csv": NO_SPLIT,
+        "devices": NO_SPLIT,
+    }
     assert {name: split_in(name) for name in splits} == splits
 
 
-def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored(tmp_path: Path) -> None:
-    files = {"README.TXT": "read me", "sport/001.txt": "\ufeffball", "sport/more/2.md": "goal", ".git/x/1": "no"}
-    write_files(tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"})  # a class named like a split
+def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored(
+    tmp_path: Path,
+) -> None:
+    files = {
+        "README.TXT": "read me",
+        "sport/001.txt": "\ufeffball",
+        "sport/more/2.md": "goal",
+        ".git/x/1": "no",
+    }
+    write_files(
+        tmp_path, {**files, "tech/001.txt": "chip", "test cricket/1": "bat"}
+    )  # a class named like a split
     expected = (("ball", "sport"), ("goal", "sport"), ("chip", "tech"), ("bat", "test cricket"))
     assert folder_examples(tmp_path) == [(NO_SPLIT, text, label) for text, label in expected]
 
 
-@pytest.mark.parametrize(("files", "message"), [
-    ({"a.txt": "x"}, "there is no folder in it; name a data file, or put the texts of each class into a folder of its name"),
-    ({"train/one/a.txt": "x", "test/a.txt": "x"}, "test: there is no folder in it; name a data file")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {"a.txt": "x"},
+            "there is no folder in it; name a data file, or put the texts of each class into a folder of its name",
+        ),
+        (
+            {"train/one/a.txt": "x", "test/a.txt": "x"},
+            "test: there is no folder in it; name a data file",
+        ),
+    ],
+)
 def test_a_folder_without_classes_is_refused(tmp_path, files, message, refused):
     refused(message, folder_examples, write_files(tmp_path, files))
 
@@ -138,13 +233,25 @@ def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -
     made = task("classification", newsgroups)
     assert isinstance(made, Classification)
     labels = {split: list(data.labels) for split, data in made.splits.items()}
-    assert labels == {"train": ["alt.atheism", "sci.med", "sci.med"], "test": ["alt.atheism", "sci.med"]}
+    assert labels == {
+        "train": ["alt.atheism", "sci.med", "sci.med"],
+        "test": ["alt.atheism", "sci.med"],
+    }
     named = {"train": newsgroups / "20news-bydate-train", "test": newsgroups / "20news-bydate-test"}
     settings = OwnTask(name="mine", kind="classification", path=named)
-    assert (own_task(settings), sum(len(files) for _, files in task_files(settings).values())) == (made, 5)
-    files: dict[str, str | bytes] = {f"{c}/{n:03}.txt": f"{c} {n}" for c in ("sport", "tech") for n in range(20)}
+    assert (own_task(settings), sum(len(files) for _, files in task_files(settings).values())) == (
+        made,
+        5,
+    )
+    files: dict[str, str | bytes] = {
+        f"{c}/{n:03}.txt": f"{c} {n}" for c in ("sport", "tech") for n in range(20)
+    }
     drawn = task("classification", write_files(tmp_path / "bbc", files), share=0.1)
-    assert {s: len(data.labels) for s, data in drawn.splits.items()} == {"train": 32, "validation": 4, "test": 4}
+    assert {s: len(data.labels) for s, data in drawn.splits.items()} == {
+        "train": 32,
+        "validation": 4,
+        "test": 4,
+    }
     refused("no field 'second'", task, "pairs", newsgroups)
 
 
@@ -152,41 +259,80 @@ def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
     """Documents d0 to d19; d0 and d1, d2 and d3, … are about the same."""
-    records = [{"id": f"d{n}", "text": f"topic{n // 2} " * 5 + f"and number {n}"} for n in range(20)]
+    records = [
+        {"id": f"d{n}", "text": f"topic{n // 2} " * 5 + f"and number {n}"} for n in range(20)
+    ]
     return write_rows(tmp_path / "corpus.jsonl", records)
 
 
 def test_retrieval_ranks_a_corpus_by_files_of_links_in_any_format(tmp_path, pool):
     links = [(f"d{n}", f"d{n ^ 1}") for n in range(20)]
     file = tmp_path / "relevance.tsv"
-    file.write_text("".join(f"{source}\t{target}\n" for source, target in [*links, links[0]]), encoding="utf-8")
+    file.write_text(
+        "".join(f"{source}\t{target}\n" for source, target in [*links, links[0]]), encoding="utf-8"
+    )
     made = task("retrieval", pool, relevance=file)
     assert isinstance(made, Retrieval)
-    assert {split: len(data.queries) for split, data in made.splits.items()} == {"validation": 4, "test": 16}
-    assert sorted(query for data in made.splits.values() for query in data.queries) == list(range(20))
+    assert {split: len(data.queries) for split, data in made.splits.items()} == {
+        "validation": 4,
+        "test": 16,
+    }
+    assert sorted(query for data in made.splits.values() for query in data.queries) == list(
+        range(20)
+    )
     for data in made.splits.values():
-        assert (len(data.texts), list(data.relevant)) == (20, [[query ^ 1] for query in data.queries])
+        assert (len(data.texts), list(data.relevant)) == (
+            20,
+            [[query ^ 1] for query in data.queries],
+        )
     assert evaluate(LSA(4).fit(made.texts()), made).mean == pytest.approx(1)
     assert task("retrieval", pool, relevance=file, seed=1) != made
-    links = [{"source": "d1", "target": "d2"}, {"source": "d1", "target": "d0"}, {"source": "d5", "target": "d4"}]
+    links = [
+        {"source": "d1", "target": "d2"},
+        {"source": "d1", "target": "d0"},
+        {"source": "d5", "target": "d4"},
+    ]
     made = task("retrieval", pool, relevance={"test": write_rows(tmp_path / "a.csv", links)})
     assert (made.splits["test"].queries, made.splits["test"].relevant) == ([1, 5], [[2, 0], [4]])
     for name in ("a.jsonl", "a.parquet"):
-        assert task("retrieval", pool, relevance={"test": write_rows(tmp_path / name, links)}) == made
+        assert (
+            task("retrieval", pool, relevance={"test": write_rows(tmp_path / name, links)}) == made
+        )
 
 
 def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_path):
     texts = ["The (Ångström) unit, a 10th of NumPy's nm_2.", "iPhones cost; Élan 3D_x"]
-    pool = write_rows(tmp_path / "pool.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)])
+    pool = write_rows(
+        tmp_path / "pool.jsonl", [{"id": n, "text": text} for n, text in enumerate(texts)]
+    )
     links = {"test": write_rows(tmp_path / "a.csv", [{"source": 0, "target": 1}])}
     masked = task("retrieval", pool, relevance=links, mask_names=True).splits["test"].texts
-    assert [" ".join(text.split()) for text in masked] == ["() unit, a 10th of 's nm_2.", "iPhones cost; 3D_x"]
+    assert [" ".join(text.split()) for text in masked] == [
+        "() unit, a 10th of 's nm_2.",
+        "iPhones cost; 3D_x",
+    ]
     with pytest.raises(ValueError, match="mask_names belongs to retrieval tasks"):
         task("pairs", pool, mask_names=True)
 
 
-@pytest.mark.parametrize(("records", "message"), [
-    ([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}], "line 2: the field 'id' is 'a'; write a string or an"),
-    ([{"text": "x"}], "line 1: the field 'id' is None; write a string or an integer that no earlier row has")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (
+            [{"id": "a", "text": "x"}, {"id": "a", "text": "y"}],
+            "line 2: the field 'id' is 'a'; write a string or an",
+        ),
+        (
+            [{"text": "x"}],
+            "line 1: the field 'id' is None; write a string or an integer that no earlier row has",
+        ),
+    ],
+)
 def test_unsound_documents_are_refused(tmp_path, records, message, refused):
-    refused(message, task, "retrieval", write_rows(tmp_path / "a.jsonl", records), relevance=tmp_path / "r.tsv")
+    refused(
+        message,
+        task,
+        "retrieval",
+        write_rows(tmp_path / "a.jsonl", records),
+        relevance=tmp_path / "r.tsv",
+    )

@@ -10,13 +10,24 @@ from docemb_lib.evaluation.uncertainty import OVERALL
 
 
 def scores() -> pd.DataFrame:
-    """Means over tasks per seed: student .6 .7 .65, untrained .4 .4 .4, SBERT .64 .66 .65, chunks .8 .8 .8."""
+    """Means over tasks per seed: student .6 .7 .65, untrained .4 .4 .4, SBERT .64 .66 .65, chunks
+    .8 .8 .8.
+    """
     values = {
-        "untrained": ((0.5, 0.5, 0.5), 0.3, 0.9), "student": ((0.7, 0.9, 0.8), 0.5, 0.6),
-        "SBERT": ((0.88, 0.92, 0.9), 0.4, 0.5), "chunks": ((1.0, 1.0, 1.0), 0.6, 0.7)}  # fmt: skip
-    return boards.score_frame({
-        model: {"package": Score("accuracy", accuracy), "see-also": Score("map", (mean,), {"mrr": mrr})}
-        for model, (accuracy, mean, mrr) in values.items()})  # fmt: skip
+        "untrained": ((0.5, 0.5, 0.5), 0.3, 0.9),
+        "student": ((0.7, 0.9, 0.8), 0.5, 0.6),
+        "SBERT": ((0.88, 0.92, 0.9), 0.4, 0.5),
+        "chunks": ((1.0, 1.0, 1.0), 0.6, 0.7),
+    }
+    return boards.score_frame(
+        {
+            model: {
+                "package": Score("accuracy", accuracy),
+                "see-also": Score("map", (mean,), {"mrr": mrr}),
+            }
+            for model, (accuracy, mean, mrr) in values.items()
+        }
+    )
 
 
 def test_means_are_over_tasks_within_each_seed_and_leaves_further_metrics_out():
@@ -24,11 +35,17 @@ def test_means_are_over_tasks_within_each_seed_and_leaves_further_metrics_out():
     assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
     student = frame[frame["model"] == "student"]
     assert student.drop(columns="model").to_numpy().tolist() == [
-        ["package", "accuracy", 0, 0.7], ["package", "accuracy", 1, 0.9], ["package", "accuracy", 2, 0.8],
-        ["see-also", "map", 0, 0.5], ["see-also", "mrr", 0, 0.6]]  # fmt: skip
+        ["package", "accuracy", 0, 0.7],
+        ["package", "accuracy", 1, 0.9],
+        ["package", "accuracy", 2, 0.8],
+        ["see-also", "map", 0, 0.5],
+        ["see-also", "mrr", 0, 0.6],
+    ]
     means = boards.mean_over_tasks(frame).pivot(index="model", columns="seed", values="value")
     np.testing.assert_allclose(means.loc["student"], [0.6, 0.7, 0.65])
-    assert "chunks" not in set(boards.mean_over_tasks(frame.query("model != 'chunks' or task != 'package'"))["model"])
+    assert "chunks" not in set(
+        boards.mean_over_tasks(frame.query("model != 'chunks' or task != 'package'"))["model"]
+    )
 
 
 def test_normalised_scores_are_relative_to_the_best_model_shown_of_their_own_round_or_of_all():
@@ -37,11 +54,25 @@ def test_normalised_scores_are_relative_to_the_best_model_shown_of_their_own_rou
     assert by_model.groupby(["task", "metric"]).max().tolist() == pytest.approx([1.0, 1.0, 1.0])
     assert by_model["package", "accuracy", "student"] == pytest.approx(0.8)
     assert by_model["see-also", "map", "student"] == pytest.approx(0.5 / 0.6)
-    without_best = boards.normalised(scores().query("model != 'chunks'")).groupby(["task", "metric", "model"])
-    assert without_best["normalised"].mean()["package", "accuracy", "student"] == pytest.approx(0.8 / 0.9)
-    rows = [("1k", "a", 0.2), ("1k", "a", 0.4), ("1k", "b", 0.6), ("all", "a", 0.9), ("all", "b", 0.5)]  # a: two seeds
-    frame = pd.DataFrame(rows, columns=["round", "model", "value"]).assign(task="t", metric="accuracy")
-    assert boards.normalised(frame)["normalised"].tolist() == pytest.approx([2 / 6, 4 / 6, 1, 1, 5 / 9])
+    without_best = boards.normalised(scores().query("model != 'chunks'")).groupby(
+        ["task", "metric", "model"]
+    )
+    assert without_best["normalised"].mean()["package", "accuracy", "student"] == pytest.approx(
+        0.8 / 0.9
+    )
+    rows = [
+        ("1k", "a", 0.2),
+        ("1k", "a", 0.4),
+        ("1k", "b", 0.6),
+        ("all", "a", 0.9),
+        ("all", "b", 0.5),
+    ]  # a: two seeds
+    frame = pd.DataFrame(rows, columns=["round", "model", "value"]).assign(
+        task="t", metric="accuracy"
+    )
+    assert boards.normalised(frame)["normalised"].tolist() == pytest.approx(
+        [2 / 6, 4 / 6, 1, 1, 5 / 9]
+    )
     together = boards.normalised(frame, over_rounds=True)["normalised"]
     assert together.tolist() == pytest.approx([2 / 9, 4 / 9, 6 / 9, 1, 5 / 9])
 
@@ -51,31 +82,58 @@ def intervals(*rows: tuple[object, ...]) -> pd.DataFrame:
 
 
 def comparison(verdicts: dict[str, str], task: str = OVERALL, metric: str = "mean") -> pd.DataFrame:
-    rows = [("student", reference, task, metric, verdict) for reference, verdict in verdicts.items()]
-    others = [("untrained", "SBERT", task, metric, "worse"), ("student", "SBERT", "package", "f1_macro", "better")]
-    return pd.DataFrame([*rows, *others], columns=["model", "reference", "task", "metric", "verdict"])
+    rows = [
+        ("student", reference, task, metric, verdict) for reference, verdict in verdicts.items()
+    ]
+    others = [
+        ("untrained", "SBERT", task, metric, "worse"),
+        ("student", "SBERT", "package", "f1_macro", "better"),
+    ]
+    return pd.DataFrame(
+        [*rows, *others], columns=["model", "reference", "task", "metric", "verdict"]
+    )
 
 
 FOUND = intervals(
-    *[(model, task, metric, 0.1, 0.0, 0.2) for model in ("student", "SBERT") for task, metric in (("package", "accuracy"), ("see-also", "map"))],
-    ("student", OVERALL, "mean", 0.65, 0.6, 0.7), ("SBERT", OVERALL, "mean", 0.65, 0.61, 0.69),
-    ("chunks", OVERALL, "mean", 0.8, 0.75, 1.0), ("untrained", OVERALL, "mean", 0.4, 0.355, 0.45))  # fmt: skip
+    *[
+        (model, task, metric, 0.1, 0.0, 0.2)
+        for model in ("student", "SBERT")
+        for task, metric in (("package", "accuracy"), ("see-also", "map"))
+    ],
+    ("student", OVERALL, "mean", 0.65, 0.6, 0.7),
+    ("SBERT", OVERALL, "mean", 0.65, 0.61, 0.69),
+    ("chunks", OVERALL, "mean", 0.8, 0.75, 1.0),
+    ("untrained", OVERALL, "mean", 0.4, 0.355, 0.45),
+)
 
 
 def test_standing_names_the_best_reference_common_practice_and_the_start_also_on_a_single_task():
     found = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
-    assert boards.standing(FOUND, found, student="student", before="untrained", practice="SBERT") == (
+    assert boards.standing(
+        FOUND, found, student="student", before="untrained", practice="SBERT"
+    ) == (
         "In the mean over 2 tasks, student (.650 [.60, .70]) is worse than the best of 3 references, chunks "
         "(.800 [.75, 1.00]); it is not shown to differ from SBERT (.650 [.61, .69]); it is better than untrained "
         "(.400 [.35, .45])."
     )
     all_worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
-    sentence = boards.standing(FOUND, all_worse, student="student", before="untrained", practice="chunks")
-    assert sentence.endswith(" is worse than the best of 3 references, chunks (.800 [.75, 1.00]); it is worse than untrained (.400 [.35, .45]).")  # fmt: skip
-    rows = [(model, "t", metric, value, value, value) for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
-            for metric in ("accuracy", "f1_macro")]  # fmt: skip
-    found = comparison({"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy")
-    sentence = boards.standing(intervals(*rows), found, student="student", before="untrained", practice="SBERT")
+    sentence = boards.standing(
+        FOUND, all_worse, student="student", before="untrained", practice="chunks"
+    )
+    assert sentence.endswith(
+        " is worse than the best of 3 references, chunks (.800 [.75, 1.00]); it is worse than untrained (.400 [.35, .45])."
+    )
+    rows = [
+        (model, "t", metric, value, value, value)
+        for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
+        for metric in ("accuracy", "f1_macro")
+    ]
+    found = comparison(
+        {"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy"
+    )
+    sentence = boards.standing(
+        intervals(*rows), found, student="student", before="untrained", practice="SBERT"
+    )
     assert sentence == (
         "In the mean over 1 task, student (.700 [.70, .70]) is better than the best of 2 references, SBERT "
         "(.500 [.50, .50]); it is not shown to differ from untrained (.500 [.50, .50])."
@@ -91,11 +149,27 @@ EQUAL = "it is the simplest model that is not shown to be worse than student"
 @pytest.mark.parametrize(
     ("not_worse", "better", "expected"),
     [
-        ([], [], "Take student: every simpler model is shown to be worse, and no model is shown to be better."),
-        (["both"], [], "Take student: every simpler model is shown to be worse, and no model is shown to be better."),
+        (
+            [],
+            [],
+            "Take student: every simpler model is shown to be worse, and no model is shown to be better.",
+        ),
+        (
+            ["both"],
+            [],
+            "Take student: every simpler model is shown to be worse, and no model is shown to be better.",
+        ),
         (["both", "untrained"], [], f"Take untrained: {EQUAL} (.700 against .750 in the mean)."),
-        (["chunks", "untrained", "both"], [], f"Take chunks: {EQUAL} (.800 against .750 in the mean)."),
-        (["words", "chunks", "untrained", "both"], [], f"Take words: {EQUAL} (.600 against .750 in the mean)."),
+        (
+            ["chunks", "untrained", "both"],
+            [],
+            f"Take chunks: {EQUAL} (.800 against .750 in the mean).",
+        ),
+        (
+            ["words", "chunks", "untrained", "both"],
+            [],
+            f"Take words: {EQUAL} (.600 against .750 in the mean).",
+        ),
         (["words"], ["both"], f"Take both: {SHOWN} (.900 against .750 in the mean)."),
         (
             ["words"],
@@ -105,7 +179,9 @@ EQUAL = "it is the simplest model that is not shown to be worse than student"
     ],
 )
 @pytest.mark.parametrize("single", [False, True])
-def test_the_choice_is_the_simplest_model_that_no_test_shows_to_be_worse(not_worse, better, expected, single):
+def test_the_choice_is_the_simplest_model_that_no_test_shows_to_be_worse(
+    not_worse, better, expected, single
+):
     where = ("see-also", "map") if single else (OVERALL, "mean")
     rows = [(model, *where, mean, 0.0, 1.0) for model, mean in MEANS.items()]
     verdicts = dict.fromkeys((name for name in MEANS if name != "student"), "better")
@@ -119,26 +195,48 @@ def test_a_student_without_simpler_references_is_taken_where_none_is_better():
     rows = [(model, OVERALL, "mean", MEANS[model], 0.0, 1.0) for model in ("student", "both")]
     for verdict in ("better", "no difference shown"):
         found = boards.choose_simplest(
-            intervals(*rows), comparison({"both": verdict}), student="student", simplest_first=BY_SIMPLICITY
+            intervals(*rows),
+            comparison({"both": verdict}),
+            student="student",
+            simplest_first=BY_SIMPLICITY,
         )
         assert str(found) == "Take student: no model is shown to be better."
 
 
 def test_the_interval_board_has_the_best_mean_first_and_the_mean_last() -> None:
-    rows = [("a", "see-also", "map", 0.5, 0.4, 0.6), ("a", "see-also", "mrr", 0.9, 0.9, 0.9), ("a", "package", "accuracy", 1, 1, 1),
-            ("a", OVERALL, "mean", 0.75, 0.7, 0.8), ("b", "see-also", "map", 0.7, 0.6, 0.8),
-            ("b", "package", "accuracy", 0.9, 0.85, 0.95), ("b", OVERALL, "mean", 0.8, 0.76, 0.84)]  # fmt: skip
+    rows = [
+        ("a", "see-also", "map", 0.5, 0.4, 0.6),
+        ("a", "see-also", "mrr", 0.9, 0.9, 0.9),
+        ("a", "package", "accuracy", 1, 1, 1),
+        ("a", OVERALL, "mean", 0.75, 0.7, 0.8),
+        ("b", "see-also", "map", 0.7, 0.6, 0.8),
+        ("b", "package", "accuracy", 0.9, 0.85, 0.95),
+        ("b", OVERALL, "mean", 0.8, 0.76, 0.84),
+    ]
     board = boards.interval_board(intervals(*rows))
     assert board.columns.tolist() == ["see-also", "package", OVERALL]
     assert board.map(lambda text: text.replace("\u00a0", " ")).to_dict("index") == {
-        "b": {"see-also": ".700 [.60, .80]", "package": ".900 [.85, .95]", OVERALL: ".800 [.76, .84]"},
-        "a": {"see-also": ".500 [.40, .60]", "package": "1.000 [1.00, 1.00]", OVERALL: ".750 [.70, .80]"},
+        "b": {
+            "see-also": ".700 [.60, .80]",
+            "package": ".900 [.85, .95]",
+            OVERALL: ".800 [.76, .84]",
+        },
+        "a": {
+            "see-also": ".500 [.40, .60]",
+            "package": "1.000 [1.00, 1.00]",
+            OVERALL: ".750 [.70, .80]",
+        },
     }
     assert board.map(lambda text: text.count(" ") == text.count("\u00a0") == 1).to_numpy().all()
     assert list(board.index) == ["b", "a"]
     few = [(*row[:3], row[3] - 0.3 * (row[0] == "b"), *row[4:]) for row in rows]
     rounds = pd.concat([intervals(*few).assign(round="1k"), intervals(*rows).assign(round="all")])
-    assert list(boards.interval_board(rounds).index) == [("1k", "a"), ("1k", "b"), ("all", "b"), ("all", "a")]
+    assert list(boards.interval_board(rounds).index) == [
+        ("1k", "a"),
+        ("1k", "b"),
+        ("all", "b"),
+        ("all", "a"),
+    ]
 
 
 def test_the_last_round_is_a_frame_like_one_without_rounds() -> None:

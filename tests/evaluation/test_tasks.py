@@ -7,9 +7,25 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score
 
-from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, Ranking, Retrieval, protocols, tasks
+from docemb_lib.evaluation import (
+    Classification,
+    Labelled,
+    LabelledPairs,
+    Pairs,
+    Ranking,
+    Retrieval,
+    protocols,
+    tasks,
+)
 from docemb_lib.evaluation.protocols import evaluate
-from docemb_lib.evaluation.tasks import Score, example_lengths, f1_macro, rows_by_text, score_predictions, unique
+from docemb_lib.evaluation.tasks import (
+    Score,
+    example_lengths,
+    f1_macro,
+    rows_by_text,
+    score_predictions,
+    unique,
+)
 from docemb_lib.settings.sections import HeadSettings
 
 TEXTS = [f"text {n}" for n in range(16)]
@@ -17,17 +33,52 @@ QUICK = HeadSettings(learning_rate=1e-2, epochs=20)
 LETTERS, TWO = ["a", "b", "c"], Labelled(["a", "b"], [0, 1])
 
 
-@pytest.mark.parametrize(("kind", "splits", "message"), [
-    (Classification, {"train": Labelled(["a"], [0, 1])}, r"task 't', split 'train': it has 1 texts and 2 labels; give equally many"),
-    (Classification, {"train": Labelled([], [])}, r"task 't', split 'train': it has 0 texts and 0 labels"),
-    (Classification, {"train": Labelled(["a", "b"], [1, 1])}, r"task 't', split 'train': all labels are 1"),
-    (Pairs, {"train": LabelledPairs(["a", "b"], ["c"], [0, 1])}, r"task 't', split 'train': it has 2 first and 1 second and 2 labels"),
-    (Classification, {"train": TWO, "test": Labelled(LETTERS, [0, 7, 7])}, r"task 't', split 'test': the labels \[7\] are none of the 2 classes"),
-    (Classification, {"test": TWO}, "no split 'train' to train heads on, only test"),
-    (Classification, {"train": TWO, "dev": TWO}, r"the splits are \['train', 'dev'\]; give some of train, validation, test"),
-    *[(Retrieval, {"test": Ranking(LETTERS, [0], [rows])}, r"task 't', split 'test': query 0 .*rows \[") for rows in ([], [0], [1, 1], [3], [-1])],
-    (Retrieval, {"test": Ranking(["a", "b"], [0], [[1], [0]])}, "1 queries and 2 lists"),
-    (Classification, {"train": TWO}, "task 't' has no split 'test', only train")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "splits", "message"),
+    [
+        (
+            Classification,
+            {"train": Labelled(["a"], [0, 1])},
+            r"task 't', split 'train': it has 1 texts and 2 labels; give equally many",
+        ),
+        (
+            Classification,
+            {"train": Labelled([], [])},
+            r"task 't', split 'train': it has 0 texts and 0 labels",
+        ),
+        (
+            Classification,
+            {"train": Labelled(["a", "b"], [1, 1])},
+            r"task 't', split 'train': all labels are 1",
+        ),
+        (
+            Pairs,
+            {"train": LabelledPairs(["a", "b"], ["c"], [0, 1])},
+            r"task 't', split 'train': it has 2 first and 1 second and 2 labels",
+        ),
+        (
+            Classification,
+            {"train": TWO, "test": Labelled(LETTERS, [0, 7, 7])},
+            r"task 't', split 'test': the labels \[7\] are none of the 2 classes",
+        ),
+        (Classification, {"test": TWO}, "no split 'train' to train heads on, only test"),
+        (
+            Classification,
+            {"train": TWO, "dev": TWO},
+            r"the splits are \['train', 'dev'\]; give some of train, validation, test",
+        ),
+        *[
+            (
+                Retrieval,
+                {"test": Ranking(LETTERS, [0], [rows])},
+                r"task 't', split 'test': query 0 .*rows \[",
+            )
+            for rows in ([], [0], [1, 1], [3], [-1])
+        ],
+        (Retrieval, {"test": Ranking(["a", "b"], [0], [[1], [0]])}, "1 queries and 2 lists"),
+        (Classification, {"train": TWO}, "task 't' has no split 'test', only train"),
+    ],
+)
 def test_unsound_splits_are_refused_with_task_split_and_numbers(kind, splits, message, refused):
     refused(message, lambda: kind("t", splits).texts("test"))
 
@@ -43,11 +94,21 @@ def test_each_text_stands_once_and_rows_are_found_by_text_in_any_order_and_numbe
 
 def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused(refused):
     refused(
-        r"task 't': the embeddings have the shape \(15, 3\), for 16 texts", rows_by_text, "t", np.zeros((15, 3)), TEXTS
+        r"task 't': the embeddings have the shape \(15, 3\), for 16 texts",
+        rows_by_text,
+        "t",
+        np.zeros((15, 3)),
+        TEXTS,
     )
     diverged = np.zeros((16, 3))
     diverged[5, 1], diverged[6, 1:] = np.nan, [-np.inf, np.inf]
-    refused("embeddings are not finite; check whether the model has diverged", rows_by_text, "t", diverged, TEXTS)
+    refused(
+        "embeddings are not finite; check whether the model has diverged",
+        rows_by_text,
+        "t",
+        diverged,
+        TEXTS,
+    )
 
 
 class ByText:
@@ -90,7 +151,10 @@ def test_perfect_embeddings_classify_all_and_noise_none_of_the_split_that_was_as
     train = Labelled(of_kind(0, 20) + of_kind(1, 20), [0] * 20 + [1] * 20)
     right, wrong = Labelled(of_kind(0, 5, 50), [0] * 5), Labelled(of_kind(0, 5, 60), [1] * 5)
     task = Classification("t", {"train": train, "validation": right, "test": wrong})
-    assert evaluate(ByText(one_hot), task, split="validation", head=QUICK, seeds=2).values == (1.0, 1.0)
+    assert evaluate(ByText(one_hot), task, split="validation", head=QUICK, seeds=2).values == (
+        1.0,
+        1.0,
+    )
     assert evaluate(ByText(one_hot), task, split="test", head=QUICK, seeds=2).values == (0.0, 0.0)
 
 
@@ -109,21 +173,36 @@ def test_the_first_seeds_are_the_same_however_many_follow_and_the_spread_is_thei
     few, many = (evaluate(ByText(noise), kinds_task(20), seeds=seeds).values for seeds in (2, 4))
     assert many[:2] == few
     assert len(set(many)) > 1
-    assert (Score("accuracy", (0.5, 0.7, 0.9)).std, Score("map", (0.4,)).std) == (pytest.approx(0.2), 0.0)
+    assert (Score("accuracy", (0.5, 0.7, 0.9)).std, Score("map", (0.4,)).std) == (
+        pytest.approx(0.2),
+        0.0,
+    )
 
 
 def ranking() -> Ranking:
-    return Ranking([text for kind in range(4) for text in of_kind(kind, 5)], [0, 7], [[1, 2, 3, 4], [5, 6, 8, 9]])
+    return Ranking(
+        [text for kind in range(4) for text in of_kind(kind, 5)],
+        [0, 7],
+        [[1, 2, 3, 4], [5, 6, 8, 9]],
+    )
 
 
 def test_retrieval_trains_nothing_is_perfect_where_relevant_documents_coincide_and_by_noise_at_chance():
-    assert evaluate(ByText(one_hot), Retrieval("r", {"test": ranking()})) == Score("map", (1.0,), {"mrr": 1.0})
+    assert evaluate(ByText(one_hot), Retrieval("r", {"test": ranking()})) == Score(
+        "map", (1.0,), {"mrr": 1.0}
+    )
     texts = [f"document {i}" for i in range(300)]
-    task = Retrieval("r", {"test": Ranking(texts, list(range(300)), [[(i + 1) % 300] for i in range(300)])})
-    harmonic = sum(1 / rank for rank in range(1, 300)) / 299  # one relevant document at a random rank
+    task = Retrieval(
+        "r", {"test": Ranking(texts, list(range(300)), [[(i + 1) % 300] for i in range(300)])}
+    )
+    harmonic = (
+        sum(1 / rank for rank in range(1, 300)) / 299
+    )  # one relevant document at a random rank
     score = evaluate(ByText(noise), task)
     assert score.mean == pytest.approx(harmonic, abs=0.02)
-    assert score.extra["mrr"] == pytest.approx(score.mean)  # with one relevant document both are 1 / rank
+    assert score.extra["mrr"] == pytest.approx(
+        score.mean
+    )  # with one relevant document both are 1 / rank
 
 
 def test_a_score_holds_the_result_of_each_example() -> None:
@@ -132,7 +211,10 @@ def test_a_score_holds_the_result_of_each_example() -> None:
     assert (right.shape, right.dtype) == ((3, 80), np.float32)
     np.testing.assert_allclose(right.mean(axis=1), score.values)
     found = evaluate(ByText(noise), Retrieval("r", {"test": ranking()}))
-    assert {name: values.shape for name, values in found.per_example.items()} == {"map": (1, 2), "mrr": (1, 2)}
+    assert {name: values.shape for name, values in found.per_example.items()} == {
+        "map": (1, 2),
+        "mrr": (1, 2),
+    }
     assert found.per_example["map"].mean() == pytest.approx(found.mean)
     assert found.per_example["mrr"].mean() == pytest.approx(found.extra["mrr"])
 
@@ -168,11 +250,19 @@ def test_accuracy_is_counted_for_each_head_and_macro_f1_is_the_mean_over_classes
 @pytest.mark.parametrize("kind", [Classification, Pairs])
 def test_logistic_regressions_read_embeddings_of_one_scale_and_mlps_read_them_as_they_are(kind):
     columns = ["ab", "cd"], ["ef", "gh"]  # of train and test
-    splits = [Labelled(c[0], [0, 1]) if kind is Classification else LabelledPairs(*c, [0, 1]) for c in columns]
+    splits = [
+        Labelled(c[0], [0, 1]) if kind is Classification else LabelledPairs(*c, [0, 1])
+        for c in columns
+    ]
     task = kind("t", dict(zip(("train", "test"), splits, strict=True)))
-    embeddings = np.random.default_rng(0).normal(size=(len(task.texts("test")), 5)).astype(np.float32)
+    embeddings = (
+        np.random.default_rng(0).normal(size=(len(task.texts("test")), 5)).astype(np.float32)
+    )
     for given in (1e-3 * embeddings, 7 * embeddings, (50 * embeddings).astype(np.int8)):
-        raw, scaled = (task.head_inputs(given, ("train", "test"), HeadSettings(hidden=width)) for width in (50, 0))
+        raw, scaled = (
+            task.head_inputs(given, ("train", "test"), HeadSettings(hidden=width))
+            for width in (50, 0)
+        )
         np.testing.assert_array_equal(raw[0].features.ravel()[:5], given[0])
         train = task.splits["train"].texts
         factor = len(train) ** 0.5 / np.linalg.norm(given[: len(train)])

@@ -13,19 +13,30 @@ from docemb_lib.evaluation import Score, uncertainty
 @pytest.mark.parametrize("level", [0.95, 0.8])
 def test_intervals_are_scipys_bca_of_the_same_resamples(level: float) -> None:
     rng = np.random.default_rng(0)
-    examples = np.stack([rng.random(60) < 0.9, rng.beta(0.5, 2, size=60), rng.exponential(size=60)]).astype(float)
+    examples = np.stack(
+        [rng.random(60) < 0.9, rng.beta(0.5, 2, size=60), rng.exponential(size=60)]
+    ).astype(float)
     mean, low, high = uncertainty.bootstrap_over_tasks([examples], level=level)
     drawn = uncertainty.resampled_means(examples, resamples=uncertainty.RESAMPLES, seed=0)
     for m, row in enumerate(examples):
         resampled = SimpleNamespace(bootstrap_distribution=drawn[:, m])
         expected = stats.bootstrap(
-            (row,), lambda x, axis: np.mean(x, axis=axis).round(uncertainty.DECIMALS),  # or ties with the mean are missed
-            n_resamples=0, bootstrap_result=resampled, confidence_level=level, method="BCa").confidence_interval  # fmt: skip
+            (row,),
+            lambda x, axis: np.mean(x, axis=axis).round(
+                uncertainty.DECIMALS
+            ),  # or ties with the mean are missed
+            n_resamples=0,
+            bootstrap_result=resampled,
+            confidence_level=level,
+            method="BCa",
+        ).confidence_interval
         np.testing.assert_allclose((low[m], high[m]), expected, atol=1e-9)
         assert mean[m] == pytest.approx(row.mean())
 
 
-def test_resampled_means_are_those_of_draws_with_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resampled_means_are_those_of_draws_with_replacement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     examples = np.random.default_rng(1).normal(size=(2, 30))
     drawn = np.random.default_rng(0).integers(30, size=(4000, 30))
     for cells in (uncertainty.CELLS, 100):  # three resamples at a time draw the same
@@ -35,17 +46,28 @@ def test_resampled_means_are_those_of_draws_with_replacement(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("tasks", [[0], [1], [0, 1]])
-def test_intervals_cover_the_true_mean_over_tasks_about_as_often_as_they_say(tasks: list[int]) -> None:
+def test_intervals_cover_the_true_mean_over_tasks_about_as_often_as_they_say(
+    tasks: list[int],
+) -> None:
     rng = np.random.default_rng(2)
     n = 150 if tasks == [1] else 60
-    accuracy, rank = (rng.random((400, 150)) < 0.85).astype(float), 1 / rng.geometric(0.3, size=(400, n))
-    truth = np.mean([[0.85, sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))][task] for task in tasks])
-    _, low, high = uncertainty.bootstrap_over_tasks([(accuracy, rank)[task] for task in tasks], resamples=1000)
+    accuracy, rank = (
+        (rng.random((400, 150)) < 0.85).astype(float),
+        1 / rng.geometric(0.3, size=(400, n)),
+    )
+    truth = np.mean(
+        [[0.85, sum(0.3 * 0.7 ** (k - 1) / k for k in range(1, 200))][task] for task in tasks]
+    )
+    _, low, high = uncertainty.bootstrap_over_tasks(
+        [(accuracy, rank)[task] for task in tasks], resamples=1000
+    )
     assert 0.91 <= ((low <= truth) & (truth <= high)).mean() <= 0.98
 
 
 def test_an_interval_of_equal_examples_is_a_point_and_one_example_less_makes_it_wider() -> None:
-    _, low, high = uncertainty.bootstrap_over_tasks([np.stack([np.ones(40), np.arange(40) > 0, np.zeros(40)])])
+    _, low, high = uncertainty.bootstrap_over_tasks(
+        [np.stack([np.ones(40), np.arange(40) > 0, np.zeros(40)])]
+    )
     assert ((low[0], high[0]), (low[2], high[2])) == ((1, 1), (0, 0))
     assert low[1] < 39 / 40 <= high[1] <= 1
 
@@ -55,8 +77,12 @@ def test_a_mean_over_tasks_draws_each_task_by_itself() -> None:
     tasks = [(rng.random((1, 40)) < 0.9).astype(float), rng.exponential(size=(1, 200))]
     mean, low, high = uncertainty.bootstrap_over_tasks(tasks)[:, 0]
     assert mean == pytest.approx((tasks[0].mean() + tasks[1].mean()) / 2)
-    deviation = np.std([np.mean([rng.choice(X[0], size=X.shape[1]).mean() for X in tasks]) for _ in range(4000)])
-    assert deviation == pytest.approx(np.sqrt(tasks[0].var() / 40 + tasks[1].var() / 200) / 2, rel=0.05)
+    deviation = np.std(
+        [np.mean([rng.choice(X[0], size=X.shape[1]).mean() for X in tasks]) for _ in range(4000)]
+    )
+    assert deviation == pytest.approx(
+        np.sqrt(tasks[0].var() / 40 + tasks[1].var() / 200) / 2, rel=0.05
+    )
     assert high - low == pytest.approx(2 * 1.96 * deviation, rel=0.06)
     # side by side, as if the shares of the tasks were a matter of chance
     together = uncertainty.bootstrap_over_tasks([uncertainty.side_by_side(tasks)])[:, 0]
@@ -83,7 +109,9 @@ def test_the_p_value_of_few_differences_is_that_of_all_permutations(seed: int) -
     rng = np.random.default_rng(seed)
     a, b = rng.random(9), rng.random(9) + 0.1 * seed
     mean = lambda x, y, axis: np.mean(x - y, axis=axis)  # noqa: E731
-    exact = stats.permutation_test((a, b), mean, permutation_type="samples", n_resamples=np.inf).pvalue
+    exact = stats.permutation_test(
+        (a, b), mean, permutation_type="samples", n_resamples=np.inf
+    ).pvalue
     assert uncertainty.paired_p_value(a - b, permutations=50_000) == pytest.approx(exact, abs=0.01)
 
 
@@ -91,24 +119,34 @@ def test_the_p_value_of_few_differences_is_that_of_all_permutations(seed: int) -
 def test_the_p_value_of_right_or_wrong_answers_is_mcnemars(won: int, lost: int) -> None:
     differences = np.concatenate([np.ones(won), -np.ones(lost), np.zeros(200)])
     exact = stats.binomtest(won, won + lost).pvalue if won + lost else 1.0
-    assert uncertainty.paired_p_value(differences, permutations=50_000) == pytest.approx(exact, abs=0.01)
+    assert uncertainty.paired_p_value(differences, permutations=50_000) == pytest.approx(
+        exact, abs=0.01
+    )
     assert uncertainty.paired_p_value(-differences) == uncertainty.paired_p_value(differences)
 
 
 def test_p_values_of_equal_models_are_uniform_none_is_impossibly_low_and_rounding_makes_no_difference():
-    p = [uncertainty.paired_p_value(d, permutations=499) for d in np.random.default_rng(3).normal(size=(300, 40))]
+    p = [
+        uncertainty.paired_p_value(d, permutations=499)
+        for d in np.random.default_rng(3).normal(size=(300, 40))
+    ]
     assert stats.kstest(p, "uniform").pvalue > 0.01
     assert uncertainty.paired_p_value(np.ones(500), permutations=999) == 1 / 1000
     fifths = np.array([1 / 5 + 2 / 5 - 3 / 5] * 50 + [4 / 5 - 3 / 5] * 20 + [3 / 5 - 4 / 5] * 4)
     exact = stats.binomtest(20, 24).pvalue
-    assert uncertainty.paired_p_value(fifths, permutations=50_000) == pytest.approx(exact, abs=0.003)
+    assert uncertainty.paired_p_value(fifths, permutations=50_000) == pytest.approx(
+        exact, abs=0.003
+    )
 
 
 def test_the_candidate_nearest_to_the_default_is_taken_within_one_error_of_the_best() -> None:
     rng, taken = np.random.default_rng(3), set()
     for trial in range(200):
         shift = rng.normal(size=(5, 1)) * rng.choice([0.05, 0.5])
-        examples, distances = [rng.normal(size=(5, n)) + shift for n in (20, 50)], np.array([0, 0.3, 0.1, 0.2, 0.4])
+        examples, distances = (
+            [rng.normal(size=(5, n)) + shift for n in (20, 50)],
+            np.array([0, 0.3, 0.1, 0.2, 0.4]),
+        )
         means = [sum(X[m].mean() for X in examples) / 2 for m in range(5)]
         best = int(np.argmax(means))
         errors = [np.hypot(*(stats.sem(X[best] - X[m]) for X in examples)) / 2 for m in range(5)]
@@ -119,10 +157,17 @@ def test_the_candidate_nearest_to_the_default_is_taken_within_one_error_of_the_b
     assert len(taken) == 4  # the default, the best, both and neither
 
 
-@pytest.mark.parametrize(("p_values", "corrected"), [
-    ([0.5, 0.01, 0.03, 0.02], [0.5, 0.04, 0.06, 0.06]),  # sorted and times 4, 3, 2, 1: 0.04, 0.06, 0.06, 0.5
-    ([0.02, 0.021], [0.04, 0.04]), ([0.6, 0.7, 0.9], [1, 1, 1]),  # never below an earlier one, never above 1
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("p_values", "corrected"),
+    [
+        (
+            [0.5, 0.01, 0.03, 0.02],
+            [0.5, 0.04, 0.06, 0.06],
+        ),  # sorted and times 4, 3, 2, 1: 0.04, 0.06, 0.06, 0.5
+        ([0.02, 0.021], [0.04, 0.04]),
+        ([0.6, 0.7, 0.9], [1, 1, 1]),  # never below an earlier one, never above 1
+    ],
+)
 def test_holms_correction_is_the_one_by_hand(p_values: list[float], corrected: list[float]) -> None:
     np.testing.assert_allclose(uncertainty.holm(np.array(p_values)), corrected)
 
@@ -144,10 +189,15 @@ def some_scores(seed: int = 0, n: int = 400) -> dict[str, dict[str, Score]]:
         return [hard + 0.2 * rng.normal(size=n) < skill for _ in range(3)]
 
     precision = rng.random(60)
-    return {"base": {"pairs": made("accuracy", *heads(0.6)), "find": made("map", precision)},
+    return {
+        "base": {"pairs": made("accuracy", *heads(0.6)), "find": made("map", precision)},
         "good": {"pairs": made("accuracy", *heads(0.8)), "find": made("map", precision**0.5)},
-        "same": {"pairs": made("accuracy", *heads(0.6)), "find": made("map", precision + 0.01 * rng.normal(size=60))},
-        "bad": {"pairs": made("accuracy", *heads(0.4)), "find": made("map", precision**2)}}  # fmt: skip
+        "same": {
+            "pairs": made("accuracy", *heads(0.6)),
+            "find": made("map", precision + 0.01 * rng.normal(size=60)),
+        },
+        "bad": {"pairs": made("accuracy", *heads(0.4)), "find": made("map", precision**2)},
+    }
 
 
 def test_models_are_found_better_worse_or_neither() -> None:
@@ -155,61 +205,107 @@ def test_models_are_found_better_worse_or_neither() -> None:
     frame = compare(scores, "base").set_index(["model", "task"])
     expected = {"good": "better", "same": "no difference shown", "bad": "worse"}
     tasks = ("pairs", "find", uncertainty.OVERALL)
-    assert frame["verdict"].to_dict() == {(m, task): verdict for m, verdict in expected.items() for task in tasks}
-    mean = {m: {**{t: s.mean for t, s in own.items()}, uncertainty.OVERALL: np.mean([s.mean for s in own.values()])}
-            for m, own in scores.items()}  # fmt: skip
+    assert frame["verdict"].to_dict() == {
+        (m, task): verdict for m, verdict in expected.items() for task in tasks
+    }
+    mean = {
+        m: {
+            **{t: s.mean for t, s in own.items()},
+            uncertainty.OVERALL: np.mean([s.mean for s in own.values()]),
+        }
+        for m, own in scores.items()
+    }
     for (model, task), row in frame.iterrows():
         assert row["difference"] == pytest.approx(mean[model][task] - mean["base"][task], abs=1e-6)
         assert row["low"] <= row["difference"] <= row["high"]
         assert row["p"] <= row["p_holm"]
-    for own in (frame.index.isin([uncertainty.OVERALL], level="task"), frame.index.isin(tasks[:2], level="task")):
-        np.testing.assert_allclose(frame["p_holm"][own], uncertainty.holm(frame["p"][own].to_numpy()))
+    for own in (
+        frame.index.isin([uncertainty.OVERALL], level="task"),
+        frame.index.isin(tasks[:2], level="task"),
+    ):
+        np.testing.assert_allclose(
+            frame["p_holm"][own], uncertainty.holm(frame["p"][own].to_numpy())
+        )
 
 
 def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
     right = np.random.default_rng(5).random(500) < 0.7
-    more = right | (np.arange(500) % 20 == 0)  # right wherever the other is, and now and then besides
+    more = right | (
+        np.arange(500) % 20 == 0
+    )  # right wherever the other is, and now and then besides
     scores = {"a": {"t": made("accuracy", right)}, "b": {"t": made("accuracy", more)}}
     alone = uncertainty.score_intervals(scores).set_index("model")
     assert alone.loc["b", "low"] < alone.loc["a", "value"]
     (row,) = compare(scores, "a").itertuples()
     assert row.low > 0
-    assert row.p == pytest.approx(stats.binomtest(gained := int(more.sum() - right.sum()), gained).pvalue, abs=0.01)
+    assert row.p == pytest.approx(
+        stats.binomtest(gained := int(more.sum() - right.sum()), gained).pvalue, abs=0.01
+    )
     assert row.verdict == "better"
 
 
 def test_intervals_of_all_metrics_are_in_the_frame() -> None:
     frame = uncertainty.score_intervals(some_scores())
     sizes = {("find", "map"): 60, ("pairs", "accuracy"): 400, (uncertainty.OVERALL, "mean"): 460}
-    assert (frame.groupby(["task", "metric"])["examples"].first().to_dict(), len(frame)) == (sizes, 12)
+    assert (frame.groupby(["task", "metric"])["examples"].first().to_dict(), len(frame)) == (
+        sizes,
+        12,
+    )
     of_base = frame[frame["model"] == "base"].set_index("task")["value"]
     assert of_base[uncertainty.OVERALL] == pytest.approx((of_base["find"] + of_base["pairs"]) / 2)
     assert ((frame["low"] < frame["value"]) & (frame["value"] < frame["high"])).all()
-    width = (frame["high"] - frame["low"])[frame["model"].eq("base") & frame["task"].eq("pairs")].item()
+    width = (frame["high"] - frame["low"])[
+        frame["model"].eq("base") & frame["task"].eq("pairs")
+    ].item()
     rates = some_scores()["base"]["pairs"].per_example["accuracy"].mean(axis=0)
-    assert width == pytest.approx(2 * 1.96 * rates.std() / 20, rel=0.1)  # as the normal approximation has it
-    one_task = {model: {"find": own["find"]} for model, own in some_scores().items()}  # has no mean over tasks
-    assert set(uncertainty.score_intervals(one_task)["task"]) == set(compare(one_task, "base")["task"]) == {"find"}
+    assert width == pytest.approx(
+        2 * 1.96 * rates.std() / 20, rel=0.1
+    )  # as the normal approximation has it
+    one_task = {
+        model: {"find": own["find"]} for model, own in some_scores().items()
+    }  # has no mean over tasks
+    assert (
+        set(uncertainty.score_intervals(one_task)["task"])
+        == set(compare(one_task, "base")["task"])
+        == {"find"}
+    )
 
 
 def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -> None:
-    scores = {model: by_task for model, by_task in some_scores().items() if model in ("base", "good")}
+    scores = {
+        model: by_task for model, by_task in some_scores().items() if model in ("base", "good")
+    }
     found = compare(scores | {"new": {"pairs": scores["good"]["pairs"]}}, "base")
     without = compare(scores, "base")
     assert found.query("model == 'new'")["task"].tolist() == ["pairs"]
-    good = [frame.query("model == 'good'")[["task", "difference", "p"]] for frame in (found, without)]
+    good = [
+        frame.query("model == 'good'")[["task", "difference", "p"]] for frame in (found, without)
+    ]
     pd.testing.assert_frame_equal(*(rows.reset_index(drop=True) for rows in good))
-    assert set(compare({"new": {"pairs": scores["good"]["pairs"]}} | scores, "new")["task"]) == {"pairs"}
+    assert set(compare({"new": {"pairs": scores["good"]["pairs"]}} | scores, "new")["task"]) == {
+        "pairs"
+    }
 
 
-@pytest.mark.parametrize(("lengths", "buckets"), [
-    ([*[100] * 9, 256, *[257] * 7, *[400] * 4, *[9000] * 12], {"1-256": range(10), "257-512": range(10, 21), "> 512": range(21, 33)}),
-    ([*[100] * 30, *[300] * 9], {"> 0": range(39)}),  # too few on the longer side of each edge
-    ([*[300] * 9, *[500] * 1, *[3000] * 10], {"1-512": range(10), "> 512": range(10, 20)})])  # fmt: skip
-def test_every_example_is_in_a_bucket_of_ten_or_more_that_ends_with_its_edge(lengths, buckets) -> None:
+@pytest.mark.parametrize(
+    ("lengths", "buckets"),
+    [
+        (
+            [*[100] * 9, 256, *[257] * 7, *[400] * 4, *[9000] * 12],
+            {"1-256": range(10), "257-512": range(10, 21), "> 512": range(21, 33)},
+        ),
+        ([*[100] * 30, *[300] * 9], {"> 0": range(39)}),  # too few on the longer side of each edge
+        ([*[300] * 9, *[500] * 1, *[3000] * 10], {"1-512": range(10), "> 512": range(10, 20)}),
+    ],
+)
+def test_every_example_is_in_a_bucket_of_ten_or_more_that_ends_with_its_edge(
+    lengths, buckets
+) -> None:
     right = np.random.default_rng(0).integers(2, size=(2, len(lengths))).astype(np.float32)
     frame = uncertainty.by_length(right, lengths)
-    assert frame.set_index("bucket")["examples"].to_dict() == {name: len(rows) for name, rows in buckets.items()}
+    assert frame.set_index("bucket")["examples"].to_dict() == {
+        name: len(rows) for name, rows in buckets.items()
+    }
     for row, chosen in zip(frame.itertuples(), buckets.values(), strict=True):
         alone = uncertainty.bootstrap_over_tasks([right[:, list(chosen)].mean(axis=0)[None]])
         assert (row.value, row.low, row.high) == tuple(alone[:, 0])

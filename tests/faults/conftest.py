@@ -1,4 +1,6 @@
-"""A workspace of its own for what is damaged and killed: short texts, and an encoder of one small layer."""
+"""A workspace of its own for what is damaged and killed: short texts, and an encoder of one small
+layer.
+"""
 
 from pathlib import Path
 
@@ -30,12 +32,23 @@ plan: [{notebook: 03_structural}]
 def root(tmp_path: Path) -> Path:
     """A workspace of 60 short texts, a task and an encoder of one small layer."""
     root = make_workspace(tmp_path / "workspace")
-    words = [" ".join(f"Word{(n * 7 + k) % 23} follows. " * (k % 3) for k in range(30)) for n in range(60)]
-    rows = [{"text": f"page {n} of {'red' if n % 2 else 'blue'}", "label": str(n % 2)} for n in range(30)]
+    words = [
+        " ".join(f"Word{(n * 7 + k) % 23} follows. " * (k % 3) for k in range(30))
+        for n in range(60)
+    ]
+    rows = [
+        {"text": f"page {n} of {'red' if n % 2 else 'blue'}", "label": str(n % 2)}
+        for n in range(30)
+    ]
     texts = {f"texts/{n}.txt": f"Text {n} {of_text}" for n, of_text in enumerate(words)}
     write_files(root, {**texts, "topic.jsonl": rows, "params/faults.yaml": PROFILE})
     tokenizer = AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"), model_max_length=64)
-    size = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
+    size = {
+        "hidden_size": 8,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 1,
+        "intermediate_size": 8,
+    }
     BertModel(BertConfig(vocab_size=tokenizer.vocab_size, **size)).save_pretrained(root / "encoder")
     tokenizer.save_pretrained(root / "encoder")
     return root

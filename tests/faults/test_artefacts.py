@@ -1,4 +1,6 @@
-"""Every kind of file under `outputs/`, found by walking it: damaged ones are built again or named in one line."""
+"""Every kind of file under `outputs/`, found by walking it: damaged ones are built again or named
+in one line.
+"""
 
 import hashlib
 import itertools
@@ -31,7 +33,10 @@ def ask(root: Path) -> dict[str, object]:
         run.stages.check()
         scores = run.evaluate().scores if notebook == "06_evaluation" else run.scores()
         run.finish(run.metrics(scores), scores=scores, student=run.link_student(scores))
-        values[notebook] = scores.to_dict("records"), [frame["loss"].tolist() for frame in run.history()]
+        values[notebook] = (
+            scores.to_dict("records"),
+            [frame["loss"].tolist() for frame in run.history()],
+        )
     values["lengths"] = run.stages.scores.lengths("topic").tolist()
     values["statistics"] = views.described_tasks(run)[0].to_dict("records")
     return values
@@ -52,11 +57,18 @@ ARRAYS = {".npy", ".npz", ".safetensors", ".arrow", ".txt", ".parquet"}  # other
 
 
 @pytest.mark.slow
-def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(root, infer_in_process, caplog, monkeypatch):  # fmt: skip
+def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(
+    root, infer_in_process, caplog, monkeypatch
+):
     monkeypatch.chdir(root)
     values, manifests = ask(root), sorted((root / "outputs").glob(f"[ar]*/**/{MANIFEST}"))
     folders = {manifest.parent: published_in(manifest.parent) for manifest in manifests}
-    arrays = {file: file.read_bytes() for files in folders.values() for file in files if file.suffix in ARRAYS}
+    arrays = {
+        file: file.read_bytes()
+        for files in folders.values()
+        for file in files
+        if file.suffix in ARRAYS
+    }
     assert docemb("doctor", "--verify").returncode == 0
     for folder, files in folders.items():
         for file, harm in itertools.product(files, DAMAGE):
@@ -65,7 +77,9 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(roo
             assert integrity.damaged(folder) == [file]
             file.write_bytes(content)
             integrity._digests.clear()  # where file times are coarse, all three states have one
-    hurt = [files[place % len(files)] for place, files in enumerate(folders.values())]  # one of every folder
+    hurt = [
+        files[place % len(files)] for place, files in enumerate(folders.values())
+    ]  # one of every folder
     for file, harm in zip(hurt, itertools.cycle(DAMAGE), strict=False):
         harm(file)
     listed = docemb("doctor", "--verify")
@@ -80,7 +94,11 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(roo
 
 def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(root, refused):
     folder = root / "artefacts" / "student" / "it"
-    publish(folder, Student.from_encoder(str(root / "encoder"), max_tokens=16, attention_window=8).save, inputs={})
+    publish(
+        folder,
+        Student.from_encoder(str(root / "encoder"), max_tokens=16, attention_window=8).save,
+        inputs={},
+    )
     assert {"model.safetensors", "modules.json"} <= {file.name for file in published_in(folder)}
     for file, harm in itertools.product(published_in(folder), DAMAGE):
         if file.name == MANIFEST and harm is Path.unlink:
@@ -98,17 +116,23 @@ def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(root, refu
 def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog):
     for number in (2, 4, 6):
         folder = write_files(tmp_path / f"checkpoint-{number}", {"model.safetensors": bytes(100)})
-        (folder / MARKER).write_text(integrity.sealed(folder, {"configuration": "c", "batch_tokens": 64}, MARKER))
+        (folder / MARKER).write_text(
+            integrity.sealed(folder, {"configuration": "c", "batch_tokens": 64}, MARKER)
+        )
     flip(tmp_path / "checkpoint-6" / "model.safetensors")
     flip(tmp_path / "checkpoint-4" / MARKER)
     assert find_checkpoint(tmp_path, "c") == (tmp_path / "checkpoint-2", 64)
     assert "checkpoint-6 is incomplete or damaged" in caplog.text
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]  # others would be kept instead of whole ones
+    assert [path.name for path in tmp_path.iterdir()] == [
+        "checkpoint-2"
+    ]  # others would be kept instead of whole ones
 
 
 def test_a_manifest_of_an_earlier_version_is_compared_as_far_as_it_goes(tmp_path):
     (tmp_path / "value").write_text("42")
-    (tmp_path / MANIFEST).write_text(json.dumps({"files": {"value": hashlib.sha256(b"42").hexdigest()}}))
+    (tmp_path / MANIFEST).write_text(
+        json.dumps({"files": {"value": hashlib.sha256(b"42").hexdigest()}})
+    )
     assert integrity.damaged(tmp_path) == []
     (tmp_path / "value").write_text("4")
     assert integrity.damaged(tmp_path) == [tmp_path / "value"]

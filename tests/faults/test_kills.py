@@ -1,4 +1,6 @@
-"""Commands that are killed at random moments end in the bytes of unbroken runs, and leave no process behind."""
+"""Commands that are killed at random moments end in the bytes of unbroken runs, and leave no
+process behind.
+"""
 
 import os
 import random
@@ -15,7 +17,8 @@ from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook
 KILLS = int(os.environ.get("DOCEMB_KILLS", "1"))  # of each command; 20 take a quarter of an hour
 COMMANDS = {  # by the seeds of their runs
     (0,): ["run", "--profile", "faults"],
-    (1, 2): ["sweep", "03", "--profile", "faults", "--grid", "params/two.yaml", "--workers", "2"]}  # fmt: skip
+    (1, 2): ["sweep", "03", "--profile", "faults", "--grid", "params/two.yaml", "--workers", "2"],
+}
 ARRAYS = {".npy", ".npz", ".safetensors", ".arrow"}  # other files hold times
 PARAMETERS = "profile = 'faults'\nseed = 0\nstructural_loss = 'cosine'"
 # All that 03_structural publishes, and one of its figures: the others take most of its time.
@@ -44,13 +47,21 @@ def count_files(root: Path) -> int:
 
 
 def arrays_of(root: Path) -> dict[Path, bytes]:
-    found = [file for folder in ("artefacts", "records") for file in (root / "outputs" / folder).rglob("*.*")]
+    found = [
+        file
+        for folder in ("artefacts", "records")
+        for file in (root / "outputs" / folder).rglob("*.*")
+    ]
     return {file: file.read_bytes() for file in found if file.suffix in ARRAYS}
 
 
 def start_and_kill(root: Path, command: list[str], files: float) -> None:
     """Kill a command that has left as many files, and assert that nothing it has started lives on."""
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quiet = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+    }
     process = subprocess.Popen([*DOCEMB, *command], cwd=root, env=AS_A_USER, **quiet)
     while process.poll() is None and count_files(root) < files:
         time.sleep(0.02)
@@ -61,7 +72,9 @@ def start_and_kill(root: Path, command: list[str], files: float) -> None:
 
 
 @pytest.mark.slow
-def test_runs_and_sweeps_that_are_killed_end_in_the_bytes_of_unbroken_ones(root, one_thread, monkeypatch):
+def test_runs_and_sweeps_that_are_killed_end_in_the_bytes_of_unbroken_ones(
+    root, one_thread, monkeypatch
+):
     monkeypatch.chdir(root)
     replace_notebook(root, "03_structural", PARAMETERS, NOTEBOOK)
     (root / "params" / "two.yaml").write_text("axes: {seed: [1, 2]}")

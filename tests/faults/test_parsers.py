@@ -1,4 +1,6 @@
-"""Any text that a user or a file may give is a value, or an InputError of one line, within a second."""
+"""Any text that a user or a file may give is a value, or an InputError of one line, within a
+second.
+"""
 
 import time
 
@@ -13,23 +15,61 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.projections import parse_projection
 from docemb_lib.settings.sections import OwnTask
 
-NUMBERS = ["0", "7", "4294967296", "9" * 5_000, "-1", "1.5", ".nan", "2026-13-45", "0x" + "f" * 5_000]
+NUMBERS = [
+    "0",
+    "7",
+    "4294967296",
+    "9" * 5_000,
+    "-1",
+    "1.5",
+    ".nan",
+    "2026-13-45",
+    "0x" + "f" * 5_000,
+]
 
 
 def text_of(pieces: str, *more: str) -> st.SearchStrategy[str]:
-    """Texts made of the pieces of a grammar (separated by blanks), of numbers, and of anything else."""
+    """Texts made of the pieces of a grammar (separated by blanks), of numbers, and of anything
+    else.
+    """
     known = st.sampled_from([*pieces.split(), *more, *NUMBERS, "\n", " "])
     return st.lists(known | st.text(max_size=8), max_size=12).map("".join)
 
 
 KEYS = [f"{name}: " for name in Profile.model_fields]
 KEYS += [f"\n  {name}: " for name in ("seed", "lam", "layers", "model", "tasks", "path")]
-YAML = text_of("[ ] { } &a *a ' \" null true !!int !!set", *KEYS, "\n- ", ", ", ": ", "? ", "<<: ", "|\n ", "name: a\n")
-NAMES = [f"{n}=" for n in ("seed", "lam", "lam_by_length", "student_projection", "compound", "min_count", "profile")]
+YAML = text_of(
+    "[ ] { } &a *a ' \" null true !!int !!set",
+    *KEYS,
+    "\n- ",
+    ", ",
+    ": ",
+    "? ",
+    "<<: ",
+    "|\n ",
+    "name: a\n",
+)
+NAMES = [
+    f"{n}="
+    for n in (
+        "seed",
+        "lam",
+        "lam_by_length",
+        "student_projection",
+        "compound",
+        "min_count",
+        "profile",
+    )
+]
 VALUE = text_of("None null true [ ] { &a *a - x (ReLU) linear: : DM;8;stem;2 + ' \" #")
 PROJECTION = text_of("x × ( ) (ReLU) (softmax) - 16 384")
-ROWS = text_of('"source" "target" "id" "text" "label" : , { } [ ] " 1 2 null true 1e999 \\ud800 source,target', "\r", "\t",
-               '{"id": "1", "text": "one"}\n', '{"source": "1", "target": "2"}\n')  # fmt: skip
+ROWS = text_of(
+    '"source" "target" "id" "text" "label" : , { } [ ] " 1 2 null true 1e999 \\ud800 source,target',
+    "\r",
+    "\t",
+    '{"id": "1", "text": "one"}\n',
+    '{"source": "1", "target": "2"}\n',
+)
 DOCUMENTS = '{"id": "1", "text": "one"}\n{"id": 2, "text": "two"}\n'
 
 
@@ -55,21 +95,38 @@ def task(kind, suffix):
         file = folder / f"rows{suffix}"
         file.write_text(text, encoding="utf-8", errors="surrogatepass")
         (folder / "documents.jsonl").write_text(DOCUMENTS)
-        files = {"path": folder / "documents.jsonl", "relevance": file} if kind == "retrieval" else {"path": file}
+        files = (
+            {"path": folder / "documents.jsonl", "relevance": file}
+            if kind == "retrieval"
+            else {"path": file}
+        )
         own_task(OwnTask(name="own", kind=kind, **files))
 
     return read
 
 
 CASES = [
-    (profile, YAML), (parameter, st.tuples(st.sampled_from(NAMES), VALUE).map("".join)), (parameter, VALUE),
-    (projection, PROJECTION), (ramp, VALUE), *((task("retrieval", suffix), ROWS) for suffix in (".jsonl", ".csv", ".tsv")),
-    (task("classification", ".jsonl"), ROWS), (task("pairs", ".csv"), ROWS), (task("retrieval", ".parquet"), ROWS)]  # fmt: skip
+    (profile, YAML),
+    (parameter, st.tuples(st.sampled_from(NAMES), VALUE).map("".join)),
+    (parameter, VALUE),
+    (projection, PROJECTION),
+    (ramp, VALUE),
+    *((task("retrieval", suffix), ROWS) for suffix in (".jsonl", ".csv", ".tsv")),
+    (task("classification", ".jsonl"), ROWS),
+    (task("pairs", ".csv"), ROWS),
+    (task("retrieval", ".parquet"), ROWS),
+]
 
 
 @pytest.mark.parametrize(("parse", "texts"), CASES, ids=range(len(CASES)))
 def test_any_text_is_a_value_or_an_input_error_within_a_second(tmp_path, parse, texts):
-    @settings(max_examples=120, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=120,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(texts)
     def check(text):
         begun, said = time.process_time(), ""

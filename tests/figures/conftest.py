@@ -21,7 +21,9 @@ def styled_figures():
 
 @pytest.fixture
 def names_of():
-    return lambda labels: [text.get_text() for text in getattr(labels, "get_texts", lambda: labels)()]
+    return lambda labels: [
+        text.get_text() for text in getattr(labels, "get_texts", lambda: labels)()
+    ]
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""Figures of documents and embeddings draw what the frame contains: values are read back from the artists."""
+"""Figures of documents and embeddings draw what the frame contains: values are read back from the
+artists.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -13,7 +15,9 @@ from docemb_lib.figures.documents import plot_distances, plot_plane, plot_probe
 
 
 def test_lengths_stack_to_a_hundred_percent_and_the_share_beyond_is_named(ax, names_of):
-    documents = pd.DataFrame({"source": ["a"] * 6 + ["b"] * 4, "tokens": [10, 20, 30, 40, 50, 5000, 15, 25, 35, 45]})
+    documents = pd.DataFrame(
+        {"source": ["a"] * 6 + ["b"] * 4, "tokens": [10, 20, 30, 40, 50, 5000, 15, 25, 35, 45]}
+    )
     assert figures.plot_lengths(documents, limit=28, longest=60, ax=ax) is ax
     assert sum(bar.get_height() for bar in ax.patches) == pytest.approx(100)
     assert "60% are longer" in ax.texts[0].get_text()
@@ -26,16 +30,25 @@ def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of)
     _, (left, right) = plt.subplots(1, 2, sharey=True)
     train = pd.DataFrame({"source": ["a", "b", "b", "b"], "tokens": [5, 15, 25, 35]})
     figures.plot_lengths(train, longest=40, sources=["a", "b"], ax=left)
-    figures.plot_lengths(train[train["source"] == "b"].head(1), longest=40, sources=["a", "b"], ax=right)
-    of_left, of_right = ({colour_of(bar) for bar in ax.patches if bar.get_height()} for ax in (left, right))
+    figures.plot_lengths(
+        train[train["source"] == "b"].head(1), longest=40, sources=["a", "b"], ax=right
+    )
+    of_left, of_right = (
+        {colour_of(bar) for bar in ax.patches if bar.get_height()} for ax in (left, right)
+    )
     assert (len(of_left), len(of_right), of_right < of_left) == (2, 1, True)
     assert left.get_ylim()[1] > 100  # the only bar of the right panel
     assert not left.texts
 
 
 def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax, names_of):
-    lengths = pd.DataFrame({"data": ["a"] * 4 + ["b"] * 2, "split": ["train"] * 3 + ["test"] + ["train"] * 2,
-                            "tokens": [10, 20, 40, 30, 100, 5000]})  # fmt: skip
+    lengths = pd.DataFrame(
+        {
+            "data": ["a"] * 4 + ["b"] * 2,
+            "split": ["train"] * 3 + ["test"] + ["train"] * 2,
+            "tokens": [10, 20, 40, 30, 100, 5000],
+        }
+    )
     assert figures.plot_cumulative(lengths, ax=ax) is ax
     first, second, third = ax.lines
     x, y = first.get_data()
@@ -47,10 +60,18 @@ def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax,
 
 
 def test_the_weights_of_both_losses_are_steps_over_the_length(ax, names_of):
-    weights = pd.DataFrame({"length": [40, 256, 257, 2000], "structural": [0.8, 0.8, 0, 0], "contextual": [0.2, 0.2, 1, 1]})  # fmt: skip
+    weights = pd.DataFrame(
+        {
+            "length": [40, 256, 257, 2000],
+            "structural": [0.8, 0.8, 0, 0],
+            "contextual": [0.2, 0.2, 1, 1],
+        }
+    )
     figures.plot_weights(weights, ax=ax)
     for line, (loss, values) in zip(ax.lines, list(weights.items())[1:], strict=True):
-        assert line.get_xydata().tolist() == list(map(list, zip(weights["length"], values, strict=True)))
+        assert line.get_xydata().tolist() == list(
+            map(list, zip(weights["length"], values, strict=True))
+        )
         assert (line.get_drawstyle(), line.get_color()) == ("steps-post", PALETTE[loss])
     assert names_of(ax.get_legend()) == ["structural loss", "contextual loss"]
     low, high = ax.get_ylim()
@@ -60,8 +81,14 @@ def test_the_weights_of_both_losses_are_steps_over_the_length(ax, names_of):
 @pytest.fixture
 def distances():
     rng = np.random.default_rng(0)
-    return pd.DataFrame({"model": ["a"] * 100 + ["b"] * 40, "kind": ["positive", "negative"] * 70,
-                         "value": rng.lognormal(size=140), "auc": [0.75] * 100 + [0.5] * 40})  # fmt: skip
+    return pd.DataFrame(
+        {
+            "model": ["a"] * 100 + ["b"] * 40,
+            "kind": ["positive", "negative"] * 70,
+            "value": rng.lognormal(size=140),
+            "auc": [0.75] * 100 + [0.5] * 40,
+        }
+    )
 
 
 def test_distances_have_a_row_per_model_and_its_auc(ax, names_of, distances):
@@ -89,7 +116,9 @@ def test_ticks_of_a_logarithmic_axis_stand_apart(distances, spread):
 
 @pytest.mark.parametrize(("distance", "gamma"), [("cosine", 0.3), ("mse", 1.5), ("mse", 0.0)])
 def test_the_margin_is_minus_the_max_margin_loss(ax, names_of, distance, gamma):
-    found = measure_distances(*np.random.default_rng(0).standard_normal((2, 30, 4)), distance=distance)
+    found = measure_distances(
+        *np.random.default_rng(0).standard_normal((2, 30, 4)), distance=distance
+    )
     plot_distances(tidy_distances(found).assign(model="a"), distance=distance, gamma=gamma, ax=ax)
     (bar,) = [line for line in ax.lines if line.get_linewidth() == 4]
     start, end = bar.get_xdata()
@@ -102,25 +131,45 @@ def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, di
     own = distances[distances["model"] == "a"]
     plot_distances(own, distance=distance, ax=ax)
     above, below = (polygon.get_paths()[0].get_extents() for polygon in ax.collections)
-    assert ((above.y0, above.y1), (below.y0, below.y1)) == (pytest.approx((-0.4, 0)), pytest.approx((0, 0.4)))
+    assert ((above.y0, above.y1), (below.y0, below.y1)) == (
+        pytest.approx((-0.4, 0)),
+        pytest.approx((0, 0.4)),
+    )
     scale, inverse = (np.log10, lambda x: float(10**x)) if distance == "mse" else (np.array, float)
-    medians = [inverse(np.median(scale(rows["value"]))) for _, rows in own.groupby("kind", sort=False)]
-    assert [line.get_xdata()[0] for line in ax.lines[1::3]] == pytest.approx(medians)  # between the quartiles
+    medians = [
+        inverse(np.median(scale(rows["value"]))) for _, rows in own.groupby("kind", sort=False)
+    ]
+    assert [line.get_xdata()[0] for line in ax.lines[1::3]] == pytest.approx(
+        medians
+    )  # between the quartiles
     ax.clear()  # squared distances have a logarithmic axis that bears zero
     distances.loc[3, "value"] = 0.0  # a perfect match
     plot_distances(distances, distance="mse", ax=ax)
     assert (ax.get_xlabel(), ax.get_xscale()) == ("squared L2 distance per dimension", "log")
     assert all(np.isfinite(polygon.get_paths()[0].vertices).all() for polygon in ax.collections)
     ax.clear()
-    plot_distances(distances.assign(value=0.25), distance="mse", ax=ax)  # a collapsed student is a spike
-    np.testing.assert_allclose([line.get_xdata() for line in ax.lines if np.ptp(line.get_ydata()) > 0], 0.25)
+    plot_distances(
+        distances.assign(value=0.25), distance="mse", ax=ax
+    )  # a collapsed student is a spike
+    np.testing.assert_allclose(
+        [line.get_xdata() for line in ax.lines if np.ptp(line.get_ydata()) > 0], 0.25
+    )
 
 
 def test_points_are_coloured_by_value_or_by_length(ax, names_of):
-    points = pd.DataFrame({"first": [0.0, 1, 2], "second": [5.0, 4, 3], "source": ["b", "a", "b"], "length": [9, 99, 0]})  # fmt: skip
+    points = pd.DataFrame(
+        {
+            "first": [0.0, 1, 2],
+            "second": [5.0, 4, 3],
+            "source": ["b", "a", "b"],
+            "length": [9, 99, 0],
+        }
+    )
     plot_plane(points, colour="source", explained=0.25, ax=ax)
     assert names_of(ax.get_legend()) == ["a", "b"]
-    assert ax.collections[0].get_offsets().tolist() == points[["first", "second"]].to_numpy().tolist()
+    assert (
+        ax.collections[0].get_offsets().tolist() == points[["first", "second"]].to_numpy().tolist()
+    )
     one, two, three = map(tuple, ax.collections[0].get_facecolors())
     assert one == three != two
     assert "25% of the variance" in ax.get_xlabel()
@@ -132,13 +181,23 @@ def test_points_are_coloured_by_value_or_by_length(ax, names_of):
 
 
 def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, colour_of):
-    rows = [("student before distillation", "all", 12, 0.1), ("student before distillation", "longer", 0, np.nan),
-            ("cosine", "all", 12, 0.4), ("cosine", "longer", 0, -0.3)]  # fmt: skip
-    frame = pd.DataFrame(rows, columns=["model", "bucket", "documents", "r2"]).assign(teacher="structural")
+    rows = [
+        ("student before distillation", "all", 12, 0.1),
+        ("student before distillation", "longer", 0, np.nan),
+        ("cosine", "all", 12, 0.4),
+        ("cosine", "longer", 0, -0.3),
+    ]
+    frame = pd.DataFrame(rows, columns=["model", "bucket", "documents", "r2"]).assign(
+        teacher="structural"
+    )
     frame = pd.concat([frame, frame.assign(teacher="contextual", r2=9.0)])
     assert plot_probe(frame, teacher="structural", ax=ax) is ax
-    assert [bar.get_height() for bar in ax.patches] == pytest.approx([0.1, np.nan, 0.4, -0.3], nan_ok=True)
-    assert [colour_of(bar) for bar in ax.patches] == [PALETTE["untrained"]] * 2 + [PALETTE["student"]] * 2
+    assert [bar.get_height() for bar in ax.patches] == pytest.approx(
+        [0.1, np.nan, 0.4, -0.3], nan_ok=True
+    )
+    assert [colour_of(bar) for bar in ax.patches] == [PALETTE["untrained"]] * 2 + [
+        PALETTE["student"]
+    ] * 2
     assert names_of(ax.texts) == ["0.10", "", "0.40", "-0.30"]  # a bucket without value is blank
     assert names_of(ax.get_xticklabels()) == ["all\n12 documents", "longer\n0 documents"]
     assert (ax.get_ylabel(), ax.get_title()) == ("R²", "structural")

@@ -1,4 +1,6 @@
-"""The diagrams show what the run does, legibly; the descents what is true of the losses, by closed forms."""
+"""The diagrams show what the run does, legibly; the descents what is true of the losses, by closed
+forms.
+"""
 
 from itertools import combinations
 
@@ -15,8 +17,14 @@ from docemb_lib.settings.profile import Profile
 
 RATE, DESCENT = methods.DESCENT_RATE, methods.DESCENT_STEPS
 TINY, THESIS = {"student": 384, "contextual": 200}, {"student": 768, "contextual": 2048}
-DEEP = {"student_projection": "384(ReLU)x100(sigmoid)x100x100(ReLU)x384", "contextual_projection": "384"}
-LAYERED = {"student_projection": "768(ReLU,drop0.1,norm)x1024(norm)x384", "contextual_projection": "384"}
+DEEP = {
+    "student_projection": "384(ReLU)x100(sigmoid)x100x100(ReLU)x384",
+    "contextual_projection": "384",
+}
+LAYERED = {
+    "student_projection": "768(ReLU,drop0.1,norm)x1024(norm)x384",
+    "contextual_projection": "384",
+}
 MARGIN = {"structural_loss": "max-margin", "gamma": 1.5}
 RAMP = {"lam": None, "lam_by_length": "linear:384:4096"}
 
@@ -44,40 +52,84 @@ def assert_legible(ax):
 
 
 @pytest.mark.parametrize("profile", ["tiny", "thesis"])
-@pytest.mark.parametrize("parameters",
-    [{}, MARGIN, RAMP, DEEP, LAYERED, {"lam": None}, {"contextual_loss": "cca:10"}, {"structural_loss": None},
-    {"contextual_teacher": None}, {"contextual_teacher": "LSA", "contextual_loss": "mse"}, {"max_structural_len": None}])  # fmt: skip
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        MARGIN,
+        RAMP,
+        DEEP,
+        LAYERED,
+        {"lam": None},
+        {"contextual_loss": "cca:10"},
+        {"structural_loss": None},
+        {"contextual_teacher": None},
+        {"contextual_teacher": "LSA", "contextual_loss": "mse"},
+        {"max_structural_len": None},
+    ],
+)
 def test_every_objective_is_drawn_legibly(profile, parameters):
     profile = Profile.load(profile, **parameters)
     assert_legible(ax := plot_training(profile, THESIS))
-    teachers = (profile.parameters.structural_loss is not None) + 2 * (profile.parameters.contextual_teacher is not None)  # fmt: skip
+    teachers = (profile.parameters.structural_loss is not None) + 2 * (
+        profile.parameters.contextual_teacher is not None
+    )
     assert len(arrows(ax)) == {1: 5, 2: 7, 3: 11}[teachers]
 
 
 def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
     found = boxes(plot_training(Profile.load("thesis"), THESIS))
-    assert {"document", "$L_S$\ncosine", "$L_C$\nsoft-cca", "$f_C$\nidentity", "$f_S$\n768 ReLU\n4,096 ReLU\n2,048",
+    assert {
+        "document",
+        "$L_S$\ncosine",
+        "$L_C$\nsoft-cca",
+        "$f_C$\nidentity",
+        "$f_S$\n768 ReLU\n4,096 ReLU\n2,048",
         "student\nlongformer-base-4096\n4,096 tokens\n$y$: 768 numbers",
         "structural teacher\nall-mpnet-base-v2\nfirst 384 tokens\n$t$: 768 numbers",
-        "contextual teacher\nPV = DM + DBOW\nwhole document\n$c$: 2048 numbers"} <= set(found)  # fmt: skip
-    dashed = {name.partition("\n")[0] for name, text in found.items() if text.get_bbox_patch().get_linestyle() != "-"}
+        "contextual teacher\nPV = DM + DBOW\nwhole document\n$c$: 2048 numbers",
+    } <= set(found)
+    dashed = {
+        name.partition("\n")[0]
+        for name, text in found.items()
+        if text.get_bbox_patch().get_linestyle() != "-"
+    }
     assert dashed == {"structural teacher", "contextual teacher", "$f_C$"}  # not trained
     profile = Profile.load("tiny")
-    profile = profile.model_copy(update={"student": profile.student.model_copy(update={"layers": [1, 3]})})
-    assert "student\nall-MiniLM-L6-v2\nlayers 1, 3; 2,048 tokens\n$y$: 384 numbers" in boxes(plot_training(profile, TINY))  # fmt: skip
+    profile = profile.model_copy(
+        update={"student": profile.student.model_copy(update={"layers": [1, 3]})}
+    )
+    assert "student\nall-MiniLM-L6-v2\nlayers 1, 3; 2,048 tokens\n$y$: 384 numbers" in boxes(
+        plot_training(profile, TINY)
+    )
     # a teacher that is switched off is not drawn
-    for off, number, absent in (({"contextual_teacher": None}, 5, ("contextual", "f_")), ({"structural_loss": None}, 7, ("structural", "L_S"))):  # fmt: skip
+    for off, number, absent in (
+        ({"contextual_teacher": None}, 5, ("contextual", "f_")),
+        ({"structural_loss": None}, 7, ("structural", "L_S")),
+    ):
         drawn = boxes(plot_training(Profile.load("tiny", **off), TINY))
         assert len(drawn) == number
         assert not [text for text in drawn if any(name in text for name in absent)]
 
 
-@pytest.mark.parametrize(("parameters", "lam", "short"), [({"lam": 0.8}, 0.8, (0.8, 0.2)), ({"lam": None}, 1, (1, 1)),
-    ({"lam": 0.8, "lam_by_length": "linear:384:4096", "max_structural_len": None}, 0.8, (0.8, 0.2))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("parameters", "lam", "short"),
+    [
+        ({"lam": 0.8}, 0.8, (0.8, 0.2)),
+        ({"lam": None}, 1, (1, 1)),
+        (
+            {"lam": 0.8, "lam_by_length": "linear:384:4096", "max_structural_len": None},
+            0.8,
+            (0.8, 0.2),
+        ),
+    ],
+)
 def test_the_sum_is_what_the_objective_computes(parameters, lam, short):
     """The formula is read back at λ."""
     profile = Profile.load("tiny", **{"max_structural_len": 256, **parameters})
-    (formula,) = [text for text in boxes(plot_training(profile, TINY)) if text.startswith("$L$ = mean of")]
+    (formula,) = [
+        text for text in boxes(plot_training(profile, TINY)) if text.startswith("$L$ = mean of")
+    ]
     actual = torch.stack(weighting_of(profile.parameters).weights(torch.tensor([10, 5000])), dim=1)
     np.testing.assert_allclose(actual, [short, (0, 1)], atol=1e-6)
     assert (r"\lambda_i\,L_S" in formula) == (lam < 1)
@@ -86,14 +138,30 @@ def test_the_sum_is_what_the_objective_computes(parameters, lam, short):
 
 def test_further_teachers_are_named_below():
     raw = Profile.load("tiny").model_dump()
-    raw["further_teachers"] = [{"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "100"}]  # fmt: skip
-    assert "Not drawn: further teachers topics" in notes(plot_training(Profile.model_validate(raw), TINY))
+    raw["further_teachers"] = [
+        {
+            "name": "topics",
+            "role": "contextual",
+            "teacher": "LSA",
+            "loss": "mse",
+            "student_projection": "100",
+        }
+    ]
+    assert "Not drawn: further teachers topics" in notes(
+        plot_training(Profile.model_validate(raw), TINY)
+    )
     assert "Not drawn" not in notes(plot_training(Profile.load("tiny"), TINY))
-    raw["parameters"]["contextual_teacher"] = None  # λ counts all the same: both roles have a teacher
-    assert "$L$ = mean of\n$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$" in boxes(plot_training(Profile.model_validate(raw), TINY))  # fmt: skip
+    raw["parameters"]["contextual_teacher"] = (
+        None  # λ counts all the same: both roles have a teacher
+    )
+    assert "$L$ = mean of\n$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$" in boxes(
+        plot_training(Profile.model_validate(raw), TINY)
+    )
 
 
-@pytest.mark.parametrize(("profile", "name"), [("tiny", "all-MiniLM-L6-v2"), ("thesis", "all-mpnet-base-v2")])
+@pytest.mark.parametrize(
+    ("profile", "name"), [("tiny", "all-MiniLM-L6-v2"), ("thesis", "all-mpnet-base-v2")]
+)
 def test_both_sentences_of_a_pair_pass_through_the_named_teacher_to_one_objective(profile, name):
     assert_legible(ax := plot_siamese(Profile.load(profile)))
     assert (sum(name in text for text in boxes(ax)), len(arrows(ax))) == (1, 8)  # equal boxes
@@ -114,7 +182,9 @@ def norms(path):
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 1.5])
 def test_max_margin_descends_by_its_recurrence(gamma):
-    """In the plane the gradient is (y - t) - gamma (y - m), m the mean of the other teacher embeddings."""
+    """In the plane the gradient is (y - t) - gamma (y - m), m the mean of the other teacher
+    embeddings.
+    """
     student, teacher = methods.two_topics(seed=3)
     path = descend(MaxMargin("mse", gamma), student, teacher)
     y, t = student.double().numpy(), teacher.double().numpy()
@@ -129,7 +199,8 @@ def test_the_descents_end_where_the_text_says(paths):
     assert (paths["MSE"][-1] - teacher).norm(dim=1).max() < 0.1
     assert paired_cosine_distances(paths["cosine"][-1], teacher).max() < 0.02
     assert norms(paths["cosine"])[-1] > 2 * teacher.norm(dim=1).mean()  # the norm is free
-    # half γ goes beyond the teacher, away from the others m: its minimum lies at (t - gamma m) / (1 - gamma) = 2 t - m
+    # half γ goes beyond the teacher, away from the others m: its minimum lies at (t - gamma m) / (1
+    # - gamma) = 2 t - m
     others = (teacher.sum(dim=0) - teacher) / (len(teacher) - 1)
     half, one, beyond = (paths[f"max-margin MSE, γ = {gamma}"] for gamma in ("0.5", "1", "1.5"))
     target = 2 * teacher - others
@@ -138,7 +209,9 @@ def test_the_descents_end_where_the_text_says(paths):
     torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
     assert spread(one[-1]) > 1.5 * spread(teacher)
     lengths = beyond.diff(dim=0).norm(dim=2).mean(dim=1)  # beyond it they grow
-    torch.testing.assert_close(lengths[1:] / lengths[:-1], torch.full((DESCENT - 1,), 1 + RATE / 2), rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        lengths[1:] / lengths[:-1], torch.full((DESCENT - 1,), 1 + RATE / 2), rtol=1e-3, atol=0
+    )
     assert spread(beyond[-1]) < 0.5 * spread(teacher)  # nearly one direction
     assert paired_cosine_distances(beyond[-1], teacher).mean() > 1  # and not that of the teacher
 
@@ -150,5 +223,12 @@ def test_the_figure_shows_these_paths(paths, names_of):
     for ax, path in zip(planes, paths.values(), strict=True):
         (end,) = [line for line in ax.lines if line.get_label() == "student, end"]
         np.testing.assert_allclose(end.get_xydata(), path[-1, : methods.TOPIC])
-    np.testing.assert_allclose([line.get_ydata() for line in last.lines], [norms(path) for path in paths.values()])
-    assert names_of(planes[0].figure.legends[0]) == ["teacher", "student, start", "student, end", "origin"]
+    np.testing.assert_allclose(
+        [line.get_ydata() for line in last.lines], [norms(path) for path in paths.values()]
+    )
+    assert names_of(planes[0].figure.legends[0]) == [
+        "teacher",
+        "student, start",
+        "student, end",
+        "origin",
+    ]

@@ -1,4 +1,6 @@
-"""Figures of scores, on hand-made numbers and on those of the thesis: values are read back from the artists."""
+"""Figures of scores, on hand-made numbers and on those of the thesis: values are read back from the
+artists.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -18,23 +20,54 @@ def marks(ax, marker):
 
 
 def spans(ax):
-    bars = [container[2][0] for container in ax.containers if isinstance(container, ErrorbarContainer)]
+    bars = [
+        container[2][0] for container in ax.containers if isinstance(container, ErrorbarContainer)
+    ]
     return [segment for lines in bars for segment in lines.get_segments()]
 
 
 def tidy(scores, **columns):
     """Scores {model: {task: values over seeds}} as rows, with the given columns by model."""
-    frame = pd.DataFrame([{"model": model, "task": task, "metric": "map" if task == "find" else "accuracy", "seed": seed, "value": value}
-        for model, tasks in scores.items() for task, values in tasks.items() for seed, value in enumerate(values)])  # fmt: skip
-    return frame.assign(**{name: frame["model"].map(by_model) for name, by_model in columns.items()})
+    frame = pd.DataFrame(
+        [
+            {
+                "model": model,
+                "task": task,
+                "metric": "map" if task == "find" else "accuracy",
+                "seed": seed,
+                "value": value,
+            }
+            for model, tasks in scores.items()
+            for task, values in tasks.items()
+            for seed, value in enumerate(values)
+        ]
+    )
+    return frame.assign(
+        **{name: frame["model"].map(by_model) for name, by_model in columns.items()}
+    )
 
 
-@pytest.mark.parametrize(("columns", "parts"), [  # the second: a loss of one part
-    ({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]), ({"loss": 3.0, "structural": 3.0}, ["loss"]),
-    ({"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0}, ["loss", "structural", "contextual", "a"])])  # fmt: skip
-def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax, names_of, columns, parts):
+@pytest.mark.parametrize(
+    ("columns", "parts"),
+    [  # the second: a loss of one part
+        ({"loss": 3.0, "structural": 1.0}, ["loss", "structural"]),
+        ({"loss": 3.0, "structural": 3.0}, ["loss"]),
+        (
+            {"contextual": 1.0, "a": 2.0, "loss": 3.0, "structural": 4.0},
+            ["loss", "structural", "contextual", "a"],
+        ),
+    ],
+)
+def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(
+    ax, names_of, columns, parts
+):
     train = pd.DataFrame({"step": [1, 2], **columns})
-    beside = {"spread": 0.5, "norm": 9.0, "epoch": 0.0, "contextual": columns.get("contextual", 0.0)}
+    beside = {
+        "spread": 0.5,
+        "norm": 9.0,
+        "epoch": 0.0,
+        "contextual": columns.get("contextual", 0.0),
+    }
     figures.plot_history(train, train.assign(**beside), ax=ax)
     assert names_of(ax.get_legend()) == parts
     validation = [line for line in ax.lines if line.get_marker() == "o"]
@@ -44,11 +77,18 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(ax
 
 @pytest.fixture
 def runs():
-    """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4; hand-made so that halves are exact."""
-    scores = {"DM": {"sort": [0.4, 0.4], "find": [0.5]}, "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
-        "DBOW": {"sort": [0.64, 0.8], "find": [0.2]}}  # fmt: skip
+    """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4; hand-made so that
+    halves are exact.
+    """
+    scores = {
+        "DM": {"sort": [0.4, 0.4], "find": [0.5]},
+        "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
+        "DBOW": {"sort": [0.64, 0.8], "find": [0.2]},
+    }
     group = pd.Series({"DM": "DM", "SBERT": "baseline", "DBOW": "DBOW"})
-    frame = tidy(scores, group=group, thesis=pd.Series({"DM": 0.93, "SBERT": np.nan, "DBOW": np.nan}))
+    frame = tidy(
+        scores, group=group, thesis=pd.Series({"DM": 0.93, "SBERT": np.nan, "DBOW": np.nan})
+    )
     frame["legend"] = "thesis, with other tasks or models"
     frame["group"] = pd.Categorical(frame["group"], categories=["DM", "DBOW", "unused", "baseline"])
     further = frame.iloc[:1].assign(metric="mrr", value=99.0)  # not a main metric
@@ -63,19 +103,31 @@ def test_runs_stand_in_the_order_of_their_normalised_means_the_lowest_on_top(ax,
     widths = [np.ptp(segment[:, 0]) for segment in spans(ax)]
     np.testing.assert_allclose(widths, [2 * np.std([0.6, 0.7], ddof=1), 0, 0], atol=1e-12)
     # each task is a point
-    clouds = [collection.get_offsets() for collection in ax.collections if isinstance(collection, PathCollection)]
+    clouds = [
+        collection.get_offsets()
+        for collection in ax.collections
+        if isinstance(collection, PathCollection)
+    ]
     points = {(round(float(x), 6), round(float(y))) for offsets in clouds for x, y in offsets}
     assert points == {(0.4, 0), (0.9, 0), (0.5, 1), (1.0, 1), (1.0, 2), (0.8, 2)}
     assert not ax.patches
 
 
-def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_own(ax, names_of, colour_of, runs):
+def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_own(
+    ax, names_of, colour_of, runs
+):
     figures.plot_runs(runs, by="kind", ax=ax)
     points = marks(ax, "D")
     assert points[~np.isnan(points[:, 0])].tolist() == [[0.93, 1]]
     assert {line.get_markerfacecolor() for line in ax.lines if line.get_marker() == "D"} == {"none"}
     names = names_of(ax.get_legend())
-    assert names == ["DM", "DBOW", "baseline", "mean over tasks", "thesis, with other tasks or models"]
+    assert names == [
+        "DM",
+        "DBOW",
+        "baseline",
+        "mean over tasks",
+        "thesis, with other tasks or models",
+    ]
     colours = [colour_of(patch) for patch in ax.get_legend().get_patches()]
     assert colours[-1] == PALETTE["untrained"]  # of the baseline
     assert len(set(colours)) == 3
@@ -86,73 +138,126 @@ def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_o
 
 def test_lambda_has_a_line_with_intervals_per_mask_and_dots_without_weighting(ax, names_of):
     points = [(0.8, np.nan, 0.2), (0.2, np.nan, 0.1), (0.5, 256, 0.3), (np.nan, np.nan, 0.4)]
-    points = pd.DataFrame(points, columns=["lam", "max_structural_len", "value"]).assign(metric="accuracy", low=0.05, high=0.95)  # fmt: skip
-    points = pd.concat([points.assign(task="sort"), points.assign(task="mean over tasks", value=points["value"] / 2)])
+    points = pd.DataFrame(points, columns=["lam", "max_structural_len", "value"]).assign(
+        metric="accuracy", low=0.05, high=0.95
+    )
+    points = pd.concat(
+        [
+            points.assign(task="sort"),
+            points.assign(task="mean over tasks", value=points["value"] / 2),
+        ]
+    )
     for task, factor in (("sort", 1), (None, 0.5)):  # None: the mean
         ax.clear()
         assert figures.plot_weighting(points, task=task, ax=ax) is ax
         assert names_of(ax.get_legend()) == ["plain sum, no mask", "mask 256", "no mask"]
-        lines = [line.get_xydata().round(6).tolist() for line in ax.lines if line.get_marker() == "o"]
-        assert lines == [[[0.494, 0.3 * factor]], [[0.206, 0.1 * factor], [0.806, 0.2 * factor]]]  # side by side
-        assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == [0.4 * factor]
+        lines = [
+            line.get_xydata().round(6).tolist() for line in ax.lines if line.get_marker() == "o"
+        ]
+        assert lines == [
+            [[0.494, 0.3 * factor]],
+            [[0.206, 0.1 * factor], [0.806, 0.2 * factor]],
+        ]  # side by side
+        assert [line.get_ydata()[0] for line in ax.lines if line.get_linestyle() == ":"] == [
+            0.4 * factor
+        ]
         np.testing.assert_allclose([span[:, 1] for span in spans(ax)], [[0.05, 0.95]] * 3)
     assert (ax.get_title(), ax.get_ylabel()) == ("mean over tasks", "accuracy")
-    figures.plot_weighting(points[points["lam"].isna()], lam=0.3, ax=plt.subplots()[1])  # no weighted run is no error
+    figures.plot_weighting(
+        points[points["lam"].isna()], lam=0.3, ax=plt.subplots()[1]
+    )  # no weighted run is no error
 
 
 def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_of):
-    rows = [("TF-IDF", "accuracy", 0.5, 0.4, 0.55), ("SBERT truncated", "accuracy", 0.8, 0.7, 0.9),
-            ("DM;100d", "accuracy", 0.05, 0.04, 0.06), ("TF-IDF", "f1_macro", 0.1, 0.1, 0.1)]  # fmt: skip
-    intervals = pd.DataFrame(rows, columns=["model", "metric", "value", "low", "high"]).assign(task="halves")
+    rows = [
+        ("TF-IDF", "accuracy", 0.5, 0.4, 0.55),
+        ("SBERT truncated", "accuracy", 0.8, 0.7, 0.9),
+        ("DM;100d", "accuracy", 0.05, 0.04, 0.06),
+        ("TF-IDF", "f1_macro", 0.1, 0.1, 0.1),
+    ]
+    intervals = pd.DataFrame(rows, columns=["model", "metric", "value", "low", "high"]).assign(
+        task="halves"
+    )
     figures.plot_task(intervals, task="halves", ax=ax)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8, 0.05])
     assert [(text.get_text(), text.get_color(), text.xy[0]) for text in ax.texts] == [
-        ("0.500", GREY, 0.55), ("0.800", GREY, 0.9), ("0.050", GREY, 0.06)]  # fmt: skip
+        ("0.500", GREY, 0.55),
+        ("0.800", GREY, 0.9),
+        ("0.050", GREY, 0.06),
+    ]
     assert colour_of(ax.patches[1]) == PALETTE["structural"]
     assert ax.patches[1].get_alpha() < 1  # the interval is seen on the bar
     assert not len(marks(ax, "D"))
-    np.testing.assert_allclose([span[:, 0] for span in spans(ax)], [[0.4, 0.55], [0.7, 0.9], [0.04, 0.06]])
-    figures.plot_task(intervals.assign(thesis=[0.6, np.nan, 0.1, 0]), task="halves", ax=plt.subplots()[1])
+    np.testing.assert_allclose(
+        [span[:, 0] for span in spans(ax)], [[0.4, 0.55], [0.7, 0.9], [0.04, 0.06]]
+    )
+    figures.plot_task(
+        intervals.assign(thesis=[0.6, np.nan, 0.1, 0]), task="halves", ax=plt.subplots()[1]
+    )
     np.testing.assert_equal(marks(plt.gca(), "D"), [[0.6, 0], [np.nan, 1], [0.1, 2]])
 
 
 def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
-    rows = [("student", "SBERT", -0.1, -0.2, -0.05, "worse"), ("TF-IDF", "SBERT", 0.02, -0.1, 0.1, "no difference shown"),
-            ("student", "other", 9, 9, 9, "better")]  # fmt: skip
-    comparison = pd.DataFrame(rows, columns=["model", "reference", "difference", "low", "high", "verdict"])
+    rows = [
+        ("student", "SBERT", -0.1, -0.2, -0.05, "worse"),
+        ("TF-IDF", "SBERT", 0.02, -0.1, 0.1, "no difference shown"),
+        ("student", "other", 9, 9, 9, "better"),
+    ]
+    comparison = pd.DataFrame(
+        rows, columns=["model", "reference", "difference", "low", "high", "verdict"]
+    )
     comparison = comparison.assign(task="find", metric="map")
     assert figures.plot_differences(comparison, task="find", reference="SBERT", ax=ax) is ax
     assert names_of(ax.get_yticklabels()) == ["student", "TF-IDF"]
     points = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in points] == [-0.1, 0.02]
     assert [line.get_markerfacecolor() for line in points] == [PALETTE["student"], "none"]
-    intervals = [list(line.get_xdata()) for line in ax.lines if line not in points and np.ptp(line.get_xdata()) > 0]
+    intervals = [
+        list(line.get_xdata())
+        for line in ax.lines
+        if line not in points and np.ptp(line.get_xdata()) > 0
+    ]
     assert intervals == [[-0.2, -0.05], [-0.1, 0.1]]
     assert ax.get_xlabel().startswith("MAP, minus that of SBERT")
     assert ax.yaxis_inverted()
 
 
 def test_length_has_a_line_with_intervals_per_model_side_by_side(ax, names_of):
-    rows = [(model, bucket, n, level + n / 100, level, level + 0.5)
-            for model, level in (("SBERT truncated", 0.1), ("SBERT over chunks", 0.2))
-            for bucket, n in (("1-256", 40), ("> 256", 10))]  # fmt: skip
+    rows = [
+        (model, bucket, n, level + n / 100, level, level + 0.5)
+        for model, level in (("SBERT truncated", 0.1), ("SBERT over chunks", 0.2))
+        for bucket, n in (("1-256", 40), ("> 256", 10))
+    ]
     by_length = pd.DataFrame(rows, columns=["model", "bucket", "examples", "value", "low", "high"])
     figures.plot_by_length(by_length.assign(task="sort", metric="accuracy"), task="sort", ax=ax)
     lines = [container[0] for container in ax.containers]
     assert [line.get_ydata().tolist() for line in lines] == [[0.5, 0.2], pytest.approx([0.6, 0.3])]
-    assert len({line.get_linestyle() for line in lines}) == 2  # two models of one kind, so of one colour
+    assert (
+        len({line.get_linestyle() for line in lines}) == 2
+    )  # two models of one kind, so of one colour
     assert len({line.get_color() for line in lines}) == 1
-    np.testing.assert_allclose([low for low, _ in spans(ax)], [(-0.05, 0.1), (0.95, 0.1), (0.05, 0.2), (1.05, 0.2)])
+    np.testing.assert_allclose(
+        [low for low, _ in spans(ax)], [(-0.05, 0.1), (0.95, 0.1), (0.05, 0.2), (1.05, 0.2)]
+    )
     assert names_of(ax.get_xticklabels()) == ["1-256\n(40)", "> 256\n(10)"]
     assert ax.get_xlabel().endswith("(examples)")
 
 
 def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
-    rows = [(model, number, draw, metric, value + draw / 10 + number / 100 + (metric == "accuracy"))
-        for model, value in (("one", 0.2), ("two", 0.5)) for number in (5, 10) for draw in (0, 1)
-        for metric in ("accuracy", "f1_macro")]  # fmt: skip
-    figures.plot_few_shot(pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]), ax=ax)
-    band, deviation = ax.collections[0].get_paths()[0].vertices[:, 1], 0.1 / np.sqrt(2)  # of two draws .1 apart
+    rows = [
+        (model, number, draw, metric, value + draw / 10 + number / 100 + (metric == "accuracy"))
+        for model, value in (("one", 0.2), ("two", 0.5))
+        for number in (5, 10)
+        for draw in (0, 1)
+        for metric in ("accuracy", "f1_macro")
+    ]
+    figures.plot_few_shot(
+        pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]), ax=ax
+    )
+    band, deviation = (
+        ax.collections[0].get_paths()[0].vertices[:, 1],
+        0.1 / np.sqrt(2),
+    )  # of two draws .1 apart
     np.testing.assert_allclose([band.min(), band.max()], [0.3 - deviation, 0.35 + deviation])
     lines = [line for line in ax.lines if len(line.get_xdata())]  # seaborn adds some for its legend
     assert [list(line.get_xdata()) for line in lines] == [[5, 10]] * 2
@@ -164,7 +269,10 @@ def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
 def table_5_7():
     """Table 5.7 as if docemb had measured it: the published numbers as values and as thesis."""
     table = published("table_5_7")
-    rounds = [table[table["round"].isin([name]) | table["round"].isna()].assign(round=name) for name in ("1k", "10k", "all")]  # fmt: skip
+    rounds = [
+        table[table["round"].isin([name]) | table["round"].isna()].assign(round=name)
+        for name in ("1k", "10k", "all")
+    ]
     rows = pd.concat(rounds, ignore_index=True)
     return rows.assign(low=rows["value"] - 0.01, high=rows["value"] + 0.02, thesis=rows["value"])
 
@@ -173,10 +281,25 @@ def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
     """Orders and means as read off the thesis' figure."""
     assert figures.plot_rounds(table_5_7, ax=ax) is ax
     rows = names_of(ax.get_yticklabels())
-    assert [*rows[:3], *rows[7:10], *rows[-3:]] == ["DM;1k", "Longformer;1k", "SBERT;1k", "DM;10k", "Longformer;10k", "PV;10k",
-        "MSE-contextual;all", "only-MSE;all", "SBERT;all"]  # fmt: skip
+    assert [*rows[:3], *rows[7:10], *rows[-3:]] == [
+        "DM;1k",
+        "Longformer;1k",
+        "SBERT;1k",
+        "DM;10k",
+        "Longformer;10k",
+        "PV;10k",
+        "MSE-contextual;all",
+        "only-MSE;all",
+        "SBERT;all",
+    ]
     means = dict(zip(rows, marks(ax, "^")[:, 0], strict=True))
-    expected = {"DM;1k": 0.6115, "only-MSE;1k": 0.7878, "only-MSE;10k": 0.9067, "Longformer;10k": 0.7884, "SBERT;all": 0.969}  # fmt: skip
+    expected = {
+        "DM;1k": 0.6115,
+        "only-MSE;1k": 0.7878,
+        "only-MSE;10k": 0.9067,
+        "Longformer;10k": 0.7884,
+        "SBERT;all": 0.969,
+    }
     assert {row: means[row] for row in expected} == pytest.approx(expected, abs=4e-4)
     assert len(rows) == 7 * 3
     np.testing.assert_allclose(marks(ax, "D"), marks(ax, "^"))
@@ -191,16 +314,34 @@ def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
     assert "thesis" not in names_of(ax.get_legend())
 
 
-@pytest.mark.parametrize(("metric", "models", "best"), [  # orders and means as printed
-    ("map", ["DM", "Longformer", "PV", "cosine-masked", "MSE-contextual", "SBERT", "only-MSE"], (0.198 + 0.145) / 2),
-    ("mrr", ["DM", "Longformer", "PV", "SBERT", "MSE-contextual", "only-MSE", "cosine-masked"], (0.4284 + 0.4051) / 2)])  # fmt: skip
-def test_retrieval_is_a_point_per_task_in_the_order_of_the_means(ax, names_of, table_5_7, metric, models, best):
+@pytest.mark.parametrize(
+    ("metric", "models", "best"),
+    [  # orders and means as printed
+        (
+            "map",
+            ["DM", "Longformer", "PV", "cosine-masked", "MSE-contextual", "SBERT", "only-MSE"],
+            (0.198 + 0.145) / 2,
+        ),
+        (
+            "mrr",
+            ["DM", "Longformer", "PV", "SBERT", "MSE-contextual", "only-MSE", "cosine-masked"],
+            (0.4284 + 0.4051) / 2,
+        ),
+    ],
+)
+def test_retrieval_is_a_point_per_task_in_the_order_of_the_means(
+    ax, names_of, table_5_7, metric, models, best
+):
     figures.plot_retrieval(table_5_7, metric=metric, ax=ax)
     assert (names_of(ax.get_yticklabels()), ax.get_xlabel()) == (models, metric.upper())
     assert marks(ax, "^")[-1, 0] == pytest.approx(best)
     np.testing.assert_allclose(marks(ax, "D"), marks(ax, "^"))
-    found = {(round(x, 4), models[round(y)]) for cloud in ax.collections for x, y in cloud.get_offsets()}
-    assert found == {(row.value, row.model) for row in table_5_7[table_5_7["metric"] == metric].itertuples()}
+    found = {
+        (round(x, 4), models[round(y)]) for cloud in ax.collections for x, y in cloud.get_offsets()
+    }
+    assert found == {
+        (row.value, row.model) for row in table_5_7[table_5_7["metric"] == metric].itertuples()
+    }
     assert names_of(ax.get_legend()) == ["games", "wines", "mean over tasks", "thesis"]
     ax.clear()  # without all tasks in the thesis there is no diamond
     rows = table_5_7.assign(thesis=table_5_7["thesis"].mask(table_5_7["task"] == "games"))

@@ -1,4 +1,6 @@
-"""One palette for all figures, figures sized by their rows, and every plot function by its public name."""
+"""One palette for all figures, figures sized by their rows, and every plot function by its public
+name.
+"""
 
 import re
 
@@ -19,16 +21,33 @@ def test_what_notebooks_call_is_there_and_others_are_refused(request):
     with pytest.raises(AttributeError, match="no attribute 'plot_nothing'"):
         figures.plot_nothing  # noqa: B018
     notebooks = request.config.rootpath / "notebooks"
-    called = {name for path in notebooks.glob("*.py") for name in re.findall(r"\bplot_\w+(?=\()", path.read_text())}
+    called = {
+        name
+        for path in notebooks.glob("*.py")
+        for name in re.findall(r"\bplot_\w+(?=\()", path.read_text())
+    }
     assert called
     assert not [name for name in called if not callable(getattr(figures, name))]
 
 
-@pytest.mark.parametrize(("model", "kind"),
-    [("SBERT truncated", "structural"), ("DM;100d", "contextual"), ("PV;200d", "contextual"), ("TF-IDF", "floor"),
-    ("a/b-large", "structural"),
-    ("student before distillation", "untrained"), ("before distillation", "untrained"), ("chunks, centred", "structural"),
-    ("truncated", "structural"), ("DM, 100d", "contextual"), ("this student", "student"), ("cosine;256;λ=0.5", "student"), ("cosine;PV;S:384;C:-", "student")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("SBERT truncated", "structural"),
+        ("DM;100d", "contextual"),
+        ("PV;200d", "contextual"),
+        ("TF-IDF", "floor"),
+        ("a/b-large", "structural"),
+        ("student before distillation", "untrained"),
+        ("before distillation", "untrained"),
+        ("chunks, centred", "structural"),
+        ("truncated", "structural"),
+        ("DM, 100d", "contextual"),
+        ("this student", "student"),
+        ("cosine;256;λ=0.5", "student"),
+        ("cosine;PV;S:384;C:-", "student"),
+    ],
+)
 def test_every_kind_of_model_has_its_colour(model, kind):
     assert kind_of(model) == kind
 
@@ -36,13 +55,23 @@ def test_every_kind_of_model_has_its_colour(model, kind):
 OWN = "student cosine;PV;S:384(ReLU)x512;C:-;700 docs"
 
 
-@pytest.mark.parametrize(("label", "own", "name"), [
-    ("SBERT over chunks ⊕ PV", None, "chunks ⊕ PV"), ("BM25 and SBERT over chunks, fused", None, "BM25 and chunks, fused"),
-    ("SBERT truncated", OWN, "truncated"), ("student before distillation ⊕ LSA", OWN, "before distillation ⊕ LSA"),
-    (OWN, OWN, "this student"), (f"{OWN}, adapted", OWN, "this student, adapted"), ("student a;b", "student a", "student a, b"),
-    ("cosine", "cosine", "this student: cosine"), ("cosine;None;λ=0.5", None, "cosine, no mask, λ .5"),
-    ("max-margin;MSE;γ=1.0", "cosine", "max-margin, MSE, γ 1"), ("DBOW;100;None;2", None, "DBOW, 100, None, 2"),
-    ("cosine;no-weighting;PV", None, "cosine, plain sum, PV")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("label", "own", "name"),
+    [
+        ("SBERT over chunks ⊕ PV", None, "chunks ⊕ PV"),
+        ("BM25 and SBERT over chunks, fused", None, "BM25 and chunks, fused"),
+        ("SBERT truncated", OWN, "truncated"),
+        ("student before distillation ⊕ LSA", OWN, "before distillation ⊕ LSA"),
+        (OWN, OWN, "this student"),
+        (f"{OWN}, adapted", OWN, "this student, adapted"),
+        ("student a;b", "student a", "student a, b"),
+        ("cosine", "cosine", "this student: cosine"),
+        ("cosine;None;λ=0.5", None, "cosine, no mask, λ .5"),
+        ("max-margin;MSE;γ=1.0", "cosine", "max-margin, MSE, γ 1"),
+        ("DBOW;100;None;2", None, "DBOW, 100, None, 2"),
+        ("cosine;no-weighting;PV", None, "cosine, plain sum, PV"),
+    ],
+)
 def test_models_have_short_names_in_figures_and_tables(label, own, name):
     assert short_name(label, own) == name
 
@@ -53,31 +82,58 @@ def test_a_table_has_short_names_rounded_numbers_and_no_nan():
     shown = [["a, b", "truncated", "0.123", 3], ["this student", "truncated", "", 4]]
     assert figures.table(rows, OWN).to_numpy().tolist() == shown
     indexed = figures.table(rows.set_index(["n", "model"])[["value"]], OWN, digits=1)
-    assert (indexed.index.tolist(), indexed["value"].tolist()) == ([(3, "a, b"), (4, "this student")], ["0.1", ""])
+    assert (indexed.index.tolist(), indexed["value"].tolist()) == (
+        [(3, "a, b"), (4, "this student")],
+        ["0.1", ""],
+    )
     assert rows["model"].tolist() == ["a;b", OWN]
-    assert (figures.table(rows[:0], empty="None.").data, len(figures.table(rows[:0]))) == ("None.", 0)
+    assert (figures.table(rows[:0], empty="None.").data, len(figures.table(rows[:0]))) == (
+        "None.",
+        0,
+    )
 
 
 def test_models_of_one_kind_share_a_colour_and_differ_in_style():
-    kinds = {"SimDE;400 docs": "student", "student before distillation": "untrained", "SBERT truncated": "structural",
-             "SBERT over chunks": "structural", "SimCSE": "student"}  # fmt: skip
+    kinds = {
+        "SimDE;400 docs": "student",
+        "student before distillation": "untrained",
+        "SBERT truncated": "structural",
+        "SBERT over chunks": "structural",
+        "SimCSE": "student",
+    }
     looks = looks_of(kinds)
     assert [colour for colour, _ in looks.values()] == [PALETTE[kind] for kind in kinds.values()]
     assert [style for _, style in looks.values()] == ["-", "-", "-", "--", "--"]
     assert (short("$x$"), short("x" * 30, 5), short("")) == ("$x$", "xxxx…", "")
-    assert len(set(figures.series_colors(range(12), more="viridis").values())) == 12  # more than there are in SERIES
+    assert (
+        len(set(figures.series_colors(range(12), more="viridis").values())) == 12
+    )  # more than there are in SERIES
 
 
 def test_a_dollar_in_a_name_is_no_formula_and_no_tick_is_one():
     names = ["$x$", r"$\nonsense{$", "a_$b$"]
-    scores = pd.DataFrame({"model": names, "task": "$t$", "metric": "accuracy", "value": 0.5, "low": 0.1, "high": 0.9})
-    points = pd.DataFrame({"first": range(9), "second": range(9), "length": range(2, 11), "$s$": [f"$s{n}$" for n in range(9)]})  # fmt: skip
+    scores = pd.DataFrame(
+        {"model": names, "task": "$t$", "metric": "accuracy", "value": 0.5, "low": 0.1, "high": 0.9}
+    )
+    points = pd.DataFrame(
+        {
+            "first": range(9),
+            "second": range(9),
+            "length": range(2, 11),
+            "$s$": [f"$s{n}$" for n in range(9)],
+        }
+    )
     drawn = [figures.plot_task(scores, task="$t$", ax=plt.subplots()[1])]
-    drawn += [figures.plot_plane(points, colour=by, explained=0.5, ax=plt.subplots()[1]) for by in ("$s$", "length")]
+    drawn += [
+        figures.plot_plane(points, colour=by, explained=0.5, ax=plt.subplots()[1])
+        for by in ("$s$", "length")
+    ]
     for ax in drawn:
         ax.figure.canvas.draw()
         texts = [text for text in ax.figure.findobj(Text) if text.get_text()]
-        assert not [text for text in texts if text.get_parse_math() or "mathdefault" in text.get_text()]
+        assert not [
+            text for text in texts if text.get_parse_math() or "mathdefault" in text.get_text()
+        ]
     assert {*names, "$t$"} <= {text.get_text() for text in drawn[0].figure.findobj(Text)}
     diagram = draw_graph({"a": Box(0, 0, f"$y$: {literal('$m$')}")}, [])
     assert diagram.texts[0].get_parse_math()
@@ -99,7 +155,9 @@ def test_each_task_has_a_row_of_its_own_in_the_order_of_the_scores():
         return ax
 
     figure = each_task(plot, scores, height=2, level=3)
-    assert drawn == [(3, task, ax, 3) for task, ax in zip(("halves", "package"), figure.axes, strict=True)]
+    assert drawn == [
+        (3, task, ax, 3) for task, ax in zip(("halves", "package"), figure.axes, strict=True)
+    ]
     assert list(figure.get_size_inches()) == [7.2, 4]
 
 
@@ -107,7 +165,11 @@ def test_each_task_has_a_row_of_its_own_in_the_order_of_the_scores():
 def test_text_has_enough_contrast_with_light_and_dark_pages(page):
     def luminance(colour):  # of WCAG 2
         c = np.array(to_rgb(colour))
-        return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+        return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4) @ [
+            0.2126,
+            0.7152,
+            0.0722,
+        ]
 
     low, high = sorted((luminance(figures.GREY), luminance(page)))
     assert (high + 0.05) / (low + 0.05) > 4.2

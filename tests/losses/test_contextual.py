@@ -1,4 +1,6 @@
-"""SoftCCA against a step-by-step NumPy version; CCA against cca-zoo, scikit-learn and NumPy decompositions."""
+"""SoftCCA against a step-by-step NumPy version; CCA against cca-zoo, scikit-learn and NumPy
+decompositions.
+"""
 
 import copy
 
@@ -31,7 +33,10 @@ class NumpySDL:
         Phi, b = self.beta * self.Phi + Sigma, self.beta * self.b + 1
         if training:
             self.Phi, self.b = Phi, b
-            self.mean, self.var = 0.9 * self.mean + 0.1 * mean, 0.9 * self.var + 0.1 * Z.var(0, ddof=1)
+            self.mean, self.var = (
+                0.9 * self.mean + 0.1 * mean,
+                0.9 * self.var + 0.1 * Z.var(0, ddof=1),
+            )
         total = sum(abs(Phi[i, j] / b) for i in range(P) for j in range(P) if i != j)
         return total / (P * P - P) if self.reduction == "mean" else total
 
@@ -56,13 +61,18 @@ def test_soft_cca_is_the_distance_plus_delta_times_both_decorrelations(dtype, to
     for step in range(4):
         z1, z2 = normal(6, 5, seed=step).to(dtype), normal(6, 5, seed=50 + step).to(dtype)
         n1, n2 = z1.double().numpy(), z2.double().numpy()
-        distance = [sum((a - b) ** 2 for a, b in zip(*rows, strict=True)) / 5 for rows in zip(n1, n2, strict=True)]
+        distance = [
+            sum((a - b) ** 2 for a, b in zip(*rows, strict=True)) / 5
+            for rows in zip(n1, n2, strict=True)
+        ]
         expected = np.array(distance) + 0.3 * (left.step(n1, True) + right.step(n2, True))
         np.testing.assert_allclose(loss(z1, z2).numpy(), expected, rtol=tolerance)
 
 
 def test_uncorrelated_features_have_no_decorrelation_loss_and_gradients_flow_through_the_current_batch():
-    patterns = torch.tensor([[a, b, a * b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)], dtype=torch.float64)
+    patterns = torch.tensor(
+        [[a, b, a * b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)], dtype=torch.float64
+    )
     assert SDL(3).double()(5 * patterns + 2).item() == pytest.approx(0, abs=1e-12)
     assert SDL(1)(torch.arange(4.0)[:, None]).item() == 0  # a single feature
     past, now = normal(6, 4, seed=1).requires_grad_(), normal(6, 4, seed=2).requires_grad_()
@@ -92,7 +102,9 @@ def test_soft_cca_gradients_agree_with_finite_differences_and_autocast_leaves_th
 
 
 def correlated_views(seed: int, B: int = 60, P: int = 5, Q: int = 4) -> tuple[Tensor, Tensor]:
-    """Views that share two hidden causes: correlations well apart, so that iterative solvers settle."""
+    """Views that share two hidden causes: correlations well apart, so that iterative solvers
+    settle.
+    """
     hidden = normal(B, 2, seed=seed) * torch.tensor([2.0, 0.8], dtype=torch.float64)
     z1 = hidden @ normal(2, P, seed=seed + 1) + normal(B, P, seed=seed + 2) + 3
     return z1, hidden @ normal(2, Q, seed=seed + 3) + normal(B, Q, seed=seed + 4) - 1
@@ -129,16 +141,22 @@ def test_cca_is_minus_the_nuclear_norm_of_the_whitened_cross_covariance(B, ridge
 
 
 @pytest.mark.parametrize(("B", "components"), [(30, None), (30, 1), (30, 3), (4, None), (2, None)])
-def test_cca_gradients_agree_with_finite_differences_even_where_the_batch_is_smaller_than_the_views(B, components):
+def test_cca_gradients_agree_with_finite_differences_even_where_the_batch_is_smaller_than_the_views(
+    B, components
+):
     z1, z2 = correlated_views(40, B=B)
-    assert torch.autograd.gradcheck(CCA(components, ridge=1e-3), (z1.requires_grad_(), z2.requires_grad_()), atol=1e-6)
+    assert torch.autograd.gradcheck(
+        CCA(components, ridge=1e-3), (z1.requires_grad_(), z2.requires_grad_()), atol=1e-6
+    )
 
 
 def test_cca_ignores_invertible_maps_and_shifts_of_a_view_and_constant_views_have_no_correlation():
     z1, z2 = correlated_views(70)
     mapped = z1 @ (normal(5, 5, seed=71) + 3 * torch.eye(5, dtype=torch.float64)) - 7
     torch.testing.assert_close(CCA(ridge=0.0)(mapped, z2), CCA(ridge=0.0)(z1, z2))
-    torch.testing.assert_close(CCA(ridge=0.0)(z1, mapped)[0].item(), -5.0)  # a map of itself: all correlations 1
+    torch.testing.assert_close(
+        CCA(ridge=0.0)(z1, mapped)[0].item(), -5.0
+    )  # a map of itself: all correlations 1
     z1, z2 = torch.ones(6, 3, requires_grad=True), normal(6, 3, seed=1).float()
     for ridge in (0.0, 1e-3):
         value = CCA(ridge=ridge)(z1, z2)
@@ -147,13 +165,32 @@ def test_cca_ignores_invertible_maps_and_shifts_of_a_view_and_constant_views_hav
         assert gradient.isfinite().all()
 
 
-@pytest.mark.parametrize(("named", "call"), [
-    ("2 documents or more, got a batch of 1", lambda: SoftCCA(3)(torch.ones(1, 3), torch.ones(1, 3))),
-    ("2 documents or more, got a batch of 1", lambda: SoftCCA(3).eval()(torch.ones(1, 3), torch.ones(1, 3))),
-    ("2 documents or more, got a batch of 1", lambda: CCA()(torch.ones(1, 3), torch.ones(1, 3))),
-    ("views of width 4, got a student's of 5 and a teacher's of 4", lambda: SoftCCA(4)(torch.ones(6, 5), torch.ones(6, 4))),
-    ("contextual_loss must be one of soft-cca, mse, cca, cca:10, got 'null'", lambda: contextual_loss("null", 4)),
-    ("cca:10, got 'cca:'", lambda: contextual_loss("cca:", 4))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("named", "call"),
+    [
+        (
+            "2 documents or more, got a batch of 1",
+            lambda: SoftCCA(3)(torch.ones(1, 3), torch.ones(1, 3)),
+        ),
+        (
+            "2 documents or more, got a batch of 1",
+            lambda: SoftCCA(3).eval()(torch.ones(1, 3), torch.ones(1, 3)),
+        ),
+        (
+            "2 documents or more, got a batch of 1",
+            lambda: CCA()(torch.ones(1, 3), torch.ones(1, 3)),
+        ),
+        (
+            "views of width 4, got a student's of 5 and a teacher's of 4",
+            lambda: SoftCCA(4)(torch.ones(6, 5), torch.ones(6, 4)),
+        ),
+        (
+            "contextual_loss must be one of soft-cca, mse, cca, cca:10, got 'null'",
+            lambda: contextual_loss("null", 4),
+        ),
+        ("cca:10, got 'cca:'", lambda: contextual_loss("cca:", 4)),
+    ],
+)
 def test_what_has_no_meaning_is_refused_by_name(named, call, refused):
     refused(named, call)
 
@@ -190,12 +227,20 @@ def test_cca_after_trained_networks_raises_their_correlation():
         optimiser.step()
         correlations.append(-loss.item())
     assert correlations[-1] > correlations[0] + 0.1
-    moved = {name for name, tensor in networks.state_dict().items() if not torch.allclose(tensor, before[name])}
-    assert moved == {name for name in before if not name.endswith("2.bias")}  # a shift of a view correlates alike
+    moved = {
+        name
+        for name, tensor in networks.state_dict().items()
+        if not torch.allclose(tensor, before[name])
+    }
+    assert moved == {
+        name for name in before if not name.endswith("2.bias")
+    }  # a shift of a view correlates alike
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_cca_of_a_view_that_is_not_finite_is_no_number_rather_than_an_error_of_a_decomposition(side):
+def test_cca_of_a_view_that_is_not_finite_is_no_number_rather_than_an_error_of_a_decomposition(
+    side,
+):
     views = [torch.randn(8, 3, requires_grad=True), torch.randn(8, 4)]
     with torch.no_grad():
         views[side][2, 1] = float("nan")

@@ -1,4 +1,6 @@
-"""The objective against loops over documents and groups: weights, masks, groups, and who gets a gradient."""
+"""The objective against loops over documents and groups: weights, masks, groups, and who gets a
+gradient.
+"""
 
 import copy
 from collections.abc import Callable
@@ -30,14 +32,21 @@ def data(B: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     return normal(B, W, seed=seed), normal(B, D, seed=seed + 1), normal(B, C, seed=seed + 2)
 
 
-def objective(structural: Callable | None = Cosine, contextual: Callable | None = lambda: SoftCCA(P), **options):
+def objective(
+    structural: Callable | None = Cosine,
+    contextual: Callable | None = lambda: SoftCCA(P),
+    **options,
+):
     """The thesis' two teachers, as far as they are there."""
     torch.manual_seed(0)
     student, teachers = nn.Linear(W, D), []  # the student first: the same one in every objective
     if structural is not None:
         teachers.append(Teaching("structural", "structural", structural()))
     if contextual is not None:
-        ends = {"student_projection": Projection("9(ReLU)x6", D), "teacher_projection": Projection("6", C)}
+        ends = {
+            "student_projection": Projection("9(ReLU)x6", D),
+            "teacher_projection": Projection("6", C),
+        }
         teachers.append(Teaching("contextual", "contextual", contextual(), **ends))
     return Objective(student, teachers, **options).double()
 
@@ -68,10 +77,14 @@ def document_losses(module: Objective, B: int = 7) -> tuple[list[float], list[fl
 FORMULAS = {  # what a document adds, written out; k = 1 where it is at most 384 tokens long
     "Listing 4.1": (Weighting(lam=0.2), lambda S, C, k: 0.2 * S + 0.8 * C),
     "Listing 4.1, masked": (Weighting(0.2, 384), lambda S, C, k: 0.2 * S + 0.8 * C if k else C),
-    "Listing 4.1 at a half, masked": (Weighting(0.5, 384), lambda S, C, k: 0.5 * S + 0.5 * C if k else C),
+    "Listing 4.1 at a half, masked": (
+        Weighting(0.5, 384),
+        lambda S, C, k: 0.5 * S + 0.5 * C if k else C,
+    ),
     "no weighting": (Weighting(), lambda S, C, k: S + C),
     "no weighting, masked": (Weighting(None, 384), lambda S, C, k: S + C if k else C),
-    "half of no weighting": (Weighting(0.5), lambda S, C, k: (S + C) / 2)}  # fmt: skip
+    "half of no weighting": (Weighting(0.5), lambda S, C, k: (S + C) / 2),
+}
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -80,7 +93,9 @@ def test_every_form_of_weighting_is_its_formula_averaged_over_all_documents(name
     weighting, formula = FORMULAS[name]
     module = objective(structural, weighting=weighting)
     S, C = document_losses(module)
-    expected = [formula(s, c, int(n <= 384)) for s, c, n in zip(S, C, LENGTHS.tolist(), strict=True)]
+    expected = [
+        formula(s, c, int(n <= 384)) for s, c, n in zip(S, C, LENGTHS.tolist(), strict=True)
+    ]
     output = call(module)
     assert output.loss.item() == pytest.approx(sum(expected) / 7, rel=1e-12)
     assert output.parts["structural"].item() == pytest.approx(sum(S) / 7, rel=1e-12)
@@ -117,9 +132,15 @@ def test_a_single_loss_is_its_plain_mean_whatever_lam_says(lam):
     assert output.views is None
     expected = MaxMargin()(only_structural.student(batch), t, LENGTHS <= 384).mean()
     assert list(output.parts) == ["structural"]
-    assert output.loss.item() == output.parts["structural"].item() == pytest.approx(expected.item(), rel=1e-12)
+    assert (
+        output.loss.item()
+        == output.parts["structural"].item()
+        == pytest.approx(expected.item(), rel=1e-12)
+    )
     only_contextual = objective(None, weighting=Weighting(lam, 384))
-    output = only_contextual(batch, teachers={"contextual": c})  # lengths belong to structural losses: not asked for
+    output = only_contextual(
+        batch, teachers={"contextual": c}
+    )  # lengths belong to structural losses: not asked for
     assert list(output.parts) == ["contextual"]
     views = part(only_contextual, "contextual").views(only_contextual.student(batch), c)
     assert output.loss.item() == pytest.approx(SoftCCA(P).double()(*views).mean().item(), rel=1e-12)
@@ -128,12 +149,16 @@ def test_a_single_loss_is_its_plain_mean_whatever_lam_says(lam):
 @pytest.mark.parametrize("contextual", [lambda: SoftCCA(P), MSE, CCA])
 @pytest.mark.parametrize("structural", [Cosine, MaxMargin, Contrastive])
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(0.3, 384)], ids=repr)
-def test_groups_give_the_loss_gradient_and_statistics_of_a_loop_with_accumulation(structural, contextual, weighting):
+def test_groups_give_the_loss_gradient_and_statistics_of_a_loop_with_accumulation(
+    structural, contextual, weighting
+):
     grouped = objective(structural, contextual, weighting=weighting, group_size=6)
     looped = objective(structural, contextual, weighting=weighting)
     (batch, t, c), lengths = data(24), LENGTHS.repeat(4)[:24]
     for _ in range(2):
-        whole = grouped(batch, teachers={"structural": t, "contextual": c}, n_structural_tokens=lengths)
+        whole = grouped(
+            batch, teachers={"structural": t, "contextual": c}, n_structural_tokens=lengths
+        )
         whole.loss.backward()
         total = 0.0
         for i in range(0, 24, 6):
@@ -147,8 +172,12 @@ def test_groups_give_the_loss_gradient_and_statistics_of_a_loop_with_accumulatio
     torch.testing.assert_close(grouped.state_dict(), looped.state_dict(), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize(("B", "sizes"), [(4, [4]), (6, [6]), (7, [7]), (12, [6, 6]), (13, [6, 7]), (14, [6, 6, 2])])
-def test_a_last_lone_document_joins_the_group_before_it_and_every_document_weighs_the_same(B, sizes):
+@pytest.mark.parametrize(
+    ("B", "sizes"), [(4, [4]), (6, [6]), (7, [7]), (12, [6, 6]), (13, [6, 7]), (14, [6, 6, 2])]
+)
+def test_a_last_lone_document_joins_the_group_before_it_and_every_document_weighs_the_same(
+    B, sizes
+):
     module = objective(MaxMargin, group_size=6)
     one_by_one = copy.deepcopy(module)
     one_by_one.group_size = None
@@ -160,7 +189,8 @@ def test_a_last_lone_document_joins_the_group_before_it_and_every_document_weigh
 
 
 def test_gradients_of_the_whole_agree_with_finite_differences():
-    # One group: what a later group's statistics remember of an earlier one is a constant to the gradient.
+    # One group: what a later group's statistics remember of an earlier one is a constant to the
+    # gradient.
     module = objective(MaxMargin, weighting=Weighting(0.4, 384))
     batch, t, c = data(7)
 
@@ -179,21 +209,32 @@ def test_embeddings_are_the_students_without_gradient_and_in_single_precision_un
     assert output[0] is output.loss
     batch, t, _ = data(7)
     module = Objective(nn.Linear(W, D), [Teaching("pv", "contextual", MSE())]).double()
-    torch.testing.assert_close(module(batch, teachers={"pv": t}).loss, (module.student(batch) - t).square().mean())
+    torch.testing.assert_close(
+        module(batch, teachers={"pv": t}).loss, (module.student(batch) - t).square().mean()
+    )
     module = objective(MaxMargin).float()
     batch, t, c = (x.float() for x in data(7))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = module.student(batch)
         output = module(batch, teachers={"structural": t, "contextual": c})
     assert y.dtype == torch.bfloat16
-    expected = MaxMargin()(y.float(), t) + SoftCCA(P)(*part(module, "contextual").views(y.float(), c))
+    expected = MaxMargin()(y.float(), t) + SoftCCA(P)(
+        *part(module, "contextual").views(y.float(), c)
+    )
     assert output.loss.dtype == output.embeddings.dtype == torch.float32
     assert torch.equal(output.loss, expected.mean())
 
 
 def test_projections_that_do_not_fit_are_refused(refused):
     ends = {"student_projection": Projection("6", 8), "teacher_projection": Projection("7", 5)}
-    refused(r"student 8 → 6; words 5 → 7; .* or teacher_projection", Teaching, "words", "contextual", MSE(), **ends)
+    refused(
+        r"student 8 → 6; words 5 → 7; .* or teacher_projection",
+        Teaching,
+        "words",
+        "contextual",
+        MSE(),
+        **ends,
+    )
     batch, known = torch.ones(3, W), {"words": torch.ones(3, 5)}
     ends = {"student_projection": Projection("6", 8), "teacher_projection": Projection("6", 5)}
     unfit = Objective(nn.Linear(W, D), [Teaching("words", "contextual", SoftCCA(7), **ends)])
@@ -201,14 +242,32 @@ def test_projections_that_do_not_fit_are_refused(refused):
 
 
 def test_objectives_of_different_settings_have_different_representations():
-    losses = [MaxMargin("mse", 0.5), MaxMargin("cosine", 0.5), MaxMargin("mse", 1.0), Contrastive(), Contrastive(0.1)]
-    losses += [SoftCCA(P, delta) for delta in (0.03, 0.1)] + [SoftCCA(P, 0.1, 0.5), SoftCCA(P, 0.1, 0.5, "sum")]
+    losses = [
+        MaxMargin("mse", 0.5),
+        MaxMargin("cosine", 0.5),
+        MaxMargin("mse", 1.0),
+        Contrastive(),
+        Contrastive(0.1),
+    ]
+    losses += [SoftCCA(P, delta) for delta in (0.03, 0.1)] + [
+        SoftCCA(P, 0.1, 0.5),
+        SoftCCA(P, 0.1, 0.5, "sum"),
+    ]
     losses += [CCA(), CCA(3), CCA(3, ridge=0.1)]
     modules = [objective(lambda loss=loss: loss) for loss in losses]
-    modules += [objective(weighting=Weighting(lam, mask)) for lam in (0.2, 0.5) for mask in (384, 512)]
-    modules += [objective(group_size=6), *(Teaching("a", role, MSE()) for role in ("structural", "contextual"))]
+    modules += [
+        objective(weighting=Weighting(lam, mask)) for lam in (0.2, 0.5) for mask in (384, 512)
+    ]
+    modules += [
+        objective(group_size=6),
+        *(Teaching("a", role, MSE()) for role in ("structural", "contextual")),
+    ]
     modules += [Teaching("b", "structural", MSE()), Teaching("b", "structural", MSE(), weight=2.0)]
-    contrasts = [PairObjective(nn.Linear(W, D), contrast=InfoNCE(tau), weight=w) for tau in (0.1, 0.2) for w in (1, 2)]
+    contrasts = [
+        PairObjective(nn.Linear(W, D), contrast=InfoNCE(tau), weight=w)
+        for tau in (0.1, 0.2)
+        for w in (1, 2)
+    ]
     assert len({repr(module) for module in modules + contrasts}) == len(modules + contrasts)
 
 
@@ -218,23 +277,39 @@ def test_missing_lengths_and_misfitting_tensors_are_named(refused):
     fits = {"teachers": {"structural": t, "contextual": c}, "n_structural_tokens": LENGTHS}
     module(batch, **fits)
     refused("pass n_structural_tokens", module, batch, **fits | {"n_structural_tokens": None})
-    refused(r"\(7, 4\) of the teacher", module, batch, **fits | {"teachers": {"structural": t[:, :4], "contextual": c}})
+    refused(
+        r"\(7, 4\) of the teacher",
+        module,
+        batch,
+        **fits | {"teachers": {"structural": t[:, :4], "contextual": c}},
+    )
     for absent in ("structural", "contextual"):
         with pytest.raises(KeyError, match=absent):
-            module(batch, **fits | {"teachers": {k: v for k, v in fits["teachers"].items() if k != absent}})
+            module(
+                batch,
+                **fits | {"teachers": {k: v for k, v in fits["teachers"].items() if k != absent}},
+            )
 
 
 def four_teachers(**options) -> Objective:
-    """Two structural ones, of which one is of another width and compares with other documents, two contextual ones."""
+    """Two structural ones, of which one is of another width and compares with other documents, two
+    contextual ones.
+    """
     torch.manual_seed(0)
     student = nn.Linear(W, D)
     teachers = []
     for name, role, loss, student_spec, teacher_spec in (
-        ("words", "contextual", SoftCCA(P), "9(ReLU)x6", "6"), ("near", "structural", MSE(), "-", "-"),
-        ("topics", "contextual", SoftCCA(2, delta=0.2), "2", "-"), ("far", "structural", MaxMargin("cosine", 0.7), "5(ReLU)x4", "4"),
-    ):  # fmt: skip
+        ("words", "contextual", SoftCCA(P), "9(ReLU)x6", "6"),
+        ("near", "structural", MSE(), "-", "-"),
+        ("topics", "contextual", SoftCCA(2, delta=0.2), "2", "-"),
+        ("far", "structural", MaxMargin("cosine", 0.7), "5(ReLU)x4", "4"),
+    ):
         f, g = Projection(student_spec, D), Projection(teacher_spec, WIDTHS[name])
-        teachers.append(Teaching(name, role, loss, weight=WEIGHTS[name], student_projection=f, teacher_projection=g))
+        teachers.append(
+            Teaching(
+                name, role, loss, weight=WEIGHTS[name], student_projection=f, teacher_projection=g
+            )
+        )
     return Objective(student, teachers, **options).double()
 
 
@@ -242,8 +317,12 @@ def embeddings_of(B: int) -> dict[str, Tensor]:
     return {name: normal(B, width, seed=width) for name, width in WIDTHS.items()}
 
 
-def slow_loss(module: Objective, batch: Tensor, known: dict[str, Tensor], lengths: Tensor) -> Tensor:
-    """The formula, group after group and document after document; SoftCCA's statistics advance with the groups."""
+def slow_loss(
+    module: Objective, batch: Tensor, known: dict[str, Tensor], lengths: Tensor
+) -> Tensor:
+    """The formula, group after group and document after document; SoftCCA's statistics advance with
+    the groups.
+    """
     losses = []
     for start in range(0, len(batch), 6):
         g = slice(start, start + 6)
@@ -251,7 +330,10 @@ def slow_loss(module: Objective, batch: Tensor, known: dict[str, Tensor], length
         y = module.student(batch[g])
         by_role = {"structural": [0.0] * 6, "contextual": [0.0] * 6}
         for teaching in module.teachings:
-            z1, z2 = teaching.student_projection(y), teaching.teacher_projection(known[teaching.name][g])
+            z1, z2 = (
+                teaching.student_projection(y),
+                teaching.teacher_projection(known[teaching.name][g]),
+            )
             correlating = teaching.loss(z1, z2) if teaching.role == "contextual" else None
             for i in range(6):
                 if correlating is not None:
@@ -261,8 +343,14 @@ def slow_loss(module: Objective, batch: Tensor, known: dict[str, Tensor], length
                 else:
                     others = [z2[j] for j in range(6) if j != i and kept[j]]
                     apart = [1 - torch.cosine_similarity(z1[i], n, dim=0) for n in others]
-                    value = kept[i] * (1 - torch.cosine_similarity(z1[i], z2[i], dim=0) - 0.7 * sum(apart) / len(apart))
-                by_role[teaching.role][i] = by_role[teaching.role][i] + WEIGHTS[teaching.name] * value
+                    value = kept[i] * (
+                        1
+                        - torch.cosine_similarity(z1[i], z2[i], dim=0)
+                        - 0.7 * sum(apart) / len(apart)
+                    )
+                by_role[teaching.role][i] = (
+                    by_role[teaching.role][i] + WEIGHTS[teaching.name] * value
+                )
         for i in range(6):
             lam = 0.3 * kept[i]
             losses.append(lam * by_role["structural"][i] + (1 - lam) * by_role["contextual"][i])
@@ -294,9 +382,14 @@ def test_teachers_of_one_role_are_summed_by_their_weights_alone(role):
     batch, (a, b) = normal(7, W, seed=1), (normal(7, D, seed=seed) for seed in (2, 3))
     output = module(batch, teachers={"a": a, "b": b}, n_structural_tokens=LENGTHS)
     kept = LENGTHS <= 384 if role == "structural" else torch.ones(7)
-    of = {name: (kept * (student(batch) - t).square().mean(1)).mean().item() for name, t in (("a", a), ("b", b))}
+    of = {
+        name: (kept * (student(batch) - t).square().mean(1)).mean().item()
+        for name, t in (("a", a), ("b", b))
+    }
     assert output.loss.item() == pytest.approx(2 * of["a"] + 0.5 * of["b"], rel=1e-12)
-    assert {name: value.item() for name, value in output.parts.items()} == pytest.approx(of, rel=1e-12)
+    assert {name: value.item() for name, value in output.parts.items()} == pytest.approx(
+        of, rel=1e-12
+    )
 
 
 def test_a_checkpoint_holds_the_projections_and_statistics_of_every_teacher():
@@ -306,7 +399,9 @@ def test_a_checkpoint_holds_the_projections_and_statistics_of_every_teacher():
     for number in (0, 2):  # the contextual ones
         for side in ("student", "teacher"):
             statistics = f"teachings.{number}.loss.{side}_decorrelation"
-            assert {f"{statistics}.covariance", f"{statistics}.normalise.running_mean"} <= set(state)
+            assert {f"{statistics}.covariance", f"{statistics}.normalise.running_mean"} <= set(
+                state
+            )
             assert state[f"{statistics}.normaliser"].item() == pytest.approx(1.95)
     layers = {f"teachings.3.student_projection.layers.{layer}.weight" for layer in (0, 2)}
     assert layers | {"student.weight", "teachings.3.teacher_projection.layers.0.bias"} <= set(state)
@@ -323,12 +418,20 @@ def test_weights_by_length_fall_linearly_between_the_two_lengths():
     torch.testing.assert_close(structural, 0.8 * falling * (lengths <= 2000))
 
 
-@pytest.mark.parametrize(("name", "value", "message"), [
-    ("lam", float("nan"), "finite number"), ("lam", "null", "write None"), 
-    ("max_structural_len", "None", "write None"), ("max_structural_len", 0, "greater than or equal to 1"),
-    ("lam_by_length", "null", "write None"), ("lam_by_length", "linear:4096:384", "FIRST < LAST"),
-    ("lam_by_length", "cosine:1:2", "as in linear:384:4096"), ("lam_by_length", 384, "valid string"),
-    ("lam", 1.2, "less than or equal to 1")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("lam", float("nan"), "finite number"),
+        ("lam", "null", "write None"),
+        ("max_structural_len", "None", "write None"),
+        ("max_structural_len", 0, "greater than or equal to 1"),
+        ("lam_by_length", "null", "write None"),
+        ("lam_by_length", "linear:4096:384", "FIRST < LAST"),
+        ("lam_by_length", "cosine:1:2", "as in linear:384:4096"),
+        ("lam_by_length", 384, "valid string"),
+        ("lam", 1.2, "less than or equal to 1"),
+    ],
+)
 def test_a_weighting_without_meaning_is_refused_by_the_settings(name, value, message):
     with pytest.raises(ValidationError, match=message):
         Parameters(**{name: value})
@@ -337,5 +440,7 @@ def test_a_weighting_without_meaning_is_refused_by_the_settings(name, value, mes
 def test_losses_do_not_import_torch_distributed():
     """Which process holds which group is decided in training."""
     modules = list(Path(losses.__file__).parent.glob("*.py"))
-    assert {"contextual.py", "objective.py", "pairs.py", "structural.py"} <= {module.name for module in modules}
+    assert {"contextual.py", "objective.py", "pairs.py", "structural.py"} <= {
+        module.name for module in modules
+    }
     assert not [module.name for module in modules if "torch.distributed" in module.read_text()]

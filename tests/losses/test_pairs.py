@@ -21,7 +21,9 @@ def by_hand(first, second, temperature):
     losses = []
     for i, h in enumerate(first):
         similar = [math.exp(cosine(h, other) / temperature) for other in second]
-        losses.append(-math.log(similar[i] / (similar[i] + sum(similar[:i]) + sum(similar[i + 1 :]))))
+        losses.append(
+            -math.log(similar[i] / (similar[i] + sum(similar[:i]) + sum(similar[i + 1 :])))
+        )
     return losses
 
 
@@ -30,7 +32,9 @@ def by_hand(first, second, temperature):
 def test_it_is_the_papers_formula(dtype, temperature):
     first, second = torch.randn(2, 5, 3, dtype=dtype, generator=torch.Generator().manual_seed(1))
     expected = by_hand(first.tolist(), second.tolist(), temperature)
-    torch.testing.assert_close(InfoNCE(temperature)(first, second), torch.tensor(expected, dtype=dtype))
+    torch.testing.assert_close(
+        InfoNCE(temperature)(first, second), torch.tensor(expected, dtype=dtype)
+    )
 
 
 def test_the_gradient_is_that_of_finite_differences_and_a_perfect_match_costs_nothing():
@@ -39,12 +43,18 @@ def test_the_gradient_is_that_of_finite_differences_and_a_perfect_match_costs_no
     alike = torch.ones(8, 3)
     torch.testing.assert_close(InfoNCE()(alike, alike), torch.full((8,), math.log(8)))
     apart = torch.eye(8)
-    torch.testing.assert_close(InfoNCE()(apart, 3 * apart), torch.full((8,), 7 * math.exp(-20)), atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        InfoNCE()(apart, 3 * apart), torch.full((8,), 7 * math.exp(-20)), atol=1e-6, rtol=0
+    )
 
 
 def test_texts_that_are_no_pairs_are_refused(refused):
     for sizes in ((1, 1), (3, 2)):
-        refused("must have one shape, of two pairs or more: got", InfoNCE(), *(torch.ones(size, 2) for size in sizes))
+        refused(
+            "must have one shape, of two pairs or more: got",
+            InfoNCE(),
+            *(torch.ones(size, 2) for size in sizes),
+        )
 
 
 def test_without_a_hidden_token_the_loss_is_zero_and_the_words_are_not_stored_twice():
@@ -52,5 +62,12 @@ def test_without_a_hidden_token_the_loss_is_zero_and_the_words_are_not_stored_tw
     loss = head.loss(torch.randn(6, 8), torch.full((6,), NO_LABEL), torch.randn(50, 8))
     loss.backward()
     assert (loss.item(), head.dense.weight.grad.abs().sum()) == (0, 0)
-    assert {name: list(tensor.shape) for name, tensor in MaskedLanguageHead(8, 50).state_dict().items()} == {
-        "bias": [50], "dense.weight": [8, 8], "dense.bias": [8], "norm.weight": [8], "norm.bias": [8]}  # fmt: skip
+    assert {
+        name: list(tensor.shape) for name, tensor in MaskedLanguageHead(8, 50).state_dict().items()
+    } == {
+        "bias": [50],
+        "dense.weight": [8, 8],
+        "dense.bias": [8],
+        "norm.weight": [8],
+        "norm.bias": [8],
+    }

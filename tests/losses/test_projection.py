@@ -12,12 +12,17 @@ from docemb_lib.settings.projections import with_widths
 
 L, R = nn.Linear, nn.ReLU
 BUILT = {  # spec: (input width, layers, widths)
-    "768(ReLU)x4096(ReLU)x2048": (768, [L, R, L, R, L], (768, 768, 4096, 2048)), "2048": (768, [L], (768, 2048)),
-    "768x1024": (1024, [L, L], (1024, 768, 1024)), "1024(relu)×2048": (768, [L, R, L], (768, 1024, 2048)),
-    "8(linear)x4": (3, [L, L], (3, 8, 4)), "8(SoftMax)x4(Sigmoid)": (3, [L, nn.Softmax, L, nn.Sigmoid], (3, 8, 4)),
-    " 8 ( ReLU ) x 4 ": (3, [L, R, L], (3, 8, 4)), "-": (100, [], (100,)),
+    "768(ReLU)x4096(ReLU)x2048": (768, [L, R, L, R, L], (768, 768, 4096, 2048)),
+    "2048": (768, [L], (768, 2048)),
+    "768x1024": (1024, [L, L], (1024, 768, 1024)),
+    "1024(relu)×2048": (768, [L, R, L], (768, 1024, 2048)),
+    "8(linear)x4": (3, [L, L], (3, 8, 4)),
+    "8(SoftMax)x4(Sigmoid)": (3, [L, nn.Softmax, L, nn.Sigmoid], (3, 8, 4)),
+    " 8 ( ReLU ) x 4 ": (3, [L, R, L], (3, 8, 4)),
+    "-": (100, [], (100,)),
     "768(ReLU,drop0.1,norm)x1024": (100, [L, R, nn.Dropout, nn.LayerNorm, L], (100, 768, 1024)),
-    "8( Norm , linear )x4(drop.5)": (3, [L, nn.LayerNorm, L, nn.Dropout], (3, 8, 4))}  # fmt: skip
+    "8( Norm , linear )x4(drop.5)": (3, [L, nn.LayerNorm, L, nn.Dropout], (3, 8, 4)),
+}
 
 
 @pytest.mark.parametrize("spec", BUILT)
@@ -28,14 +33,20 @@ def test_a_string_builds_its_layers_in_order(spec):
     linear = [layer for layer in projection.layers if isinstance(layer, nn.Linear)]
     assert [(layer.in_features, layer.out_features) for layer in linear] == list(pairwise(widths))
     assert all(layer.bias is not None for layer in linear)
-    assert (projection.in_features, projection.out_features, projection.widths) == (width, widths[-1], widths)
+    assert (projection.in_features, projection.out_features, projection.widths) == (
+        width,
+        widths[-1],
+        widths,
+    )
 
 
 def test_a_projection_computes_its_layers_one_after_the_other_and_the_identity_none():
     torch.manual_seed(0)
     projection = Projection("8(ReLU)x4(softmax)", 3).double()
     x = torch.randn(5, 3, dtype=torch.float64)
-    (W1, b1), (W2, b2) = ((layer.weight, layer.bias) for layer in projection.layers if isinstance(layer, nn.Linear))
+    (W1, b1), (W2, b2) = (
+        (layer.weight, layer.bias) for layer in projection.layers if isinstance(layer, nn.Linear)
+    )
     scores = ((x @ W1.T + b1).clamp(min=0) @ W2.T + b2).exp()
     torch.testing.assert_close(projection(x), scores / scores.sum(1, keepdim=True))
     projection, x = Projection("-", 7), torch.randn(2, 7)
@@ -45,7 +56,10 @@ def test_a_projection_computes_its_layers_one_after_the_other_and_the_identity_n
 
 def test_further_layers_stand_in_the_order_written_and_dropout_has_its_probability_in_training_alone():
     torch.manual_seed(0)
-    projection, x = Projection("6(norm,softmax,drop0.25)", 4).double(), torch.randn(5, 4, dtype=torch.float64)
+    projection, x = (
+        Projection("6(norm,softmax,drop0.25)", 4).double(),
+        torch.randn(5, 4, dtype=torch.float64),
+    )
     linear, norm, _, dropout = projection.layers
     y = x @ linear.weight.T + linear.bias
     y = (y - y.mean(1, keepdim=True)) / (y.var(1, unbiased=False, keepdim=True) + norm.eps).sqrt()
@@ -59,15 +73,36 @@ def test_further_layers_stand_in_the_order_written_and_dropout_has_its_probabili
 
 
 def test_other_widths_leave_the_layers_as_they_are():
-    assert with_widths("768(ReLU,drop0.1,norm)x1024 x 7", [3, 44, 5]) == "3(ReLU,drop0.1,norm)x44 x 5"
+    assert (
+        with_widths("768(ReLU,drop0.1,norm)x1024 x 7", [3, 44, 5]) == "3(ReLU,drop0.1,norm)x44 x 5"
+    )
 
 
 NOT_BLOCKS = {  # spec: what is no block of it
-    "768(RelU": "768(RelU", "x768": "", "768x": "", "768xx768": "", "768()": "768()", "-768": "-768", "7.5": "7.5", "-x768": "-",
-    "(ReLU)x768": "(ReLU)", "768,1024": "768,1024", "768(ReLU)(ReLU)": "768(ReLU)(ReLU)", "null": "null",
-    "0x5": "0", "": "", "  ": "  ", "768(foo)": "768(foo)", "768(ReLU,drop1.5)": "768(ReLU,drop1.5)", "768(drop)": "768(drop)",
-    "768(ReLU,)x5": "768(ReLU,)", "768(drop-0.1)": "768(drop-0.1)", "768(norm,drop0.1,NORM)": "768(norm,drop0.1,NORM)",
-    "768(relu,sigmoid)": "768(relu,sigmoid)", "65537": "65537"}  # fmt: skip
+    "768(RelU": "768(RelU",
+    "x768": "",
+    "768x": "",
+    "768xx768": "",
+    "768()": "768()",
+    "-768": "-768",
+    "7.5": "7.5",
+    "-x768": "-",
+    "(ReLU)x768": "(ReLU)",
+    "768,1024": "768,1024",
+    "768(ReLU)(ReLU)": "768(ReLU)(ReLU)",
+    "null": "null",
+    "0x5": "0",
+    "": "",
+    "  ": "  ",
+    "768(foo)": "768(foo)",
+    "768(ReLU,drop1.5)": "768(ReLU,drop1.5)",
+    "768(drop)": "768(drop)",
+    "768(ReLU,)x5": "768(ReLU,)",
+    "768(drop-0.1)": "768(drop-0.1)",
+    "768(norm,drop0.1,NORM)": "768(norm,drop0.1,NORM)",
+    "768(relu,sigmoid)": "768(relu,sigmoid)",
+    "65537": "65537",
+}
 
 
 @pytest.mark.parametrize(("spec", "block"), NOT_BLOCKS.items())
@@ -79,5 +114,21 @@ def test_a_malformed_string_is_refused_naming_it_and_the_block(spec, block, refu
 def test_widths_that_end_apart_are_refused_with_both_chains(refused):
     said = r"student 384 → 768 → 4096 → 2048; contextual 100;.* end in 100 or contextual_projection \('-'\) in 2048"
     refused(said, check_widths, "768(ReLU)x4096(ReLU)x2048", 384, "-", 100)
-    refused(r"student 384; words 100 → 7; .* or teacher_projection \('7'\) in 384", check_widths, "-", 384, "7", 100, teacher="words")  # fmt: skip
-    refused("384; structural 768; choose student.model and", check_widths, "-", 384, "-", 768, teacher="structural")
+    refused(
+        r"student 384; words 100 → 7; .* or teacher_projection \('7'\) in 384",
+        check_widths,
+        "-",
+        384,
+        "7",
+        100,
+        teacher="words",
+    )
+    refused(
+        "384; structural 768; choose student.model and",
+        check_widths,
+        "-",
+        384,
+        "-",
+        768,
+        teacher="structural",
+    )

@@ -13,14 +13,22 @@ from torch import Tensor
 from docemb_lib.losses import MSE, Contrastive, Cosine, MaxMargin, structural_loss
 from docemb_lib.settings.parameters import Parameters
 
-MARGINS = [MaxMargin(distance, gamma) for distance in ("mse", "cosine") for gamma in (0.0, 0.1, 0.5, 1.0, 1.5)]
+MARGINS = [
+    MaxMargin(distance, gamma)
+    for distance in ("mse", "cosine")
+    for gamma in (0.0, 0.1, 0.5, 1.0, 1.5)
+]
 LOSSES = [MSE(), Cosine(), *MARGINS, Contrastive(), Contrastive(temperature=0.05)]
 MASKS = [None, [1, 1, 1, 1, 1, 1], [1, 0, 1, 1, 0, 1], [0, 0, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
 
 
-def views(seed: int, B: int = 6, D: int = 5, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+def views(
+    seed: int, B: int = 6, D: int = 5, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    return tuple(torch.randn(B, D, dtype=torch.float64, generator=generator).to(dtype) for _ in range(2))
+    return tuple(
+        torch.randn(B, D, dtype=torch.float64, generator=generator).to(dtype) for _ in range(2)
+    )
 
 
 def mse(y, t):
@@ -28,7 +36,9 @@ def mse(y, t):
 
 
 def cosine(y, t):
-    return sum(a * b for a, b in zip(y, t, strict=True)) / math.sqrt(sum(a * a for a in y) * sum(b * b for b in t))
+    return sum(a * b for a, b in zip(y, t, strict=True)) / math.sqrt(
+        sum(a * a for a in y) * sum(b * b for b in t)
+    )
 
 
 def reference(loss, y, t, mask):
@@ -43,7 +53,9 @@ def reference(loss, y, t, mask):
         elif isinstance(loss, MaxMargin):
             distance = mse if loss.distance == "mse" else lambda a, b: 1 - cosine(a, b)
             negatives = [distance(y[i], t[j]) for j in kept if j != i]
-            out[i] = distance(y[i], t[i]) - loss.gamma * (sum(negatives) / len(negatives) if negatives else 0)
+            out[i] = distance(y[i], t[i]) - loss.gamma * (
+                sum(negatives) / len(negatives) if negatives else 0
+            )
         else:
             tau = loss.temperature or 1
             for k in kept:  # every kept document is given the mean
@@ -55,7 +67,11 @@ def reference(loss, y, t, mask):
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("mask", MASKS, ids=str)
 def test_each_loss_equals_a_loop_over_documents_in_double_and_single_precision(loss, mask):
-    for seed, dtype, tolerance in ((0, torch.float64, 1e-12), (1, torch.float64, 1e-12), (2, torch.float32, 2e-5)):
+    for seed, dtype, tolerance in (
+        (0, torch.float64, 1e-12),
+        (1, torch.float64, 1e-12),
+        (2, torch.float32, 2e-5),
+    ):
         y, t = views(seed, dtype=dtype)
         expected = reference(loss, y.tolist(), t.tolist(), mask)
         for kind in (torch.bool, torch.int64, torch.float32):
@@ -66,14 +82,18 @@ def test_each_loss_equals_a_loop_over_documents_in_double_and_single_precision(l
 
 def test_small_distances_survive_single_precision():
     y, _ = views(5, D=768, dtype=torch.float32)
-    torch.testing.assert_close(MaxMargin("mse", 0.0)(y, y + 1e-4), torch.full((6,), 1e-8), rtol=2e-3, atol=0)
+    torch.testing.assert_close(
+        MaxMargin("mse", 0.0)(y, y + 1e-4), torch.full((6,), 1e-8), rtol=2e-3, atol=0
+    )
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
 @pytest.mark.parametrize("mask", MASKS, ids=str)
 def test_gradients_agree_with_finite_differences(loss, mask):
     kept = None if mask is None else torch.tensor(mask)
-    assert torch.autograd.gradcheck(lambda y, t: loss(y, t, kept), [view.requires_grad_() for view in views(7, D=3)])
+    assert torch.autograd.gradcheck(
+        lambda y, t: loss(y, t, kept), [view.requires_grad_() for view in views(7, D=3)]
+    )
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -118,7 +138,9 @@ def test_zero_embeddings_have_finite_losses_and_gradients(loss):
 def test_views_that_do_not_fit_are_refused_with_both_sizes(loss, refused):
     for *shapes, message in (
         ((2, 384), (2, 768), r"got \(2, 384\) of the student and \(2, 768\) of the teacher"),
-        ((2, 4), (3, 4), r"\(3, 4\) of the teacher"), ((2, 4), (2, 4), (3,), r"expected 2, got \(3,\)")):  # fmt: skip
+        ((2, 4), (3, 4), r"\(3, 4\) of the teacher"),
+        ((2, 4), (2, 4), (3,), r"expected 2, got \(3,\)"),
+    ):
         refused(message, loss, *map(torch.zeros, shapes))
 
 
@@ -126,11 +148,17 @@ def test_the_notebook_names_give_their_losses(refused):
     assert type(structural_loss("mse")) is MSE
     assert type(structural_loss("cosine")) is Cosine
     sharp = structural_loss("contrastive", temperature=0.05)
-    assert (type(sharp), sharp.temperature, structural_loss("contrastive").temperature) == (Contrastive, 0.05, None)
+    assert (type(sharp), sharp.temperature, structural_loss("contrastive").temperature) == (
+        Contrastive,
+        0.05,
+        None,
+    )
     margin = structural_loss("max-margin", distance="cosine", gamma=0.5)
     assert (type(margin), margin.distance, margin.gamma) == (MaxMargin, "cosine", 0.5)
     for name in ("null", "max_margin", "MSE", ""):
-        refused("must be one of mse, cosine, max-margin, contrastive or None", structural_loss, name)
+        refused(
+            "must be one of mse, cosine, max-margin, contrastive or None", structural_loss, name
+        )
 
 
 def test_a_loss_of_ones_own_is_named_by_its_import_path(tmp_path, monkeypatch, refused):
@@ -146,14 +174,23 @@ def test_a_loss_of_ones_own_is_named_by_its_import_path(tmp_path, monkeypatch, r
     student, teacher = torch.ones(3, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     losses = structural_loss(name)(student, teacher, torch.tensor([1.0, 0.0, 1.0]))
     assert losses.tolist() == [-3.0, 0.0, -11.0]  # the base class applies the mask
-    for wrong, message in (("nowhere:Dot", "cannot be imported"), ("my_losses:Dott", "cannot be imported"),
-                           ("my_losses:plain", "cannot be imported"), ("collections:Counter", "not a subclass"), ("torch:nn", "cannot be imported")):  # fmt: skip
+    for wrong, message in (
+        ("nowhere:Dot", "cannot be imported"),
+        ("my_losses:Dott", "cannot be imported"),
+        ("my_losses:plain", "cannot be imported"),
+        ("collections:Counter", "not a subclass"),
+        ("torch:nn", "cannot be imported"),
+    ):
         refused(f"structural_loss: {wrong} .*{message}", structural_loss, wrong)
-    with pytest.raises(ValidationError, match=r"should match pattern .*mse.cosine.max-margin.contrastive"):
+    with pytest.raises(
+        ValidationError, match=r"should match pattern .*mse.cosine.max-margin.contrastive"
+    ):
         Parameters(structural_loss="huber")
 
 
 @pytest.mark.parametrize("module", ["contextual", "structural"])
 def test_the_examples_in_docstrings_run(module):
-    found = doctest.testmod(importlib.import_module(f"docemb_lib.losses.{module}"), extraglobs={"torch": torch})
+    found = doctest.testmod(
+        importlib.import_module(f"docemb_lib.losses.{module}"), extraglobs={"torch": torch}
+    )
     assert (found.attempted > 0, found.failed) == (True, 0)

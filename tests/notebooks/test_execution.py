@@ -1,4 +1,6 @@
-"""The whole way on a small profile, as users go it: the command, papermill in its three forms, kills and mistakes."""
+"""The whole way on a small profile, as users go it: the command, papermill in its three forms,
+kills and mistakes.
+"""
 
 import hashlib
 import html
@@ -27,13 +29,21 @@ pytestmark = pytest.mark.slow
 
 def call(command, cwd, **options):
     return subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=AS_A_USER, text=True, timeout=600,
-        stdin=subprocess.DEVNULL, **{"capture_output": True, **options})  # fmt: skip
+        [str(part) for part in command],
+        cwd=cwd,
+        env=AS_A_USER,
+        text=True,
+        timeout=600,
+        stdin=subprocess.DEVNULL,
+        **{"capture_output": True, **options},
+    )
 
 
 @pytest.fixture(scope="module")
 def root(whole_run, tmp_path_factory) -> Path:
-    return Path(shutil.copytree(whole_run[0], tmp_path_factory.mktemp("whole") / "workspace", symlinks=True))
+    return Path(
+        shutil.copytree(whole_run[0], tmp_path_factory.mktemp("whole") / "workspace", symlinks=True)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,20 +59,40 @@ def inside(root, finished, monkeypatch):
 def test_a_killed_run_goes_on_and_ends_with_table_sentence_and_paths(root, finished):
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.count("] already there") >= 2
-    for said in ("student before distillation", "SBERT truncated", "SBERT over chunks", "DM;8d", "DBOW;8d", "PV;16d",
-                 "TF-IDF", "package", "see-also-pairs", "halves", "see-also-retrieval",
-                 "In the mean over 4 tasks, this student (."):  # fmt: skip
+    for said in (
+        "student before distillation",
+        "SBERT truncated",
+        "SBERT over chunks",
+        "DM;8d",
+        "DBOW;8d",
+        "PV;16d",
+        "TF-IDF",
+        "package",
+        "see-also-pairs",
+        "halves",
+        "see-also-retrieval",
+        "In the mean over 4 tasks, this student (.",
+    ):
         assert said in finished.stdout
     for path in ("outputs/notebooks", "outputs/figures"):
         assert path in finished.stdout
         assert (root / path).is_dir()
-    (student,) = [line.split(":")[1].strip() for line in finished.stdout.splitlines() if line.startswith("student:")]
+    (student,) = [
+        line.split(":")[1].strip()
+        for line in finished.stdout.splitlines()
+        if line.startswith("student:")
+    ]
     assert (root / student / "model.safetensors").is_file()
 
 
 def test_a_second_run_finds_everything_and_ends_with_the_same_table(root, finished):
-    again = call([*DOCEMB, "run", "--profile", "small"], root)  # a process sets the width of its tables at its start
-    assert again.stdout[again.stdout.index("Test scores") :] == finished.stdout[finished.stdout.index("Test scores") :]
+    again = call(
+        [*DOCEMB, "run", "--profile", "small"], root
+    )  # a process sets the width of its tables at its start
+    assert (
+        again.stdout[again.stdout.index("Test scores") :]
+        == finished.stdout[finished.stdout.index("Test scores") :]
+    )
     assert again.stdout.count("] already there") == 7
 
 
@@ -86,32 +116,48 @@ def student_of(root: Path, name: str = "small-student-*") -> Path:
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_was_executed_to_its_end_without_errors_and_left_figures(root, finished, name):
     notebook = executed_of(root, name)
-    assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code" and cell.source)
+    assert all(
+        cell.execution_count for cell in notebook.cells if cell.cell_type == "code" and cell.source
+    )
     assert not [output for output in outputs_of(notebook) if output.output_type == "error"]
-    assert not [o["text"] for o in outputs_of(notebook) if o.get("name") == "stderr"]  # Jupyter shows it in red
-    assert not [o for o in outputs_of(notebook) if ">NaN<" in o.get("data", {}).get("text/html", "")]
+    assert not [
+        o["text"] for o in outputs_of(notebook) if o.get("name") == "stderr"
+    ]  # Jupyter shows it in red
+    assert not [
+        o for o in outputs_of(notebook) if ">NaN<" in o.get("data", {}).get("text/html", "")
+    ]
     assert figures_of(root, name)
     assert all(figure.with_suffix(".svg").is_file() for figure in figures_of(root, name))
 
 
-def test_an_executed_notebook_begins_with_its_configuration_and_keeps_the_last_state_of_each_bar(root, finished):
+def test_an_executed_notebook_begins_with_its_configuration_and_keeps_the_last_state_of_each_bar(
+    root, finished
+):
     outputs = outputs_of(executed_of(root, "04_projections"))
     rows = {line.split()[0]: line for line in outputs[0]["data"]["text/plain"].splitlines()[1:]}
     assert "small" in rows["profile"]
-    text = "".join(o["text"] for o in outputs if o["output_type"] == "stream" and o["name"] == "stdout")
+    text = "".join(
+        o["text"] for o in outputs if o["output_type"] == "stream" and o["name"] == "stdout"
+    )
     assert "100% 4/4 updates" in text
     assert "0% 0/4 updates" not in text
 
 
 def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explorer(root, inside):
-    data = [output["data"] for output in outputs_of(executed_of(root, "03_structural")) if "data" in output]
+    data = [
+        output["data"]
+        for output in outputs_of(executed_of(root, "03_structural"))
+        if "data" in output
+    ]
     assert not [kind for found in data for kind in found if "widget" in kind]
     pictures = sum("image/png" in found for found in data)
     assert pictures > len(figures_of(root, "03_structural"))
     done = docemb("report", "--profile", "small", "-o", "pages")
     assert (done.returncode, Path(done.stdout.strip())) == (0, Path("pages/index.html"))
     index = Path("pages/index.html").read_text(encoding="utf-8")
-    linked = [Path("pages", html.unescape(name)) for name in re.findall(r'(?:href|src)="([^"]+)"', index)]
+    linked = [
+        Path("pages", html.unescape(name)) for name in re.findall(r'(?:href|src)="([^"]+)"', index)
+    ]
     assert [path.parts[1] for path in linked if path.suffix == ".html"] == list(NOTEBOOKS)
     assert all(path.is_file() for path in linked)
     assert "In the mean over 4 tasks, this student (." in index
@@ -119,23 +165,32 @@ def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explore
     assert len(conclusions) == len(NOTEBOOKS)
     assert "training documents are longer" in conclusions[0]
     assert all(said.startswith("In the mean over ") for said in conclusions[1:])
-    (page,) = (path.read_text(encoding="utf-8") for path in linked if path.parts[1] == "03_structural")
+    (page,) = (
+        path.read_text(encoding="utf-8") for path in linked if path.parts[1] == "03_structural"
+    )
     assert page.count('src="data:image/png;base64,') == pictures
-    assert not re.search(r'<(?:script|link|img)[^>]*(?:src|href)="(?!data:)', page)  # nothing is loaded
+    assert not re.search(
+        r'<(?:script|link|img)[^>]*(?:src|href)="(?!data:)', page
+    )  # nothing is loaded
     assert r"$\frac" not in page
     assert "<mfrac><mn>1</mn><mi>d</mi></mfrac>" in page  # of the MSE
 
 
 def test_results_come_as_table_json_and_csv(inside):
     assert "evaluation" in docemb("results").stdout  # perhaps folded
-    assert [row["lam"] for row in json.loads(docemb("results", "05_weighting", "--json").stdout)] == [0.5]
+    assert [
+        row["lam"] for row in json.loads(docemb("results", "05_weighting", "--json").stdout)
+    ] == [0.5]
     assert len(pd.read_csv(io.StringIO(docemb("results", "--csv").stdout))) == 7
 
 
 def test_the_student_loads_in_stock_sentence_transformers_and_embeds_alike(root, inside):
     from sentence_transformers import SentenceTransformer
 
-    texts = {"a.txt": "A graph is a set of nodes and edges.", "b.md": "Violins show a distribution. " * 60}
+    texts = {
+        "a.txt": "A graph is a set of nodes and edges.",
+        "b.md": "Violins show a distribution. " * 60,
+    }
     write_files(root / "texts", texts)
     student = student_of(root)
     done = docemb("embed", student, "texts", "-o", "out.parquet")
@@ -145,21 +200,33 @@ def test_the_student_loads_in_stock_sentence_transformers_and_embeds_alike(root,
     for name, expected in zip(texts, stock, strict=True):
         found = np.asarray(ours[name])
         cosine = found @ expected / np.linalg.norm(found) / np.linalg.norm(expected)
-        assert cosine > 0.999  # bf16 where the processor is fast at it; exact equality is the student room's test
+        assert (
+            cosine > 0.999
+        )  # bf16 where the processor is fast at it; exact equality is the student room's test
 
 
 def test_the_evaluation_says_how_sure_its_scores_are(root, finished):
     text = nbformat.writes(executed_of(root, "06_evaluation"))
     assert all(words in text for words in ("mean over tasks", "no difference shown"))
     figures = {path.stem for path in figures_of(root, "06_evaluation")}
-    assert figures == {"training", "tasks", "differences", "by-length"}  # those of several runs would repeat these
+    assert figures == {
+        "training",
+        "tasks",
+        "differences",
+        "by-length",
+    }  # those of several runs would repeat these
     (record,) = records.all_records("06_evaluation", workspace=Workspace(root))
     assert not [name for name in record.metrics if name.endswith(("ndcg", "hit_rate_10"))]
     said = records.table_of(Workspace(root), record, "comparison")
     fixed = {"SBERT over chunks", "SBERT truncated", "student before distillation"}
     assert fixed | {"TF-IDF", "BM25", "LSA"} < set(said[said["model"] == record.label]["reference"])
-    few = pd.read_csv(next((root / "outputs" / "figures" / "07_simde").rglob("few-shot-package.csv")))
-    assert [fixed < {*few["model"]}, any(name.startswith("DM") for name in few["model"])] == [True, False]
+    few = pd.read_csv(
+        next((root / "outputs" / "figures" / "07_simde").rglob("few-shot-package.csv"))
+    )
+    assert [fixed < {*few["model"]}, any(name.startswith("DM") for name in few["model"])] == [
+        True,
+        False,
+    ]
 
 
 def test_a_student_is_evaluated_beside_what_is_scored_already_and_a_stock_model_alone(root, inside):
@@ -173,14 +240,18 @@ def test_a_student_is_evaluated_beside_what_is_scored_already_and_a_stock_model_
     assert f"In the mean over 4 tasks, {student.name} (" in done.stdout
     # The notebook has embedded and scored it all.
     assert {path: path.stat().st_mtime for path in embeddings.rglob("*.npy")} == shards
-    stock_model = docemb("evaluate", "all-MiniLM-L6-v2", "--profile", "small", "--task", "halves", "--json")
+    stock_model = docemb(
+        "evaluate", "all-MiniLM-L6-v2", "--profile", "small", "--task", "halves", "--json"
+    )
     found = json.loads(stock_model.stdout)
     assert {row["task"] for row in found["scores"]} == {"halves"}
     rows = [row for row in found["comparison"] if row["model"] == "all-MiniLM-L6-v2"]
     assert {row["reference"] for row in rows} >= {"SBERT over chunks"}
 
 
-def test_a_student_with_a_lexical_half_is_evaluated_in_three_forms_and_the_adapted_one_compared(root, inside):
+def test_a_student_with_a_lexical_half_is_evaluated_in_three_forms_and_the_adapted_one_compared(
+    root, inside
+):
     from docemb_lib.student import Student
 
     student = Student.load(student_of(root))
@@ -192,7 +263,9 @@ def test_a_student_with_a_lexical_half_is_evaluated_in_three_forms_and_the_adapt
     scored = [(row["model"], row["seed"]) for row in found["scores"] if row["metric"] == "accuracy"]
     assert list(dict(scored))[:3] == ["lexical", "lexical, dense half", "lexical, adapted"]
     assert len(scored) == len(set(scored))
-    compared = [row["reference"] for row in found["comparison"] if row["model"] == "lexical, adapted"]
+    compared = [
+        row["reference"] for row in found["comparison"] if row["model"] == "lexical, adapted"
+    ]
     assert {"SBERT over chunks", "student before distillation", "LSA"} < {*compared}
     assert not any(name.startswith("lexical") for name in compared)
 
@@ -204,7 +277,10 @@ def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_al
     before = hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest()
     papermill = "papermill 05_weighting.ipynb -p lam 0.7 -p profile small --no-progress-bar"
     command = [sys.executable, "-m", *papermill.split()]
-    piped = call(["bash", "-c", f"set -o pipefail; {' '.join(map(str, command))} | cat > run.ipynb"], notebooks)
+    piped = call(
+        ["bash", "-c", f"set -o pipefail; {' '.join(map(str, command))} | cat > run.ipynb"],
+        notebooks,
+    )
     assert piped.returncode == 0, piped.stderr
     assert "unknown" not in piped.stderr.lower()
     assert nbformat.read(notebooks / "run.ipynb", as_version=4).cells
@@ -218,13 +294,21 @@ def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_al
     write_files(notebooks, {"mine.yaml": "profile: small\nlam: 0.6\n"})
     flat = "papermill 05_weighting.ipynb run.ipynb -f mine.yaml --no-progress-bar"
     assert call([sys.executable, "-m", *flat.split()], notebooks).returncode == 0
-    assert sorted(records.frame("05_weighting", workspace=Workspace(root))["lam"]) == [0.5, 0.6, 0.7]
-    of_a_profile = call([sys.executable, "-m", *flat.replace("mine", "../params/small").split()], notebooks)
+    assert sorted(records.frame("05_weighting", workspace=Workspace(root))["lam"]) == [
+        0.5,
+        0.6,
+        0.7,
+    ]
+    of_a_profile = call(
+        [sys.executable, "-m", *flat.replace("mine", "../params/small").split()], notebooks
+    )
     assert of_a_profile.returncode == 1
     assert "name is a field of a profile and no parameter of a notebook" in of_a_profile.stderr
 
 
-def test_the_runs_of_one_notebook_are_found_again_and_their_conclusion_and_paths_are_shown(root, inside):
+def test_the_runs_of_one_notebook_are_found_again_and_their_conclusion_and_paths_are_shown(
+    root, inside
+):
     done = docemb("run", "03", "--profile", "small")
     assert done.returncode == 0, done.stderr
     _, _, shown = done.stdout.partition("\n\n03_structural  ")

@@ -1,4 +1,6 @@
-"""Every notebook is a pair that agrees, carries no outputs, and names its parameters as the vocabulary does."""
+"""Every notebook is a pair that agrees, carries no outputs, and names its parameters as the
+vocabulary does.
+"""
 
 import re
 import shutil
@@ -26,22 +28,40 @@ def test_the_two_halves_of_a_pair_agree_and_carry_no_outputs(name):
     script = jupytext.read(FOLDER / f"{name}.py")
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     nbformat.validate(notebook)
-    assert [(c.cell_type, c.source) for c in script.cells] == [(c.cell_type, c.source) for c in notebook.cells]
-    assert [c.metadata.get("tags") for c in script.cells] == [c.metadata.get("tags") for c in notebook.cells]
+    assert [(c.cell_type, c.source) for c in script.cells] == [
+        (c.cell_type, c.source) for c in notebook.cells
+    ]
+    assert [c.metadata.get("tags") for c in script.cells] == [
+        c.metadata.get("tags") for c in notebook.cells
+    ]
     assert notebook.metadata.kernelspec.name == script.metadata.kernelspec["name"] == "python3"
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    explained = r"# No docemb_lib here\? Then this kernel is of another environment.*\nfrom docemb_lib"
-    assert any(re.search(explained, cell.source) for cell in code)  # tracebacks show the line before, too
+    explained = (
+        r"# No docemb_lib here\? Then this kernel is of another environment.*\nfrom docemb_lib"
+    )
+    assert any(
+        re.search(explained, cell.source) for cell in code
+    )  # tracebacks show the line before, too
     assert not [cell for cell in code if cell.outputs != [] or cell.execution_count is not None]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_the_parameters_cell_holds_the_vocabulary_each_with_a_comment_which_papermill_lists(name, capsys):
-    (cell,) = [c for c in jupytext.read(FOLDER / f"{name}.py").cells if "parameters" in c.metadata.get("tags", [])]
+def test_the_parameters_cell_holds_the_vocabulary_each_with_a_comment_which_papermill_lists(
+    name, capsys
+):
+    (cell,) = [
+        c
+        for c in jupytext.read(FOLDER / f"{name}.py").cells
+        if "parameters" in c.metadata.get("tags", [])
+    ]
     lines = [re.fullmatch(r"(\w+) = (.+?)  # (.{15,})", line) for line in cell.source.splitlines()]
     assert all(lines), "each line is a name, a value and a comment"
     assert tuple(line[1] for line in lines if line) == ("profile", "seed", *NOTEBOOKS[name])
-    assert set(inspect_notebook(str(FOLDER / f"{name}.ipynb"))) == {"profile", "seed", *NOTEBOOKS[name]}
+    assert set(inspect_notebook(str(FOLDER / f"{name}.ipynb"))) == {
+        "profile",
+        "seed",
+        *NOTEBOOKS[name],
+    }
     assert display_notebook_help(click.Context(papermill), str(FOLDER / f"{name}.ipynb"), {}) == 0
     assert "Can't infer" not in capsys.readouterr().out
 
@@ -56,5 +76,9 @@ def test_a_notebook_with_conflicts_is_made_anew_from_its_script(tmp_path):
     jupytext.cli.jupytext(["--to", "ipynb", str(tmp_path / f"{name}.py")])
     again = nbformat.read(broken, as_version=4)
     for found, expected in zip(again.cells, good.cells, strict=True):
-        assert (found.cell_type, found.source, found.metadata) == (expected.cell_type, expected.source, expected.metadata)  # fmt: skip
+        assert (found.cell_type, found.source, found.metadata) == (
+            expected.cell_type,
+            expected.source,
+            expected.metadata,
+        )
     assert again.metadata == good.metadata

@@ -13,33 +13,88 @@ from docemb_lib.settings.sections import FurtherTeacher, SimDE
 from docemb_lib.thesis.values import published
 
 FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
-TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
-COSINE, MARGIN, CONTRASTIVE = ({"structural_loss": loss} for loss in ("cosine", "max-margin", "contrastive"))
+TOPICS = {
+    "name": "topics",
+    "role": "contextual",
+    "teacher": "LSA",
+    "loss": "mse",
+    "student_projection": "8",
+}
+COSINE, MARGIN, CONTRASTIVE = (
+    {"structural_loss": loss} for loss in ("cosine", "max-margin", "contrastive")
+)
 BY_LENGTH = "linear:9:100"
 WEIGHED = {"lam": 0.2, "lam_by_length": BY_LENGTH, "max_structural_len": 9}
-CONTEXT = {"contextual_teacher": "DM", "contextual_loss": "mse", "student_projection": "16",
-           "contextual_projection": "-"}  # fmt: skip
+CONTEXT = {
+    "contextual_teacher": "DM",
+    "contextual_loss": "mse",
+    "student_projection": "16",
+    "contextual_projection": "-",
+}
 ALONE, CONTEXTUAL = {"contextual_teacher": None}, {"structural_loss": None}
 
 
 def with_further(profile, further):
-    return profile.model_copy(update={"further_teachers": [FurtherTeacher(**teacher) for teacher in further]})
+    return profile.model_copy(
+        update={"further_teachers": [FurtherTeacher(**teacher) for teacher in further]}
+    )
 
 
-@pytest.mark.parametrize(("notebook", "parameters", "label"), [
-    ("04_projections", {"structural_loss": None}, "only-contextual;PV;S:768(ReLU)x4096(ReLU)x2048;C:-"),
-    ("05_weighting", {"lam": 0.5}, "cosine;384;λ=0.5"),
-    ("05_weighting", {"lam": None, "max_structural_len": None}, "cosine;no-weighting"),
-    ("05_weighting", {"contextual_teacher": None, "max_structural_len": None}, "only-structural;cosine"),
-    ("05_weighting", {"structural_loss": None}, "only-contextual;PV"),
-    ("03_structural", {"structural_loss": "contrastive", "temperature": 0.05}, "contrastive;τ=0.05"),
-    ("07_simde", {"documents": 9}, "SimDE;9 docs"),
-    ("07_simde", {"documents": 9, "pairs": "dropout", "pair_temperature": 0.1, "mlm_weight": 0, "seed": 2},
-     "SimCSE;τ=0.1;mlm=0.0;9 docs;seed 2"),
-    ("07_simde", {"documents": 9, "beside_teachers": 0.5}, "SimDE;×0.5 beside;cosine;384;λ=0.5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;9 docs"),
-    ("04_projections", {"delta": 0.03, "beta": 0.5}, "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;β=0.5"),
-    ("04_projections", {"delta": 0, "beta": 0}, "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;δ=0.0;β=0.0"),
-    ("04_projections", {"contextual_loss": "cca:5", "beta": 0.5}, "cosine;cca:5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("notebook", "parameters", "label"),
+    [
+        (
+            "04_projections",
+            {"structural_loss": None},
+            "only-contextual;PV;S:768(ReLU)x4096(ReLU)x2048;C:-",
+        ),
+        ("05_weighting", {"lam": 0.5}, "cosine;384;λ=0.5"),
+        ("05_weighting", {"lam": None, "max_structural_len": None}, "cosine;no-weighting"),
+        (
+            "05_weighting",
+            {"contextual_teacher": None, "max_structural_len": None},
+            "only-structural;cosine",
+        ),
+        ("05_weighting", {"structural_loss": None}, "only-contextual;PV"),
+        (
+            "03_structural",
+            {"structural_loss": "contrastive", "temperature": 0.05},
+            "contrastive;τ=0.05",
+        ),
+        ("07_simde", {"documents": 9}, "SimDE;9 docs"),
+        (
+            "07_simde",
+            {
+                "documents": 9,
+                "pairs": "dropout",
+                "pair_temperature": 0.1,
+                "mlm_weight": 0,
+                "seed": 2,
+            },
+            "SimCSE;τ=0.1;mlm=0.0;9 docs;seed 2",
+        ),
+        (
+            "07_simde",
+            {"documents": 9, "beside_teachers": 0.5},
+            "SimDE;×0.5 beside;cosine;384;λ=0.5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;9 docs",
+        ),
+        (
+            "04_projections",
+            {"delta": 0.03, "beta": 0.5},
+            "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;β=0.5",
+        ),
+        (
+            "04_projections",
+            {"delta": 0, "beta": 0},
+            "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;δ=0.0;β=0.0",
+        ),
+        (
+            "04_projections",
+            {"contextual_loss": "cca:5", "beta": 0.5},
+            "cosine;cca:5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-",
+        ),
+    ],
+)
 def test_labels_are_those_of_the_thesis(notebook, parameters, label):
     assert RunKey.of(notebook, Profile.load("thesis"), **parameters).label == label
 
@@ -47,7 +102,11 @@ def test_labels_are_those_of_the_thesis(notebook, parameters, label):
 def test_the_labels_of_the_structural_losses_and_paragraph_vectors_are_the_published_ones():
     """The figures show the thesis' runs and ours under one name."""
     profile = Profile.load("thesis")
-    for row in published("structural_losses").query("kind == 'student' and source == 'figure 4.3'").itertuples():
+    for row in (
+        published("structural_losses")
+        .query("kind == 'student' and source == 'figure 4.3'")
+        .itertuples()
+    ):
         given = {"structural_loss": row.structural_loss}
         if row.structural_loss == "max-margin":
             given |= {"distance": row.distance, "gamma": row.gamma}
@@ -55,93 +114,179 @@ def test_the_labels_of_the_structural_losses_and_paragraph_vectors_are_the_publi
     singles = published("paragraph_vectors").query("kind != 'DM+DBOW'")
     assert len(singles) == 36
     for row in singles.itertuples():
-        given = {"dm": bool(row.dm), "vector_size": int(row.vector_size), "min_count": row.min_count}
-        assert RunKey.of("02_paragraph_vector", profile, preprocess=row.preprocess, **given).label == row.label
+        given = {
+            "dm": bool(row.dm),
+            "vector_size": int(row.vector_size),
+            "min_count": row.min_count,
+        }
+        assert (
+            RunKey.of("02_paragraph_vector", profile, preprocess=row.preprocess, **given).label
+            == row.label
+        )
 
 
-@pytest.mark.parametrize(("notebook", "further", "parameters", "label"), [
-    ("05_weighting", [TOPICS], ALONE, "cosine;384;λ=0.5"), ("05_weighting", [FAR], ALONE, "only-structural;cosine;384"),
-    ("05_weighting", [FAR], CONTEXTUAL, "far;384;λ=0.5"), ("05_weighting", [TOPICS], CONTEXTUAL, "only-contextual;PV"),
-    ("03_structural", [FAR], CONTEXTUAL | {"contextual_teacher": "PV"}, "far"),
-    ("04_projections", [TOPICS], ALONE, "cosine;topics")])  # fmt: skip
-def test_labels_name_further_teachers_where_they_stand_for_a_role(notebook, further, parameters, label):
-    assert RunKey(notebook, with_further(Profile(name="thesis"), further).with_parameters(**parameters)).label == label
+@pytest.mark.parametrize(
+    ("notebook", "further", "parameters", "label"),
+    [
+        ("05_weighting", [TOPICS], ALONE, "cosine;384;λ=0.5"),
+        ("05_weighting", [FAR], ALONE, "only-structural;cosine;384"),
+        ("05_weighting", [FAR], CONTEXTUAL, "far;384;λ=0.5"),
+        ("05_weighting", [TOPICS], CONTEXTUAL, "only-contextual;PV"),
+        ("03_structural", [FAR], CONTEXTUAL | {"contextual_teacher": "PV"}, "far"),
+        ("04_projections", [TOPICS], ALONE, "cosine;topics"),
+    ],
+)
+def test_labels_name_further_teachers_where_they_stand_for_a_role(
+    notebook, further, parameters, label
+):
+    assert (
+        RunKey(
+            notebook, with_further(Profile(name="thesis"), further).with_parameters(**parameters)
+        ).label
+        == label
+    )
 
 
 def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
-    variations = [{}, {"lam": 0.8}, {"lam": None}, {"max_structural_len": None}, {"documents": 7}, {"seed": 1},
-                  {"student_projection": "2048"}, {"contextual_teacher": "DM", "contextual_projection": "2048"},
-                  {"structural_loss": "contrastive"}, {"structural_loss": "contrastive", "temperature": 0.05},
-                  {"beta": 0.5},
-                  {"delta": 0.5}, {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"},
-                  {"student_projection": "768(ReLU,drop0.1)x2048"}, {"student_projection": "768(ReLU,norm)x2048"}]  # fmt: skip
-    slugs = [RunKey.of("05_weighting", Profile.load("thesis"), **given).slug for given in variations]
-    slugs += [RunKey("05_weighting", Profile(name=name)).slug for name in ("文書", "記事", "記事" * 99, "文書" * 99)]
+    variations = [
+        {},
+        {"lam": 0.8},
+        {"lam": None},
+        {"max_structural_len": None},
+        {"documents": 7},
+        {"seed": 1},
+        {"student_projection": "2048"},
+        {"contextual_teacher": "DM", "contextual_projection": "2048"},
+        {"structural_loss": "contrastive"},
+        {"structural_loss": "contrastive", "temperature": 0.05},
+        {"beta": 0.5},
+        {"delta": 0.5},
+        {"contextual_loss": "cca"},
+        {"contextual_loss": "cca:5"},
+        {"student_projection": "768(ReLU,drop0.1)x2048"},
+        {"student_projection": "768(ReLU,norm)x2048"},
+    ]
+    slugs = [
+        RunKey.of("05_weighting", Profile.load("thesis"), **given).slug for given in variations
+    ]
+    slugs += [
+        RunKey("05_weighting", Profile(name=name)).slug
+        for name in ("文書", "記事", "記事" * 99, "文書" * 99)
+    ]
     assert len(set(slugs)) == len(slugs)
-    assert all(re.fullmatch(r"[\w.=+-]+", slug) and "_" not in slug and len(slug.encode()) <= 200 for slug in slugs)
+    assert all(
+        re.fullmatch(r"[\w.=+-]+", slug) and "_" not in slug and len(slug.encode()) <= 200
+        for slug in slugs
+    )
 
 
-@pytest.mark.parametrize(("notebook", "further", "one", "other", "same"), [
-    ("03_structural", [], COSINE, {"gamma": 0.5}, True), ("03_structural", [], MARGIN, {"gamma": 0.5}, False),
-    ("03_structural", [], COSINE, {"distance": "cosine", "temperature": 0.1}, True),
-    ("03_structural", [], MARGIN, {"temperature": 0.1}, True),
-    ("03_structural", [], MARGIN, {"distance": "cosine"}, False), ("03_structural", [], CONTRASTIVE, {"gamma": 0.5}, True),
-    ("03_structural", [], CONTRASTIVE, {"temperature": 0.1}, False),
-    ("04_projections", [], CONTEXTUAL, {"gamma": 0.5, "distance": "cosine"}, True),
-    ("05_weighting", [], ALONE, {"lam": 0.2, "student_projection": "8"}, True),
-    ("05_weighting", [], ALONE, {"max_structural_len": 9}, False),
-    *(("05_weighting", [], COSINE, {name: value}, False) for name, value in WEIGHED.items()),
-    *(("05_weighting", [], COSINE, {name: value}, False) for name, value in CONTEXT.items()),
-    ("05_weighting", [], CONTEXTUAL, WEIGHED, True), ("05_weighting", [], ALONE, {"lam_by_length": BY_LENGTH}, True),
-    *(("05_weighting", [TOPICS], ALONE, {name: value}, False) for name, value in WEIGHED.items()),
-    *(("05_weighting", [FAR], CONTEXTUAL, {name: value}, False) for name, value in WEIGHED.items()),
-    ("05_weighting", [FAR], ALONE, {"lam": 0.2}, True),
-    ("05_weighting", [], COSINE, {"beta": 0.5}, False), ("04_projections", [], COSINE, {"delta": 0.5}, False),
-    ("05_weighting", [], ALONE, {"beta": 0.5, "delta": 0.5}, True),
-    *(("05_weighting", [], {"contextual_loss": loss}, {"beta": 0.5, "delta": 0.5}, True) for loss in ("cca:5", "mse")),
-    ("05_weighting", [], {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"}, False),
-    ("06_evaluation", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
-    ("06_evaluation", [], CONTEXTUAL, {"max_structural_len": 9}, True),
-    ("06_evaluation", [], COSINE, {"documents": 9}, False), ("06_evaluation", [], COSINE, {"seed": 9}, False)])  # fmt: skip
-def test_runs_have_one_record_and_one_slug_where_what_counts_is_the_same(small, notebook, further, one, other, same):
-    runs = [RunKey.of(notebook, with_further(small, further), **given) for given in (one, one | other)]
-    assert (runs[0].fingerprint == runs[1].fingerprint, runs[0].same_but() == runs[1].same_but()) == (same, same)
+@pytest.mark.parametrize(
+    ("notebook", "further", "one", "other", "same"),
+    [
+        ("03_structural", [], COSINE, {"gamma": 0.5}, True),
+        ("03_structural", [], MARGIN, {"gamma": 0.5}, False),
+        ("03_structural", [], COSINE, {"distance": "cosine", "temperature": 0.1}, True),
+        ("03_structural", [], MARGIN, {"temperature": 0.1}, True),
+        ("03_structural", [], MARGIN, {"distance": "cosine"}, False),
+        ("03_structural", [], CONTRASTIVE, {"gamma": 0.5}, True),
+        ("03_structural", [], CONTRASTIVE, {"temperature": 0.1}, False),
+        ("04_projections", [], CONTEXTUAL, {"gamma": 0.5, "distance": "cosine"}, True),
+        ("05_weighting", [], ALONE, {"lam": 0.2, "student_projection": "8"}, True),
+        ("05_weighting", [], ALONE, {"max_structural_len": 9}, False),
+        *(("05_weighting", [], COSINE, {name: value}, False) for name, value in WEIGHED.items()),
+        *(("05_weighting", [], COSINE, {name: value}, False) for name, value in CONTEXT.items()),
+        ("05_weighting", [], CONTEXTUAL, WEIGHED, True),
+        ("05_weighting", [], ALONE, {"lam_by_length": BY_LENGTH}, True),
+        *(
+            ("05_weighting", [TOPICS], ALONE, {name: value}, False)
+            for name, value in WEIGHED.items()
+        ),
+        *(
+            ("05_weighting", [FAR], CONTEXTUAL, {name: value}, False)
+            for name, value in WEIGHED.items()
+        ),
+        ("05_weighting", [FAR], ALONE, {"lam": 0.2}, True),
+        ("05_weighting", [], COSINE, {"beta": 0.5}, False),
+        ("04_projections", [], COSINE, {"delta": 0.5}, False),
+        ("05_weighting", [], ALONE, {"beta": 0.5, "delta": 0.5}, True),
+        *(
+            ("05_weighting", [], {"contextual_loss": loss}, {"beta": 0.5, "delta": 0.5}, True)
+            for loss in ("cca:5", "mse")
+        ),
+        ("05_weighting", [], {"contextual_loss": "cca"}, {"contextual_loss": "cca:5"}, False),
+        ("06_evaluation", [FAR], CONTEXTUAL, {"max_structural_len": 9}, False),
+        ("06_evaluation", [], CONTEXTUAL, {"max_structural_len": 9}, True),
+        ("06_evaluation", [], COSINE, {"documents": 9}, False),
+        ("06_evaluation", [], COSINE, {"seed": 9}, False),
+    ],
+)
+def test_runs_have_one_record_and_one_slug_where_what_counts_is_the_same(
+    small, notebook, further, one, other, same
+):
+    runs = [
+        RunKey.of(notebook, with_further(small, further), **given) for given in (one, one | other)
+    ]
+    assert (
+        runs[0].fingerprint == runs[1].fingerprint,
+        runs[0].same_but() == runs[1].same_but(),
+    ) == (same, same)
     assert (runs[0].slug == runs[1].slug) == same
 
 
 @pytest.mark.parametrize(("loss", "different"), [("mse", 1), ("soft-cca", 3)])
 def test_the_settings_of_soft_cca_count_where_a_further_teacher_has_it(small, loss, different):
     topics = TOPICS | {"loss": loss}
-    keys = [RunKey.of("05_weighting", with_further(small, [topics]), contextual_loss="mse", **given)
-            for given in ({}, {"beta": 0.5}, {"delta": 0.5})]  # fmt: skip
+    keys = [
+        RunKey.of("05_weighting", with_further(small, [topics]), contextual_loss="mse", **given)
+        for given in ({}, {"beta": 0.5}, {"delta": 0.5})
+    ]
     assert len({key.fingerprint for key in keys}) == different
     assert keys[0].counting["further_teachers"] == [topics]
 
 
 def test_runs_are_compared_but_for_some_parameters_and_by_some_alone(small):
-    one, other = (RunKey.of("05_weighting", small, lam=lam, max_structural_len=n) for lam, n in ((0.2, 9), (0.8, None)))
+    one, other = (
+        RunKey.of("05_weighting", small, lam=lam, max_structural_len=n)
+        for lam, n in ((0.2, 9), (0.8, None))
+    )
     assert one.same_but("lam") != other.same_but("lam")
     assert one.same_but("lam", "max_structural_len") == other.same_but("lam", "max_structural_len")
     assert one.only("lam") != other.only("lam")
     assert one.only("seed", "documents", "gamma") == other.only("seed", "documents", "gamma")
-    final = RunKey.of("06_evaluation", small, lam=0.2, max_structural_len=9, structural_loss="cosine")
+    final = RunKey.of(
+        "06_evaluation", small, lam=0.2, max_structural_len=9, structural_loss="cosine"
+    )
     assert final.same_but() == one.same_but()  # the same student
     assert final.fingerprint != one.fingerprint  # in another notebook
 
 
-def test_settings_that_no_result_depends_on_leave_a_run_what_it_is_as_those_of_simde_do_elsewhere(small):
+def test_settings_that_no_result_depends_on_leave_a_run_what_it_is_as_those_of_simde_do_elsewhere(
+    small,
+):
     def found(**changes):
         training = small.training.model_copy(update=changes)
         return RunKey("05_weighting", small.model_copy(update={"training": training})).fingerprint
 
-    unimportant = {"save_every": 7, "log_every": 3, "report_to": ["wandb"], "batch_tokens": 9, "checkpointing": True}
+    unimportant = {
+        "save_every": 7,
+        "log_every": 3,
+        "report_to": ["wandb"],
+        "batch_tokens": 9,
+        "checkpointing": True,
+    }
     assert found(**unimportant, compile=False) == found()
     assert found(precision="fp32") != found()
     for section, change in (("simde", {"language": "de"}), ("evaluation", {"few_shot": [3]})):
-        other = small.model_copy(update={section: getattr(small, section).model_copy(update=change)})
-        assert RunKey("06_evaluation", other).fingerprint == RunKey("06_evaluation", small).fingerprint
+        other = small.model_copy(
+            update={section: getattr(small, section).model_copy(update=change)}
+        )
+        assert (
+            RunKey("06_evaluation", other).fingerprint == RunKey("06_evaluation", small).fingerprint
+        )
         assert RunKey("07_simde", other).fingerprint != RunKey("07_simde", small).fingerprint
-    fewer = small.model_copy(update={"evaluation": small.evaluation.model_copy(update={"seeds": 9})})
+    fewer = small.model_copy(
+        update={"evaluation": small.evaluation.model_copy(update={"seeds": 9})}
+    )
     assert RunKey("07_simde", fewer).fingerprint != RunKey("07_simde", small).fingerprint
 
 
@@ -156,16 +301,31 @@ def test_a_run_in_a_precision_that_is_asked_for_is_another_run(small, monkeypatc
 
 
 def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(tmp_path):
-    task = {"name": "own", "kind": "retrieval", "path": "texts.jsonl", "relevance": {"test": "links/links.tsv"}}
+    task = {
+        "name": "own",
+        "kind": "retrieval",
+        "path": "texts.jsonl",
+        "relevance": {"test": "links/links.tsv"},
+    }
     evaluation = {"tasks": ["own"], "own_tasks": [task]}
-    profile = json.dumps({"corpus": {"source": "local", "path": ["texts.jsonl", "more"]}, "evaluation": evaluation})
-    files = {"texts.jsonl": [{"id": "a", "text": "one"}], "more/b.txt": "two", "links/links.tsv": "a\ta\n"}
+    profile = json.dumps(
+        {"corpus": {"source": "local", "path": ["texts.jsonl", "more"]}, "evaluation": evaluation}
+    )
+    files = {
+        "texts.jsonl": [{"id": "a", "text": "one"}],
+        "more/b.txt": "two",
+        "links/links.tsv": "a\ta\n",
+    }
     there = write_files(tmp_path / "there", {**files, "my.yaml": profile})
     here = shutil.copytree(there, tmp_path / "here", copy_function=shutil.copyfile)
-    first, copied = (RunKey.of("06_evaluation", Profile.load(place / "my.yaml")) for place in (there, here))
+    first, copied = (
+        RunKey.of("06_evaluation", Profile.load(place / "my.yaml")) for place in (there, here)
+    )
     assert first.fingerprint == copied.fingerprint
     (here / "links" / "links.tsv").write_text("a\tother\n")
-    assert RunKey.of("06_evaluation", Profile.load(here / "my.yaml")).fingerprint != first.fingerprint
+    assert (
+        RunKey.of("06_evaluation", Profile.load(here / "my.yaml")).fingerprint != first.fingerprint
+    )
 
 
 def test_pairs_count_where_a_student_learns_from_them_and_teachers_only_beside_them(small):
@@ -173,41 +333,101 @@ def test_pairs_count_where_a_student_learns_from_them_and_teachers_only_beside_t
         return RunKey("07_simde", small.with_parameters(lam=lam, **parameters)).fingerprint
 
     base = fingerprint()
-    others = ({"pairs": "dropout"}, {"pair_temperature": 0.1}, {"mlm_weight": 0}, {"beside_teachers": 1}, {"seed": 1})
-    assert (len({base, *(fingerprint(**one) for one in others)}), fingerprint(lam=0.9)) == (1 + len(others), base)
+    others = (
+        {"pairs": "dropout"},
+        {"pair_temperature": 0.1},
+        {"mlm_weight": 0},
+        {"beside_teachers": 1},
+        {"seed": 1},
+    )
+    assert (len({base, *(fingerprint(**one) for one in others)}), fingerprint(lam=0.9)) == (
+        1 + len(others),
+        base,
+    )
     assert fingerprint(lam=0.9, beside_teachers=1) != fingerprint(beside_teachers=1)
 
 
 def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(small):
     compound = "DM;4;stem;10%+DBOW;3;None;2"
     turned = {"compound": " DBOW;3;None;2 + DM;4;stem;10% ", "dm": False, "vector_size": 9}
-    given = ({"compound": compound}, turned, {"compound": compound, "min_count": 7, "preprocess": "none"})
+    given = (
+        {"compound": compound},
+        turned,
+        {"compound": compound, "min_count": 7, "preprocess": "none"},
+    )
     keys = [RunKey.of("02_paragraph_vector", small, **one) for one in given]
     assert ({key.label for key in keys}, len({key.fingerprint for key in keys})) == ({compound}, 1)
     single = RunKey.of("02_paragraph_vector", small, compound=None, vector_size=9)
     assert single.fingerprint != keys[0].fingerprint
     assert single.profile.parameters.vector_size == 9
-    assert [(one.dm, one.vector_size, one.epochs) for one in keys[1].paragraph_vectors] == [(True, 4, 2), (False, 3, 2)]
+    assert [(one.dm, one.vector_size, one.epochs) for one in keys[1].paragraph_vectors] == [
+        (True, 4, 2),
+        (False, 3, 2),
+    ]
 
 
-@pytest.mark.parametrize("compound", [
-    "DM;4;stem;2", "DM;4;stem;2+", "DM;4;stem;2+DBOW;3;lemma;2", "DM;4;stem;2+DM;4;stem;2", "DM;4;stem;5%+DM;4;stem;2",
-    "DM;1;stem;2+DBOW;3;stem;2", "PV;4;stem;2+DBOW;3;stem;2", "DM;4;stem;0+DBOW;3;stem;2", ""])  # fmt: skip
+@pytest.mark.parametrize(
+    "compound",
+    [
+        "DM;4;stem;2",
+        "DM;4;stem;2+",
+        "DM;4;stem;2+DBOW;3;lemma;2",
+        "DM;4;stem;2+DM;4;stem;2",
+        "DM;4;stem;5%+DM;4;stem;2",
+        "DM;1;stem;2+DBOW;3;stem;2",
+        "PV;4;stem;2+DBOW;3;stem;2",
+        "DM;4;stem;0+DBOW;3;stem;2",
+        "",
+    ],
+)
 def test_a_compound_of_another_form_is_refused_with_the_form(small, refused, compound):
     said = r"compound: must be two or more different labels architecture;.*, as in DM;1024;stem"
     refused(said, RunKey.of, "02_paragraph_vector", small, compound=compound)
 
 
-@pytest.mark.parametrize(("notebook", "further", "parameters", "message"), [
-    ("06_evaluation", FAR | {"student_projection": "5"}, {}, "student 384 → 5; far 384; let"),
-    ("06_evaluation", FAR | {"model": "sentence-transformers/all-mpnet-base-v2"}, {}, "student 384; far 768; let student_projection ('-') end in 768"),
-    ("06_evaluation", TOPICS | {"student_projection": "-"}, {}, "student 384; topics 8; let student_projection ('-') end in 8"),
-    ("03_structural", None, {"documents": 5}, "5 training documents do not fill one batch; give 6 or more, or lower training.batch_size"),
-    ("07_simde", None, {"documents": 5}, "5 training documents do not fill one batch; give 6 or more, or lower simde.training.batch_size"),
-    ("07_simde", TOPICS | {"loss": "cca:9"}, {"beside_teachers": 1.0}, "the 5 of a batch of 6; raise simde.training.batch_size"),
-    ("07_simde", None, {"pairs": "dropout"}, "set simde.dropout to 0.1")])  # fmt: skip
-def test_combinations_that_cannot_fit_are_refused(small, refused, notebook, further, parameters, message):
+@pytest.mark.parametrize(
+    ("notebook", "further", "parameters", "message"),
+    [
+        ("06_evaluation", FAR | {"student_projection": "5"}, {}, "student 384 → 5; far 384; let"),
+        (
+            "06_evaluation",
+            FAR | {"model": "sentence-transformers/all-mpnet-base-v2"},
+            {},
+            "student 384; far 768; let student_projection ('-') end in 768",
+        ),
+        (
+            "06_evaluation",
+            TOPICS | {"student_projection": "-"},
+            {},
+            "student 384; topics 8; let student_projection ('-') end in 8",
+        ),
+        (
+            "03_structural",
+            None,
+            {"documents": 5},
+            "5 training documents do not fill one batch; give 6 or more, or lower training.batch_size",
+        ),
+        (
+            "07_simde",
+            None,
+            {"documents": 5},
+            "5 training documents do not fill one batch; give 6 or more, or lower simde.training.batch_size",
+        ),
+        (
+            "07_simde",
+            TOPICS | {"loss": "cca:9"},
+            {"beside_teachers": 1.0},
+            "the 5 of a batch of 6; raise simde.training.batch_size",
+        ),
+        ("07_simde", None, {"pairs": "dropout"}, "set simde.dropout to 0.1"),
+    ],
+)
+def test_combinations_that_cannot_fit_are_refused(
+    small, refused, notebook, further, parameters, message
+):
     simde = SimDE(training=small.simde.training)  # the student's dropout, 0
     profile = with_further(small, [further] if further else []).model_copy(update={"simde": simde})
     refused(re.escape(message), RunKey.of(notebook, profile, **parameters).check)
-    RunKey.of("07_simde", small, pairs="dropout").check()  # with dropout in the training on pairs it does
+    RunKey.of(
+        "07_simde", small, pairs="dropout"
+    ).check()  # with dropout in the training on pairs it does

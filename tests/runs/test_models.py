@@ -6,7 +6,14 @@ import torch
 
 from docemb_lib.base import pretrained
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import Model, centred_model, embed_once, models_of, on_task_models, published_model
+from docemb_lib.runs.models import (
+    Model,
+    centred_model,
+    embed_once,
+    models_of,
+    on_task_models,
+    published_model,
+)
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student.lexical import tempered
@@ -39,7 +46,10 @@ def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(wor
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice([f"word{n}" for n in range(50)], size=9)) for _ in range(60)]
     both = rng.normal(size=(2, 60, 3)).astype("float32")
-    teachers = [Model(str(n), str(n), lambda few, X=X: X[[texts.index(t) for t in few]]) for n, X in enumerate(both)]
+    teachers = [
+        Model(str(n), str(n), lambda few, X=X: X[[texts.index(t) for t in few]])
+        for n, X in enumerate(both)
+    ]
     models = {model.label: model for model in on_task_models(workspace, teachers, None)}
     lead, beside = (models[f"SBERT over chunks and lead{end}"] for end in ("", " ⊕ LSA"))
     expected = sum(X / np.linalg.norm(X, axis=1, keepdims=True) for X in both)
@@ -59,12 +69,16 @@ def test_a_model_of_others_reads_its_prompt_before_each_text():
     long = ["a graph", "Violins show a distribution. " * 80]
     embeddings = plain.embed(long)
     np.testing.assert_allclose(embeddings, stock.encode(long), atol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, atol=1e-5)  # with its last module
+    np.testing.assert_allclose(
+        np.linalg.norm(embeddings, axis=1), 1, atol=1e-5
+    )  # with its last module
     assert embeddings.dtype == np.float32
     (same,) = models_of("all-MiniLM-L6-v2", Workspace())
     assert (same.label, same.fingerprint) == ("all-MiniLM-L6-v2", plain.fingerprint)
     by_cls = published_model("all-MiniLM-L6-v2", pooling="cls")
-    first = stock.encode("a graph", output_value="token_embeddings")[0]  # [CLS], before the model normalises
+    first = stock.encode("a graph", output_value="token_embeddings")[
+        0
+    ]  # [CLS], before the model normalises
     np.testing.assert_allclose(by_cls.embed(["a graph"])[0], first / first.norm(), atol=1e-6)
     assert by_cls.fingerprint != plain.fingerprint
 
@@ -73,20 +87,32 @@ def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root)
     """A folder that a profile names, in both notebooks that score test splits."""
     file = workspace_root / "params" / "beside.yaml"
     simde = "simde: {sentence_encoder: simcse}"
-    file.write_text(f'base: small.yaml\nevaluation: {{beside: {{all-MiniLM-L6-v2: "Represent: "}}}}\n{simde}')
+    file.write_text(
+        f'base: small.yaml\nevaluation: {{beside: {{all-MiniLM-L6-v2: "Represent: "}}}}\n{simde}'
+    )
     small, beside = Profile.load("small"), Profile.load("beside")
     for notebook, there in (("05_weighting", 0), ("06_evaluation", 1), ("07_simde", 1)):
         run = Run(RunKey(notebook, beside))
         assert [model.label for model in run.references].count("all-MiniLM-L6-v2") == there
-        assert ("simcse" in run.stages.models) == (notebook == "07_simde")  # is asked for before any work
+        assert ("simcse" in run.stages.models) == (
+            notebook == "07_simde"
+        )  # is asked for before any work
     renamed = beside.model_copy(update={"name": small.name})
-    assert RunKey("06_evaluation", renamed).fingerprint != RunKey("06_evaluation", small).fingerprint
+    assert (
+        RunKey("06_evaluation", renamed).fingerprint != RunKey("06_evaluation", small).fingerprint
+    )
 
 
-def test_only_missing_texts_are_embedded_once_for_each_model_and_rows_follow_the_question(workspace):
+def test_only_missing_texts_are_embedded_once_for_each_model_and_rows_follow_the_question(
+    workspace,
+):
     embedder = Noted()
     model = Model("m", "fp", embedder.embed)
-    assert embed_once(workspace, model, ["one", "three", "one"]).tolist() == [[3, 1], [5, 2], [3, 1]]
+    assert embed_once(workspace, model, ["one", "three", "one"]).tolist() == [
+        [3, 1],
+        [5, 2],
+        [3, 1],
+    ]
     assert embed_once(workspace, model, ["seven", "three"]).tolist() == [[5, 2], [5, 2]]
     assert embed_once(workspace, model, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
     known = Model("renamed", "fp", lambda texts: pytest.fail("the model was loaded"))

@@ -9,8 +9,16 @@ from docemb_lib.workspace import publish, revision, write_text
 
 
 def record(fingerprint="f1", **changes):
-    values = {"notebook": "05_weighting", "label": "cosine;256;λ=0.5", "fingerprint": fingerprint, "setting": "s", "profile": "tiny",
-              "parameters": {"seed": 0, "lam": 0.5}, "metrics": {"mean": 0.7}, "seconds": 3.0}  # fmt: skip
+    values = {
+        "notebook": "05_weighting",
+        "label": "cosine;256;λ=0.5",
+        "fingerprint": fingerprint,
+        "setting": "s",
+        "profile": "tiny",
+        "parameters": {"seed": 0, "lam": 0.5},
+        "metrics": {"mean": 0.7},
+        "seconds": 3.0,
+    }
     return Record(**{**values, **changes})
 
 
@@ -22,27 +30,49 @@ def test_a_record_comes_back_as_it_was_saved_with_its_tables(workspace):
     assert records.find(workspace, "05_weighting", "f2") is None
     assert records.find(workspace, "04_projections", "f1") is None
     assert records.table_of(workspace, saved).to_dict("records") == [score]
-    assert records.table_of(workspace, saved, "intervals").to_dict("records") == [{"low": None, "high": 0.6}]
+    assert records.table_of(workspace, saved, "intervals").to_dict("records") == [
+        {"low": None, "high": 0.6}
+    ]
     assert records.table_of(workspace, saved, "models").empty  # it has none of this name
 
 
 def test_the_frame_has_a_row_per_finished_run_with_parameters_and_metrics(workspace):
     records.save(workspace, record("f1", finished="2026-01-01T00:00:00+00:00"))
-    records.save(workspace, record("f2", finished="2026-01-02T00:00:00+00:00", metrics={"mean": 0.8}))
-    records.save(workspace, record("f3", notebook="02_paragraph_vector", parameters={"seed": 0, "dm": True}))
+    records.save(
+        workspace, record("f2", finished="2026-01-02T00:00:00+00:00", metrics={"mean": 0.8})
+    )
+    records.save(
+        workspace, record("f3", notebook="02_paragraph_vector", parameters={"seed": 0, "dm": True})
+    )
     records.save(workspace, record("f5", notebook="06_evaluation"))
     records.save(workspace, record("f4", status="failed", error="ValueError: no"))
     frame = records.frame("05_weighting", workspace=workspace)
-    assert frame[["fingerprint", "lam", "validation"]].to_numpy().tolist() == [["f1", 0.5, 0.7], ["f2", 0.5, 0.8]]
-    means = records.frame(workspace=workspace).set_index("fingerprint")[["validation", "test"]].fillna(0)
-    assert means.T.to_dict("list") == {"f1": [0.7, 0], "f2": [0.8, 0], "f3": [0.7, 0], "f5": [0, 0.7]}
-    assert set(records.frame("05_weighting", workspace=workspace, failed=True)["error"].dropna()) == {"ValueError: no"}
+    assert frame[["fingerprint", "lam", "validation"]].to_numpy().tolist() == [
+        ["f1", 0.5, 0.7],
+        ["f2", 0.5, 0.8],
+    ]
+    means = (
+        records.frame(workspace=workspace)
+        .set_index("fingerprint")[["validation", "test"]]
+        .fillna(0)
+    )
+    assert means.T.to_dict("list") == {
+        "f1": [0.7, 0],
+        "f2": [0.8, 0],
+        "f3": [0.7, 0],
+        "f5": [0, 0.7],
+    }
+    assert set(
+        records.frame("05_weighting", workspace=workspace, failed=True)["error"].dropna()
+    ) == {"ValueError: no"}
 
 
 def test_of_two_runs_that_end_in_one_second_the_later_one_is_the_newest(workspace):
     for fingerprint in ("f2", "f1"):
         records.save(workspace, record(fingerprint))
-    assert [found.fingerprint for found in records.all_records("05_weighting", workspace=workspace)] == ["f2", "f1"]
+    assert [
+        found.fingerprint for found in records.all_records("05_weighting", workspace=workspace)
+    ] == ["f2", "f1"]
 
 
 def test_a_record_is_there_at_every_moment_of_being_replaced(workspace, monkeypatch):
@@ -71,7 +101,9 @@ def test_a_record_that_is_being_written_or_of_another_version_is_left_out(worksp
     partial.mkdir()
     (partial / records.RECORD).write_text((folder / records.RECORD).read_text())
     text = '{"notebook": "05_weighting", "colour": "blue"}'
-    publish(other, lambda folder: write_text(folder / records.RECORD, text), inputs={}, replace=True)
+    publish(
+        other, lambda folder: write_text(folder / records.RECORD, text), inputs={}, replace=True
+    )
     assert records.frame(workspace=workspace)["fingerprint"].tolist() == ["f1"]
     assert records.find(workspace, "05_weighting", "f2") is None
     assert "not a record of this version" in caplog.text
@@ -80,7 +112,9 @@ def test_a_record_that_is_being_written_or_of_another_version_is_left_out(worksp
 def test_the_revision_is_that_of_git_and_marks_changed_trees(tmp_path):
     def git(*arguments):
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        done = subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", "-C", str(tmp_path), *identity, *arguments], capture_output=True, text=True
+        )
         return done.stdout.strip()
 
     assert revision(tmp_path) is None

@@ -1,4 +1,6 @@
-"""The score stage: each (model, task) scored once by the right protocol; intervals, comparisons and the report."""
+"""The score stage: each (model, task) scored once by the right protocol; intervals, comparisons and
+the report.
+"""
 
 import logging
 from types import SimpleNamespace
@@ -23,7 +25,13 @@ from docemb_lib.evaluation.uncertainty import (
 from docemb_lib.runs import models as baselines
 from docemb_lib.runs import scores as module
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED, UNTRAINED_ADAPTED, Model
+from docemb_lib.runs.models import (
+    SBERT_CHUNKS,
+    SBERT_TRUNCATED,
+    UNTRAINED,
+    UNTRAINED_ADAPTED,
+    Model,
+)
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
@@ -46,7 +54,9 @@ class Hashed:
 
 
 def embedding_of(texts):
-    return np.stack([np.random.default_rng(list(text.encode())).normal(size=6) for text in texts]).astype(np.float32)
+    return np.stack(
+        [np.random.default_rng(list(text.encode())).normal(size=6) for text in texts]
+    ).astype(np.float32)
 
 
 def labelled(split, n, classes=2):
@@ -56,19 +66,33 @@ def labelled(split, n, classes=2):
 def a_world(root, tasks, **evaluation):
     names = {"tasks": list(tasks), "sweep_tasks": list(tasks)}
     settings = Evaluation(**{"head": TINY_HEAD, "seeds": 2, **evaluation}).model_copy(update=names)
-    stage = ScoreStage(SimpleNamespace(evaluation=settings), Workspace(root), SimpleNamespace(fingerprint="corpus"))
+    stage = ScoreStage(
+        SimpleNamespace(evaluation=settings), Workspace(root), SimpleNamespace(fingerprint="corpus")
+    )
     stage.task = tasks.__getitem__
     return stage
 
 
 TASKS = {
-    "sort": Classification("sort", {s: labelled(s, n) for s, n in {"train": 40, "validation": 12, "test": 14}.items()}),
-    "folded": Classification("folded", {"train": labelled("folded", 30), "test": labelled("unseen", 8)}),
-    "find": Retrieval("find", {s: Ranking([f"{s} page {i}" for i in range(6)], [0, 1], [[2], [3, 4]])
-                               for s in ("validation", "test")})}  # fmt: skip
+    "sort": Classification(
+        "sort", {s: labelled(s, n) for s, n in {"train": 40, "validation": 12, "test": 14}.items()}
+    ),
+    "folded": Classification(
+        "folded", {"train": labelled("folded", 30), "test": labelled("unseen", 8)}
+    ),
+    "find": Retrieval(
+        "find",
+        {
+            s: Ranking([f"{s} page {i}" for i in range(6)], [0, 1], [[2], [3, 4]])
+            for s in ("validation", "test")
+        },
+    ),
+}
 
 
-def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedded_together(tmp_path):
+def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedded_together(
+    tmp_path,
+):
     stages = a_world(tmp_path, TASKS, rounds=[10, None], map_at=1)
     model = Hashed()
     rounds = stages.by_round([Model("m", "1", model.embed)], final=True)
@@ -76,13 +100,19 @@ def test_the_final_evaluation_scores_test_splits_in_every_round_on_texts_embedde
     head = stages.profile.evaluation.head
     for name in ("sort", "folded"):
         vectors = embedding_of(TASKS[name].texts("test"))
-        expected = protocols.final_scores(TASKS[name], vectors, rounds={"10": 10, "all": None}, head=head, seeds=2)
+        expected = protocols.final_scores(
+            TASKS[name], vectors, rounds={"10": 10, "all": None}, head=head, seeds=2
+        )
         for size, score in expected.items():
             assert rounds[size]["m"][name] == score
-            np.testing.assert_array_equal(rounds[size]["m"][name].per_example["accuracy"], score.per_example["accuracy"])  # fmt: skip
+            np.testing.assert_array_equal(
+                rounds[size]["m"][name].per_example["accuracy"], score.per_example["accuracy"]
+            )
     expected = TASKS["find"].score(embedding_of(TASKS["find"].texts("test")), "test", top=1)
     assert rounds["10"]["m"]["find"] == rounds["all"]["m"]["find"] == expected
-    np.testing.assert_array_equal(rounds["all"]["m"]["find"].per_example["mrr"], expected.per_example["mrr"])
+    np.testing.assert_array_equal(
+        rounds["all"]["m"]["find"].per_example["mrr"], expected.per_example["mrr"]
+    )
     (asked,) = model.asked
     assert sorted(asked) == sorted({text for task in TASKS.values() for text in task.texts("test")})
 
@@ -96,11 +126,15 @@ def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(tmp_pat
     for name in ("sort", "folded"):
         cut = protocols.for_validation(TASKS[name], 20)
         vectors = embedding_of(protocols.validation_texts(cut))
-        assert rounds["all"]["m"][name] == protocols.validation_score(cut, vectors, head=head, seeds=2, folds=3)
+        assert rounds["all"]["m"][name] == protocols.validation_score(
+            cut, vectors, head=head, seeds=2, folds=3
+        )
     find = TASKS["find"].score(embedding_of(TASKS["find"].texts("validation")), "validation")
     assert rounds["all"]["m"]["find"] == find
     asked = {text for texts in model.asked for text in texts}
-    assert not [text for text in asked if text.startswith(("test", "unseen"))]  # no test split is looked at
+    assert not [
+        text for text in asked if text.startswith(("test", "unseen"))
+    ]  # no test split is looked at
     assert len([text for text in asked if text.startswith("folded")]) == 20
 
 
@@ -111,10 +145,15 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
     once = first.by_round([model], final=True)
     both = a_world(tmp_path, {"sort": TASKS["sort"], "find": TASKS["find"]})
     assert first.is_scored(model)
-    assert not first.is_scored(model._replace(ranks_only=True))  # which the only task does not ask for
+    assert not first.is_scored(
+        model._replace(ranks_only=True)
+    )  # which the only task does not ask for
     assert not first.is_scored(model, final=False)  # the validation split is another score
     assert not both.is_scored(model)
-    assert both.by_round([Model("m", "1", models[1].embed)], final=True)["all"]["m"]["sort"] == once["all"]["m"]["sort"]
+    assert (
+        both.by_round([Model("m", "1", models[1].embed)], final=True)["all"]["m"]["sort"]
+        == once["all"]["m"]["sort"]
+    )
     assert models[1].asked == [TASKS["find"].texts("test")]
     for changed in ({"seeds": 3}, {"map_at": 1}, {"rounds": [10]}):
         assert not a_world(tmp_path, {"sort": TASKS["sort"]}, **changed).is_scored(model)
@@ -122,9 +161,16 @@ def test_what_is_scored_is_not_scored_again_and_a_further_task_costs_its_own_tex
 
 
 def test_heads_of_few_examples_are_trained_for_classification_alone(tmp_path):
-    texts = {split: [f"{split} {label} {i}" for label in "ab" for i in range(4)] for split in ("train", "test")}
+    texts = {
+        split: [f"{split} {label} {i}" for label in "ab" for i in range(4)]
+        for split in ("train", "test")
+    }
     splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
-    model = Model("exact", "exact", lambda asked: np.array([[" a " in one, " b " in one] for one in asked], np.float32))
+    model = Model(
+        "exact",
+        "exact",
+        lambda asked: np.array([[" a " in one, " b " in one] for one in asked], np.float32),
+    )
     tasks = {"package": Classification("package", splits), "find": TASKS["find"]}
     scores = a_world(tmp_path, tasks, few_shot=[2, 4, 5]).few_shot([model])
     assert scores["value"].dtype == float
@@ -138,8 +184,15 @@ def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_p
     frame = a_world(tmp_path, TASKS).evaluate([model], student="m", references=[]).scores
     assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
     assert frame.groupby("task")["metric"].unique().map(list).to_dict() == {
-        "find": ["map", "mrr"], "folded": ["accuracy", "f1_macro"], "sort": ["accuracy", "f1_macro"]}  # fmt: skip
-    rounds = a_world(tmp_path, TASKS, rounds=[10, None]).evaluate([model], student="m", references=[]).scores
+        "find": ["map", "mrr"],
+        "folded": ["accuracy", "f1_macro"],
+        "sort": ["accuracy", "f1_macro"],
+    }
+    rounds = (
+        a_world(tmp_path, TASKS, rounds=[10, None])
+        .evaluate([model], student="m", references=[])
+        .scores
+    )
     of_all = rounds[rounds["round"] == "all"].drop(columns="round").reset_index(drop=True)
     assert of_all.to_dict("records") == frame.to_dict("records")
     assert rounds.groupby("round").size().to_dict() == {"10": len(frame), "all": len(frame)}
@@ -153,11 +206,16 @@ def test_a_ranking_without_a_validation_split_is_refused_in_runs(tmp_path):
 
 def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_root, caplog):
     file = workspace_root / "mine.csv"
-    rows = [f"{'a' if i % 2 else 'b'},word {i % 18},{'train' if i < 18 else 'test'}" for i in range(24)]
+    rows = [
+        f"{'a' if i % 2 else 'b'},word {i % 18},{'train' if i < 18 else 'test'}" for i in range(24)
+    ]
     file.write_text("\n".join(["label,text,split", *rows]), encoding="utf-8")
-    (workspace_root / "params" / "odd.yaml").write_text("corpus: {source: local, path: texts, tasks: 20}\nplan: []\n"
+    (workspace_root / "params" / "odd.yaml").write_text(
+        "corpus: {source: local, path: texts, tasks: 20}\nplan: []\n"
         "evaluation: {tasks: [mine], sweep_tasks: [mine], "
-        f"own_tasks: [{{name: mine, kind: classification, path: {file}}}]}}\n", encoding="utf-8")  # fmt: skip
+        f"own_tasks: [{{name: mine, kind: classification, path: {file}}}]}}\n",
+        encoding="utf-8",
+    )
     corpus = SimpleNamespace(split=lambda name: pytest.fail("no embedded task is asked for"))
     stage = ScoreStage(Profile.load("odd"), Workspace(workspace_root), corpus)
     with caplog.at_level(logging.WARNING):
@@ -181,17 +239,30 @@ def some_rounds(names=("all",)):
     hard, precision = rng.random(300), rng.random(80)
     rounds = {}
     for place, name in enumerate(names[::-1]):
-        rounds[name] = {model: {
-            "sort": made("accuracy", *(hard + 0.2 * rng.normal(size=300) < skill - 0.1 * place for _ in range(3))),
-            "find": made("map", precision ** (1 / skill))} for model, skill in SKILL.items()}  # fmt: skip
+        rounds[name] = {
+            model: {
+                "sort": made(
+                    "accuracy",
+                    *(hard + 0.2 * rng.normal(size=300) < skill - 0.1 * place for _ in range(3)),
+                ),
+                "find": made("map", precision ** (1 / skill)),
+            }
+            for model, skill in SKILL.items()
+        }
     return {name: rounds[name] for name in names}
 
 
 @pytest.fixture
 def rounds(monkeypatch):
     found = {}
-    monkeypatch.setattr(ScoreStage, "by_round", lambda stage, models, *, final: {
-        name: {model.label: scores[model.fingerprint] for model in models} for name, scores in found.items()})  # fmt: skip
+    monkeypatch.setattr(
+        ScoreStage,
+        "by_round",
+        lambda stage, models, *, final: {
+            name: {model.label: scores[model.fingerprint] for model in models}
+            for name, scores in found.items()
+        },
+    )
 
     def use(*names):
         found.update(some_rounds(names))
@@ -201,7 +272,9 @@ def rounds(monkeypatch):
 
 
 def evaluated(models, *, student):
-    references = [model.label for model in models if model.label in SKILL and model.label != student]
+    references = [
+        model.label for model in models if model.label in SKILL and model.label != student
+    ]
     return ScoreStage(None, None, None).evaluate(models, student=student, references=references)
 
 
@@ -210,7 +283,9 @@ def test_the_student_is_compared_with_all_references_and_the_others_with_common_
     final = evaluated(MODELS, student="student")
     pairs = list(dict.fromkeys((row.model, row.reference) for row in final.comparison.itertuples()))
     others = [model for model in SKILL if model != "student"]
-    assert pairs == [("student", other) for other in others] + [(o, SBERT_CHUNKS) for o in others if o != SBERT_CHUNKS]
+    assert pairs == [("student", other) for other in others] + [
+        (o, SBERT_CHUNKS) for o in others if o != SBERT_CHUNKS
+    ]
     assert len(final.comparison) == 7 * 3  # two tasks and their mean
     families = [final.comparison["model"] == "student", final.comparison["task"] == OVERALL]
     for _, family in final.comparison.groupby(families):
@@ -234,57 +309,89 @@ def test_a_model_that_only_ranks_stands_last_without_a_mean(rounds):
     shown = with_interval(*row[["value", "low", "high"]]).replace(", ", ",\u00a0")
     assert final.board.loc["TF-IDF"].tolist() == ["", shown, "", "corpus"]
     assert set(final.comparison.query("reference == 'TF-IDF'")["task"]) == {"find"}
-    complete = score_intervals({model: scores for model, scores in found.items() if model != "TF-IDF"})
-    means = [rows.query("task == @OVERALL").reset_index(drop=True) for rows in (final.intervals, complete)]
+    complete = score_intervals(
+        {model: scores for model, scores in found.items() if model != "TF-IDF"}
+    )
+    means = [
+        rows.query("task == @OVERALL").reset_index(drop=True)
+        for rows in (final.intervals, complete)
+    ]
     assert means[0].equals(means[1])
     assert "the best of 3 references, SBERT over chunks" in final.standing()
 
 
 def test_labels_of_several_tasks_choose_a_weight_together(tmp_path, refused):
-    sort = Classification("sort", {split: labelled(split, n) for split, n in (("train", 40), ("validation", 24))})
+    sort = Classification(
+        "sort", {split: labelled(split, n) for split, n in (("train", 40), ("validation", 24))}
+    )
     tasks, w = {"sort": sort, "folded": TASKS["folded"]}, torch.tensor(0.2)
     stage = a_world(tmp_path, tasks, folds=3)
     words = lambda texts: torch.tensor([[int(text.split()[1]) % 2 * 0.1] for text in texts])  # noqa: E731  # the class
     join = lambda dense, lexical: torch.cat([(1 - w).sqrt() * dense, w.sqrt() * lexical], dim=1)  # noqa: E731
-    found = stage.lexical_weight()(SimpleNamespace(weight=w, lexical=words, join=join), embedding_of)
+    found = stage.lexical_weight()(
+        SimpleNamespace(weight=w, lexical=words, join=join), embedding_of
+    )
     results: dict[str, list[np.ndarray]] = {name: [] for name in tasks}
     for weight in (weights := np.array([0.2, *np.arange(1, 10) / 10])):
         for name, task in tasks.items():
             texts = protocols.validation_texts(task)
-            X = np.hstack([(1 - weight) ** 0.5 * embedding_of(texts), weight**0.5 * words(texts).numpy()])
-            score = protocols.validation_score(task, X, head=stage.profile.evaluation.head, seeds=2, folds=3)
+            X = np.hstack(
+                [(1 - weight) ** 0.5 * embedding_of(texts), weight**0.5 * words(texts).numpy()]
+            )
+            score = protocols.validation_score(
+                task, X, head=stage.profile.evaluation.head, seeds=2, folds=3
+            )
             results[name].append(score.per_example["accuracy"].mean(axis=0))
     place = nearest_of_the_best([np.stack(own) for own in results.values()], abs(weights - 0.2))
     assert pytest.approx(found) == weights[place] > 0.2
     few = a_world(tmp_path / "few", tasks, limit=19)
-    refused("task sort: choosing a weight needs 20 labelled examples, and it has 19", few.lexical_weight)
+    refused(
+        "task sort: choosing a weight needs 20 labelled examples, and it has 19", few.lexical_weight
+    )
 
 
 def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):
     rounds("all")
     references = {UNTRAINED: "TF-IDF", UNTRAINED_ADAPTED: UNTRAINED, SBERT_CHUNKS: SBERT_CHUNKS}
-    models = [Model(label, scored, print) for label, scored in {"student, adapted": "student", **references}.items()]
-    final = ScoreStage(None, None, None).evaluate(models, student="student, adapted", references=[*references])
+    models = [
+        Model(label, scored, print)
+        for label, scored in {"student, adapted": "student", **references}.items()
+    ]
+    final = ScoreStage(None, None, None).evaluate(
+        models, student="student, adapted", references=[*references]
+    )
     assert f"; it is better than {UNTRAINED_ADAPTED} (." in final.standing()
     plain = [*models, Model("student", "student", print)]
-    final = ScoreStage(None, None, None).evaluate(plain, student="student", references=[*references])
+    final = ScoreStage(None, None, None).evaluate(
+        plain, student="student", references=[*references]
+    )
     assert f"; it is better than {UNTRAINED} (." in final.standing()
 
 
 def test_without_training_and_chunks_a_model_is_compared_with_the_truncated_teacher(rounds):
     rounds("all")
-    final = evaluated([model for model in MODELS if model.label not in (UNTRAINED, SBERT_CHUNKS)], student="TF-IDF")
+    final = evaluated(
+        [model for model in MODELS if model.label not in (UNTRAINED, SBERT_CHUNKS)],
+        student="TF-IDF",
+    )
     assert final.standing().startswith("In the mean over 2 tasks, TF-IDF (.")
     assert " is worse than the best of 2 references, student (.5" in final.standing()
     assert f"; it is worse than {SBERT_TRUNCATED} (.4" in final.standing()
-    assert " is worse than the best of 2 references, this student (.5" in final.called("student").standing()
-    assert final.called("TF-IDF", "this model").standing() == final.standing().replace("TF-IDF", "this model")
+    assert (
+        " is worse than the best of 2 references, this student (.5"
+        in final.called("student").standing()
+    )
+    assert final.called("TF-IDF", "this model").standing() == final.standing().replace(
+        "TF-IDF", "this model"
+    )
 
 
 def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(workspace_root):
     both = Labelled(TEXTS, [0, 1] * 4)
-    tasks = {"sort": Classification("sort", {"train": both, "test": both}),
-        "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]])})}  # fmt: skip
+    tasks = {
+        "sort": Classification("sort", {"train": both, "test": both}),
+        "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]])}),
+    }
     asked = []
 
     def rank(texts):
@@ -296,7 +403,9 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
     for _ in range(2):
         (found,) = world.by_round([model], final=True).values()
     assert (asked, list(found["ranks"])) == ([TEXTS[:5]], ["find"])
-    assert found["ranks"]["find"].mean == pytest.approx((1 + (1 / 1 + 2 / 4) / 2) / 2)  # ties in the order of rows
+    assert found["ranks"]["find"].mean == pytest.approx(
+        (1 + (1 / 1 + 2 / 4) / 2) / 2
+    )  # ties in the order of rows
     assert world.is_scored(model)
 
     def unfit(texts):
@@ -321,71 +430,135 @@ def test_the_board_has_intervals_and_without_references_there_is_nothing_to_comp
 def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
     found = rounds("1k", "all")
     final = evaluated(MODELS, student="student")
-    assert (list(dict.fromkeys(final.board.index.get_level_values("round"))), len(final.board)) == (["1k", "all"], 10)
+    assert (list(dict.fromkeys(final.board.index.get_level_values("round"))), len(final.board)) == (
+        ["1k", "all"],
+        10,
+    )
     assert not final.board.isna().to_numpy().any()
     of_first = final.intervals.query("round == '1k'").drop(columns="round").reset_index(drop=True)
     pd.testing.assert_frame_equal(of_first, score_intervals(found["1k"]))
-    row = final.comparison.query("model == 'student' and reference == @UNTRAINED and task == 'sort'")
+    row = final.comparison.query(
+        "model == 'student' and reference == @UNTRAINED and task == 'sort'"
+    )
     expected = found["all"]["student"]["sort"].mean - found["all"][UNTRAINED]["sort"].mean
     assert row["difference"].item() == pytest.approx(expected)
 
 
 EMBED = "; `docemb embed outputs/students/S INPUT -o embeddings.parquet` embeds documents with it."
 ADAPT = "; `docemb adapt outputs/students/S CORPUS -o OUT` fits it to your documents."
-MAKE = "; `docemb adapt all-MiniLM-L6-v2 CORPUS -o OUT` makes it for your documents, without training."
+MAKE = (
+    "; `docemb adapt all-MiniLM-L6-v2 CORPUS -o OUT` makes it for your documents, without training."
+)
 THIS = "Take this student, adapted: every simpler model is shown to be worse, and no model is shown to be better"
 
 
-@pytest.mark.parametrize(("notebook", "source", "equal", "says", "how"), [
-    ("06_evaluation", "local", [], THIS, EMBED), ("06_evaluation", "installed-docs", [], THIS, ADAPT),
-    ("06_evaluation", "local", [UNTRAINED], f"Take {UNTRAINED_ADAPTED}: it is the simplest model that is not shown", MAKE),
-    ("06_evaluation", "local", [SBERT_CHUNKS, UNTRAINED], f"Take {SBERT_CHUNKS}: it is the simplest model that", " in the mean)."),
-    ("07_simde", "local", [], "Take this student: every simpler model is shown to be worse", " to be better."),
-])  # fmt: skip
-def test_a_report_says_what_was_found_and_what_to_take(rounds, workspace_root, notebook, source, equal, says, how):
-    """equal: references that are not shown to be worse; the start of an adapted student is adapted, too."""
+@pytest.mark.parametrize(
+    ("notebook", "source", "equal", "says", "how"),
+    [
+        ("06_evaluation", "local", [], THIS, EMBED),
+        ("06_evaluation", "installed-docs", [], THIS, ADAPT),
+        (
+            "06_evaluation",
+            "local",
+            [UNTRAINED],
+            f"Take {UNTRAINED_ADAPTED}: it is the simplest model that is not shown",
+            MAKE,
+        ),
+        (
+            "06_evaluation",
+            "local",
+            [SBERT_CHUNKS, UNTRAINED],
+            f"Take {SBERT_CHUNKS}: it is the simplest model that",
+            " in the mean).",
+        ),
+        (
+            "07_simde",
+            "local",
+            [],
+            "Take this student: every simpler model is shown to be worse",
+            " to be better.",
+        ),
+    ],
+)
+def test_a_report_says_what_was_found_and_what_to_take(
+    rounds, workspace_root, notebook, source, equal, says, how
+):
+    """equal: references that are not shown to be worse; the start of an adapted student is adapted,
+    too.
+    """
     rounds("1k", "all")
     run = Run(RunKey(notebook, Profile.load("small")), Workspace(workspace_root))
     student = run.label if notebook == "07_simde" else f"{run.label}, adapted"
     models = [MODELS[0]._replace(label=label) for label in dict.fromkeys((run.label, student))]
     final = evaluated([*models, *MODELS[1:]], student=student)
-    verdict = ["no difference shown" if name in equal else "better" for name in final.comparison["reference"]]
+    verdict = [
+        "no difference shown" if name in equal else "better"
+        for name in final.comparison["reference"]
+    ]
     final = final._replace(comparison=final.comparison.assign(verdict=verdict))
     if notebook == "06_evaluation":
-        frames = {name: frame.replace(UNTRAINED, UNTRAINED_ADAPTED) for name, frame in final.tables.items()}
+        frames = {
+            name: frame.replace(UNTRAINED, UNTRAINED_ADAPTED)
+            for name, frame in final.tables.items()
+        }
         final = final._replace(scores=final.scores.replace(UNTRAINED, UNTRAINED_ADAPTED), **frames)
     run.finish({}, scores=final.scores, student="own", tables=final.tables)
-    settings = SimpleNamespace(corpus=SimpleNamespace(source=source), student=SimpleNamespace(model="all-MiniLM-L6-v2"))
+    settings = SimpleNamespace(
+        corpus=SimpleNamespace(source=source), student=SimpleNamespace(model="all-MiniLM-L6-v2")
+    )
     planned = SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint, profile=settings)
     planned.executed = workspace_root / "S.ipynb"
     (workspace_root / "own").mkdir()
-    run.workspace.link("students", "S", workspace_root / "other")  # by a later run of another setting
+    run.workspace.link(
+        "students", "S", workspace_root / "other"
+    )  # by a later run of another setting
     board, standing, (*_, named) = report([planned], run.workspace)
-    assert (named, (workspace_root / named[1]).resolve()) == (("student", "outputs/students/S"), workspace_root / "own")
+    assert (named, (workspace_root / named[1]).resolve()) == (
+        ("student", "outputs/students/S"),
+        workspace_root / "own",
+    )
     found, taken = standing.splitlines()
-    assert found.startswith(f"In the mean over 2 tasks, {student.replace(run.label, 'this student')} (.")
+    assert found.startswith(
+        f"In the mean over 2 tasks, {student.replace(run.label, 'this student')} (."
+    )
     relation = "not shown to differ from" if SBERT_CHUNKS in equal else "better than"
     assert f" is {relation} the best of 4 references, {SBERT_CHUNKS} (." in found
     assert (taken[: len(says)], taken[-len(how) :]) == (says, how)
     shown = final.called(run.label).board.xs("all")
     assert [*board.index] == [*shown.index]
     assert (board["mean"] == shown["mean over tasks"].str.replace("\xa0", " ")).all()
-    last = final.scores.query("round == 'all' and task == 'sort' and metric == 'accuracy' and model == 'TF-IDF'")
+    last = final.scores.query(
+        "round == 'all' and task == 'sort' and metric == 'accuracy' and model == 'TF-IDF'"
+    )
     assert board.loc["TF-IDF", "sort"] == pytest.approx(last["value"].mean())
 
 
 def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspace_root):
     rounds("all")
     workspace, runs = Workspace(workspace_root), []
-    for profile in (Profile.load("small").with_tasks(["halves"], source="test"), Profile.load("small")):
+    for profile in (
+        Profile.load("small").with_tasks(["halves"], source="test"),
+        Profile.load("small"),
+    ):
         run = Run(RunKey.of("06_evaluation", profile, seed=len(runs)), workspace)
         final = evaluated([MODELS[0]._replace(label=run.label), *MODELS[1:]], student=run.label)
-        own = final if runs else final._replace(intervals=final.intervals.query("task == 'find'").assign(value=0.123))
+        own = (
+            final
+            if runs
+            else final._replace(
+                intervals=final.intervals.query("task == 'find'").assign(value=0.123)
+            )
+        )
         run.finish({}, scores=own.scores, tables=own.tables)
         runs.append(run)
     executed = workspace_root / "any.ipynb"
     given = [
-        SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint, profile=run.profile, executed=executed)
+        SimpleNamespace(
+            notebook=run.notebook,
+            fingerprint=run.fingerprint,
+            profile=run.profile,
+            executed=executed,
+        )
         for run in runs
     ]
     board, *_ = report(given, workspace)
@@ -399,7 +572,9 @@ def test_scores_by_length_are_those_of_each_task_with_its_lengths(rounds, monkey
     monkeypatch.setattr(ScoreStage, "lengths", lambda stage, task: lengths[task])
     profile = SimpleNamespace(evaluation=SimpleNamespace(tasks=["sort", "find"]))
     frame = ScoreStage(profile, None, None).by_length(MODELS)
-    assert len(frame) == 5 * (6 + 2)  # to 256, 384, 512, 1,024, 2,048 and beyond; queries to 256 and beyond
+    assert len(frame) == 5 * (
+        6 + 2
+    )  # to 256, 384, 512, 1,024, 2,048 and beyond; queries to 256 and beyond
     own = frame.query("model == 'student' and task == 'find'").reset_index(drop=True)
     expected = by_length(found["student"]["find"].per_example["map"], lengths["find"])
     pd.testing.assert_frame_equal(own[expected.columns], expected)
@@ -413,9 +588,15 @@ def test_lengths_are_counted_once_in_the_structural_teachers_tokens(workspace_ro
         counted.append(list(texts))
         return [len(text.split()) for text in texts]
 
-    task = Classification("sort", {"train": Labelled(["a", "b b"], [0, 1]), "test": Labelled(["d d d", "a"], [0, 1])})
-    monkeypatch.setattr(module, "sbert_of", lambda settings, long: SimpleNamespace(count_tokens=count_tokens))
-    stage = ScoreStage(Profile.load("small"), Workspace(workspace_root), SimpleNamespace(fingerprint="c"))
+    task = Classification(
+        "sort", {"train": Labelled(["a", "b b"], [0, 1]), "test": Labelled(["d d d", "a"], [0, 1])}
+    )
+    monkeypatch.setattr(
+        module, "sbert_of", lambda settings, long: SimpleNamespace(count_tokens=count_tokens)
+    )
+    stage = ScoreStage(
+        Profile.load("small"), Workspace(workspace_root), SimpleNamespace(fingerprint="c")
+    )
     stage.task = {"package": task}.__getitem__
     for _ in range(2):
         assert stage.lengths("package").tolist() == [3, 1]
@@ -436,12 +617,16 @@ def test_truncated_texts_are_embedded_with_their_chunks_where_both_are_scored(wo
             asked.extend(texts)
             return embedding_of(texts), -embedding_of(texts)
 
-    models = baselines.sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace), together=True)
+    models = baselines.sbert_models(
+        SimpleNamespace(sbert=Teacher, workspace=workspace), together=True
+    )
     for texts in (TEXTS[:3], TEXTS):
         truncated, chunks = (baselines.embed_once(workspace, model, texts) for model in models)
         np.testing.assert_array_equal(truncated, embedding_of(texts))
         np.testing.assert_array_equal(chunks, -embedding_of(texts))
     assert asked == TEXTS
     plain, _ = baselines.sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace))
-    np.testing.assert_array_equal(baselines.embed_once(workspace, plain, TEXTS), embedding_of(TEXTS))  # same artefacts
+    np.testing.assert_array_equal(
+        baselines.embed_once(workspace, plain, TEXTS), embedding_of(TEXTS)
+    )  # same artefacts
     assert asked == TEXTS

@@ -1,4 +1,6 @@
-"""Words and contextual teachers as artefacts: made once, shared, resumed, and refused before any work."""
+"""Words and contextual teachers as artefacts: made once, shared, resumed, and refused before any
+work.
+"""
 
 import json
 
@@ -46,17 +48,23 @@ def trained(monkeypatch):
     """Labels of the models that are trained, in order."""
     labels = []
     original = ParagraphVector.fit_words
-    monkeypatch.setattr(ParagraphVector, "fit_words", lambda m, *a: (labels.append(m.label), original(m, *a))[1])
+    monkeypatch.setattr(
+        ParagraphVector, "fit_words", lambda m, *a: (labels.append(m.label), original(m, *a))[1]
+    )
     return labels
 
 
 def model_of(stages):
     key = stages.key
-    return paragraph_vector_model(stages.teachers, key.paragraph_vectors, seed=key.profile.parameters.seed)
+    return paragraph_vector_model(
+        stages.teachers, key.paragraph_vectors, seed=key.profile.parameters.seed
+    )
 
 
 def artefacts(stages, kind):
-    return [path for path in (stages.workspace.outputs / "artefacts" / kind).iterdir() if path.is_dir()]
+    return [
+        path for path in (stages.workspace.outputs / "artefacts" / kind).iterdir() if path.is_dir()
+    ]
 
 
 def test_words_are_written_once_for_each_preprocessing(make):
@@ -68,7 +76,10 @@ def test_words_are_written_once_for_each_preprocessing(make):
     assert (len(artefacts(stages, "paragraph-vector")), len(artefacts(stages, "words"))) == (2, 1)
     stages.teachers.words("none")
     assert len(artefacts(stages, "words")) == 2
-    texts = {json.loads((path / "words.json").read_text())["texts"] for path in artefacts(stages, "words")}
+    texts = {
+        json.loads((path / "words.json").read_text())["texts"]
+        for path in artefacts(stages, "words")
+    }
     assert texts == {lowercase.texts}
 
 
@@ -77,7 +88,10 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
     assert trained == ["DBOW;3;None;2"]
     stages = make(compound="DBOW;3;None;2+DM;4;lowercase;2")
     compound = model_of(stages)
-    assert (trained, compound.label) == (["DBOW;3;None;2", "DM;4;lowercase;2"], "DM;4;lowercase;2+DBOW;3;None;2")
+    assert (trained, compound.label) == (
+        ["DBOW;3;None;2", "DM;4;lowercase;2"],
+        "DM;4;lowercase;2+DBOW;3;None;2",
+    )
     texts = stages.corpus.split("validation")["text"][:]
     found, dbow = compound.embed(texts), single.embed(texts)
     assert found.shape == (4, 7)
@@ -91,7 +105,10 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
 def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained):
     stages = make()
     models = contextual_models(stages.teachers)
-    assert ([model.label for model in models], len(trained)) == (["DM;4d", "DBOW;3d", "PV;7d", "LSA;3d"], 2)
+    assert ([model.label for model in models], len(trained)) == (
+        ["DM;4d", "DBOW;3d", "PV;7d", "LSA;3d"],
+        2,
+    )
     texts = stages.corpus.split("validation")["text"][:]
     found = models[2].embed(texts)
     np.testing.assert_array_equal(found, stages.teachers.contextual("PV").embed(texts))
@@ -112,7 +129,9 @@ def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkey
             model_of(stages)
     (partial,) = stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial")
     assert list(partial.glob("state-*-2"))
-    monkeypatch.setattr("gensim.models.doc2vec.Doc2Vec.train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(
+        "gensim.models.doc2vec.Doc2Vec.train", lambda *_, **__: pytest.fail("trained again")
+    )
     assert model_of(make(seed=1)).fingerprint != undisturbed
     assert not list(stages.workspace.outputs.glob("artefacts/paragraph-vector/*.partial"))
     assert not list(stages.workspace.outputs.glob("artefacts/paragraph-vector/*/*state-*"))
@@ -128,27 +147,44 @@ def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
 
 def test_workers_and_a_cap_reach_the_model(make):
     settings = make().key.profile.contextual_teachers.DBOW.model_copy(update={"min_count": 1})
-    model = make().teachers.paragraph_vector(settings.model_copy(update={"workers": 2, "max_vocab_size": 20}), seed=0)
+    model = make().teachers.paragraph_vector(
+        settings.model_copy(update={"workers": 2, "max_vocab_size": 20}), seed=0
+    )
     assert (model.workers, model.max_vocab_size) == (2, 20)
-    assert model.fitted.vocabulary < make().teachers.paragraph_vector(settings, seed=0).fitted.vocabulary == 40
+    assert (
+        model.fitted.vocabulary
+        < make().teachers.paragraph_vector(settings, seed=0).fitted.vocabulary
+        == 40
+    )
 
 
 def with_a_corpus_of_the_teachers_own(workspace_root):
-    """The profile `mine` with contextual teachers fitted on another spelling of its texts, and thirty others."""
-    copies = {f"more/copy-of-{file.name}": file.read_text().upper() for file in (workspace_root / "texts").iterdir()}
+    """The profile `mine` with contextual teachers fitted on another spelling of its texts, and
+    thirty others.
+    """
+    copies = {
+        f"more/copy-of-{file.name}": file.read_text().upper()
+        for file in (workspace_root / "texts").iterdir()
+    }
     others = {f"more/{n}.txt": f"Another text {n} " + "about words " * 20 for n in range(30)}
     own = MINE.replace("  DM:", "  corpus: {source: local, path: ../more}\n  DM:")
     write_files(workspace_root, {**copies, **others, "params/mine.yaml": own})
 
 
-def test_teachers_with_a_corpus_of_their_own_never_see_what_the_students_corpus_holds_out(make, workspace_root):
+def test_teachers_with_a_corpus_of_their_own_never_see_what_the_students_corpus_holds_out(
+    make, workspace_root
+):
     with_a_corpus_of_the_teachers_own(workspace_root)
     stages = make()
     words = stages.teachers.words("none")
     lines = set(words.file.read_text(encoding="utf-8").splitlines())
 
     def spelled(*splits):
-        return {" ".join(text.upper().split()) for name in splits for text in stages.corpus.split(name)["text"]}
+        return {
+            " ".join(text.upper().split())
+            for name in splits
+            for text in stages.corpus.split(name)["text"]
+        }
 
     held_out, trained_on = spelled("validation", "tasks"), spelled("train")
     assert (len(held_out), len(trained_on), len(lines), words.documents) == (24, 16, 46, 46)
@@ -170,32 +206,51 @@ def test_teachers_of_different_corpora_are_never_mixed(make, workspace_root):
     assert len(artefacts(stages, "corpus")) == 1  # the students'
     assert stages.key.fingerprint != before
     teachers = stages.key.profile.contextual_teachers.model_copy(update={"corpus": None})
-    without = Stages(RunKey(NOTEBOOK, stages.key.profile.model_copy(update={"contextual_teachers": teachers})))
-    assert stages.teachers.contextual("LSA").fingerprint != without.teachers.contextual("LSA").fingerprint
-    (workspace_root / "more" / "0.txt").write_text("It has changed, and is read again. " * 9, encoding="utf-8")
+    without = Stages(
+        RunKey(NOTEBOOK, stages.key.profile.model_copy(update={"contextual_teachers": teachers}))
+    )
+    assert (
+        stages.teachers.contextual("LSA").fingerprint
+        != without.teachers.contextual("LSA").fingerprint
+    )
+    (workspace_root / "more" / "0.txt").write_text(
+        "It has changed, and is read again. " * 9, encoding="utf-8"
+    )
     assert make().teachers.contextual("DM").fingerprint != other.fingerprint
 
 
-def test_the_teachers_corpus_is_that_of_its_texts_and_of_what_is_held_out_alone(make, workspace_root):
+def test_the_teachers_corpus_is_that_of_its_texts_and_of_what_is_held_out_alone(
+    make, workspace_root
+):
     with_a_corpus_of_the_teachers_own(workspace_root)
     stages = make()
     changed = {  # what is changed in the profile, and whether the teachers read other texts
-        "token counts": ({"structural_teacher": {"model": str(stages.students.untrained.path)}}, False),
+        "token counts": (
+            {"structural_teacher": {"model": str(stages.students.untrained.path)}},
+            False,
+        ),
         "held out": ({"corpus": {"validation": 5}}, True),
         "their own": ({"contextual_teachers": {"corpus": {"documents": 20}}}, True),
     }
     for what, (given, expected) in changed.items():
         profile = Profile.model_validate(_laid_over(stages.key.profile.model_dump(), given))
         other = Stages(RunKey(NOTEBOOK, profile), stages.workspace)
-        assert (other.corpus.for_teachers.fingerprint != stages.corpus.for_teachers.fingerprint) is expected, what
+        assert (
+            other.corpus.for_teachers.fingerprint != stages.corpus.for_teachers.fingerprint
+        ) is expected, what
         assert other.corpus.fingerprint != stages.corpus.fingerprint or what == "their own"
 
 
 def _laid_over(base, given):
-    return {**base, **{k: _laid_over(base[k], v) if isinstance(v, dict) else v for k, v in given.items()}}
+    return {
+        **base,
+        **{k: _laid_over(base[k], v) if isinstance(v, dict) else v for k, v in given.items()},
+    }
 
 
-def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(make, workspace_root, monkeypatch):
+def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(
+    make, workspace_root, monkeypatch
+):
     with_a_corpus_of_the_teachers_own(workspace_root)
     monkeypatch.setattr(build, "PART", 8)
     stages = make()
@@ -212,38 +267,60 @@ def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(make,
         patch.setattr(build, "_write", killed_at_the_fourth)
         with pytest.raises(KeyboardInterrupt):
             stages.teachers.words("none")
-    monkeypatch.setattr(build, "_write", lambda file, *given: (written.append(file.name), write(file, *given)))
+    monkeypatch.setattr(
+        build, "_write", lambda file, *given: (written.append(file.name), write(file, *given))
+    )
     assert make().teachers.words("none").documents == 46  # as of an unbroken build, see above
     assert written == [f"{number:05}.arrow" for number in range(6)]
     assert not list(stages.workspace.outputs.glob("artefacts/teacher-corpus/*.partial"))
 
 
-def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(make, workspace_root, refused, monkeypatch):
+def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(
+    make, workspace_root, refused, monkeypatch
+):
     with_a_corpus_of_the_teachers_own(workspace_root)
     path = workspace_root / "params" / "mine.yaml"
     path.write_text(path.read_text().replace("../more", "../moore"), encoding="utf-8")
     refused(r"corpus.path: .*/moore does not exist", make().check)
     hub = "source: hub, documents: 9, datasets: [{dataset: far/off}]"
-    path.write_text(path.read_text().replace("source: local, path: ../moore", hub), encoding="utf-8")
+    path.write_text(
+        path.read_text().replace("source: local, path: ../moore", hub), encoding="utf-8"
+    )
     monkeypatch.setattr(stages.pretrained, "hub_silence", lambda: "the hub is silent")
-    refused("contextual_teachers.corpus.datasets: far/off cannot be streamed, because the hub is silent", make().check)
+    refused(
+        "contextual_teachers.corpus.datasets: far/off cannot be streamed, because the hub is silent",
+        make().check,
+    )
     assert not (workspace_root / "outputs").exists()
 
 
-def test_a_model_or_documents_that_are_not_there_are_refused(make, workspace_root, monkeypatch, refused):
+def test_a_model_or_documents_that_are_not_there_are_refused(
+    make, workspace_root, monkeypatch, refused
+):
     with monkeypatch.context() as patch:
-        patch.setattr(stages, "read_documents", lambda *_, **__: pytest.fail("the corpus was read before its models"))
+        patch.setattr(
+            stages,
+            "read_documents",
+            lambda *_, **__: pytest.fail("the corpus was read before its models"),
+        )
         file = workspace_root / "params" / "mine.yaml"
         file.write_text(MINE.replace("model: all-MiniLM-L6-v2}", "model: no/where}", 2))
-        said = "no/where: there is no such folder, it was not downloaded .* HF_HUB_OFFLINE switches it"
+        said = (
+            "no/where: there is no such folder, it was not downloaded .* HF_HUB_OFFLINE switches it"
+        )
         refused(said, lambda: make().corpus.artefact)
     file.write_text(MINE)
     assert len(make().corpus.split("train")) == 16
     run = Stages(RunKey.of("03_structural", Profile.load("mine"), documents=999))
-    refused("documents: 999 are asked for, but .* the corpus has 16 documents; ask for fewer", run.check)
-    file.write_text(MINE + "further_teachers: [{name: third, role: structural, loss: mse, model: no/where}]")
     refused(
-        "no/where: there is no such folder", Stages(RunKey.of("03_structural", Profile.load("mine"), documents=9)).check
+        "documents: 999 are asked for, but .* the corpus has 16 documents; ask for fewer", run.check
+    )
+    file.write_text(
+        MINE + "further_teachers: [{name: third, role: structural, loss: mse, model: no/where}]"
+    )
+    refused(
+        "no/where: there is no such folder",
+        Stages(RunKey.of("03_structural", Profile.load("mine"), documents=9)).check,
     )
     for given, said in {
         "lexical: 17": "student.lexical: 17 are asked for",

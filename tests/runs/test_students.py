@@ -1,4 +1,6 @@
-"""The student stage: every setting reaches the objective, and students learn from teachers and from pairs."""
+"""The student stage: every setting reaches the objective, and students learn from teachers and from
+pairs.
+"""
 
 import json
 import re
@@ -12,7 +14,16 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import nn
 
-from docemb_lib.losses import CCA, MSE, Contrastive, Cosine, MaskedLanguageHead, MaxMargin, SoftCCA, Weighting
+from docemb_lib.losses import (
+    CCA,
+    MSE,
+    Contrastive,
+    Cosine,
+    MaskedLanguageHead,
+    MaxMargin,
+    SoftCCA,
+    Weighting,
+)
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import beside_lsa, embed_once, lexical_models, models_of, student_model
 from docemb_lib.runs.pipeline import Stages
@@ -27,8 +38,23 @@ from docemb_lib.workspace import Workspace
 DATA = Path(__file__).resolve().parent.parent / "data"
 D, C = 4, 3
 FURTHER = [
-    {"name": "far", "role": "structural", "model": "x", "loss": "max-margin", "gamma": 0.3, "student_projection": "7"},
-    {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "cca", "teacher_projection": "4", "weight": 0.5}]  # fmt: skip
+    {
+        "name": "far",
+        "role": "structural",
+        "model": "x",
+        "loss": "max-margin",
+        "gamma": 0.3,
+        "student_projection": "7",
+    },
+    {
+        "name": "topics",
+        "role": "contextual",
+        "teacher": "LSA",
+        "loss": "cca",
+        "teacher_projection": "4",
+        "weight": 0.5,
+    },
+]
 
 
 class Embeddings(nn.Linear):
@@ -46,22 +72,45 @@ def make(further=(), training=(), simde=(), notebook="05_weighting", **parameter
     return make_objective(Embeddings(D, D), RunKey(notebook, profile), widths)
 
 
-@pytest.mark.parametrize(("parameters", "kind", "settings"), [
-    ({"structural_loss": "mse"}, MSE, {}), ({"structural_loss": "cosine"}, Cosine, {}),
-    ({"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.7}, MaxMargin, {"distance": "cosine", "gamma": 0.7}),
-    ({"structural_loss": "contrastive"}, Contrastive, {"temperature": None}),
-    ({"structural_loss": "contrastive", "temperature": 0.05}, Contrastive, {"temperature": 0.05}),
-    ({"contextual_loss": "soft-cca", "delta": 0.3, "beta": 0.5}, SoftCCA, {"dim": 3, "delta": 0.3}),
-    ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}), ({"contextual_loss": "mse"}, MSE, {}),
-    ({"contextual_loss": "cca:2"}, CCA, {"ridge": 0.1, "components": 2})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("parameters", "kind", "settings"),
+    [
+        ({"structural_loss": "mse"}, MSE, {}),
+        ({"structural_loss": "cosine"}, Cosine, {}),
+        (
+            {"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.7},
+            MaxMargin,
+            {"distance": "cosine", "gamma": 0.7},
+        ),
+        ({"structural_loss": "contrastive"}, Contrastive, {"temperature": None}),
+        (
+            {"structural_loss": "contrastive", "temperature": 0.05},
+            Contrastive,
+            {"temperature": 0.05},
+        ),
+        (
+            {"contextual_loss": "soft-cca", "delta": 0.3, "beta": 0.5},
+            SoftCCA,
+            {"dim": 3, "delta": 0.3},
+        ),
+        ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}),
+        ({"contextual_loss": "mse"}, MSE, {}),
+        ({"contextual_loss": "cca:2"}, CCA, {"ridge": 0.1, "components": 2}),
+    ],
+)
 def test_losses_have_their_own_parameters_and_the_settings_of_training(parameters, kind, settings):
     objective = make(**parameters, training={"ridge": 0.1, "batch_size": 5})
-    assert [(t.name, t.role) for t in objective.teachings] == [(role, role) for role in ("structural", "contextual")]
+    assert [(t.name, t.role) for t in objective.teachings] == [
+        (role, role) for role in ("structural", "contextual")
+    ]
     loss = objective.teachings["contextual_loss" in parameters].loss
     assert type(loss) is kind
     assert ({name: getattr(loss, name) for name in settings}, objective.group_size) == (settings, 5)
     if kind is SoftCCA:
-        assert (loss.student_decorrelation.beta, loss.student_decorrelation.reduction) == (0.5, "mean")
+        assert (loss.student_decorrelation.beta, loss.student_decorrelation.reduction) == (
+            0.5,
+            "mean",
+        )
 
 
 def test_the_objective_has_the_form_of_the_decorrelation_and_the_weighting_that_are_asked_for():
@@ -73,11 +122,18 @@ def test_the_objective_has_the_form_of_the_decorrelation_and_the_weighting_that_
 
 def test_beside_teachers_their_losses_are_computed_in_the_batches_of_its_own_training():
     own = {"training": {"batch_size": 7, "sdl": "sum"}}
-    objective = make(training={"batch_size": 5}, simde=own, notebook="07_simde", beside_teachers=0.5)
-    assert (objective.group_size, objective.teachings[1].loss.teacher_decorrelation.reduction) == (7, "sum")
+    objective = make(
+        training={"batch_size": 5}, simde=own, notebook="07_simde", beside_teachers=0.5
+    )
+    assert (objective.group_size, objective.teachings[1].loss.teacher_decorrelation.reduction) == (
+        7,
+        "sum",
+    )
 
 
-@pytest.mark.parametrize(("off", "left"), [("structural_loss", "contextual"), ("contextual_teacher", "structural")])
+@pytest.mark.parametrize(
+    ("off", "left"), [("structural_loss", "contextual"), ("contextual_teacher", "structural")]
+)
 def test_a_teacher_that_is_switched_off_is_not_in_the_objective(off, left):
     assert [teaching.name for teaching in make(**{off: None}).teachings] == [left]
 
@@ -85,14 +141,19 @@ def test_a_teacher_that_is_switched_off_is_not_in_the_objective(off, left):
 def test_further_teachers_stand_beside_the_first_two_if_their_projections_meet(refused):
     objective = make(further=FURTHER)
     assert [(t.name, t.role, t.weight) for t in objective.teachings] == [
-        ("structural", "structural", 1.0), ("contextual", "contextual", 1.0),
-        ("far", "structural", 1.0), ("topics", "contextual", 0.5)]  # fmt: skip
+        ("structural", "structural", 1.0),
+        ("contextual", "contextual", 1.0),
+        ("far", "structural", 1.0),
+        ("topics", "contextual", 0.5),
+    ]
     _, _, far, topics = objective.teachings
     assert (type(far.loss), far.loss.gamma, type(topics.loss)) == (MaxMargin, 0.3, CCA)
     assert (far.student_projection.widths, far.teacher_projection.widths) == ((D, 7), (7,))
     assert (topics.student_projection.widths, topics.teacher_projection.widths) == ((D,), (2, 4))
     without = make().state_dict()
-    assert all(torch.equal(tensor, objective.state_dict()[name]) for name, tensor in without.items())
+    assert all(
+        torch.equal(tensor, objective.state_dict()[name]) for name, tensor in without.items()
+    )
     said = "student 4 → 6 → 5; far 7; let student_projection ('6(ReLU)x5') end in 7"
     refused(re.escape(said), make, further=[FURTHER[0] | {"student_projection": "6(ReLU)x5"}])
 
@@ -117,17 +178,25 @@ further_teachers:
   - {name: topics, role: contextual, teacher: LSA, loss: soft-cca, student_projection: "8", weight: WEIGHT}
   - {name: chunks, role: structural, model: all-MiniLM-L6-v2, max_tokens: 128, long: chunks, loss: contrastive}
 """
-    options = {"structural_loss": "max-margin", "contextual_teacher": None, "max_structural_len": None}
+    options = {
+        "structural_loss": "max-margin",
+        "contextual_teacher": None,
+        "max_structural_len": None,
+    }
     stages = small(root, further.replace("WEIGHT", "0.5"), **options)
     stages.check()
     student = stages.students.trained
     assert list(stages.teachers.of_student) == ["structural", "topics", "chunks"]
-    assert stages.teachers.structural.fingerprint != stages.teachers.of_student["chunks"].fingerprint
+    assert (
+        stages.teachers.structural.fingerprint != stages.teachers.of_student["chunks"].fingerprint
+    )
     for frame in stages.students.history():
         assert {"step", "loss", "structural", "topics", "chunks"} <= set(frame.columns)
         assert np.isfinite(frame[["loss", "structural", "topics", "chunks"]].to_numpy()).all()
         structural, contextual = frame["structural"] + frame["chunks"], 0.5 * frame["topics"]
-        np.testing.assert_allclose(frame["loss"], 0.5 * structural + 0.5 * contextual, rtol=1e-5)  # lam is 0.5
+        np.testing.assert_allclose(
+            frame["loss"], 0.5 * structural + 0.5 * contextual, rtol=1e-5
+        )  # lam is 0.5
     with safe_open(student.path / "projections.safetensors", "numpy") as saved:
         assert saved.get_tensor("topics.student_projection.layers.0.weight").shape == (8, 384)
         assert saved.get_tensor("topics.loss.student_decorrelation.normaliser") > 1
@@ -135,7 +204,9 @@ further_teachers:
     rows = len(stages.corpus.split("validation"))
     documents = stages.students.training_documents(objective.student, "validation", rows)
     settings = {"batch_size": objective.group_size, "dtype": AUTOCAST[precision_of(None)]}
-    last = stages.students.history()[1].iloc[-1]  # all that was trained and accumulated is there again
+    last = stages.students.history()[1].iloc[
+        -1
+    ]  # all that was trained and accumulated is there again
     for name, value in validate(objective, documents, **settings).items():
         assert value == pytest.approx(last[name], rel=1e-3)
     assert "'name': 'topics'" in (student.path / "README.md").read_text(encoding="utf-8")
@@ -193,7 +264,10 @@ def test_it_learns_beside_its_teachers_and_from_dropout(root, infer_in_process):
 
 def with_lexical_half(stages, notebook="06_evaluation", dim=8, width=None):
     student = stages.key.profile.student.model_copy(update={"lexical": dim, "width": width})
-    return Stages(RunKey(notebook, stages.key.profile.model_copy(update={"student": student})), stages.workspace)
+    return Stages(
+        RunKey(notebook, stages.key.profile.model_copy(update={"student": student})),
+        stages.workspace,
+    )
 
 
 def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(root):
@@ -215,8 +289,12 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     *_, on_narrow = lexical_models("s", reduced.students.trained, reduced.workspace)
     np.testing.assert_allclose(on_narrow.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
     without_words = ["alone", "single"]
-    np.testing.assert_array_equal(adapted.fit(without_words), embed_once(final.workspace, dense, without_words))
-    assert dense.fingerprint == student_model("", final.students.dense).fingerprint  # whose embeddings may be there
+    np.testing.assert_array_equal(
+        adapted.fit(without_words), embed_once(final.workspace, dense, without_words)
+    )
+    assert (
+        dense.fingerprint == student_model("", final.students.dense).fingerprint
+    )  # whose embeddings may be there
     forms = [one.fingerprint for one in models_of(str(folder), final.workspace)]
     on_texts = beside_lsa(final.workspace, dense, f"{folder.name}, adapted", 8)
     assert forms == [own.fingerprint, dense.fingerprint, on_texts.fingerprint]
@@ -226,8 +304,14 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
         (export.saved_card(str(folder)), "corpus"),
     ):  # of a converted encoder; of a trained one
         student.save(elsewhere := root / "elsewhere", card=card)
-        assert [one.fitted_on for one in models_of(str(elsewhere), final.workspace)] == ["corpus", seen, "task"]
-    student.adapt(texts[:30], weight=0.9)  # a weight that was chosen is kept where words are fitted anew
+        assert [one.fitted_on for one in models_of(str(elsewhere), final.workspace)] == [
+            "corpus",
+            seen,
+            "task",
+        ]
+    student.adapt(
+        texts[:30], weight=0.9
+    )  # a weight that was chosen is kept where words are fitted anew
     student.save(elsewhere, card=export.with_lexical_half("", student, "texts", chosen="by hand"))
     *_, chosen = models_of(str(elsewhere), final.workspace)
     np.testing.assert_allclose(chosen.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)

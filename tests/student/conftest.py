@@ -24,18 +24,35 @@ def minilm() -> str:
 @pytest.fixture(scope="session")
 def make_student(minilm: str) -> Callable[..., Student]:
     def make(
-        *, windows: list[int], head_dim: int = 8, heads: int = 2, max_tokens: int = 600, dropout: float = 0.0,
-        seed: int = 0, pooling: Pooling = "mean",
-    ) -> Student:  # fmt: skip
+        *,
+        windows: list[int],
+        head_dim: int = 8,
+        heads: int = 2,
+        max_tokens: int = 600,
+        dropout: float = 0.0,
+        seed: int = 0,
+        pooling: Pooling = "mean",
+    ) -> Student:
         tokenizer = transformers.AutoTokenizer.from_pretrained(minilm, model_max_length=max_tokens)
         torch.manual_seed(seed)
         config = transformers.LongformerConfig(
-            vocab_size=tokenizer.vocab_size, hidden_size=head_dim * heads, num_attention_heads=heads,
-            num_hidden_layers=len(windows), intermediate_size=32, attention_window=windows, pad_token_id=0,
-            max_position_embeddings=max_tokens + 1, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+            vocab_size=tokenizer.vocab_size,
+            hidden_size=head_dim * heads,
+            num_attention_heads=heads,
+            num_hidden_layers=len(windows),
+            intermediate_size=32,
+            attention_window=windows,
+            pad_token_id=0,
+            max_position_embeddings=max_tokens + 1,
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=dropout,
             initializer_range=0.3,  # attention far from uniform, so that a wrong mask shows
-        )  # fmt: skip
-        return Student(transformers.LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=pooling).eval()
+        )
+        return Student(
+            transformers.LongformerModel(config, add_pooling_layer=False),
+            tokenizer,
+            pooling=pooling,
+        ).eval()
 
     return make
 
@@ -46,9 +63,20 @@ def modernbert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> 
     torch.manual_seed(0)
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm, model_max_length=600)
     config = transformers.ModernBertConfig(
-        vocab_size=tokenizer.vocab_size, hidden_size=16, num_attention_heads=2, num_hidden_layers=3,
-        intermediate_size=24, local_attention=8, max_position_embeddings=600, pad_token_id=0, bos_token_id=101,
-        cls_token_id=101, eos_token_id=102, sep_token_id=102, initializer_range=0.3)  # fmt: skip
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=16,
+        num_attention_heads=2,
+        num_hidden_layers=3,
+        intermediate_size=24,
+        local_attention=8,
+        max_position_embeddings=600,
+        pad_token_id=0,
+        bos_token_id=101,
+        cls_token_id=101,
+        eos_token_id=102,
+        sep_token_id=102,
+        initializer_range=0.3,
+    )
     folder = tmp_path_factory.mktemp("modernbert")
     transformers.ModernBertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -57,15 +85,25 @@ def modernbert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def bert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random BERT as published: with pooler and language model head beside the encoder, and MiniLM's tokenizer."""
+    """A random BERT as published: with pooler and language model head beside the encoder, and
+    MiniLM's tokenizer.
+    """
     torch.manual_seed(0)
     config = transformers.BertConfig(
-        vocab_size=30522, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
-        max_position_embeddings=40)  # fmt: skip
+        vocab_size=30522,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=40,
+    )
     folder = tmp_path_factory.mktemp("bert")
     transformers.BertForMaskedLM(config).save_pretrained(folder)
     weights = load_file(folder / "model.safetensors")
-    weights |= {"bert.pooler.dense.weight": torch.zeros(16, 16), "bert.embeddings.position_ids": torch.arange(40)[None]}
+    weights |= {
+        "bert.pooler.dense.weight": torch.zeros(16, 16),
+        "bert.embeddings.position_ids": torch.arange(40)[None],
+    }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
         shutil.copy(f"{minilm}/{name}", folder)
@@ -73,8 +111,12 @@ def bert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def make_kind(make_student: Callable[..., Student], modernbert_folder: Path) -> Callable[..., Student]:
-    """A new student of each kind: packed, lead and first (packed too), global (the first token as well), modernbert."""
+def make_kind(
+    make_student: Callable[..., Student], modernbert_folder: Path
+) -> Callable[..., Student]:
+    """A new student of each kind: packed, lead and first (packed too), global (the first token as
+    well), modernbert.
+    """
 
     def make(kind: str, *, dropout: float = 0.0) -> Student:
         if kind == "modernbert":
@@ -89,7 +131,10 @@ def make_kind(make_student: Callable[..., Student], modernbert_folder: Path) -> 
 def random_documents() -> Callable[..., list[list[int]]]:
     def make(lengths: list[int], *, seed: int = 0) -> list[list[int]]:
         generator = torch.Generator().manual_seed(seed)
-        return [torch.randint(1000, 30000, (length,), generator=generator).tolist() for length in lengths]
+        return [
+            torch.randint(1000, 30000, (length,), generator=generator).tolist()
+            for length in lengths
+        ]
 
     return make
 
@@ -124,15 +169,20 @@ def converted(minilm: str) -> Student:
 def texts() -> list[str]:
     """Real text of mixed lengths: short, empty, not English, longer than 1,024 tokens."""
     return [
-        str(torch.nn.LayerNorm.__doc__), "", "Die Sonne schien, da sie keine andere Wahl hatte, auf nichts Neues.",
+        str(torch.nn.LayerNorm.__doc__),
+        "",
+        "Die Sonne schien, da sie keine andere Wahl hatte, auf nichts Neues.",
         str(torch.nn.Transformer.__doc__) + str(torch.nn.MultiheadAttention.__doc__) * 3,
-        "A tokenizer pads with [PAD], as in [CLS] short text [SEP] [PAD] [PAD].", "word", str(Path.__doc__)]  # fmt: skip
+        "A tokenizer pads with [PAD], as in [CLS] short text [SEP] [PAD] [PAD].",
+        "word",
+        str(Path.__doc__),
+    ]
 
 
 @pytest.fixture(scope="session")
 def edit_files() -> Callable[[Path, dict], None]:
-    """Edits files of a folder, by name: None removes one, a text replaces it, a slice of its bytes stays, of a mapping
-    the fields of its JSON or its tensors are set (None removes a tensor)."""
+    """Edits files of a folder, by name: None removes one, a text replaces it, a slice of its bytes
+    stays, of a mapping the fields of its JSON or its tensors are set (None removes a tensor)."""
 
     def edit(folder: Path, files: dict) -> None:
         for name, content in files.items():
@@ -146,7 +196,11 @@ def edit_files() -> Callable[[Path, dict], None]:
             elif file.suffix == ".json":
                 file.write_text(json.dumps(json.loads(file.read_text()) | content))
             else:
-                tensors = {key: tensor for key, tensor in (load_file(file) | content).items() if tensor is not None}
+                tensors = {
+                    key: tensor
+                    for key, tensor in (load_file(file) | content).items()
+                    if tensor is not None
+                }
                 save_file(tensors, file, metadata={"format": "pt"})
 
     return edit

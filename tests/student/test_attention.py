@@ -26,26 +26,43 @@ def dense_attention(query, key, value, lengths, window):
 
 def random_heads(T, *, heads, head_dim, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(T, heads, head_dim, dtype=torch.float64, generator=generator) for _ in range(3)]
+    return [
+        torch.randn(T, heads, head_dim, dtype=torch.float64, generator=generator) for _ in range(3)
+    ]
 
 
 def test_blocks_stop_at_documents_reach_one_window_beyond_and_read_on_to_multiples_of_a_step():
     s = slice
     assert blocks([3, 7], window=2, size=4) == [
-        Block(s(0, 3), s(0, 3), True, s(0, 3), s(0, 3)), Block(s(3, 7), s(3, 9), False, s(3, 7), s(3, 9)),
-        Block(s(7, 10), s(5, 10), False, s(7, 10), s(5, 10))]  # fmt: skip
-    read = [(block.read_queries, block.read_keys) for block in blocks([3, 7], window=2, size=4, step=4)]
-    assert read == [(slice(0, 4), slice(0, 4)), (slice(3, 7), slice(3, 10)), (slice(7, 10), slice(5, 10))]
+        Block(s(0, 3), s(0, 3), True, s(0, 3), s(0, 3)),
+        Block(s(3, 7), s(3, 9), False, s(3, 7), s(3, 9)),
+        Block(s(7, 10), s(5, 10), False, s(7, 10), s(5, 10)),
+    ]
+    read = [
+        (block.read_queries, block.read_keys) for block in blocks([3, 7], window=2, size=4, step=4)
+    ]
+    assert read == [
+        (slice(0, 4), slice(0, 4)),
+        (slice(3, 7), slice(3, 10)),
+        (slice(7, 10), slice(5, 10)),
+    ]
     plan = blocks([*range(100, 500), 1000], window=128, size=128, step=64)[:-8]
-    shapes = {(longformer._length(block.read_queries), longformer._length(block.read_keys)) for block in plan}
+    shapes = {
+        (longformer._length(block.read_queries), longformer._length(block.read_keys))
+        for block in plan
+    }
     assert len(shapes) <= 10  # documents of four hundred lengths
 
 
 def attention_in_steps(query, key, value, lengths, window, *, step, dropout=0.0, size=32):
-    """Blocks of the shapes of bfloat16 on CPUs, but in double precision, so that rounding hides no error."""
+    """Blocks of the shapes of bfloat16 on CPUs, but in double precision, so that rounding hides no
+    error.
+    """
     window = min(window, max(lengths))
     plan, band = blocks(lengths, window, size, step), longformer._band(size, window, query)
-    return longformer._BandedAttention.apply(query * query.shape[2] ** -0.5, key, value, plan, band, window, dropout)
+    return longformer._BandedAttention.apply(
+        query * query.shape[2] ** -0.5, key, value, plan, band, window, dropout
+    )
 
 
 @pytest.mark.parametrize("step", [None, 64])
@@ -53,12 +70,17 @@ def attention_in_steps(query, key, value, lengths, window, *, step, dropout=0.0,
 @pytest.mark.parametrize("window", [1, 2, 5, 32, 64, 1000])
 def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads, head_dim, step):
     """Also where blocks read a multiple of `step` tokens."""
-    ours = [tensor.requires_grad_() for tensor in random_heads(sum(RAGGED), heads=heads, head_dim=head_dim)]
+    ours = [
+        tensor.requires_grad_()
+        for tensor in random_heads(sum(RAGGED), heads=heads, head_dim=head_dim)
+    ]
     dense = [tensor.detach().clone().requires_grad_() for tensor in ours]
     attend = banded_attention if step is None else partial(attention_in_steps, step=step)
     result, expected = attend(*ours, RAGGED, window), dense_attention(*dense, RAGGED, window)
     torch.testing.assert_close(result, expected)
-    weight = torch.randn(result.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    weight = torch.randn(
+        result.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
     for output in (result, expected):
         (output * weight).sum().backward()
     for tensor, reference in zip(ours, dense, strict=True):
@@ -81,9 +103,13 @@ def test_gradients_agree_with_finite_differences_with_and_without_dropout(dropou
 def test_dropout_drops_its_share_of_the_weights_and_scales_up_the_rest(step):
     lengths, window = [150, 60], 40
     query, key, _ = (tensor / 4 for tensor in random_heads(210, heads=4, head_dim=210))
-    value = torch.eye(210, dtype=torch.float64)[:, None].expand(210, 4, 210)  # the output is the weights themselves
+    value = torch.eye(210, dtype=torch.float64)[:, None].expand(
+        210, 4, 210
+    )  # the output is the weights themselves
     torch.manual_seed(0)
-    dropped = attention_in_steps(query, key, value, lengths, window, step=step, dropout=0.25).transpose(0, 1)
+    dropped = attention_in_steps(
+        query, key, value, lengths, window, step=step, dropout=0.25
+    ).transpose(0, 1)
     weights = dense_weights(query, key, lengths, window)
     kept = dropped > 0
     torch.testing.assert_close(dropped[kept], weights[kept] / 0.75)
@@ -99,8 +125,12 @@ def test_bfloat16_stays_close_to_full_precision_under_autocast():
     assert torch.cosine_similarity(result.double().flatten(), expected.flatten(), dim=0) > 0.9999
 
 
-def flash_attention_as_documented(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, window_size):
-    """torch's documentation of `varlen_attn` as a slow loop: scores scaled by head_dim^-1/2, `window_size` (left, right)."""
+def flash_attention_as_documented(
+    query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, window_size
+):
+    """torch's documentation of `varlen_attn` as a slow loop: scores scaled by head_dim^-1/2,
+    `window_size` (left, right).
+    """
     assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
     assert cu_seq_q.is_contiguous()
     assert query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
@@ -123,10 +153,14 @@ def test_both_backends_compute_the_same(monkeypatch):
     inputs = random_heads(sum(lengths), heads=2, head_dim=8)
     for window in (1, 5, 1000):
         packed = banded_attention(*inputs, lengths, window, starts=starts, backend="varlen")
-        torch.testing.assert_close(packed, banded_attention(*inputs, lengths, window, backend="blocks"))
+        torch.testing.assert_close(
+            packed, banded_attention(*inputs, lengths, window, backend="blocks")
+        )
 
 
-def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it_and_else_refused(monkeypatch):
+def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it_and_else_refused(
+    monkeypatch,
+):
     monkeypatch.setattr("torch.version.hip", None)
     gpu = torch.device("cuda")
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (9, 0))
@@ -140,5 +174,9 @@ def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it_and_el
     given = {"starts": torch.tensor([0, 5], dtype=torch.int32), "backend": "varlen"}
     for fits, dropout in ((False, 0.0), (True, 0.1)):
         monkeypatch.setattr(longformer, "fits_varlen", lambda *_, fits=fits: fits)
-        with pytest.raises(InputError, match=r"varlen needs an NVIDIA GPU .* and no dropout; take blocks"):
-            banded_attention(*random_heads(5, heads=1, head_dim=8), [5], 2, dropout=dropout, **given)
+        with pytest.raises(
+            InputError, match=r"varlen needs an NVIDIA GPU .* and no dropout; take blocks"
+        ):
+            banded_attention(
+                *random_heads(5, heads=1, head_dim=8), [5], 2, dropout=dropout, **given
+            )

@@ -21,13 +21,21 @@ def in_stock_sentence_transformers(folder):
 
 
 @pytest.mark.parametrize("kind", ["packed", "first", "global", "modernbert"])
-def test_stock_sentence_transformers_gives_the_same_embeddings(make_kind, texts, tmp_path, transformers_log, kind):
+def test_stock_sentence_transformers_gives_the_same_embeddings(
+    make_kind, texts, tmp_path, transformers_log, kind
+):
     student = make_kind(kind)
     ours = student.embed(texts, bf16=False)
     student.save(tmp_path)
-    assert [module["path"] for module in json.loads((tmp_path / "modules.json").read_text())] == ["", "1_Pooling"]
+    assert [module["path"] for module in json.loads((tmp_path / "modules.json").read_text())] == [
+        "",
+        "1_Pooling",
+    ]
     matter, card = front_and_body(tmp_path)
-    assert ("mean over all" in card, "global attention" in card) == (student.pooling == "mean", kind == "global")
+    assert ("mean over all" in card, "global attention" in card) == (
+        student.pooling == "mean",
+        kind == "global",
+    )
     assert ("modernbert" in matter["tags"]) == (kind == "modernbert")
     stock = in_stock_sentence_transformers(tmp_path)
     assert (transformers_log, stock.max_seq_length) == ([], 600)
@@ -36,14 +44,25 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(make_kind, texts,
     trained = {name for name, weight in student.named_parameters() if weight.requires_grad}
     for folder in (tmp_path, tmp_path / "again"):
         loaded = Student.load(folder)
-        assert (loaded.pooling, loaded.packed, loaded.max_tokens) == (student.pooling, student.packed, 600)
-        assert {name for name, weight in loaded.named_parameters() if weight.requires_grad} == trained
+        assert (loaded.pooling, loaded.packed, loaded.max_tokens) == (
+            student.pooling,
+            student.packed,
+            600,
+        )
+        assert {
+            name for name, weight in loaded.named_parameters() if weight.requires_grad
+        } == trained
         torch.testing.assert_close(loaded.state_dict(), student.state_dict(), atol=0, rtol=0)
-        # The stock forward may round differently where the weights lie at another alignment in memory.
-        np.testing.assert_allclose(loaded.embed(texts, bf16=False), ours, rtol=0, atol=0 if student.packed else 2e-6)
+        # The stock forward may round differently where the weights lie at another alignment in
+        # memory.
+        np.testing.assert_allclose(
+            loaded.embed(texts, bf16=False), ours, rtol=0, atol=0 if student.packed else 2e-6
+        )
 
 
-def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(converted, texts, tmp_path, transformers_log):
+def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(
+    converted, texts, tmp_path, transformers_log
+):
     folder = tmp_path / "ours"
     converted.save(folder)
     ours = converted.embed(texts, bf16=False)
@@ -62,7 +81,9 @@ def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(converted
     assert transformers_log == []
     stock.save_pretrained(str(tmp_path / "theirs"))
     file = "config_sentence_transformers.json"
-    theirs, written = (json.loads((tmp_path / name / file).read_text()) for name in ("theirs", "ours"))
+    theirs, written = (
+        json.loads((tmp_path / name / file).read_text()) for name in ("theirs", "ours")
+    )
     for field in ("__version__", "model_type"):
         assert written[field] == theirs[field]
 
@@ -85,23 +106,37 @@ def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_st
     student.tokenizer.save_pretrained(tmp_path)
     loaded = Student.load(str(tmp_path))
     assert loaded.max_tokens == 30
-    np.testing.assert_array_equal(loaded.embed(["a b c"], bf16=False), student.embed(["a b c"], bf16=False))
+    np.testing.assert_array_equal(
+        loaded.embed(["a b c"], bf16=False), student.embed(["a b c"], bf16=False)
+    )
     student.tokenize(["word " * 50])
     student.save(tmp_path)
     saved = json.loads((tmp_path / "tokenizer.json").read_text())
-    assert saved["truncation"] is saved["padding"] is None  # a call with truncation leaves none in the file
+    assert (
+        saved["truncation"] is saved["padding"] is None
+    )  # a call with truncation leaves none in the file
 
 
-@pytest.mark.parametrize(("own", "of_tokenizer", "expected"), [(16, 600, 16), (None, 50, 50), (None, 10**30, 600), (None, None, 600)])  # fmt: skip
-def test_a_limit_below_the_positions_is_kept(make_kind, tmp_path, edit_files, own, of_tokenizer, expected):
+@pytest.mark.parametrize(
+    ("own", "of_tokenizer", "expected"),
+    [(16, 600, 16), (None, 50, 50), (None, 10**30, 600), (None, None, 600)],
+)
+def test_a_limit_below_the_positions_is_kept(
+    make_kind, tmp_path, edit_files, own, of_tokenizer, expected
+):
     make_kind("packed").save(tmp_path)
     limits = json.dumps({} if own is None else {"max_seq_length": own})
-    files = {"sentence_bert_config.json": limits, "tokenizer_config.json": {"model_max_length": of_tokenizer}}
+    files = {
+        "sentence_bert_config.json": limits,
+        "tokenizer_config.json": {"model_max_length": of_tokenizer},
+    }
     edit_files(tmp_path, files)
     assert Student.load(tmp_path).max_tokens == expected
 
 
-def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_cut(minilm, make_kind, tmp_path, edit_files, refused):  # fmt: skip
+def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_cut(
+    minilm, make_kind, tmp_path, edit_files, refused
+):
     for kind in ("packed", "modernbert"):
         make_kind(kind).save(tmp_path / kind)
         edit_files(tmp_path / kind, {"sentence_bert_config.json": {"max_seq_length": 601}})
@@ -115,16 +150,36 @@ def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_
     refused(said, Student.load, tmp_path)
 
 
-@pytest.mark.parametrize(("damage", "message"), [
-    ({"config.json": {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}}, r"disagree about encoder\.layer\.2\."),
-    ({"modules.json": "{nope"}, r"modules\.json: the file is not valid JSON"), ({"modules.json": "[1]"}, r"a module in its modules\.json is no mapping"),
-    ({"modules.json": '{"a": 1}'}, r"modules\.json: the file holds a dict and must hold a list"), ({"modules.json": '[{"type": 3, "path": ""}]'}, r"a module in its modules\.json is no"),
-    ({"1_Pooling/config.json": "[]"}, "the file holds a list and must hold a dict"),
-    ({"sentence_bert_config.json": "{nope"}, r"sentence_bert_config\.json: the file is not valid JSON"),
-    ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pools by max without"), ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pools by max without"),
-    ({"1_Pooling/config.json": '{"pooling_mode": ["mean", "max"]}'}, r"pools by mean\+max without"),
-])  # fmt: skip
-def test_a_damaged_student_is_refused_in_one_line(make_student, tmp_path, edit_files, damage, message, refused):
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            {"config.json": {"num_hidden_layers": 3, "attention_window": [8, 8, 8]}},
+            r"disagree about encoder\.layer\.2\.",
+        ),
+        ({"modules.json": "{nope"}, r"modules\.json: the file is not valid JSON"),
+        ({"modules.json": "[1]"}, r"a module in its modules\.json is no mapping"),
+        (
+            {"modules.json": '{"a": 1}'},
+            r"modules\.json: the file holds a dict and must hold a list",
+        ),
+        ({"modules.json": '[{"type": 3, "path": ""}]'}, r"a module in its modules\.json is no"),
+        ({"1_Pooling/config.json": "[]"}, "the file holds a list and must hold a dict"),
+        (
+            {"sentence_bert_config.json": "{nope"},
+            r"sentence_bert_config\.json: the file is not valid JSON",
+        ),
+        ({"1_Pooling/config.json": '{"pooling_mode_max_tokens": true}'}, "pools by max without"),
+        ({"1_Pooling/config.json": '{"pooling_mode": "max"}'}, "pools by max without"),
+        (
+            {"1_Pooling/config.json": '{"pooling_mode": ["mean", "max"]}'},
+            r"pools by mean\+max without",
+        ),
+    ],
+)
+def test_a_damaged_student_is_refused_in_one_line(
+    make_student, tmp_path, edit_files, damage, message, refused
+):
     make_student(windows=[8, 8]).save(tmp_path)
     edit_files(tmp_path, damage)
     refused(message, Student.load, tmp_path)
@@ -135,15 +190,25 @@ def front_and_body(folder):
     return yaml.safe_load(front), body
 
 
-def test_the_card_has_front_matter_and_says_where_a_student_comes_from(make_student, minilm, tmp_path):
+def test_the_card_has_front_matter_and_says_where_a_student_comes_from(
+    make_student, minilm, tmp_path
+):
     student = make_student(windows=[8])
-    facts = {"structural_teacher": "all-mpnet-base-v2", "lam": None, "mean_validation_loss": "1.5000 before"}
+    facts = {
+        "structural_teacher": "all-mpnet-base-v2",
+        "lam": None,
+        "mean_validation_loss": "1.5000 before",
+    }
     student.save(tmp_path, card=student_card(student, minilm, **facts))
     matter, body = front_and_body(tmp_path)
     assert (matter["library_name"], matter["license"]) == ("sentence-transformers", "apache-2.0")
     assert {"sentence-transformers", "longformer"} <= set(matter["tags"])
     assert f"Made with docemb {version('docemb')}" in body
-    for row in ("| `structural_teacher` | all-mpnet-base-v2 |", "| `lam` | None |", f"| `encoder` | {minilm} |"):
+    for row in (
+        "| `structural_teacher` | all-mpnet-base-v2 |",
+        "| `lam` | None |",
+        f"| `encoder` | {minilm} |",
+    ):
         assert row in body
 
 

@@ -1,4 +1,6 @@
-"""The lexical half: two halves whose cosines add, the same in stock sentence-transformers, and refused with a reason."""
+"""The lexical half: two halves whose cosines add, the same in stock sentence-transformers, and
+refused with a reason.
+"""
 
 import copy
 import json
@@ -27,10 +29,14 @@ WORDS = [f"word{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 
 
 def collection(seed: int = 0, documents: int = 40) -> list[str]:
-    """Documents of 30 to 90 words, each from a third of the words, so that LSA has something to find."""
+    """Documents of 30 to 90 words, each from a third of the words, so that LSA has something to
+    find.
+    """
     rng = np.random.default_rng(seed)
     topics = [rng.permutation(WORDS)[:9] for _ in range(4)]
-    return [" ".join(rng.choice(topics[i % 4], size=rng.integers(30, 90))) for i in range(documents)]
+    return [
+        " ".join(rng.choice(topics[i % 4], size=rng.integers(30, 90))) for i in range(documents)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +58,24 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
     dense = normalize(centred @ directions * scale @ directions.T)[:5]
     lexical = LSA(6).fit(texts).embed(texts)
     lexical = normalize(lexical - lexical.mean(axis=0))[:5]
-    np.testing.assert_allclose(found @ found.T, 0.7 * dense @ dense.T + 0.3 * lexical @ lexical.T, atol=1e-4)
+    np.testing.assert_allclose(
+        found @ found.T, 0.7 * dense @ dense.T + 0.3 * lexical @ lexical.T, atol=1e-4
+    )
     np.testing.assert_allclose(found, np.hstack([0.7**0.5 * dense, 0.3**0.5 * lexical]), atol=1e-4)
 
 
-def test_both_halves_are_reduced_to_the_directions_that_keep_their_products(make_student, tmp_path, caplog, refused):
+def test_both_halves_are_reduced_to_the_directions_that_keep_their_products(
+    make_student, tmp_path, caplog, refused
+):
     student, texts = make_student(windows=[8]), collection()
     student.adapt(texts, dim=6, bf16=False)
     pca = TruncatedSVD(9, algorithm="arpack").fit(whole := student.embed(texts, bf16=False))
     student.adapt(texts, width=9, bf16=False)
     found = student.embed(texts, bf16=False)
-    expected, kept = normalize(pca.transform(whole)), 100 * (pca.singular_values_**2).sum() / len(texts)
+    expected, kept = (
+        normalize(pca.transform(whole)),
+        100 * (pca.singular_values_**2).sum() / len(texts),
+    )
     np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-4)
     assert f"9 of 22 dimensions keep {kept:.1f}% of the squared length" in caplog.text
     student.save(tmp_path)
@@ -71,7 +84,12 @@ def test_both_halves_are_reduced_to_the_directions_that_keep_their_products(make
     np.testing.assert_allclose(stock.encode(texts), found, atol=1e-5)
     student.adapt(texts, width=40, bf16=False)  # more than both halves have: they are not reduced
     np.testing.assert_allclose(student.embed(texts, bf16=False), whole, atol=1e-6)
-    refused("width: got 41; give 1 to 40, the number of documents that are embedded", student.adapt, texts, width=41)
+    refused(
+        "width: got 41; give 1 to 40, the number of documents that are embedded",
+        student.adapt,
+        texts,
+        width=41,
+    )
     np.testing.assert_allclose(student.embed(texts, bf16=False), whole, atol=1e-6)
 
 
@@ -85,13 +103,21 @@ def test_the_lexical_half_reads_on_where_the_tokens_end(make_student):
 
 def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_dense_statistics():
     rng = np.random.default_rng(0)
-    first, second = (normalize(rng.normal(size=(300, D)) + offset) for D, offset in ((5, 0), (50, 1)))
+    first, second = (
+        normalize(rng.normal(size=(300, D)) + offset) for D, offset in ((5, 0), (50, 1))
+    )
     w = balance(torch.tensor(first), torch.tensor(second))
-    spreads = [share * (X @ X.T)[~np.eye(300, dtype=bool)].std() for X, share in ((first, 1 - w), (second, w))]
+    spreads = [
+        share * (X @ X.T)[~np.eye(300, dtype=bool)].std()
+        for X, share in ((first, 1 - w), (second, w))
+    ]
     assert spreads[0] == pytest.approx(spreads[1])
     same = tempered(torch.tensor(first).float())
     assert balance(same, same) == pytest.approx(0.5)
-    assert (balance(same, 0 * same), balance(0 * same, same)) == (0, 1)  # cosines that are all equal have no weight
+    assert (balance(same, 0 * same), balance(0 * same, same)) == (
+        0,
+        1,
+    )  # cosines that are all equal have no weight
     texts, X = collection(), np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
     rows = np.arange(0, 40, 2)
     half = fit_lexical_half(lambda: X[rows], texts, dim=4, rows=rows)
@@ -99,7 +125,9 @@ def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_
     np.testing.assert_allclose(half.dense_mean, X[rows].mean(axis=0), atol=1e-6)
 
 
-def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(make_student, tmp_path):
+def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(
+    make_student, tmp_path
+):
     student, texts = make_student(windows=[8], max_tokens=40), collection()
     student.adapt(texts, dim=6, bf16=False)
     student.save(tmp_path)
@@ -119,11 +147,16 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(mak
     assert "a lexical half of 6 dimensions" in card
 
 
-def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(make_student, adapted, tmp_path):
+def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
+    make_student, adapted, tmp_path
+):
     other, texts = make_student(windows=[8], seed=1), collection(1)
     other.adapt(texts, dim=6, bf16=False)
     adapted.save(tmp_path)
-    first, second = Student.load(tmp_path), Student.load(tmp_path)  # which map its files into memory
+    first, second = (
+        Student.load(tmp_path),
+        Student.load(tmp_path),
+    )  # which map its files into memory
     expected = adapted.embed(texts, bf16=False)
     first.save(tmp_path)
     np.testing.assert_array_equal(first.embed(texts, bf16=False), expected)
@@ -132,7 +165,9 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(make_stud
     assert not list(tmp_path.rglob(".model*"))
 
 
-def test_in_a_lead_mean_the_first_tokens_count_more_also_in_stock_sentence_transformers(make_student, tmp_path):  # fmt: skip
+def test_in_a_lead_mean_the_first_tokens_count_more_also_in_stock_sentence_transformers(
+    make_student, tmp_path
+):
     student = make_student(windows=[8], pooling="lead")
     texts = ["word " * words + "other thing " * (words // 2) for words in (1, 100, 128, 250)]
     states = make_student(windows=[8])
@@ -142,7 +177,9 @@ def test_in_a_lead_mean_the_first_tokens_count_more_also_in_stock_sentence_trans
         with torch.no_grad():
             rows = states.hidden(pack([ids])).numpy()
         weights = np.array([16] * 16 + [8] * 48 + [4] * 192 + [1] * 400)[: len(rows)]
-        np.testing.assert_allclose(found, (rows * weights[:, None]).sum(axis=0) / weights.sum(), atol=1e-5)
+        np.testing.assert_allclose(
+            found, (rows * weights[:, None]).sum(axis=0) / weights.sum(), atol=1e-5
+        )
         lengths.append(len(ids))
     assert min(lengths) < 256 < lengths[2] < 260 < max(lengths)
     student.save(tmp_path)
@@ -167,7 +204,11 @@ def test_in_a_lead_mean_the_first_tokens_count_more_also_in_stock_sentence_trans
 
 def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
     adapted.save(tmp_path / "without_docemb")
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("docemb_lib", "transformers_modules")]:
+    for name in [
+        name
+        for name in sys.modules
+        if name.partition(".")[0] in ("docemb_lib", "transformers_modules")
+    ]:
         monkeypatch.delitem(sys.modules, name)
 
     class Absent:
@@ -176,24 +217,49 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
                 raise ImportError(f"{name} is not installed")
 
     monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
-    alone = SentenceTransformer(str(tmp_path / "without_docemb"), device="cpu", trust_remote_code=True)
+    alone = SentenceTransformer(
+        str(tmp_path / "without_docemb"), device="cpu", trust_remote_code=True
+    )
     assert alone.encode(["worda wordb"]).shape == (1, 22)
     assert type(alone[-1]).__module__.startswith("transformers_modules.")  # the folder's own code
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda student: student.adapt(collection(), dim=64), "LSA;64: 40 documents are too few; use more documents, or fewer dimensions"),
-    (lambda student: student.adapt(["one"] * 9, dim=4), "only 1 words, .* occur in 2 documents"),
-    (lambda student: student.adapt([""] * 9, dim=4), "only 0 words, .* occur in 2 documents"),
-    (lambda student: student.adapt(["one"] * 9, dim=1), "only 1 words, .* occur in 2 documents"),
-    (lambda student: student.adapt(collection(), dim=0), "dim: got 0; give 1 or more"),
-    (lambda student: student.adapt(collection(documents=3), dim=4), "3 documents are too few"),
-    (lambda student: student.adapt(collection(), dim=4, weight=1.5), "weight: got 1.5; give a number from 0 to 1"),
-    (lambda student: student.adapt([], dim=4), "0 documents are too few"),
-    (lambda student: student.adapt(["the same six words in all"] * 20, dim=4), "all 20 documents have the same lexical embedding; use more"),
-    (lambda student: student.adapt(collection(documents=3), dim=2), "all 3 documents have the same lexical embedding; use more"),
-])  # fmt: skip
-def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(make_student, call, message, refused, monkeypatch):  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda student: student.adapt(collection(), dim=64),
+            "LSA;64: 40 documents are too few; use more documents, or fewer dimensions",
+        ),
+        (
+            lambda student: student.adapt(["one"] * 9, dim=4),
+            "only 1 words, .* occur in 2 documents",
+        ),
+        (lambda student: student.adapt([""] * 9, dim=4), "only 0 words, .* occur in 2 documents"),
+        (
+            lambda student: student.adapt(["one"] * 9, dim=1),
+            "only 1 words, .* occur in 2 documents",
+        ),
+        (lambda student: student.adapt(collection(), dim=0), "dim: got 0; give 1 or more"),
+        (lambda student: student.adapt(collection(documents=3), dim=4), "3 documents are too few"),
+        (
+            lambda student: student.adapt(collection(), dim=4, weight=1.5),
+            "weight: got 1.5; give a number from 0 to 1",
+        ),
+        (lambda student: student.adapt([], dim=4), "0 documents are too few"),
+        (
+            lambda student: student.adapt(["the same six words in all"] * 20, dim=4),
+            "all 20 documents have the same lexical embedding; use more",
+        ),
+        (
+            lambda student: student.adapt(collection(documents=3), dim=2),
+            "all 3 documents have the same lexical embedding; use more",
+        ),
+    ],
+)
+def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(
+    make_student, call, message, refused, monkeypatch
+):
     student = make_student(windows=[8])
     student.adapt(collection(), dim=6)
     before = student.embed(collection()[:2])
@@ -207,7 +273,9 @@ def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
     rng, characters = np.random.default_rng(0), np.array(list("图书馆公园散步東京タワーの々"))
     texts = ["".join(rng.choice(characters, size=20)) + "word的lexical" for _ in range(30)]
     pairs = [" ".join([*(text[i : i + 2] for i in range(19)), "word 的 lexical"]) for text in texts]
-    halves = [fit_lexical_half(lambda: rng.random((30, 4)), given, dim=4) for given in (texts, pairs)]
+    halves = [
+        fit_lexical_half(lambda: rng.random((30, 4)), given, dim=4) for given in (texts, pairs)
+    ]
     assert len(halves[0].vocabulary) > 100
     torch.testing.assert_close(halves[0].lexical(texts), halves[1].lexical(pairs))
     np.testing.assert_array_equal(tfidf(texts).toarray(), tfidf(pairs).toarray())
@@ -217,9 +285,15 @@ def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
 def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
     adapted.save(tmp_path)
     code, config = tmp_path / "lexical_module.py", tmp_path / "3_Lexical" / "config.json"
-    code.write_text(code.read_text().replace("class LexicalHalf", "print('owned')\n\n\nclass LexicalHalf"))
-    refused(r"lexical_module.py was changed \(its checksum differs\), or a file", Student.load, tmp_path)
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"code": sha256(code.read_bytes()).hexdigest()}))
+    code.write_text(
+        code.read_text().replace("class LexicalHalf", "print('owned')\n\n\nclass LexicalHalf")
+    )
+    refused(
+        r"lexical_module.py was changed \(its checksum differs\), or a file", Student.load, tmp_path
+    )
+    config.write_text(
+        json.dumps(json.loads(config.read_text()) | {"code": sha256(code.read_bytes()).hexdigest()})
+    )
     assert Student.load(tmp_path).lexical is not None  # of another version
     (tmp_path / "3_Lexical" / "words.json").unlink()
     refused("or a file of 3_Lexical is missing", Student.load, tmp_path)
@@ -229,7 +303,10 @@ def test_a_loaded_half_counts_the_first_words_as_it_was_fitted(adapted, tmp_path
     adapted.save(tmp_path)
     config, texts = tmp_path / "3_Lexical" / "config.json", collection(1)[:4]
     saved, found = json.loads(config.read_text()), []
-    for leads, given in (([[3, 50]], texts), ([], [" ".join([*50 * text.split()[:3], text]) for text in texts])):
+    for leads, given in (
+        ([[3, 50]], texts),
+        ([], [" ".join([*50 * text.split()[:3], text]) for text in texts]),
+    ):
         config.write_text(json.dumps(saved | {"leads": leads}))
         found.append(Student.load(tmp_path).lexical.lexical(given))
     torch.testing.assert_close(*found)
@@ -245,12 +322,18 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     adapted.save("student")
     write_files(Path("texts"), {f"{number}.txt": text for number, text in enumerate(collection(2))})
-    Path("student/README.md").write_text("# Mine\n\nSentenceTransformer.\n\n## Scores\n\nof another\n")
+    Path("student/README.md").write_text(
+        "# Mine\n\nSentenceTransformer.\n\n## Scores\n\nof another\n"
+    )
     done = docemb("adapt", "student", "texts", "-o", "refit", "--dim", 5)
     assert done.returncode == 0, done.stderr
     assert "refit: fitted on 40 documents, 21 dimensions" in done.stdout
     card = Path("refit/README.md").read_text()
-    assert ("# Mine" in card, "## Scores" in card, card.count("## Lexical half")) == (True, False, 1)
+    assert ("# Mine" in card, "## Scores" in card, card.count("## Lexical half")) == (
+        True,
+        False,
+        1,
+    )
     assert "a lexical half of 5 dimensions" in card
     assert "fitted on 40 documents of texts" in card
     refitted = Student.load("refit")
@@ -261,8 +344,9 @@ def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, mon
     assert refitted.lexical.vocabulary == LSA(5).fit(collection(2)).vocabulary
     done = docemb("adapt", "student", "texts", "-o", "new", "--dim", 64)
     assert done.returncode == 2
-    assert "LSA;64: 40 documents are too few; use more documents, or fewer dimensions (--dim" in " ".join(
-        done.stderr.split()
+    assert (
+        "LSA;64: 40 documents are too few; use more documents, or fewer dimensions (--dim"
+        in " ".join(done.stderr.split())
     )
     assert not Path("new").exists()
 
@@ -276,32 +360,63 @@ def test_labels_choose_the_weight_on_the_validation_split(adapted, tmp_path, mon
     nearest = {query: int(np.argsort(-X[query] @ X.T)[1]) for query in range(30)}
     words = LSA(6).fit(texts).embed(texts)
     words = normalize(words - words.mean(axis=0))
-    alike = {query: int(np.argsort(-words[query] @ words.T)[1]) for query in range(30)}  # in their words
+    alike = {
+        query: int(np.argsort(-words[query] @ words.T)[1]) for query in range(30)
+    }  # in their words
     rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
     write_files(tmp_path, {"texts.jsonl": rows, "params/any.yaml": ""})
 
     def adapt(out, links, *more, split="validation", task="links"):
-        Path("links.tsv").write_text("".join(f"{query}\t{found}\n" for query, found in links.items()))
-        Path("links.yaml").write_text(f"""{{name: links, corpus: {{source: local, path: texts.jsonl}}, plan: [],
+        Path("links.tsv").write_text(
+            "".join(f"{query}\t{found}\n" for query, found in links.items())
+        )
+        Path(
+            "links.yaml"
+        ).write_text(f"""{{name: links, corpus: {{source: local, path: texts.jsonl}}, plan: [],
             student: {{model: all-MiniLM-L6-v2}}, structural_teacher: {{model: all-MiniLM-L6-v2, max_tokens: 256}},
             evaluation: {{tasks: [links], sweep_tasks: [{task}], own_tasks: [
             {{name: links, kind: retrieval, path: texts.jsonl, relevance: {{{split}: links.tsv}}}}]}}}}""")
-        done = docemb("adapt", "student", "texts.jsonl", "-o", out, "--width", 9, "--profile", "links.yaml", *more)
+        done = docemb(
+            "adapt",
+            "student",
+            "texts.jsonl",
+            "-o",
+            out,
+            "--width",
+            9,
+            "--profile",
+            "links.yaml",
+            *more,
+        )
         return done.returncode, " ".join(done.stderr.split())
 
     spread = fit_lexical_half(lambda: Z, texts, dim=6).weight.item()
     for name, links in (("dense", nearest), ("words", alike)):
         code, shown = adapt(name, links)
-        assert (code, shown.count("100%")) == (0, 1), shown  # labelled texts of the collection are embedded once
-        half, scores, weights = Student.load(name).lexical, [], np.array([spread, *np.linspace(0.1, 0.9, 9)])
+        assert (code, shown.count("100%")) == (0, 1), (
+            shown
+        )  # labelled texts of the collection are embedded once
+        half, scores, weights = (
+            Student.load(name).lexical,
+            [],
+            np.array([spread, *np.linspace(0.1, 0.9, 9)]),
+        )
         D, L = half.dense(torch.tensor(Z)).numpy(), half.lexical(texts).numpy()
         for w in weights:
             cosines = (1 - w) * D @ D.T + w * L @ L.T - 9 * np.eye(40)
-            scores.append([1 / (1 + (cosines[query] > cosines[query, found]).sum()) for query, found in links.items()])
+            scores.append(
+                [
+                    1 / (1 + (cosines[query] > cosines[query, found]).sum())
+                    for query, found in links.items()
+                ]
+            )
         expected = weights[nearest_of_the_best([np.array(scores)], abs(weights - spread))]
         assert half.weight.item() == pytest.approx(expected, abs=1e-3)
         assert (half.weight > spread, half.dim) == (name == "words", 9)
-        assert "lexical half was chosen by the validation labels of links." in Path(name, "README.md").read_text()
+        assert (
+            "lexical half was chosen by the validation labels of links."
+            in Path(name, "README.md").read_text()
+        )
     for problem, asked in {
         "choosing a weight needs 20 labelled examples, and it has 19; add some": adapt(
             "new", dict(list(nearest.items())[:19])
@@ -314,18 +429,32 @@ def test_labels_choose_the_weight_on_the_validation_split(adapted, tmp_path, mon
     assert not Path("new").exists()
 
 
-# The states of [CLS] hardly differ between documents, so the mean and map, which are fitted in bfloat16, differ more.
-@pytest.mark.parametrize(("mode", "pooling", "atol"), [("mean", "lead", 2e-3), ("cls", "first", 0.1)])
-def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_path, monkeypatch, bert_folder, mode, pooling, atol):  # fmt: skip
+# The states of [CLS] hardly differ between documents, so the mean and map, which are fitted in
+# bfloat16, differ more.
+@pytest.mark.parametrize(
+    ("mode", "pooling", "atol"), [("mean", "lead", 2e-3), ("cls", "first", 0.1)]
+)
+def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(
+    tmp_path, monkeypatch, bert_folder, mode, pooling, atol
+):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(bert_folder, "encoder")
-    modules = [{"idx": n, "path": path, "type": f"a.{kind}"} for n, (kind, path) in enumerate(MODULES.items())]
+    modules = [
+        {"idx": n, "path": path, "type": f"a.{kind}"}
+        for n, (kind, path) in enumerate(MODULES.items())
+    ]
     content = {"pooling_mode": mode}
-    write_files(Path("encoder"), {"modules.json": json.dumps(modules), "1_Pooling/config.json": json.dumps(content)})
+    write_files(
+        Path("encoder"),
+        {"modules.json": json.dumps(modules), "1_Pooling/config.json": json.dumps(content)},
+    )
     write_files(Path("texts"), {f"{number}.txt": text for number, text in enumerate(collection())})
     done = docemb("adapt", "encoder", "texts", "-o", "made", "--weight", 0.25)
     assert done.returncode == 0, done.stderr
-    made, start = Student.load("made"), Student.from_encoder("encoder", pooling=pooling, attention_window=256)
+    made, start = (
+        Student.load("made"),
+        Student.from_encoder("encoder", pooling=pooling, attention_window=256),
+    )
     assert (made.max_tokens, made.pooling) == (4096, pooling)
     assert made.lexical is not None
     assert made.width == start.dim + 16  # 40 documents fill 13 directions
@@ -338,14 +467,29 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(tmp_pa
     assert "fitted on 40 documents of texts" in card
 
 
-@pytest.mark.parametrize(("modules", "mode", "pooling"), [
-    (["Transformer", "Pooling", "Normalize"], "mean", "mean"), (["Transformer", "Pooling"], "cls", "first"), ([], "mean", "mean"),
-    (["Transformer", "Pooling"], "max", "pools by max"), (["Transformer", "Pooling", "Dense"], "mean", "the modules Transformer Pooling Dense, and a short encoder has"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("modules", "mode", "pooling"),
+    [
+        (["Transformer", "Pooling", "Normalize"], "mean", "mean"),
+        (["Transformer", "Pooling"], "cls", "first"),
+        ([], "mean", "mean"),
+        (["Transformer", "Pooling"], "max", "pools by max"),
+        (
+            ["Transformer", "Pooling", "Dense"],
+            "mean",
+            "the modules Transformer Pooling Dense, and a short encoder has",
+        ),
+    ],
+)
 def test_the_pooling_of_an_encoder_is_kept_or_refused(tmp_path, refused, modules, mode, pooling):
     assert encoder_pooling("all-MiniLM-L6-v2") == "mean"
-    listed = [{"idx": n, "path": f"{n}_{kind}", "type": f"a.{kind}"} for n, kind in enumerate(modules)]
-    files = {"modules.json": json.dumps(listed), "1_Pooling/config.json": json.dumps({"pooling_mode": mode})}
+    listed = [
+        {"idx": n, "path": f"{n}_{kind}", "type": f"a.{kind}"} for n, kind in enumerate(modules)
+    ]
+    files = {
+        "modules.json": json.dumps(listed),
+        "1_Pooling/config.json": json.dumps({"pooling_mode": mode}),
+    }
     write_files(tmp_path, files if listed else {})
     if pooling in ("mean", "first"):
         assert encoder_pooling(str(tmp_path)) == pooling

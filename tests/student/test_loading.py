@@ -1,4 +1,6 @@
-"""Pretrained encoders, tokenizers and heads: conversion, faulty checkpoints refused in one line, published formats."""
+"""Pretrained encoders, tokenizers and heads: conversion, faulty checkpoints refused in one line,
+published formats.
+"""
 
 import json
 import re
@@ -19,7 +21,12 @@ from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.student import Student, count_tokens, pack
 from docemb_lib.student.loading import load_masked_head
 
-TINY = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+TINY = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+}
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
 NO_MODEL = "bert: its weights cannot be loaded"
 NO_CONFIG = r"bert: its config\.json cannot be used \(\S"
@@ -28,14 +35,26 @@ FILE, TOKENIZER = "model.safetensors", ("tokenizer.json", "tokenizer_config.json
 
 @pytest.fixture(scope="module")
 def roberta_folder(tmp_path_factory):
-    """A random RoBERTa of three layers and 20 positions, padding id 1, with a tokenizer of nine words."""
+    """A random RoBERTa of three layers and 20 positions, padding id 1, with a tokenizer of nine
+    words.
+    """
     vocabulary = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *WORDS])}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    special = {"bos_token": "<s>", "eos_token": "</s>", "sep_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    special = {
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "sep_token": "</s>",
+        "pad_token": "<pad>",
+        "unk_token": "<unk>",
+    }
     tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=backend, **special)
-    sizes = TINY | {"num_hidden_layers": 3, "vocab_size": len(vocabulary), "max_position_embeddings": 22}
+    sizes = TINY | {
+        "num_hidden_layers": 3,
+        "vocab_size": len(vocabulary),
+        "max_position_embeddings": 22,
+    }
     config = hf.RobertaConfig(**sizes, type_vocab_size=1, initializer_range=0.3)
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("roberta")
@@ -44,10 +63,21 @@ def roberta_folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize(("encoder", "options", "documents", "least"), [
-    ("minilm", {"max_tokens": 2048}, None, 4),
-    ("roberta_folder", {"max_tokens": 50, "attention_window": 64}, ["the quick brown fox", " ".join(WORDS * 2), "dog"], 3)])  # fmt: skip
-def test_a_converted_encoder_is_the_original_on_short_texts(encoder, options, documents, least, texts, request):
+@pytest.mark.parametrize(
+    ("encoder", "options", "documents", "least"),
+    [
+        ("minilm", {"max_tokens": 2048}, None, 4),
+        (
+            "roberta_folder",
+            {"max_tokens": 50, "attention_window": 64},
+            ["the quick brown fox", " ".join(WORDS * 2), "dog"],
+            3,
+        ),
+    ],
+)
+def test_a_converted_encoder_is_the_original_on_short_texts(
+    encoder, options, documents, least, texts, request
+):
     source = request.getfixturevalue(encoder)
     student = Student.from_encoder(source, **options)
     original = hf.AutoModel.from_pretrained(source).eval()
@@ -61,7 +91,9 @@ def test_a_converted_encoder_is_the_original_on_short_texts(encoder, options, do
 
 
 def test_a_window_over_its_own_limit_makes_minilm_itself_with_its_cls(minilm, texts):
-    """A short encoder is trained as it is, but packed: embeddings and gradients are equal at every length up to it."""
+    """A short encoder is trained as it is, but packed: embeddings and gradients are equal at every
+    length up to it.
+    """
     options = {"layers": [0, 1], "max_tokens": 256, "attention_window": 512}
     student = Student.from_encoder(minilm, pooling="first", **options)
     original = hf.BertModel.from_pretrained(minilm, add_pooling_layer=False).eval()
@@ -69,16 +101,22 @@ def test_a_window_over_its_own_limit_makes_minilm_itself_with_its_cls(minilm, te
     documents = [ids for ids in student.tokenize(texts).sequences if 0 not in ids]
     assert max(map(len, documents)) == 256
     ours = student.eval()(pack(documents))
-    expected = torch.stack([original(torch.tensor([ids])).last_hidden_state[0, 0] for ids in documents])
+    expected = torch.stack(
+        [original(torch.tensor([ids])).last_hidden_state[0, 0] for ids in documents]
+    )
     torch.testing.assert_close(ours, expected, atol=1e-5, rtol=0)
     weight = torch.randn(ours.shape, generator=torch.Generator().manual_seed(0))
     for embeddings in (ours, expected):
         (embeddings * weight).sum().backward()
-    ours, expected = (model.encoder.layer[1].attention.self.key.weight.grad for model in (student.model, original))
+    ours, expected = (
+        model.encoder.layer[1].attention.self.key.weight.grad for model in (student.model, original)
+    )
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-3)
 
 
-def test_positions_repeat_after_the_rows_that_no_token_has_and_the_given_layers_are_kept(roberta_folder, minilm):
+def test_positions_repeat_after_the_rows_that_no_token_has_and_the_given_layers_are_kept(
+    roberta_folder, minilm
+):
     def table(model):
         return model.embeddings.position_embeddings.weight
 
@@ -90,18 +128,24 @@ def test_positions_repeat_after_the_rows_that_no_token_has_and_the_given_layers_
     tiled = table(Student.from_encoder(minilm, layers=[0], max_tokens=600).model)
     learnt = learnt[:256]  # those that its sentence encoder was tuned with
     torch.testing.assert_close(tiled[1:], torch.cat([learnt, learnt, learnt[:88]]))
-    student = Student.from_encoder(minilm, layers=[0, 4], max_tokens=512, attention_window=64, dropout=0.0)
+    student = Student.from_encoder(
+        minilm, layers=[0, 4], max_tokens=512, attention_window=64, dropout=0.0
+    )
     original = hf.BertModel.from_pretrained(minilm)
     config = student.config
     assert (config.num_hidden_layers, config.attention_window) == (2, [64, 64])
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.0
     for ours, theirs in zip(student.model.encoder.layer, (0, 4), strict=True):
         reference = original.encoder.layer[theirs]
-        torch.testing.assert_close(ours.intermediate.dense.weight, reference.intermediate.dense.weight)
+        torch.testing.assert_close(
+            ours.intermediate.dense.weight, reference.intermediate.dense.weight
+        )
         for name in ("query", "key", "value"):
             expected = getattr(reference.attention.self, name).weight
             torch.testing.assert_close(getattr(ours.attention.self, name).weight, expected)
-            torch.testing.assert_close(getattr(ours.attention.self, f"{name}_global").weight, expected)
+            torch.testing.assert_close(
+                getattr(ours.attention.self, f"{name}_global").weight, expected
+            )
 
 
 def test_a_longformer_and_a_modernbert_stay_as_they_are(make_student, tmp_path, modernbert_folder):
@@ -113,13 +157,20 @@ def test_a_longformer_and_a_modernbert_stay_as_they_are(make_student, tmp_path, 
     assert Student.from_encoder(tmp_path, layers=[1], max_tokens=40).config.attention_window == [16]
     student = Student.from_encoder(modernbert_folder, max_tokens=200, dropout=0.25)
     config = student.config
-    assert (student.dim, student.max_tokens, student.pooling, config.max_position_embeddings) == (16, 200, "mean", 600)
+    assert (student.dim, student.max_tokens, student.pooling, config.max_position_embeddings) == (
+        16,
+        200,
+        "mean",
+        600,
+    )
     assert config.embedding_dropout == config.mlp_dropout == config.attention_dropout == 0.25
     original = hf.AutoModel.from_pretrained(modernbert_folder)
     torch.testing.assert_close(student.model.state_dict(), original.state_dict(), atol=0, rtol=0)
 
 
-def test_the_tokenizer_neither_truncates_nor_pads_and_nothing_in_a_converted_model_is_random(minilm, texts):
+def test_the_tokenizer_neither_truncates_nor_pads_and_nothing_in_a_converted_model_is_random(
+    minilm, texts
+):
     student = Student.from_encoder(minilm, layers=[0], max_tokens=300)
     assert [len(ids) for ids in student.tokenize(["word", "word " * 200]).sequences] == [3, 202]
     assert student.tokenizer.model_max_length == student.max_tokens == 300
@@ -134,54 +185,122 @@ def test_the_tokenizer_neither_truncates_nor_pads_and_nothing_in_a_converted_mod
     torch.testing.assert_close(*states, atol=0, rtol=0)
 
 
-def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(make_student, tmp_path, monkeypatch, caplog, refused):
+def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(
+    make_student, tmp_path, monkeypatch, caplog, refused
+):
     """As longformer-base-4096 stands on its hub: a config.json, a tokenizer and pytorch_model.bin."""
     monkeypatch.chdir(tmp_path)
     student = make_student(windows=[8, 8], max_tokens=40)
     student.model.save_pretrained("longformer")
     student.tokenizer.save_pretrained("longformer")
-    weights = {f"longformer.{name}": tensor for name, tensor in load_file("longformer/model.safetensors").items()}
+    weights = {
+        f"longformer.{name}": tensor
+        for name, tensor in load_file("longformer/model.safetensors").items()
+    }
     Path("longformer/model.safetensors").unlink()
     torch.save(weights, "longformer/pytorch_model.bin")
     for loaded in (Student.from_encoder("longformer", max_tokens=40), Student.load("longformer")):
         torch.testing.assert_close(loaded.state_dict(), student.state_dict(), atol=0, rtol=0)
-    assert caplog.messages == ["longformer has no safetensors, and of its pytorch_model.bin only tensors are read"] * 2
-    torch.save({**weights, "trap": Hostile(Path.touch, Path("sprung"))}, "longformer/pytorch_model.bin")
-    refused(r"longformer: its weights cannot be loaded \(.*[Ww]eights.only", Student.load, "longformer")
+    assert (
+        caplog.messages
+        == ["longformer has no safetensors, and of its pytorch_model.bin only tensors are read"] * 2
+    )
+    torch.save(
+        {**weights, "trap": Hostile(Path.touch, Path("sprung"))}, "longformer/pytorch_model.bin"
+    )
+    refused(
+        r"longformer: its weights cannot be loaded \(.*[Ww]eights.only", Student.load, "longformer"
+    )
     assert not Path("sprung").exists()
 
 
-@pytest.mark.parametrize(("encoder", "arguments", "message"), [
-    ("minilm", {"layers": [0, 6]}, "layers: got [0, 6]"), ("minilm", {"layers": [-1]}, "has the layers 0 to 5; name some"),
-    ("minilm", {"layers": []}, "layers: got []"), ("modernbert_folder", {"layers": [0]}, "a ModernBERT becomes a student as it is"),
-    ("modernbert_folder", {"attention_window": 64}, "layers and attention_window must be None"),
-    ("modernbert_folder", {"max_tokens": 601}, "max_tokens at most 600"),
-    ("modernbert_folder", {"pooling": "cls"}, "pooling: a student cannot pool by cls of a modernbert"),
-    ("modernbert_folder", {"pooling": "max"}, "pooling: a student cannot pool by max of a modernbert")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("encoder", "arguments", "message"),
+    [
+        ("minilm", {"layers": [0, 6]}, "layers: got [0, 6]"),
+        ("minilm", {"layers": [-1]}, "has the layers 0 to 5; name some"),
+        ("minilm", {"layers": []}, "layers: got []"),
+        ("modernbert_folder", {"layers": [0]}, "a ModernBERT becomes a student as it is"),
+        ("modernbert_folder", {"attention_window": 64}, "layers and attention_window must be None"),
+        ("modernbert_folder", {"max_tokens": 601}, "max_tokens at most 600"),
+        (
+            "modernbert_folder",
+            {"pooling": "cls"},
+            "pooling: a student cannot pool by cls of a modernbert",
+        ),
+        (
+            "modernbert_folder",
+            {"pooling": "max"},
+            "pooling: a student cannot pool by max of a modernbert",
+        ),
+    ],
+)
 def test_values_out_of_range_are_refused(encoder, arguments, message, request, refused):
-    refused(re.escape(message), Student.from_encoder, request.getfixturevalue(encoder), **{"max_tokens": 600, **arguments})  # fmt: skip
+    refused(
+        re.escape(message),
+        Student.from_encoder,
+        request.getfixturevalue(encoder),
+        **{"max_tokens": 600, **arguments},
+    )
 
 
-@pytest.mark.parametrize(("damage", "message"), [
-    ({FILE: {"bert.encoder.layer.1.output.dense.weight": None}}, r"bert: its weights and its config.json disagree about encoder\.layer\.1\.output\.dense\.weight"),
-    ({"config.json": {"intermediate_size": 32}}, r"disagree about .*intermediate\.dense\.bias"),
-    (dict.fromkeys(TOKENIZER), r"bert: the model has no fast tokenizer; put its tokenizer\.json"), ({"tokenizer.json": "{nope"}, "its tokenizer cannot be used"),
-    ({FILE: ""}, NO_MODEL), ({FILE: "not safetensors at all"}, NO_MODEL), ({FILE: slice(5000)}, NO_MODEL),
-    ({"config.json": "{nope"}, NO_CONFIG), ({"config.json": "[]"}, NO_CONFIG), ({"config.json": "{}"}, NO_CONFIG),
-    ({"config.json": '{"model_type": "bert", "hidden_size": "wide"}'}, NO_CONFIG), ({"config.json": '{"model_type": "x"}'}, NO_CONFIG),
-    ({"sentence_bert_config.json": '{"max_seq_length": "256"}'}, "gives a limit of '256' tokens; write a number")])  # fmt: skip
-def test_a_damaged_checkpoint_is_refused_in_one_line(bert_folder, tmp_path, edit_files, damage, message, refused):
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            {FILE: {"bert.encoder.layer.1.output.dense.weight": None}},
+            r"bert: its weights and its config.json disagree about encoder\.layer\.1\.output\.dense\.weight",
+        ),
+        ({"config.json": {"intermediate_size": 32}}, r"disagree about .*intermediate\.dense\.bias"),
+        (
+            dict.fromkeys(TOKENIZER),
+            r"bert: the model has no fast tokenizer; put its tokenizer\.json",
+        ),
+        ({"tokenizer.json": "{nope"}, "its tokenizer cannot be used"),
+        ({FILE: ""}, NO_MODEL),
+        ({FILE: "not safetensors at all"}, NO_MODEL),
+        ({FILE: slice(5000)}, NO_MODEL),
+        ({"config.json": "{nope"}, NO_CONFIG),
+        ({"config.json": "[]"}, NO_CONFIG),
+        ({"config.json": "{}"}, NO_CONFIG),
+        ({"config.json": '{"model_type": "bert", "hidden_size": "wide"}'}, NO_CONFIG),
+        ({"config.json": '{"model_type": "x"}'}, NO_CONFIG),
+        (
+            {"sentence_bert_config.json": '{"max_seq_length": "256"}'},
+            "gives a limit of '256' tokens; write a number",
+        ),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused_in_one_line(
+    bert_folder, tmp_path, edit_files, damage, message, refused
+):
     folder = shutil.copytree(bert_folder, tmp_path / "bert")
     edit_files(folder, damage)
     refused(message, Student.from_encoder, folder)
 
 
-@pytest.mark.parametrize(("config", "match"), [
-    (hf.RobertaConfig(position_embedding_type="relative_key"), "type roberta cannot become a student, .* learnt absolute positions; give one"),
-    (hf.MPNetConfig(), "type mpnet cannot become a student, .* learnt absolute positions; give one of type bert"),
-    (hf.DebertaV2Config(), "type deberta-v2 cannot become a student, .* learnt absolute positions"),
-    (hf.GPT2Config(), "type gpt2 cannot become a student.*give one of type bert, .*, modernbert"),
-    (hf.DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("config", "match"),
+    [
+        (
+            hf.RobertaConfig(position_embedding_type="relative_key"),
+            "type roberta cannot become a student, .* learnt absolute positions; give one",
+        ),
+        (
+            hf.MPNetConfig(),
+            "type mpnet cannot become a student, .* learnt absolute positions; give one of type bert",
+        ),
+        (
+            hf.DebertaV2Config(),
+            "type deberta-v2 cannot become a student, .* learnt absolute positions",
+        ),
+        (
+            hf.GPT2Config(),
+            "type gpt2 cannot become a student.*give one of type bert, .*, modernbert",
+        ),
+        (hf.DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer"),
+    ],
+)
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match, refused):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
@@ -193,24 +312,49 @@ def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory, texts):
-    """A random Longformer in the format of allenai/longformer-base-4096: prefixed weights with the language model's
-    head and a buffer of positions, 4,098 rows of positions, a byte-level BPE in vocab.json and merges.txt."""
+    """A random Longformer in the format of allenai/longformer-base-4096: prefixed weights with the
+    language model's head and a buffer of positions, 4,098 rows of positions, a byte-level BPE in
+    vocab.json and merges.txt."""
     folder = tmp_path_factory.mktemp("longformer")
     bpe = ByteLevelBPETokenizer()
-    bpe.train_from_iterator(texts, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    bpe.train_from_iterator(
+        texts, vocab_size=300, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    )
     bpe.save_model(str(folder))
     config = {
-        "attention_mode": "longformer", "attention_window": [8, 16], "bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1,
-        "sep_token_id": 2, "gradient_checkpointing": False, "ignore_attention_mask": False, "initializer_range": 0.3,
-        "layer_norm_eps": 1e-05, "max_position_embeddings": 4098, "model_type": "longformer", "type_vocab_size": 1, "vocab_size": 300}  # fmt: skip
+        "attention_mode": "longformer",
+        "attention_window": [8, 16],
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "pad_token_id": 1,
+        "sep_token_id": 2,
+        "gradient_checkpointing": False,
+        "ignore_attention_mask": False,
+        "initializer_range": 0.3,
+        "layer_norm_eps": 1e-05,
+        "max_position_embeddings": 4098,
+        "model_type": "longformer",
+        "type_vocab_size": 1,
+        "vocab_size": 300,
+    }
     (folder / "config.json").write_text(json.dumps(config | TINY))
     torch.manual_seed(0)
     model = hf.LongformerForMaskedLM(hf.LongformerConfig.from_pretrained(folder)).eval()
-    weights = {name: tensor.clone() for name, tensor in model.state_dict().items() if "decoder" not in name}
+    weights = {
+        name: tensor.clone() for name, tensor in model.state_dict().items() if "decoder" not in name
+    }
     weights |= {"longformer.embeddings.position_ids": torch.arange(4098)[None]}
-    weights |= {"longformer.pooler.dense.weight": torch.zeros(16, 16), "longformer.pooler.dense.bias": torch.zeros(16)}
+    weights |= {
+        "longformer.pooler.dense.weight": torch.zeros(16, 16),
+        "longformer.pooler.dense.bias": torch.zeros(16),
+    }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    assert {file.name for file in folder.iterdir()} == {"config.json", "merges.txt", "model.safetensors", "vocab.json"}
+    assert {file.name for file in folder.iterdir()} == {
+        "config.json",
+        "merges.txt",
+        "model.safetensors",
+        "vocab.json",
+    }
     return folder, model.longformer, bpe
 
 
@@ -222,7 +366,10 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     for name, weight in stock.state_dict().items():
         assert torch.equal(student.model.state_dict()[name], weight), name
     ids = student.tokenize(texts).sequences
-    assert (ids, max(map(len, ids))) == ([[0, *bpe.encode(text).ids[:4094], 2] for text in texts], 4096)
+    assert (ids, max(map(len, ids))) == (
+        [[0, *bpe.encode(text).ids[:4094], 2] for text in texts],
+        4096,
+    )
     short = [document for document in ids if len(document) < 500]
     with torch.no_grad():
         for document, ours in zip(short, student(pack(short)), strict=True):
@@ -234,15 +381,29 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     np.testing.assert_allclose(encoded, student.embed(some, bf16=False), atol=1e-5)
 
 
-SIZES = {**TINY, "vocab_size": 50, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.5}
+SIZES = {
+    **TINY,
+    "vocab_size": 50,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "initializer_range": 0.5,
+}
 LONG = hf.LongformerConfig(**SIZES, attention_window=[8, 8], max_position_embeddings=40)
 MODELS = [
-    (hf.BertForMaskedLM, hf.BertConfig(**SIZES)), (hf.RobertaForMaskedLM, hf.RobertaConfig(**SIZES)),
-    (hf.LongformerForMaskedLM, LONG), (hf.ModernBertForMaskedLM, hf.ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2))]  # fmt: skip
+    (hf.BertForMaskedLM, hf.BertConfig(**SIZES)),
+    (hf.RobertaForMaskedLM, hf.RobertaConfig(**SIZES)),
+    (hf.LongformerForMaskedLM, LONG),
+    (hf.ModernBertForMaskedLM, hf.ModernBertConfig(**SIZES, cls_token_id=1, sep_token_id=2)),
+]
 
 
-@pytest.mark.parametrize(("model_class", "config"), MODELS, ids=lambda x: getattr(x, "model_type", ""))
-def test_a_checkpoints_head_scores_words_and_adds_losses_as_its_model_does(model_class, config, tmp_path):
+@pytest.mark.parametrize(
+    ("model_class", "config"), MODELS, ids=lambda x: getattr(x, "model_type", "")
+)
+def test_a_checkpoints_head_scores_words_and_adds_losses_as_its_model_does(
+    model_class, config, tmp_path
+):
     torch.manual_seed(0)
     model = model_class(config).eval()
     with torch.no_grad():
@@ -256,9 +417,14 @@ def test_a_checkpoints_head_scores_words_and_adds_losses_as_its_model_does(model
     labels = torch.where(torch.rand(1, 12) < 0.4, ids, NO_LABEL)
     with torch.no_grad():
         expected = model(ids, labels=labels)
-        hidden, words = model.base_model(ids).last_hidden_state[0], model.get_input_embeddings().weight
+        hidden, words = (
+            model.base_model(ids).last_hidden_state[0],
+            model.get_input_embeddings().weight,
+        )
         torch.testing.assert_close(head(hidden, words), expected.logits[0])
-        torch.testing.assert_close(head.loss(hidden, labels[0], words) / (labels != NO_LABEL).sum(), expected.loss)
+        torch.testing.assert_close(
+            head.loss(hidden, labels[0], words) / (labels != NO_LABEL).sum(), expected.loss
+        )
 
 
 def test_an_encoder_alone_has_no_head_and_logs_no_warning(minilm, tmp_path, transformers_log):

@@ -10,7 +10,14 @@ from docemb_lib.student import Student, longformer, pack
 KINDS = ["packed", "lead", "first", "global", "modernbert"]
 LENGTHS = [3, 130, 17, 64, 100, 1, 131]
 WITH_PADDING = [[101, 0, 2000, 0, 0, 3000, 102], [0, 5000]]  # texts that contain "[PAD]"
-WINDOWS = [([4, 4], 8), ([6, 6], 32), ([16, 16], 64), ([64, 64], 8), ([128, 128], 32), ([64, 4, 16], 8)]
+WINDOWS = [
+    ([4, 4], 8),
+    ([6, 6], 32),
+    ([16, 16], 64),
+    ([64, 64], 8),
+    ([128, 128], 32),
+    ([64, 4, 16], 8),
+]
 
 
 def stock_hidden(student, document):
@@ -24,7 +31,9 @@ def stock_hidden(student, document):
 def stock_embedding(student, document):
     hidden = stock_hidden(student, document)
     if student.pooling == "lead":
-        weights = torch.tensor([16] * 16 + [8] * 48 + [4] * 192 + [1] * 4000)[: len(hidden)].to(hidden)
+        weights = torch.tensor([16] * 16 + [8] * 48 + [4] * 192 + [1] * 4000)[: len(hidden)].to(
+            hidden
+        )
         return weights @ hidden / weights.sum()
     return hidden.mean(0) if student.pooling == "mean" else hidden[0]
 
@@ -45,15 +54,21 @@ def gradients_of(student, documents):
 
 
 @pytest.mark.parametrize(("windows", "head_dim"), WINDOWS)
-def test_packed_hidden_states_around_the_window_are_the_stock_ones(make_student, windows, head_dim, random_documents):
+def test_packed_hidden_states_around_the_window_are_the_stock_ones(
+    make_student, windows, head_dim, random_documents
+):
     w = windows[0] // 2
     lengths = {1, 2, w - 1, w, w + 1, 2 * w - 1, 2 * w, 2 * w + 1, 4 * w, 4 * w + 3, 131}
-    student = make_student(windows=windows, head_dim=head_dim).double()  # the stock softmax is float32
+    student = make_student(
+        windows=windows, head_dim=head_dim
+    ).double()  # the stock softmax is float32
     assert_hidden_states_are_stock(student, random_documents(sorted(lengths)), atol=3e-6)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "converted"])
-def test_hidden_states_and_embeddings_equal_the_stock_models(make_kind, converted, random_documents, kind):
+def test_hidden_states_and_embeddings_equal_the_stock_models(
+    make_kind, converted, random_documents, kind
+):
     student = converted if kind == "converted" else make_kind(kind).double()
     documents = random_documents([*LENGTHS, 400]) + WITH_PADDING
     atol = 1e-5 if kind == "converted" else 1e-6
@@ -70,16 +85,30 @@ def test_gradients_equal_the_stock_models(make_kind, random_documents, kind):
     weight = torch.randn(len(documents), student.dim, generator=torch.Generator().manual_seed(1))
     parameters = {name: p for name, p in student.model.named_parameters() if p.requires_grad}
     ours, stock = (
-        dict(zip(parameters, torch.autograd.grad((y * weight).sum(), [*parameters.values()], allow_unused=True), strict=True))
-        for y in (student(pack(documents)), torch.stack([stock_embedding(student, ids) for ids in documents])))  # fmt: skip
+        dict(
+            zip(
+                parameters,
+                torch.autograd.grad((y * weight).sum(), [*parameters.values()], allow_unused=True),
+                strict=True,
+            )
+        )
+        for y in (
+            student(pack(documents)),
+            torch.stack([stock_embedding(student, ids) for ids in documents]),
+        )
+    )
     atol, rtol = (2e-5, 1e-4) if student.packed else (3e-5, 1e-3)
     torch.testing.assert_close(ours, stock, atol=atol, rtol=rtol)
     of_global = [gradient for name, gradient in ours.items() if "_global.weight" in name]
-    assert len(of_global) == (6 if kind == "global" else 0)  # two layers of three; frozen where they are unused
+    assert len(of_global) == (
+        6 if kind == "global" else 0
+    )  # two layers of three; frozen where they are unused
     assert all(gradient.abs().max() > 0 for gradient in of_global)
 
 
-def test_global_attention_reaches_the_first_token_from_beyond_every_window_also_of_a_converted_encoder(make_kind, random_documents, minilm):  # fmt: skip
+def test_global_attention_reaches_the_first_token_from_beyond_every_window_also_of_a_converted_encoder(
+    make_kind, random_documents, minilm
+):
     """With two layers of windows 8 and 16 a token sees 12 positions to either side at most."""
     student = make_kind("global")
     [document] = random_documents([200])
@@ -89,10 +118,16 @@ def test_global_attention_reaches_the_first_token_from_beyond_every_window_also_
         assert (one - other).abs().max() > 1e-4
         local = student.model(torch.tensor([document, changed])).last_hidden_state[:, 0]
     torch.testing.assert_close(local[0], local[1], atol=1e-6, rtol=0)
-    student = Student.from_encoder(minilm, pooling="cls", layers=[0], max_tokens=300, attention_window=16)
-    [ids] = student.tokenize(["Global attention starts from the local projections. " * 20]).sequences
+    student = Student.from_encoder(
+        minilm, pooling="cls", layers=[0], max_tokens=300, attention_window=16
+    )
+    [ids] = student.tokenize(
+        ["Global attention starts from the local projections. " * 20]
+    ).sequences
     with torch.no_grad():
-        torch.testing.assert_close(student(pack([ids]))[0], stock_embedding(student, ids), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            student(pack([ids]))[0], stock_embedding(student, ids), atol=1e-5, rtol=0
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,7 +141,9 @@ def test_checkpointing_changes_no_bit_of_the_gradients(make_kind, random_documen
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_checkpointing_keeps_little_for_the_backward_pass(make_kind, random_documents, saved_bytes, kind):
+def test_checkpointing_keeps_little_for_the_backward_pass(
+    make_kind, random_documents, saved_bytes, kind
+):
     student = make_kind(kind).train()
     documents = pack(random_documents([200, 190]))
     everything = saved_bytes(student, documents)
@@ -114,7 +151,9 @@ def test_checkpointing_keeps_little_for_the_backward_pass(make_kind, random_docu
     assert saved_bytes(student, documents) < everything / 4
 
 
-def test_checkpointing_keeps_the_input_of_each_layer_alone(make_student, random_documents, saved_bytes):
+def test_checkpointing_keeps_the_input_of_each_layer_alone(
+    make_student, random_documents, saved_bytes
+):
     student = make_student(windows=[8] * 4).train()
     student.checkpointing = True
     inputs = 4 * 300 * student.dim * 4  # layers, tokens, width, bytes
@@ -122,7 +161,9 @@ def test_checkpointing_keeps_the_input_of_each_layer_alone(make_student, random_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_dropout_of_attention_and_of_hidden_states_works_in_training_alone(make_kind, random_documents, kind):
+def test_dropout_of_attention_and_of_hidden_states_works_in_training_alone(
+    make_kind, random_documents, kind
+):
     student = make_kind(kind, dropout=0.4)
     batch = pack(random_documents([30, 50]))
     assert torch.equal(student(batch), student(batch))
@@ -135,11 +176,16 @@ def test_dropout_of_attention_and_of_hidden_states_works_in_training_alone(make_
     for module in student.model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    assert not torch.allclose(student(batch), student(batch))  # the attention has dropout of its own
+    assert not torch.allclose(
+        student(batch), student(batch)
+    )  # the attention has dropout of its own
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on the path: install g++")
+@pytest.mark.skipif(
+    shutil.which("g++") is None,
+    reason="torch.compile needs a C++ compiler on the path: install g++",
+)
 def test_compiled_and_eager_layers_agree(make_student, random_documents):
     student = make_student(windows=[8])
     documents = pack(random_documents([3, 40, 17, 100]))
@@ -149,9 +195,13 @@ def test_compiled_and_eager_layers_agree(make_student, random_documents):
         torch.testing.assert_close(student(documents), eager, atol=1e-5, rtol=0)
 
 
-def test_the_log_names_the_dropout_that_flash_attention_lacks(make_student, monkeypatch, caplog, random_documents):
+def test_the_log_names_the_dropout_that_flash_attention_lacks(
+    make_student, monkeypatch, caplog, random_documents
+):
     longformer.warn_once.cache_clear()
     monkeypatch.setattr(longformer, "fits_varlen", lambda *_: True)
-    monkeypatch.setattr(longformer, "banded_attention", lambda q, k, v, *_, **options: v * (1 - options["dropout"]))
+    monkeypatch.setattr(
+        longformer, "banded_attention", lambda q, k, v, *_, **options: v * (1 - options["dropout"])
+    )
     make_student(windows=[8], dropout=0.125).train()(pack(random_documents([30])))
     assert "attention dropout 0.125 is left out" in caplog.text

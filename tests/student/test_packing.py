@@ -10,12 +10,19 @@ from docemb_lib.student.embedding import embed_chunks, one_ahead
 from docemb_lib.student.packing import pack, token_batches
 
 
-def test_packing_lays_documents_end_to_end_and_batches_hold_the_longest_first_within_the_budget(refused):
+def test_packing_lays_documents_end_to_end_and_batches_hold_the_longest_first_within_the_budget(
+    refused,
+):
     batch = pack([[7, 8, 9], [5], [4, 4]])
-    assert (batch.input_ids.tolist(), batch.document.tolist()) == ([7, 8, 9, 5, 4, 4], [0, 0, 0, 1, 2, 2])
+    assert (batch.input_ids.tolist(), batch.document.tolist()) == (
+        [7, 8, 9, 5, 4, 4],
+        [0, 0, 0, 1, 2, 2],
+    )
     assert batch.lengths.tolist() == list(batch.sizes) == [3, 1, 2]
     moved = batch.to("meta")
-    assert {tensor.device.type for tensor in (moved.input_ids, moved.lengths, moved.document)} == {"meta"}
+    assert {tensor.device.type for tensor in (moved.input_ids, moved.lengths, moved.document)} == {
+        "meta"
+    }
     assert moved.sizes == batch.sizes
     for sequences in ([], [[1], []]):
         refused("one document or more, each of one token or more", pack, sequences)
@@ -29,7 +36,11 @@ def test_passes_hold_the_budget_with_padding(make_student, monkeypatch):
     reported = []
     for pooling in ("mean", "cls"):  # packed; padded to whole windows
         student = make_student(windows=[16], pooling=pooling)
-        next(embed_chunks(student, [[[101, 102]] * 12], devices=None, bf16=False, report=reported.append))
+        next(
+            embed_chunks(
+                student, [[[101, 102]] * 12], devices=None, bf16=False, report=reported.append
+            )
+        )
     assert reported == [12, 4, 4, 4]
 
 
@@ -78,11 +89,15 @@ def test_chunks_are_read_one_ahead(make_student, small_chunks):
 
 
 @pytest.mark.parametrize("kind", ["packed", "lead", "first", "global", "modernbert"])
-def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(make_kind, documents, small_chunks, tmp_path, kind):
+def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(
+    make_kind, documents, small_chunks, tmp_path, kind
+):
     student, file = make_kind(kind), tmp_path / "deep" / "e.npy"
     expected = np.concatenate([student.embed([text], bf16=False) for text in documents])
     seen = []
-    result = student.embed((seen.append(file.exists()) or text for text in documents), out=file, bf16=False)
+    result = student.embed(
+        (seen.append(file.exists()) or text for text in documents), out=file, bf16=False
+    )
     assert seen == [False] * 32  # the file appears when it is complete
     assert isinstance(result, np.memmap)
     assert not result.flags.writeable
@@ -91,7 +106,9 @@ def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(make_kind, do
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
 
 
-def test_the_bar_has_a_total_for_sized_input_alone_and_a_batch_on_a_cpu_at_most_8192_tokens(make_student, monkeypatch):
+def test_the_bar_has_a_total_for_sized_input_alone_and_a_batch_on_a_cpu_at_most_8192_tokens(
+    make_student, monkeypatch
+):
     bars = []
     bar = lambda **options: bars.append(tqdm(**options, file=StringIO(), disable=False)) or bars[-1]  # noqa: E731
     monkeypatch.setattr("docemb_lib.student.student.progress", bar)
@@ -100,24 +117,35 @@ def test_the_bar_has_a_total_for_sized_input_alone_and_a_batch_on_a_cpu_at_most_
     student.embed(text for text in ["a", "b c", "d"])
     assert [(bar.total, bar.n) for bar in bars] == [(2, 2), (None, 3)]
     sizes = []
-    hook = student.register_forward_pre_hook(lambda module, arguments: sizes.append(sum(arguments[0].sizes)))
+    hook = student.register_forward_pre_hook(
+        lambda module, arguments: sizes.append(sum(arguments[0].sizes))
+    )
     student.embed(["word " * 500] * 40)
     hook.remove()
     assert (sum(sizes), max(sizes)) == (40 * 502, 16 * 502)  # one more would not fit into 8192
 
 
-def test_no_documents_have_no_rows_and_truncation_counts_over_all_chunks(make_student, tmp_path, small_chunks, caplog):  # fmt: skip
+def test_no_documents_have_no_rows_and_truncation_counts_over_all_chunks(
+    make_student, tmp_path, small_chunks, caplog
+):
     student = make_student(windows=[8])
     for texts in ([], iter([])):
         assert student.embed(texts).shape == (0, 16)
-        assert student.embed(texts, out=tmp_path / "none.npy", devices=["cpu", "cpu"]).shape == (0, 16)
+        assert student.embed(texts, out=tmp_path / "none.npy", devices=["cpu", "cpu"]).shape == (
+            0,
+            16,
+        )
         assert np.load(tmp_path / "none.npy").dtype == np.float32
     student = make_student(windows=[8], max_tokens=12)
     student.embed(["word", "word " * 30] * 5)
-    assert [record.getMessage() for record in caplog.records] == ["5 of 10 documents are cut at 12 tokens"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "5 of 10 documents are cut at 12 tokens"
+    ]
 
 
-def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, small_chunks, tmp_path, monkeypatch):
+def test_two_devices_share_the_work_and_change_no_bit(
+    make_student, documents, small_chunks, tmp_path, monkeypatch
+):
     monkeypatch.setattr(embedding, "CPU_BATCH_TOKENS", 64)
     student = make_student(windows=[8])
     calls = []
@@ -141,7 +169,9 @@ def test_two_devices_share_the_work_and_change_no_bit(make_student, documents, s
 
 @pytest.mark.parametrize("devices", [None, ["cpu", "cpu"]])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_error_in_a_forward_pass_or_in_the_input_leaves_the_earlier_file_and_nothing_else(make_student, documents, small_chunks, tmp_path, devices, error):  # fmt: skip
+def test_an_error_in_a_forward_pass_or_in_the_input_leaves_the_earlier_file_and_nothing_else(
+    make_student, documents, small_chunks, tmp_path, devices, error
+):
     student = make_student(windows=[8]).train()
     passes = []
 

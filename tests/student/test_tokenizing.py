@@ -17,19 +17,31 @@ from docemb_lib.student import Student, count_tokens
 
 HARD = (
     "Don't  stop —\n\n\tthe end.Next (one) two3 x_y  …\u00a0non 中文字 中文 naïve e\u0301te\u0301 ΟΔΥΣΣΕΥΣ it's   \n"
-    " 1,000 _a_ __init__(self):\n        return -1\n\n\n" + "a" * 90 + " " + "b" * 300 + " of of of  of the The "
+    " 1,000 _a_ __init__(self):\n        return -1\n\n\n"
+    + "a" * 90
+    + " "
+    + "b" * 300
+    + " of of of  of the The "
 )
 
 
 def trained(kind: str) -> Tokenizer:
-    """A byte-level BPE as of RoBERTa and ModernBERT, or a Unigram with a Metaspace as of XLM-R, on `HARD`."""
+    """A byte-level BPE as of RoBERTa and ModernBERT, or a Unigram with a Metaspace as of XLM-R, on
+    `HARD`.
+    """
     bpe = kind == "byte-level"
     tokenizer = Tokenizer(models.BPE() if bpe else models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False) if bpe else pre_tokenizers.Metaspace()
+    tokenizer.pre_tokenizer = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False) if bpe else pre_tokenizers.Metaspace()
+    )
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.normalizer = None if bpe else normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("\n", " ")])
+    tokenizer.normalizer = (
+        None if bpe else normalizers.Sequence([normalizers.NFKC(), normalizers.Replace("\n", " ")])
+    )
     special = {"special_tokens": ["<unk>"]} | ({} if bpe else {"unk_token": "<unk>"})
-    trainer = (trainers.BpeTrainer if bpe else trainers.UnigramTrainer)(vocab_size=300, show_progress=False, **special)
+    trainer = (trainers.BpeTrainer if bpe else trainers.UnigramTrainer)(
+        vocab_size=300, show_progress=False, **special
+    )
     tokenizer.train_from_iterator([HARD] * 5, trainer)
     return tokenizer
 
@@ -46,7 +58,14 @@ def tokenizer(request) -> Tokenizer:
 
 def test_tokens_of_pieces_are_those_of_the_whole(tokenizer, monkeypatch):
     rng = np.random.default_rng(0)
-    texts = ["", " ", HARD, HARD * 9, "".join(rng.permutation(HARD.split(" ")).tolist()), "  " + " ".join(rng.permutation(HARD.split(" ")).tolist()) * 3]  # fmt: skip
+    texts = [
+        "",
+        " ",
+        HARD,
+        HARD * 9,
+        "".join(rng.permutation(HARD.split(" ")).tolist()),
+        "  " + " ".join(rng.permutation(HARD.split(" ")).tolist()) * 3,
+    ]
     whole = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
     for size in (400, 900, 2**16):
         monkeypatch.setattr(tokenizing, "PIECE", size)
@@ -55,10 +74,14 @@ def test_tokens_of_pieces_are_those_of_the_whole(tokenizer, monkeypatch):
     for most in (1, 3, 12):
         cut = tokenizing.heads(tokenizer, texts, most)
         assert len(cut[3]) < len(texts[3])
-        assert [tokenizer.encode(one, add_special_tokens=False).ids[:most] for one in cut] == [i[:most] for i in whole]
+        assert [tokenizer.encode(one, add_special_tokens=False).ids[:most] for one in cut] == [
+            i[:most] for i in whole
+        ]
 
 
-def test_a_document_of_megabytes_takes_seconds_and_the_memory_of_its_different_words(make_student, minilm):
+def test_a_document_of_megabytes_takes_seconds_and_the_memory_of_its_different_words(
+    make_student, minilm
+):
     rng = np.random.default_rng(0)
     words = np.array([f"{'etaoinshrdlu'[rank % 12]}{rank}" for rank in range(5000)])
     text = " ".join(words[np.minimum(rng.zipf(1.3, 1_500_000), 5000) - 1].tolist())
@@ -72,14 +95,27 @@ def test_a_document_of_megabytes_takes_seconds_and_the_memory_of_its_different_w
     assert (row["n_words"], row["n"]) == (1_500_000, row["m"])
     assert encoded == ([student.tokenize([text[:8000]]).sequences[0]] * 2, 2)
     assert seconds < 5
-    peaks = []  # of processes of their own (Linux): of one word, of the text, and of a quarter of it tokenised whole
-    for n, call in ((1, "count_tokens(t, [text])"), (10**6, "count_tokens(t, [text])"), (10**6 // 4, "t.encode(text)")):
+    # of processes of their own (Linux): of one word, of the text, and of a quarter of it tokenised
+    # whole
+    peaks = []
+    for n, call in (
+        (1, "count_tokens(t, [text])"),
+        (10**6, "count_tokens(t, [text])"),
+        (10**6 // 4, "t.encode(text)"),
+    ):
         program = f"""
 from pathlib import Path; from docemb_lib.base.tokenizing import *; from tokenizers import Tokenizer
 t = Tokenizer.from_file({f"{resolve('all-MiniLM-L6-v2')}/tokenizer.json"!r}); t.no_truncation()
 text = " ".join(f"etaoin{{k % 5000}}" for k in range({n})); {call}
-print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])"""  # ru_maxrss would begin with the parent's
-        peaks.append(int(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout))
+# ru_maxrss would begin with the parent's
+print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])"""
+        peaks.append(
+            int(
+                subprocess.run(
+                    [sys.executable, "-c", program], capture_output=True, check=True
+                ).stdout
+            )
+        )
     assert peaks[1] - peaks[0] < 100_000 < peaks[2] - peaks[0]  # kB
 
 

@@ -19,7 +19,10 @@ def params(workspace_root):
 def plan_of(workspace, params):
     def resolve(runs, **selection):
         small, path = (params / "small.yaml").read_text(encoding="utf-8"), params / "planned.yaml"
-        path.write_text(small[: small.index("plan:")].replace("name: small", "name: planned") + f"plan: {runs}\n")
+        path.write_text(
+            small[: small.index("plan:")].replace("name: small", "name: planned")
+            + f"plan: {runs}\n"
+        )
         return resolve_plan(Profile.load(path), str(path), workspace, **selection)
 
     return resolve

@@ -18,10 +18,20 @@ GB = 2**30
 SOURCE = "docemb's source"
 
 
-@pytest.mark.parametrize(("runs", "cores", "memory", "gpus", "workers"), [
-    (45, 2, 20 * GB, 0, 2), (45, 16, 20 * GB, 0, 5), (3, 16, 200 * GB, 0, 3), (45, 16, 1 * GB, 0, 1),
-    (45, 16, 20 * GB, 8, 8), (2, 16, 20 * GB, 8, 2)])  # fmt: skip
-def test_there_are_as_many_workers_as_gpus_or_as_cores_and_memory_allow(monkeypatch, runs, cores, memory, gpus, workers):  # fmt: skip
+@pytest.mark.parametrize(
+    ("runs", "cores", "memory", "gpus", "workers"),
+    [
+        (45, 2, 20 * GB, 0, 2),
+        (45, 16, 20 * GB, 0, 5),
+        (3, 16, 200 * GB, 0, 3),
+        (45, 16, 1 * GB, 0, 1),
+        (45, 16, 20 * GB, 8, 8),
+        (2, 16, 20 * GB, 8, 2),
+    ],
+)
+def test_there_are_as_many_workers_as_gpus_or_as_cores_and_memory_allow(
+    monkeypatch, runs, cores, memory, gpus, workers
+):
     monkeypatch.setattr("dask.system.CPU_COUNT", cores)
     monkeypatch.setattr(cluster, "free_memory", lambda device: memory)
     monkeypatch.setattr(cluster, "_gpus", lambda: [str(number) for number in range(gpus)])
@@ -66,10 +76,16 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
     file.write_text("[]")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        threading.Thread(target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2"), daemon=True).start()
+        threading.Thread(
+            target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2"), daemon=True
+        ).start()
         for scheduler, said in {
-            address: ".*MemoryError", "tcp://127.0.0.1:9": "TimeoutError", "tls://a:1": ".*TLS", str(file): "TypeError",
-            "none.json": "FileNotFoundError: .*No such file"}.items():  # fmt: skip
+            address: ".*MemoryError",
+            "tcp://127.0.0.1:9": "TimeoutError",
+            "tls://a:1": ".*TLS",
+            str(file): "TypeError",
+            "none.json": "FileNotFoundError: .*No such file",
+        }.items():
             said = rf"^scheduler {re.escape(scheduler)}: it does not answer \({said}.*; check that a Dask scheduler runs there .*$"
             with pytest.raises(InputError, match=said), cluster.workers_of(scheduler):
                 pass
@@ -79,23 +95,57 @@ def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatc
     monkeypatch.setattr(cluster, "TIMEOUT", 1)
     with cluster.local_workers(1) as _:
         ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
-        sockets = [one for process in ours for one in process.net_connections("inet") if one.status == "LISTEN"]
+        sockets = [
+            one
+            for process in ours
+            for one in process.net_connections("inet")
+            if one.status == "LISTEN"
+        ]
         assert len({socket.laddr.port for socket in sockets}) >= 3  # of scheduler, nanny and worker
         assert {socket.laddr.ip for socket in sockets} == {"127.0.0.1"}
         for socket in sockets:
             address = f"tcp://127.0.0.1:{socket.laddr.port}"
-            with pytest.raises(InputError, match="check that a Dask scheduler runs there"), cluster.workers_of(address):
+            with (
+                pytest.raises(InputError, match="check that a Dask scheduler runs there"),
+                cluster.workers_of(address),
+            ):
                 pass
 
 
-@pytest.mark.parametrize(("threads", "root", "changes", "said"), [
-    (1, None, {}, None),
-    (1, None, {"torch": "1.0"}, "has torch {torch}, the sweep has 1.0; make them the same there and start the workers anew"),
-    (1, None, {SOURCE: "0"}, f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; make them the same there and start the workers anew"),
-    (2, None, {}, "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1"),
-    (1, "/elsewhere", {}, "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("threads", "root", "changes", "said"),
+    [
+        (1, None, {}, None),
+        (
+            1,
+            None,
+            {"torch": "1.0"},
+            "has torch {torch}, the sweep has 1.0; make them the same there and start the workers anew",
+        ),
+        (
+            1,
+            None,
+            {SOURCE: "0"},
+            f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; make them the same there and start the workers anew",
+        ),
+        (
+            2,
+            None,
+            {},
+            "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1",
+        ),
+        (
+            1,
+            "/elsewhere",
+            {},
+            "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep",
+        ),
+    ],
+)
 def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said):
     here = cluster.signature()
     seen = Path(root) if root else Workspace().root
     worker = SimpleNamespace(state=SimpleNamespace(nthreads=threads))
-    assert cluster.unfit({**here, **changes}, seen, worker) == (None if said is None else said.format_map(here))
+    assert cluster.unfit({**here, **changes}, seen, worker) == (
+        None if said is None else said.format_map(here)
+    )

@@ -1,4 +1,6 @@
-"""One run: executed once, recognised afterwards, and its failures recorded; then whole plans of such runs."""
+"""One run: executed once, recognised afterwards, and its failures recorded; then whole plans of
+such runs.
+"""
 
 import dataclasses
 import json
@@ -12,7 +14,14 @@ from filelock import FileLock
 from docemb_lib.base.errors import InputError
 from docemb_lib.runs import records
 from docemb_lib.sweeps import cluster, execution, kernels
-from docemb_lib.sweeps.execution import Reporter, RunError, UnwantedError, execute_run, is_done, record_failure
+from docemb_lib.sweeps.execution import (
+    Reporter,
+    RunError,
+    UnwantedError,
+    execute_run,
+    is_done,
+    record_failure,
+)
 from docemb_lib.sweeps.sweep import comparison_paths, execute_plan
 
 SUCCEEDS = """
@@ -49,7 +58,9 @@ class Recorder(Reporter):
 
 @pytest.fixture
 def steps(plan_of, write_notebook):
-    """Resolves a plan of the small profile; `text` replaces notebook 05 by a few lines that compute nothing."""
+    """Resolves a plan of the small profile; `text` replaces notebook 05 by a few lines that compute
+    nothing.
+    """
 
     def resolve(text="", runs=ONE):
         if text:
@@ -64,8 +75,12 @@ def a_run(steps):
     return lambda text="": steps(text)[0].runs[0]
 
 
-def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_costs_nothing(a_run, workspace, monkeypatch):
-    run = a_run(f"{SUCCEEDS}\nif lam == 0.5: open('05_weighting.ipynb', 'a').write(' ')")  # edits itself
+def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_costs_nothing(
+    a_run, workspace, monkeypatch
+):
+    run = a_run(
+        f"{SUCCEEDS}\nif lam == 0.5: open('05_weighting.ipynb', 'a').write(' ')"
+    )  # edits itself
     assert execute_run(run, workspace)
     assert records.frame(workspace=workspace)["validation"].tolist() == [0.5]
     assert not is_done(run, workspace)
@@ -80,10 +95,14 @@ def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_costs
         patch.setattr(os, "replace", killed_afterwards)
         with pytest.raises(SystemExit):
             execute_run(run, workspace)
-    assert [path.name for path in run.executed.parent.glob(".*") if path.suffix != ".lock"] == []  # no working copy
+    assert [
+        path.name for path in run.executed.parent.glob(".*") if path.suffix != ".lock"
+    ] == []  # no working copy
     assert json.loads(run.executed.read_text())["cells"][1]["source"] == [run.chosen]
     assert is_done(run, workspace)
-    assert is_done(dataclasses.replace(run, chosen="the best of **four**"), workspace)  # another way to the same run
+    assert is_done(
+        dataclasses.replace(run, chosen="the best of **four**"), workspace
+    )  # another way to the same run
     assert not execute_run(run, workspace)
     copy = run.executed.read_bytes()
     for unreadable in (copy[:99], b"", b"[]", b'{"metadata": {}}', copy.replace(b"m", b"\xff", 1)):
@@ -91,19 +110,33 @@ def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_costs
         assert not is_done(run, workspace)
     run.executed.write_bytes(copy)
     recorded = records.find(workspace, run.notebook, run.fingerprint)
-    for student, done in (("outputs/students", False), ("outputs/records", True)):  # the first was removed
+    for student, done in (
+        ("outputs/students", False),
+        ("outputs/records", True),
+    ):  # the first was removed
         records.save(workspace, dataclasses.replace(recorded, student=student))
         assert is_done(run, workspace) is done
     run.executed.unlink()
     assert not is_done(run, workspace)
 
 
-@pytest.mark.parametrize(("text", "error", "said", "kept"), [
-    (FAILS, RunError, "RuntimeError: no luck", FAILS), ("pass", RunError, "it ended without its record", "pass"),
-    ("import os; os._exit(9)", RunError, "its kernel died", "os._exit(9)"),
-    ("from docemb_lib.base.errors import InputError\nraise InputError('lam: too much of it')", InputError,
-     "lam: too much of it", "too much of it")])  # fmt: skip
-def test_a_failure_is_recorded_with_its_error_and_its_notebook(a_run, workspace, text, error, said, kept):
+@pytest.mark.parametrize(
+    ("text", "error", "said", "kept"),
+    [
+        (FAILS, RunError, "RuntimeError: no luck", FAILS),
+        ("pass", RunError, "it ended without its record", "pass"),
+        ("import os; os._exit(9)", RunError, "its kernel died", "os._exit(9)"),
+        (
+            "from docemb_lib.base.errors import InputError\nraise InputError('lam: too much of it')",
+            InputError,
+            "lam: too much of it",
+            "too much of it",
+        ),
+    ],
+)
+def test_a_failure_is_recorded_with_its_error_and_its_notebook(
+    a_run, workspace, text, error, said, kept
+):
     run = a_run(text)
     with pytest.raises(error, match=rf"^{NAME}: {said}.* \(see .*failed\.ipynb\)$"):
         execute_run(run, workspace)
@@ -124,21 +157,37 @@ def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(a_r
     assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
 
 
-def test_all_runs_are_checked_before_the_first_kernel_starts(steps, workspace, monkeypatch, refused):
-    lines = "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]"
+def test_all_runs_are_checked_before_the_first_kernel_starts(
+    steps, workspace, monkeypatch, refused
+):
+    lines = (
+        "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, student_projection: 16x17}]"
+    )
     refused(r"plan, line 2 \(05_weighting\): .*384 → 16 → 17.*16 → 16", steps, SUCCEEDS, lines)
-    plan = steps(SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, lam: 0.6}]")
-    monkeypatch.setattr(execution, "execute_run", lambda *a, **k: pytest.fail("a kernel was started"))
+    plan = steps(
+        SUCCEEDS, "[{notebook: 05_weighting, lam: 0.5}, {notebook: 05_weighting, lam: 0.6}]"
+    )
+    monkeypatch.setattr(
+        execution, "execute_run", lambda *a, **k: pytest.fail("a kernel was started")
+    )
 
     def check_task(profile, *_):
         if profile.parameters.lam == 0.6:
             raise InputError("its files are gone")
 
     monkeypatch.setattr("docemb_lib.runs.scores.check_task", check_task)
-    refused(r"^05_weighting \(cosine;.*λ=0.6\): its files are gone", execute_plan, plan, workspace, Reporter())
+    refused(
+        r"^05_weighting \(cosine;.*λ=0.6\): its files are gone",
+        execute_plan,
+        plan,
+        workspace,
+        Reporter(),
+    )
 
 
-def test_a_failed_run_is_tried_again_unless_it_is_being_executed_and_once_done_keeps_its_record(a_run, workspace):
+def test_a_failed_run_is_tried_again_unless_it_is_being_executed_and_once_done_keeps_its_record(
+    a_run, workspace
+):
     run = a_run(SUCCEEDS)
     run.executed.parent.mkdir(parents=True)
     run.working.write_text("as far as it came")
@@ -147,7 +196,9 @@ def test_a_failed_run_is_tried_again_unless_it_is_being_executed_and_once_done_k
         assert message == "05_weighting (cosine;64;λ=0.5): its worker died"
     assert records.find(workspace, run.notebook, run.fingerprint) is None
     assert run.working.exists()
-    assert record_failure(run, workspace, "its worker died", "").endswith(f"(see {workspace.shown(run.failed)})")
+    assert record_failure(run, workspace, "its worker died", "").endswith(
+        f"(see {workspace.shown(run.failed)})"
+    )
     assert records.find(workspace, run.notebook, run.fingerprint).status == "failed"
     assert run.failed.read_text() == "as far as it came"
     assert not run.working.exists()
@@ -160,10 +211,19 @@ def test_a_failed_run_is_tried_again_unless_it_is_being_executed_and_once_done_k
 
 
 @pytest.mark.parametrize("kernel_at_once", [False, True])
-def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, workspace, monkeypatch, kernel_at_once):
-    run, ready, calls, end = a_run(SLEEPS), workspace.root / "notebooks" / "ready", [], kernels._end_kernel
+def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(
+    a_run, workspace, monkeypatch, kernel_at_once
+):
+    run, ready, calls, end = (
+        a_run(SLEEPS),
+        workspace.root / "notebooks" / "ready",
+        [],
+        kernels._end_kernel,
+    )
     if kernel_at_once:  # the first call comes before the kernel has started, and finds none
-        monkeypatch.setattr(kernels, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets))
+        monkeypatch.setattr(
+            kernels, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets)
+        )
     with ThreadPoolExecutor(1) as thread:
         unwanted = (lambda: True) if kernel_at_once else ready.exists
         with pytest.raises(UnwantedError):
@@ -174,28 +234,50 @@ def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(a_run, wo
 
 
 @pytest.mark.slow
-def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_other(steps, workspace, monkeypatch):
+def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_other(
+    steps, workspace, monkeypatch
+):
     monkeypatch.setattr(cluster, "default_workers", lambda runs: 1)
     single = "{notebook: 05_weighting, lam: 0.%d}"
     three = f"[{single % 3}, {{grid: lams, profile: other.yaml}}, {single % 4}]"
-    text = SUCCEEDS.replace("import sys", "import sys, os; assert lam != 0.8 or os.path.exists('mended')", 1)
+    text = SUCCEEDS.replace(
+        "import sys", "import sys, os; assert lam != 0.8 or os.path.exists('mended')", 1
+    )
     plan, reporter = steps(text, three), Recorder()
     (failure,) = execute_plan(plan, workspace, reporter)
     assert failure.startswith("05_weighting (cosine;64;λ=0.8): AssertionError")
     assert reporter.of("built", "failed", "the comparison", "closed") == [
-        "built planned 0.3", "built other 0.5", "failed other 0.8", "the comparison of all finished runs", "built planned 0.4", "closed",
-    ]  # fmt: skip
-    assert (sorted(records.frame(workspace=workspace)["validation"]), reporter.lines[0]) == ([0.3, 0.4, 0.5], "4 of 4")
+        "built planned 0.3",
+        "built other 0.5",
+        "failed other 0.8",
+        "the comparison of all finished runs",
+        "built planned 0.4",
+        "closed",
+    ]
+    assert (sorted(records.frame(workspace=workspace)["validation"]), reporter.lines[0]) == (
+        [0.3, 0.4, 0.5],
+        "4 of 4",
+    )
     assert reporter.lines.index("start planned 0.3") < reporter.lines.index("half-way")
     (workspace.root / "notebooks" / "mended").touch()
     reporter = Recorder()
     assert execute_plan(steps("", three), workspace, reporter) == []
     assert reporter.of("1 of", "built", "reused", "the comparison") == [
-        "1 of 4", "reused planned 0.3", "built other 0.8", "the comparison of all finished runs", "reused planned 0.4"]  # fmt: skip
+        "1 of 4",
+        "reused planned 0.3",
+        "built other 0.8",
+        "the comparison of all finished runs",
+        "reused planned 0.4",
+    ]
     ((_, page),) = comparison_paths(plan[1].runs, workspace)
     metadata = json.loads((workspace.root / page).read_text())["metadata"]
     assert metadata["docemb"]["compared"] == [run.fingerprint for run in plan[1].runs]
     monkeypatch.setitem(sys.modules, "papermill", None)  # a third time nothing is executed
     reporter = Recorder()
     assert execute_plan(steps("", three), workspace, reporter) == []
-    assert reporter.of("0 of", "built", "reused", "the", "closed") == ["0 of 4", "reused planned 0.3", "reused planned 0.4", "closed"]  # fmt: skip
+    assert reporter.of("0 of", "built", "reused", "the", "closed") == [
+        "0 of 4",
+        "reused planned 0.3",
+        "reused planned 0.4",
+        "closed",
+    ]

@@ -51,7 +51,9 @@ for owner in (torch.cuda, torch.accelerator):
 
 @pytest.fixture
 def channel(monkeypatch):
-    """A channel whose socket never notifies of a message that comes during a poll, and its other end."""
+    """A channel whose socket never notifies of a message that comes during a poll, and its other
+    end.
+    """
     monkeypatch.setattr(kernels, "POLL", 0.05)
     context, session = zmq.asyncio.Context(), Session(key=b"key")
     near, far = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
@@ -66,7 +68,10 @@ def channel(monkeypatch):
         return 0
 
     near.poll = deaf
-    yield kernels.PollingChannel(near, session), lambda: session.send(far, "execute_reply", {"status": "ok"})
+    yield (
+        kernels.PollingChannel(near, session),
+        lambda: session.send(far, "execute_reply", {"status": "ok"}),
+    )
     context.destroy(linger=0)
 
 
@@ -89,10 +94,16 @@ def test_a_message_without_a_notification_is_found_and_a_time_limit_holds(channe
 def test_runs_are_executed_by_a_polling_client(tmp_path):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("6 * 7")])
     options = kernels.kernel_options(str(tmp_path))
-    client, used = nbclient.NotebookClient(notebook, kernel_name="python3", config=options["config"]), []
+    client, used = (
+        nbclient.NotebookClient(notebook, kernel_name="python3", config=options["config"]),
+        [],
+    )
     client.on_notebook_start = lambda notebook: used.append(type(client.kc))
     client.execute()
-    assert (used, notebook.cells[0].outputs[0]["data"]["text/plain"]) == ([kernels.PollingClient], "42")
+    assert (used, notebook.cells[0].outputs[0]["data"]["text/plain"]) == (
+        [kernels.PollingClient],
+        "42",
+    )
 
 
 def test_a_process_ends_soon_after_its_parent_was_killed_and_not_before(tmp_path):
@@ -121,7 +132,9 @@ def started(monkeypatch):
 
 @pytest.fixture(scope="module")
 def left():
-    """The server that a test has started and leaves to the next one: to start another takes seconds."""
+    """The server that a test has started and leaves to the next one: to start another takes
+    seconds.
+    """
     return {"server": None}
 
 
@@ -136,25 +149,34 @@ def execute(*cells, sockets=None, **options):
 
 
 @forked
-def test_from_the_third_on_kernels_are_forked_and_do_what_the_first_does(started, left, tmp_path, monkeypatch):
+def test_from_the_third_on_kernels_are_forked_and_do_what_the_first_does(
+    started, left, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OF_THE_RUN", "first")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")  # pools of threads must survive the fork
     (tmp_path / "pandas.py").write_text("raise ImportError")  # beside a notebook
     monkeypatch.delenv("MPLBACKEND", raising=False)
-    monkeypatch.setattr(kernels, "_server", None)  # its matplotlib has the backend of its environment
+    monkeypatch.setattr(
+        kernels, "_server", None
+    )  # its matplotlib has the backend of its environment
     cells = [
-        "import os, sys, subprocess", "import matplotlib.pyplot as plt, torch; plt.plot([1, 2]); plt.show()",
+        "import os, sys, subprocess",
+        "import matplotlib.pyplot as plt, torch; plt.plot([1, 2]); plt.show()",
         "(os.getcwd(), os.environ['OF_THE_RUN'], os.environ.get('MPLBACKEND'), sys.argv[0].endswith('py'), sys.path[1:])",
         "subprocess.run(['sh', '-c', 'exit 3']).returncode, (torch.ones(300, 300) @ torch.ones(300, 300)).sum().item()",
-        "print(sys.stdin.read() if sys.stdin else '', os.getpgid(0) == os.getpid(), 'sentence_transformers' in sys.modules)"]  # fmt: skip
+        "print(sys.stdin.read() if sys.stdin else '', os.getpgid(0) == os.getpid(), 'sentence_transformers' in sys.modules)",
+    ]
     first, _ = execute(*cells), execute("1")
     monkeypatch.setenv("OF_THE_RUN", "second")
     second, third = execute(*cells), execute("import os; os.getppid()")
     left["server"] = kernels._server
     assert third[0][0]["data"]["text/plain"] == str(kernels._server.pid)
     assert first[1][0]["data"]["image/png"] == second[1][0]["data"]["image/png"]
-    assert first[2][0]["data"]["text/plain"].replace("first", "second") == second[2][0]["data"]["text/plain"]
+    assert (
+        first[2][0]["data"]["text/plain"].replace("first", "second")
+        == second[2][0]["data"]["text/plain"]
+    )
     assert first[3] == second[3]
     assert (first[4][0]["text"], second[4][0]["text"]) == (" True False\n", " True True\n")
 
@@ -185,7 +207,10 @@ def test_a_forked_kernel_is_found_and_ended(started, left, tmp_path, monkeypatch
         thread = threading.Thread(target=end, daemon=True)
         thread.start()
         with pytest.raises(nbclient.exceptions.DeadKernelError):
-            execute(f"open({str(tmp_path / 'begun')!r}, 'w').close(); import time; time.sleep(60)", sockets=sockets)
+            execute(
+                f"open({str(tmp_path / 'begun')!r}, 'w').close(); import time; time.sleep(60)",
+                sockets=sockets,
+            )
         thread.join()
     ((kernel, parent),) = found
     assert (parent, kernel.is_running()) == (kernels._server.pid, False)
@@ -206,4 +231,6 @@ def test_the_server_asks_for_no_gpu_and_ends_with_its_parent_and_its_kernels_wit
     process.kill()
     process.wait()
     assert psutil.wait_procs(below, timeout=5)[1] == []
-    assert {int(pid) for pid in asked.read_text().split()} == {below[1].pid}  # the kernel, which was told to ask
+    assert {int(pid) for pid in asked.read_text().split()} == {
+        below[1].pid
+    }  # the kernel, which was told to ask

@@ -1,4 +1,6 @@
-"""Plans and grids: resolved and checked before anything starts; the thesis' grids are those of its figures."""
+"""Plans and grids: resolved and checked before anything starts; the thesis' grids are those of its
+figures.
+"""
 
 import ast
 import inspect
@@ -29,29 +31,49 @@ from docemb_lib.workspace import Workspace
 MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
 PARAMS = REPOSITORY / "params"
 SIZES = {
-    "structural": ("03_structural", 11), "paragraph-vector": ("02_paragraph_vector", 36 + 9),
-    "projections-contextual": ("04_projections", 16), "projections-cosine": ("04_projections", 12),
-    "projections-max-margin": ("04_projections", 14), "weighting-cosine": ("05_weighting", 8 + 1),
-    "weighting-max-margin": ("05_weighting", 8 + 1), "final": ("06_evaluation", 3),
-    "soft-cca-beta": ("04_projections", 5 + 3)}  # fmt: skip
+    "structural": ("03_structural", 11),
+    "paragraph-vector": ("02_paragraph_vector", 36 + 9),
+    "projections-contextual": ("04_projections", 16),
+    "projections-cosine": ("04_projections", 12),
+    "projections-max-margin": ("04_projections", 14),
+    "weighting-cosine": ("05_weighting", 8 + 1),
+    "weighting-max-margin": ("05_weighting", 8 + 1),
+    "final": ("06_evaluation", 3),
+    "soft-cca-beta": ("04_projections", 5 + 3),
+}
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
     {notebook: 05_weighting, lam: 0.3, profile: other.yaml}, {grid: lams, profile: other.yaml}, {notebook: 01_corpus}]"""
 EACH = f"[{', '.join(f'{{notebook: {name}}}' for name in NOTEBOOKS)}]"
 ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]"
 
 
-@pytest.mark.parametrize(("runs", "selection", "notebooks"), [
-    (EACH, {"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]), (EACH, {"only": "03"}, ["03_structural"]),
-    (LINES, {"only": "05"}, ["05_weighting"] * 6), (LINES, {"only": "01"}, ["01_corpus"]),
-    (ON_REQUEST, {}, ["06_evaluation"]), (ON_REQUEST, {"first": "06"}, ["06_evaluation"]),
-    (ON_REQUEST, {"only": "07"}, ["07_simde"]), (LINES, {"only": "03"}, ["03_structural"])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("runs", "selection", "notebooks"),
+    [
+        (EACH, {"first": "05"}, ["05_weighting", "06_evaluation", "07_simde"]),
+        (EACH, {"only": "03"}, ["03_structural"]),
+        (LINES, {"only": "05"}, ["05_weighting"] * 6),
+        (LINES, {"only": "01"}, ["01_corpus"]),
+        (ON_REQUEST, {}, ["06_evaluation"]),
+        (ON_REQUEST, {"first": "06"}, ["06_evaluation"]),
+        (ON_REQUEST, {"only": "07"}, ["07_simde"]),
+        (LINES, {"only": "03"}, ["03_structural"]),
+    ],
+)
 def test_from_and_only_choose_runs_and_grids_by_their_notebook(plan_of, runs, selection, notebooks):
     assert [run.notebook for run in runs_of(plan_of(runs, **selection))] == notebooks
 
 
-@pytest.mark.parametrize(("selection", "said"), [
-    ({"only": "99"}, "notebook '99' is unknown; known are 01_corpus"),
-    ({"first": "06"}, "--from 06 leaves no run; the plan's notebooks are 05_weighting, 01_corpus")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        ({"only": "99"}, "notebook '99' is unknown; known are 01_corpus"),
+        (
+            {"first": "06"},
+            "--from 06 leaves no run; the plan's notebooks are 05_weighting, 01_corpus",
+        ),
+    ],
+)
 def test_a_choice_that_leaves_nothing_is_refused(plan_of, refused, selection, said):
     refused(said, plan_of, LINES, **selection)
 
@@ -74,7 +96,11 @@ def test_a_single_run_has_its_parameters_over_those_of_the_profile_that_its_note
 
 def test_a_missing_notebook_is_named_before_anything_starts(plan_of, workspace, refused):
     (workspace.root / "notebooks" / "05_weighting.ipynb").unlink()
-    refused("05_weighting.ipynb: there is no such notebook; make it again with", plan_of, "[{notebook: 05_weighting}]")
+    refused(
+        "05_weighting.ipynb: there is no such notebook; make it again with",
+        plan_of,
+        "[{notebook: 05_weighting}]",
+    )
 
 
 def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
@@ -94,62 +120,148 @@ def test_commands_for_final_students_have_the_profile_that_the_final_notebook_is
 @pytest.mark.parametrize("name", ["tiny", "own"])
 def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
     def described(notebook, profile, parameters):
-        return notebook, profile, RunKey.of(notebook, Profile.load(PARAMS / f"{profile}.yaml"), **parameters).same_but()
+        return (
+            notebook,
+            profile,
+            RunKey.of(notebook, Profile.load(PARAMS / f"{profile}.yaml"), **parameters).same_but(),
+        )
 
     plan = Profile.load(PARAMS / f"{name}.yaml").plan
     planned = [described(line.notebook, line.profile or name, line.parameters) for line in plan]
     for notebook in NOTEBOOKS:
         source = (REPOSITORY / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
         cell = source.split('tags=["parameters"]')[1].split("# %%")[0]
-        assigned = {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(cell).body}
+        assigned = {
+            node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(cell).body
+        }
         opened = assigned.pop("profile")
         assert described(notebook, opened if name == "tiny" else name, assigned) in planned
 
 
-def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(plan_of, workspace):
+def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(
+    plan_of, workspace
+):
     steps = plan_of(LINES)
-    planned, other = str(workspace.root / "params" / "planned.yaml"), str(workspace.root / "params" / "other.yaml")
-    found = [[(run.parameters["profile"], run.parameters.get("lam"), run.parameters["seed"]) for run in step.runs] for step in steps]  # fmt: skip
+    planned, other = (
+        str(workspace.root / "params" / "planned.yaml"),
+        str(workspace.root / "params" / "other.yaml"),
+    )
+    found = [
+        [
+            (run.parameters["profile"], run.parameters.get("lam"), run.parameters["seed"])
+            for run in step.runs
+        ]
+        for step in steps
+    ]
     assert found == [
-        [(planned, 0.3, 0)], [(planned, 0.5, 3), (planned, 0.8, 3)], [(other, 0.3, 0)], [(other, 0.5, 0), (other, 0.8, 0)],
-        [(planned, None, 0)]]  # fmt: skip
+        [(planned, 0.3, 0)],
+        [(planned, 0.5, 3), (planned, 0.8, 3)],
+        [(other, 0.3, 0)],
+        [(other, 0.5, 0), (other, 0.8, 0)],
+        [(planned, None, 0)],
+    ]
     assert [step.grid is None for step in steps] == [True, False, True, False, True]
     assert [run.profile.parameters.documents for run in steps[3].runs] == [30, 30]
-    assert len({run.fingerprint for run in runs_of(steps)}) == len({run.executed for run in runs_of(steps)}) == 7
+    assert (
+        len({run.fingerprint for run in runs_of(steps)})
+        == len({run.executed for run in runs_of(steps)})
+        == 7
+    )
 
 
-@pytest.mark.parametrize(("runs", "said"), [
-    ("[{notebook: 01_corpus}, {grid: lam}]", "plan, line 2 (grid lam): grid 'lam' is unknown; known are final,"),
-    ("[{grid: lams, notebook: 03_structural}]", "line 1 (03_structural grid lams): grid lams: it is for notebook 05_wei"),
-    ("[{grid: lams, lamm: 1}]", "line 1 (grid lams): grid lams: run 1: 05_weighting: unknown parameter 'lamm'; did you"),
-    ("[{grid: lams, gamma: -1}]", "plan, line 1 (grid lams): grid lams: run 1: 05_weighting: gamma: input should be gr"),
-    ("[{grid: lams, lam: 0.1}]", "run 2: it is the same as run 1 (cosine;64;λ=0.1); leave one of them out, or vary another parameter"),
-    ("[{grid: lams, student_projection: 16x17}]", "plan, line 1 (grid lams): grid lams: run 1: projections end in diff"),
-    ("[{grid: lams, profile: nowhere}]", "line 1 (grid lams nowhere): profile 'nowhere' is unknown; known are other"),
-    ("[{notebook: 05_weighting, profile: other.yaml, lam: 2}]", "other.yaml): 05_weighting: lam: input should be less than or equal to 1"),
-    ("[{notebook: 05_weighting, profile: torn.yaml}]", "torn.yaml: the file is not readable as YAML")])  # fmt: skip
-def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(plan_of, workspace, refused, runs, said):
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (
+            "[{notebook: 01_corpus}, {grid: lam}]",
+            "plan, line 2 (grid lam): grid 'lam' is unknown; known are final,",
+        ),
+        (
+            "[{grid: lams, notebook: 03_structural}]",
+            "line 1 (03_structural grid lams): grid lams: it is for notebook 05_wei",
+        ),
+        (
+            "[{grid: lams, lamm: 1}]",
+            "line 1 (grid lams): grid lams: run 1: 05_weighting: unknown parameter 'lamm'; did you",
+        ),
+        (
+            "[{grid: lams, gamma: -1}]",
+            "plan, line 1 (grid lams): grid lams: run 1: 05_weighting: gamma: input should be gr",
+        ),
+        (
+            "[{grid: lams, lam: 0.1}]",
+            "run 2: it is the same as run 1 (cosine;64;λ=0.1); leave one of them out, or vary another parameter",
+        ),
+        (
+            "[{grid: lams, student_projection: 16x17}]",
+            "plan, line 1 (grid lams): grid lams: run 1: projections end in diff",
+        ),
+        (
+            "[{grid: lams, profile: nowhere}]",
+            "line 1 (grid lams nowhere): profile 'nowhere' is unknown; known are other",
+        ),
+        (
+            "[{notebook: 05_weighting, profile: other.yaml, lam: 2}]",
+            "other.yaml): 05_weighting: lam: input should be less than or equal to 1",
+        ),
+        (
+            "[{notebook: 05_weighting, profile: torn.yaml}]",
+            "torn.yaml: the file is not readable as YAML",
+        ),
+    ],
+)
+def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(
+    plan_of, workspace, refused, runs, said
+):
     (workspace.root / "params" / "torn.yaml").write_text("a: [")
     refused(f"^(?=profile planned: plan, line ).*{re.escape(said)}", plan_of, runs)
     assert not (workspace.outputs / "records").exists()
 
 
-@pytest.mark.parametrize(("notebook", "given", "names"), [
-    ("06_evaluation", MARGIN | {"contextual_teacher": None, "max_structural_len": None}, ["only-MSE", "only-structural;mm-MSE"]),
-    ("06_evaluation", MARGIN | {"contextual_teacher": None, "max_structural_len": 384}, []),
-    ("03_structural", MARGIN | {"seed": 3, "documents": 9}, ["only-MSE", "only-structural;mm-MSE"]),
-    ("03_structural", {"structural_loss": "cosine"}, ["only-structural;cosine"]), ("03_structural", {"structural_loss": "mse"}, []),
-    ("02_paragraph_vector", {"dm": False, "vector_size": 1024, "min_count": 2, "preprocess": "none"}, ["DBOW;1024d"]),
-    ("01_corpus", {}, [])])  # fmt: skip
+@pytest.mark.parametrize(
+    ("notebook", "given", "names"),
+    [
+        (
+            "06_evaluation",
+            MARGIN | {"contextual_teacher": None, "max_structural_len": None},
+            ["only-MSE", "only-structural;mm-MSE"],
+        ),
+        ("06_evaluation", MARGIN | {"contextual_teacher": None, "max_structural_len": 384}, []),
+        (
+            "03_structural",
+            MARGIN | {"seed": 3, "documents": 9},
+            ["only-MSE", "only-structural;mm-MSE"],
+        ),
+        ("03_structural", {"structural_loss": "cosine"}, ["only-structural;cosine"]),
+        ("03_structural", {"structural_loss": "mse"}, []),
+        (
+            "02_paragraph_vector",
+            {"dm": False, "vector_size": 1024, "min_count": 2, "preprocess": "none"},
+            ["DBOW;1024d"],
+        ),
+        ("01_corpus", {}, []),
+    ],
+)
 @pytest.mark.parametrize("profile", ["thesis", "tiny"])
 def test_a_run_finds_its_names_in_the_thesis_by_its_parameters(notebook, given, names, profile):
     key = RunKey.of(notebook, Profile.load(profile), **given)
-    assert (names_in_grids(key), names_in_grids(key, "final")) == (names, names[: "only-MSE" in names])
+    assert (names_in_grids(key), names_in_grids(key, "final")) == (
+        names,
+        names[: "only-MSE" in names],
+    )
 
 
-@pytest.mark.parametrize(("names", "said"), [
-    ("{a: {lam: 0.5}}", "names: a: 2 runs have these parameters; give parameters that one run alone has"),
-    ("{a: {lam: 0.7}}", "names: a: 0 runs have"), ("{a: 1}", "names.a: input should be a valid dictionary")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (
+            "{a: {lam: 0.5}}",
+            "names: a: 2 runs have these parameters; give parameters that one run alone has",
+        ),
+        ("{a: {lam: 0.7}}", "names: a: 0 runs have"),
+        ("{a: 1}", "names.a: input should be a valid dictionary"),
+    ],
+)
 def test_a_name_in_a_grid_is_that_of_one_run(tmp_path, refused, names, said):
     path = tmp_path / "mine.yaml"
     axes = "axes: {lam: [0.2, 0.5], structural_loss: [mse, cosine]}"
@@ -164,18 +276,34 @@ def thesis(workspace):
     return Profile.load("thesis")
 
 
-def test_the_plan_of_the_thesis_is_resolved_without_data_or_a_hub_and_has_all_its_runs(thesis, workspace):
+def test_the_plan_of_the_thesis_is_resolved_without_data_or_a_hub_and_has_all_its_runs(
+    thesis, workspace
+):
     steps = resolve_plan(thesis, "thesis", workspace)
     assert [(step.grid, len(step.runs), step.runs[0].profile.name) for step in steps] == [
-        (None, 1, "thesis"), ("paragraph-vector", 36 + 9, "thesis"), ("structural", 11, "thesis"),
-        ("projections-contextual", 16, "thesis"), ("projections-cosine", 12, "thesis"),
-        ("projections-max-margin", 14, "thesis"), ("weighting-cosine", 9, "thesis"), ("weighting-max-margin", 9, "thesis"),
-        (None, 1, "thesis-final"), ("final", 3, "thesis-final")]  # fmt: skip
+        (None, 1, "thesis"),
+        ("paragraph-vector", 36 + 9, "thesis"),
+        ("structural", 11, "thesis"),
+        ("projections-contextual", 16, "thesis"),
+        ("projections-cosine", 12, "thesis"),
+        ("projections-max-margin", 14, "thesis"),
+        ("weighting-cosine", 9, "thesis"),
+        ("weighting-max-margin", 9, "thesis"),
+        (None, 1, "thesis-final"),
+        ("final", 3, "thesis-final"),
+    ]
     assert sorted(path.stem for path in (PARAMS / "grids").glob("*.yaml")) == sorted(SIZES)
     assert {step.runs[0].notebook for step in steps if step.grid is None} == {"01_corpus"}
     runs = runs_of(steps)
-    assert len({run.fingerprint for run in runs}) == len({run.executed for run in runs}) == len(runs) == 121
-    finals = {(run.profile.training.accumulation, run.parameters["documents"]) for run in steps[-1].runs}
+    assert (
+        len({run.fingerprint for run in runs})
+        == len({run.executed for run in runs})
+        == len(runs)
+        == 121
+    )
+    finals = {
+        (run.profile.training.accumulation, run.parameters["documents"]) for run in steps[-1].runs
+    }
     assert finals == {(10, 1_000_000)}
 
 
@@ -186,39 +314,72 @@ def as_set(runs):
 
 STRUCTURAL = ["structural_loss", "distance", "gamma"]
 PROJECTIONS = [*STRUCTURAL, "contextual_teacher", "student_projection", "contextual_projection"]
-COSINE = {"structural_loss": "cosine", "contextual_teacher": "PV", "student_projection": "768(ReLU)x4096(ReLU)x2048",
-          "contextual_projection": "-"}  # fmt: skip
-MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0, "contextual_teacher": "DM",
-              "student_projection": "768(ReLU)x1024(ReLU)x768", "contextual_projection": "768"}  # fmt: skip
+COSINE = {
+    "structural_loss": "cosine",
+    "contextual_teacher": "PV",
+    "student_projection": "768(ReLU)x4096(ReLU)x2048",
+    "contextual_projection": "-",
+}
+MAX_MARGIN = {
+    "structural_loss": "max-margin",
+    "distance": "mse",
+    "gamma": 1.0,
+    "contextual_teacher": "DM",
+    "student_projection": "768(ReLU)x1024(ReLU)x768",
+    "contextual_projection": "768",
+}
 
 
-@pytest.mark.parametrize(("name", "data", "source", "columns", "fixed"), [
-    ("structural", "structural_losses", "figure 4.3", STRUCTURAL, {}),
-    ("projections-contextual", "projections", "figure 4.7", PROJECTIONS, {}),
-    ("projections-cosine", "projections", "figure 4.8", PROJECTIONS, {}),
-    ("projections-max-margin", "projections", "figure 4.9", PROJECTIONS, {}),
-    ("weighting-cosine", "weighting", "figure 4.10", ["lam", "max_structural_len"], COSINE),
-    ("weighting-max-margin", "weighting", "figure 4.11", ["lam", "max_structural_len"], MAX_MARGIN)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "data", "source", "columns", "fixed"),
+    [
+        ("structural", "structural_losses", "figure 4.3", STRUCTURAL, {}),
+        ("projections-contextual", "projections", "figure 4.7", PROJECTIONS, {}),
+        ("projections-cosine", "projections", "figure 4.8", PROJECTIONS, {}),
+        ("projections-max-margin", "projections", "figure 4.9", PROJECTIONS, {}),
+        ("weighting-cosine", "weighting", "figure 4.10", ["lam", "max_structural_len"], COSINE),
+        (
+            "weighting-max-margin",
+            "weighting",
+            "figure 4.11",
+            ["lam", "max_structural_len"],
+            MAX_MARGIN,
+        ),
+    ],
+)
 def test_a_grid_has_the_rows_of_its_figure(name, data, source, columns, fixed):
     """The published rows are typed in independently of the grids."""
     rows = published(data).query(f"source == '{source}' and kind != 'baseline'")
-    if "contextual_teacher" in rows:  # the best students of earlier figures, shown for comparison, have none
+    if (
+        "contextual_teacher" in rows
+    ):  # the best students of earlier figures, shown for comparison, have none
         rows = rows[rows["contextual_teacher"].notna()]
-    assert as_set(grid(name)) == as_set({**fixed, **row} for row in rows[columns].to_dict("records"))
+    assert as_set(grid(name)) == as_set(
+        {**fixed, **row} for row in rows[columns].to_dict("records")
+    )
     if fixed:  # then the grid says all of these, whatever a profile has
         assert all({*columns} <= run.keys() for run in grid(name))
 
 
 def test_the_paragraph_vectors_are_those_of_figure_4_5():
     rows = published("paragraph_vectors")
-    singles = rows[rows["kind"] != "DM+DBOW"][["dm", "vector_size", "min_count", "preprocess"]].to_dict("records")
+    singles = rows[rows["kind"] != "DM+DBOW"][
+        ["dm", "vector_size", "min_count", "preprocess"]
+    ].to_dict("records")
     runs = grid("paragraph-vector")
     assert as_set(run for run in runs if "compound" not in run) == as_set(singles)
     assert {run["compound"] for run in runs[36:]} == set(rows[rows["kind"] == "DM+DBOW"]["label"])
 
 
 def test_the_final_students_are_those_of_section_5_1():
-    names = ("structural_loss", "distance", "gamma", "contextual_teacher", "lam", "max_structural_len")
+    names = (
+        "structural_loss",
+        "distance",
+        "gamma",
+        "contextual_teacher",
+        "lam",
+        "max_structural_len",
+    )
     masked, contextual, only = ([run.get(name) for name in names] for run in grid("final"))
     assert (masked[0], *masked[3:]) == ("cosine", "PV", 0.5, 384)
     assert (contextual[0], *contextual[2:4], contextual[5]) == ("max-margin", 1.0, "DM", None)
@@ -231,21 +392,44 @@ def test_soft_ccas_grid_varies_one_thing_at_a_time_of_a_run_of_the_thesis():
     assert [list(given) for given in varied] == [["beta"]] * 5 + [["delta"]] * 3
     assert as_set(runs) <= as_set(grid("projections-cosine"))
     usual = RunKey.of("04_projections", Profile.load("thesis"), **runs[0]).same_but()
-    keys = [RunKey.of("04_projections", Profile.load("thesis"), **run, **given) for run, given in zip(runs, varied, strict=True)]  # fmt: skip
-    assert [given for key, given in zip(keys, varied, strict=True) if key.same_but() == usual] == [{"beta": 0.95}]
+    keys = [
+        RunKey.of("04_projections", Profile.load("thesis"), **run, **given)
+        for run, given in zip(runs, varied, strict=True)
+    ]
+    assert [given for key, given in zip(keys, varied, strict=True) if key.same_but() == usual] == [
+        {"beta": 0.95}
+    ]
 
 
 def test_widths_and_masks_are_scaled_to_the_profile(tmp_path):
     tiny = Profile.load(PARAMS / "tiny.yaml")
-    sides = [(run["student_projection"], run["contextual_projection"]) for run in grid("projections-contextual", tiny)]
-    assert sides[:4] == [("384(ReLU)x512(ReLU)x384", "100(ReLU)x384"), ("384(ReLU)x512(ReLU)x384", "384"),
-                         ("384", "100(ReLU)x384"), ("384", "384")]  # fmt: skip
+    sides = [
+        (run["student_projection"], run["contextual_projection"])
+        for run in grid("projections-contextual", tiny)
+    ]
+    assert sides[:4] == [
+        ("384(ReLU)x512(ReLU)x384", "100(ReLU)x384"),
+        ("384(ReLU)x512(ReLU)x384", "384"),
+        ("384", "100(ReLU)x384"),
+        ("384", "384"),
+    ]
     assert sides[4:6] == [("384(ReLU)x100", "75x100"), ("384(ReLU)x100", "100")]
-    assert sides[10:] == [("512(ReLU)x200", "100x200"), ("512(ReLU)x200", "200"), ("512(ReLU)x200", "-"),
-                          ("200", "100x200"), ("200", "200"), ("200", "-")]  # fmt: skip
+    assert sides[10:] == [
+        ("512(ReLU)x200", "100x200"),
+        ("512(ReLU)x200", "200"),
+        ("512(ReLU)x200", "-"),
+        ("200", "100x200"),
+        ("200", "200"),
+        ("200", "-"),
+    ]
     assert {run["max_structural_len"] for run in grid("weighting-cosine", tiny)} == {256, None}
-    run = {"contextual_teacher": "DM", "student_projection": "768(ReLU,drop0.15,norm)x1024x768(norm)"}
-    (tmp_path / "own.yaml").write_text(json.dumps({"notebook": "04", "scale": "thesis", "runs": [run]}))
+    run = {
+        "contextual_teacher": "DM",
+        "student_projection": "768(ReLU,drop0.15,norm)x1024x768(norm)",
+    }
+    (tmp_path / "own.yaml").write_text(
+        json.dumps({"notebook": "04", "scale": "thesis", "runs": [run]})
+    )
     (scaled,) = load_grid(tmp_path / "own.yaml", tiny).runs
     assert scaled["student_projection"] == "384(ReLU,drop0.15,norm)x512x384(norm)"
     vectors = grid("paragraph-vector", tiny)
@@ -255,60 +439,123 @@ def test_widths_and_masks_are_scaled_to_the_profile(tmp_path):
 
 @pytest.mark.parametrize("profile", ["small", PARAMS / "tiny.yaml"])
 @pytest.mark.parametrize("name", SIZES)
-def test_every_grid_resolves_at_any_widths_to_runs_that_are_told_apart(name, profile, workspace_root):
+def test_every_grid_resolves_at_any_widths_to_runs_that_are_told_apart(
+    name, profile, workspace_root
+):
     """The projections of each run meet: a run is refused otherwise."""
     notebook, size = SIZES[name]
-    planned = runs_of(resolve_sweep(notebook[:2], name, Workspace(), profile=profile, parameters={"seed": 1}))
-    assert len({run.fingerprint for run in planned}) == len({run.executed for run in planned}) == size
-    assert (len({run.label for run in planned}), {run.notebook for run in planned}) == (size, {notebook})
+    planned = runs_of(
+        resolve_sweep(notebook[:2], name, Workspace(), profile=profile, parameters={"seed": 1})
+    )
+    assert (
+        len({run.fingerprint for run in planned}) == len({run.executed for run in planned}) == size
+    )
+    assert (len({run.label for run in planned}), {run.notebook for run in planned}) == (
+        size,
+        {notebook},
+    )
     assert {run.parameters["seed"] for run in planned} == {1}
 
 
 def resolve(text, notebook=None, **overrides):
     path = Path("params/mine.yaml")
     path.write_text(text, encoding="utf-8")
-    return runs_of(resolve_sweep(notebook, path, Workspace(), profile="small", parameters=overrides))
+    return runs_of(
+        resolve_sweep(notebook, path, Workspace(), profile="small", parameters=overrides)
+    )
 
 
 def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_root):
-    planned = resolve("""
+    planned = resolve(
+        """
         notebook: 05_weighting
         base: {structural_loss: mse}
         axes: {lam: [0.2, 0.5], max_structural_len: [32, null]}
         runs: [{lam: null, max_structural_len: null}]
-        """, documents=12)  # fmt: skip
+        """,
+        documents=12,
+    )
     given = [(run.parameters["lam"], run.parameters["max_structural_len"]) for run in planned]
     assert given == [(0.2, 32), (0.2, None), (0.5, 32), (0.5, None), (None, None)]
-    assert {(run.parameters["structural_loss"], run.parameters["documents"]) for run in planned} == {("mse", 12)}
-    assert planned[0].parameters["student_projection"] == "16(ReLU)x16"  # the profile's, and taken as it is
+    assert {
+        (run.parameters["structural_loss"], run.parameters["documents"]) for run in planned
+    } == {("mse", 12)}
+    assert (
+        planned[0].parameters["student_projection"] == "16(ReLU)x16"
+    )  # the profile's, and taken as it is
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("", "mine.yaml: a grid is a mapping with `axes` or `runs`"),
-    ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"), ("notebook: 05_weighting", "mine.yaml: there are no runs; list some"),
-    ("{notebook: 05, axes: {lam: 0.5}}", "axes.0.lam: input should be a valid list, got 0.5"),
-    ("{notebook: 05, axes: [{lam: [1]}, {lam: []}]}", "axes.1.lam: list should have at least 1 item"),
-    ("{notebook: 05, axes: 7}", "axes.0: input should be a valid dictionary, got 7"),
-    ("{notebook: 05, runs: {lam: 1}}", "runs: Input should be a valid list"),
-    ("{notebook: 05, runs: [lam]}", "runs.0: input should be a valid dictionary"),
-    ("{notebook: 05, best_of: [structural]}", "best_of.0: input should be a valid list, got 'structural'"),
-    ("{notebook: 02, compounds: -1}", "compounds: input should be greater than or equal to 0"),
-    ("{runs: [{lam: 1}]}", "notebook is missing; say which of 01_corpus"),
-    ("{notebook: 07_all, runs: [{lam: 1}]}", "notebook '07_all' is unknown"),
-    ("{notebook: '05', runs: [{lam: 1}, {lamb: 1}]}", "run 2: 05_weighting: unknown parameter 'lamb'; did you mean lam?"),
-    ("{notebook: '05', runs: [{notebook: '03'}]}", "run 1: 05_weighting: unknown parameter 'notebook'"),
-    ("{notebook: '05', axes: {lam: [0.5, 1.5]}}", "run 2: 05_weighting: lam: input should be less than or equal to 1"),
-    ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
-    ("{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}", "run 3: it is the same as run 1 (cosine;64;λ=0.5); leave one of them out"),
-    ("{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}", "run 2: it is the same as run 1"),
-    ("{notebook: '05', base: {documents: 9}, runs: [{lam: 1}, {lam: 1.0}]}", "run 2: it is the same as run 1"),
-    ("{notebook: 05, runs: [{lam: 0.5, lam: 0.2}]}", "not readable as YAML (the key 'lam' is there twice; keep one"),
-    ("{notebook: 05, scale: thsis, runs: [{lam: 1}]}", "scale: input should be 'thesis', got 'thsis'"),
-    ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
-     "run 1: student_projection: 768x99 cannot be scaled to the profile, because it does not end in 768 or 100"),
-    ("{notebook: 05, scale: thesis, runs: [{contextual_teacher: DN}]}", "run 1: contextual_teacher: input should be"),
-    ("{notebook: '05', runs: [{profile: tiny}]}", "run 1: profile: a sweep has one profile for all its runs")])  # fmt: skip
-def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(workspace_root, refused, text, said):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "mine.yaml: a grid is a mapping with `axes` or `runs`"),
+        ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"),
+        ("notebook: 05_weighting", "mine.yaml: there are no runs; list some"),
+        ("{notebook: 05, axes: {lam: 0.5}}", "axes.0.lam: input should be a valid list, got 0.5"),
+        (
+            "{notebook: 05, axes: [{lam: [1]}, {lam: []}]}",
+            "axes.1.lam: list should have at least 1 item",
+        ),
+        ("{notebook: 05, axes: 7}", "axes.0: input should be a valid dictionary, got 7"),
+        ("{notebook: 05, runs: {lam: 1}}", "runs: Input should be a valid list"),
+        ("{notebook: 05, runs: [lam]}", "runs.0: input should be a valid dictionary"),
+        (
+            "{notebook: 05, best_of: [structural]}",
+            "best_of.0: input should be a valid list, got 'structural'",
+        ),
+        ("{notebook: 02, compounds: -1}", "compounds: input should be greater than or equal to 0"),
+        ("{runs: [{lam: 1}]}", "notebook is missing; say which of 01_corpus"),
+        ("{notebook: 07_all, runs: [{lam: 1}]}", "notebook '07_all' is unknown"),
+        (
+            "{notebook: '05', runs: [{lam: 1}, {lamb: 1}]}",
+            "run 2: 05_weighting: unknown parameter 'lamb'; did you mean lam?",
+        ),
+        (
+            "{notebook: '05', runs: [{notebook: '03'}]}",
+            "run 1: 05_weighting: unknown parameter 'notebook'",
+        ),
+        (
+            "{notebook: '05', axes: {lam: [0.5, 1.5]}}",
+            "run 2: 05_weighting: lam: input should be less than or equal to 1",
+        ),
+        ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
+        (
+            "{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}",
+            "run 3: it is the same as run 1 (cosine;64;λ=0.5); leave one of them out",
+        ),
+        (
+            "{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}",
+            "run 2: it is the same as run 1",
+        ),
+        (
+            "{notebook: '05', base: {documents: 9}, runs: [{lam: 1}, {lam: 1.0}]}",
+            "run 2: it is the same as run 1",
+        ),
+        (
+            "{notebook: 05, runs: [{lam: 0.5, lam: 0.2}]}",
+            "not readable as YAML (the key 'lam' is there twice; keep one",
+        ),
+        (
+            "{notebook: 05, scale: thsis, runs: [{lam: 1}]}",
+            "scale: input should be 'thesis', got 'thsis'",
+        ),
+        (
+            "{notebook: 05, scale: thesis, runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
+            "run 1: student_projection: 768x99 cannot be scaled to the profile, because it does not end in 768 or 100",
+        ),
+        (
+            "{notebook: 05, scale: thesis, runs: [{contextual_teacher: DN}]}",
+            "run 1: contextual_teacher: input should be",
+        ),
+        (
+            "{notebook: '05', runs: [{profile: tiny}]}",
+            "run 1: profile: a sweep has one profile for all its runs",
+        ),
+    ],
+)
+def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(
+    workspace_root, refused, text, said
+):
     refused(f"^(?=.*mine.yaml).*{re.escape(said)}", resolve, text)
     assert not (workspace_root / "outputs").exists()
 
@@ -321,24 +568,43 @@ def test_a_notebooks_number_needs_no_quotes_and_may_be_given_beside_the_grid(wor
 
 def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):
     text = "{notebook: 05, runs: [{contextual_teacher: DM, student_projection: 32x16, contextual_projection: 16}]}"
-    small, folder = Profile.load("small"), write_files(workspace_root / "params" / "grids", {"mine.yaml": text})
+    small, folder = (
+        Profile.load("small"),
+        write_files(workspace_root / "params" / "grids", {"mine.yaml": text}),
+    )
     assert grid("mine", small)[0]["student_projection"] == "32x16"
-    text = text.replace("32x16", "768x100").replace("16}", '"768"}').replace("runs:", "scale: thesis, runs:")
+    text = (
+        text.replace("32x16", "768x100")
+        .replace("16}", '"768"}')
+        .replace("runs:", "scale: thesis, runs:")
+    )
     (folder / "mine.yaml").write_text(text)
     for name in ("mine", folder / "mine.yaml"):
         (run,) = load_grid(name, small).runs
         assert (run["student_projection"], run["contextual_projection"]) == ("384x8", "384")
 
 
-@pytest.mark.parametrize(("runs", "said"), [
-    ([], "grid: there are no runs; list some"), ([{"lam": 0.5}, "lam"], "grid: runs.1: input should be a valid dictionary, got 'lam'"),
-    ([{"lam": 0.5}, {"lamm": 0.5}], "grid given: run 2: 05_weighting: unknown parameter 'lamm'")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        ([], "grid: there are no runs; list some"),
+        ([{"lam": 0.5}, "lam"], "grid: runs.1: input should be a valid dictionary, got 'lam'"),
+        (
+            [{"lam": 0.5}, {"lamm": 0.5}],
+            "grid given: run 2: 05_weighting: unknown parameter 'lamm'",
+        ),
+    ],
+)
 def test_parameters_that_are_no_grid_are_refused(workspace_root, refused, runs, said):
     refused(f"^{re.escape(said)}", sweep, "05", runs, profile="small")
 
 
-def test_listing_runs_builds_nothing_where_only_files_tell_the_students_width(workspace_root, tmp_path, monkeypatch):
-    write_files(tmp_path, {"encoder/config.json": '{"model_type": "longformer", "hidden_size": 96}'})
+def test_listing_runs_builds_nothing_where_only_files_tell_the_students_width(
+    workspace_root, tmp_path, monkeypatch
+):
+    write_files(
+        tmp_path, {"encoder/config.json": '{"model_type": "longformer", "hidden_size": 96}'}
+    )
     small = Profile.load("small")
     student = small.student.model_copy(update={"model": str(tmp_path / "encoder")})
     profile = small.model_copy(update={"student": student})
@@ -351,7 +617,20 @@ def test_listing_runs_builds_nothing_where_only_files_tell_the_students_width(wo
 def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root, refused):
     other = "{notebook: 05_weighting, runs: [{lam: 1}]}"
     refused(
-        r"mine.yaml: it is for notebook 05_weighting, not for 03_structural; name 05_weighting", resolve, other, "03"
+        r"mine.yaml: it is for notebook 05_weighting, not for 03_structural; name 05_weighting",
+        resolve,
+        other,
+        "03",
     )
-    refused(r"grid 'structual' is unknown; known are final, paragraph-vector,", grid, "structual", "small")
-    refused(r"grid nowhere\.yaml: there is no such file; give", load_grid, "nowhere.yaml", Profile.load("small"))
+    refused(
+        r"grid 'structual' is unknown; known are final, paragraph-vector,",
+        grid,
+        "structual",
+        "small",
+    )
+    refused(
+        r"grid nowhere\.yaml: there is no such file; give",
+        load_grid,
+        "nowhere.yaml",
+        Profile.load("small"),
+    )

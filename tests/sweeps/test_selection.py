@@ -1,4 +1,6 @@
-"""`winners: own`: compounds and recipes are those of the best recorded runs, chosen when their turn comes."""
+"""`winners: own`: compounds and recipes are those of the best recorded runs, chosen when their turn
+comes.
+"""
 
 import json
 from contextlib import nullcontext
@@ -41,7 +43,9 @@ def record(workspace):
 
 @pytest.fixture
 def executed(monkeypatch, record):
-    """Runs are recorded in place of their execution, with the means of `executed.mean`; comparisons are collected."""
+    """Runs are recorded in place of their execution, with the means of `executed.mean`; comparisons
+    are collected.
+    """
 
     class Executed:
         compared = []
@@ -72,13 +76,17 @@ def plan_of(name, workspace, **selection):
     return resolve_plan(Profile.load(name), name, workspace, **selection)
 
 
-def test_the_winners_of_the_thesis_are_the_default_and_the_choice_does_not_change_a_run(workspace, own):
+def test_the_winners_of_the_thesis_are_the_default_and_the_choice_does_not_change_a_run(
+    workspace, own
+):
     mine, small = (runs_in("weighting-cosine", workspace, name) for name in (own, "small"))
     assert [run.fingerprint for run in mine] == [run.fingerprint for run in small]
     assert {step.choose for step in plan_of("small", workspace)} == {None}
 
 
-def test_compounds_are_of_the_three_best_of_each_kind_whatever_the_order_of_their_scores(workspace, own, record):
+def test_compounds_are_of_the_three_best_of_each_kind_whatever_the_order_of_their_scores(
+    workspace, own, record
+):
     singles = runs_in("paragraph-vector", workspace)[:36]
     means = [(7 * place) % 36 / 100 for place in range(36)]  # a permutation
     record(singles, means)
@@ -86,22 +94,37 @@ def test_compounds_are_of_the_three_best_of_each_kind_whatever_the_order_of_thei
     assert (len(first.runs), first.choose, len(second.runs)) == (36, None, 9)
     chosen = second.choose()
     ranked = sorted(zip(means, singles, strict=True), key=lambda one: -one[0])
-    best = [[run.label for _, run in ranked if run.parameters["dm"] is dm][:3] for dm in (True, False)]
-    assert [run.parameters["compound"] for run in chosen] == ["+".join(both) for both in product(*best)]
+    best = [
+        [run.label for _, run in ranked if run.parameters["dm"] is dm][:3] for dm in (True, False)
+    ]
+    assert [run.parameters["compound"] for run in chosen] == [
+        "+".join(both) for both in product(*best)
+    ]
     assert f"recorded runs of paragraph-vector: {best[0][0]} (" in chosen[0].chosen
     assert f"{ranked[0][1].label} ({ranked[0][0]:.4f})" in chosen[0].chosen
 
 
-def test_a_plan_chooses_each_final_recipe_when_the_sweeps_before_have_ended(workspace, own, executed):
-    """The parameters are those of the best runs; documents and profile are those of the chosen run's own line."""
+def test_a_plan_chooses_each_final_recipe_when_the_sweeps_before_have_ended(
+    workspace, own, executed
+):
+    """The parameters are those of the best runs; documents and profile are those of the chosen
+    run's own line.
+    """
     best = {"weighting-cosine": 3, "weighting-max-margin": 8, "structural": 1}
     winners = [runs_in(name, workspace)[place] for name, place in best.items()]
-    executed.mean = lambda run: 0.9 if run.fingerprint in {one.fingerprint for one in winners} else 0.5
+    executed.mean = lambda run: (
+        0.9 if run.fingerprint in {one.fingerprint for one in winners} else 0.5
+    )
     steps = plan_of(own, workspace)
-    assert (len(runs_of(steps)), len(chosen_runs(steps))) == (36 + 9 + 9 + 9 + 11 + 3, 36 + 9 + 9 + 11)  # as listed
+    assert (len(runs_of(steps)), len(chosen_runs(steps))) == (
+        36 + 9 + 9 + 9 + 11 + 3,
+        36 + 9 + 9 + 11,
+    )  # as listed
     assert sweeps.execute_plan(steps, workspace, Reporter()) == []
     final = executed.compared[-1]
-    assert [run.fingerprint for run in chosen_runs(steps)[-3:]] == [run.fingerprint for run in final]
+    assert [run.fingerprint for run in chosen_runs(steps)[-3:]] == [
+        run.fingerprint for run in final
+    ]
     for run, source in zip(final, winners, strict=True):
         assert (run.notebook, run.key.cell) == ("06_evaluation", source.key.cell)
         assert (run.profile.name, run.parameters["documents"]) == ("other", 30)
@@ -109,7 +132,9 @@ def test_a_plan_chooses_each_final_recipe_when_the_sweeps_before_have_ended(work
     assert final[2].parameters["contextual_teacher"] is None
 
 
-def test_runs_that_failed_or_have_no_finite_mean_are_not_chosen_and_equal_ones_are_one(workspace, params, own, record):
+def test_runs_that_failed_or_have_no_finite_mean_are_not_chosen_and_equal_ones_are_one(
+    workspace, params, own, record
+):
     grid = "{notebook: 06, runs: [{}, {lam: 0.3}], best_of: [[structural], [structural, weighting-cosine]]}"
     (params / "grids" / "mine.yaml").write_text(grid)
     structural = runs_in("structural", workspace)
@@ -120,14 +145,21 @@ def test_runs_that_failed_or_have_no_finite_mean_are_not_chosen_and_equal_ones_a
     record(structural[3:4], [0.2])
     (other,) = runs_in("mine", workspace, own)
     assert other.key.cell == structural[4].key.cell
-    assert [run.chosen for run in runs_in("mine", workspace)] == ["", ""]  # the winners of the thesis
+    assert [run.chosen for run in runs_in("mine", workspace)] == [
+        "",
+        "",
+    ]  # the winners of the thesis
     mine = params / "own-small.yaml"
     mine.write_text(mine.read_text().replace("structural}", "structural, documents: 18}"))
     record(runs_in("structural", workspace, documents=18), [0.1] * 5 + [0.6] * 6)
-    assert runs_in("mine", workspace, own)[0].key.cell == structural[5].key.cell  # of the plan's line
+    assert (
+        runs_in("mine", workspace, own)[0].key.cell == structural[5].key.cell
+    )  # of the plan's line
 
 
-def test_missing_or_failed_records_are_one_line_and_stop_no_other_step(workspace, own, record, executed, refused):
+def test_missing_or_failed_records_are_one_line_and_stop_no_other_step(
+    workspace, own, record, executed, refused
+):
     record(runs_in("weighting-cosine", workspace)[:4], [0.5] * 4)
     said = "winners: own: 4 of the 9 runs of 05_weighting to choose from are recorded, and 1 of these have a score; execute their"
     refused(f"^{said} sweep first", runs_in, "final", workspace, own)
@@ -135,16 +167,18 @@ def test_missing_or_failed_records_are_one_line_and_stop_no_other_step(workspace
     failures = sweeps.execute_plan(plan_of(own, workspace), workspace, Reporter())
     assert failures[:11] == ["no luck"] * 11
     (said,) = failures[11:]
-    expected = (
-        "grid final: winners: own: 11 of the 11 runs of 03_structural to choose from are recorded, and 0 of these have "
-    )
+    expected = "grid final: winners: own: 11 of the 11 runs of 03_structural to choose from are recorded, and 0 of these have "
     assert said.startswith(expected)
 
 
 def test_a_sweep_that_chooses_among_its_own_runs_lists_all(workspace, own, executed):
     executed.mean = lambda run: run.parameters["vector_size"] / 1000
-    listed = docemb("sweep", "02", "--grid", "paragraph-vector", "--profile", own, "--dry-run", "--json")
+    listed = docemb(
+        "sweep", "02", "--grid", "paragraph-vector", "--profile", own, "--dry-run", "--json"
+    )
     assert len(json.loads(listed.stdout)) == 45
     assert len(sweep("02", "paragraph-vector", profile=own)) == 45
     assert [len(runs) for runs in executed.compared] == [36, 9]
-    assert [bool(run.chosen) for runs in executed.compared for run in runs] == [False] * 36 + [True] * 9
+    assert [bool(run.chosen) for runs in executed.compared for run in runs] == [False] * 36 + [
+        True
+    ] * 9

@@ -1,4 +1,6 @@
-"""Sweeps: shared out among workers, in one wave, and the same in the end whichever process was killed on the way."""
+"""Sweeps: shared out among workers, in one wave, and the same in the end whichever process was
+killed on the way.
+"""
 
 import json
 import os
@@ -24,7 +26,13 @@ from docemb_lib.sweeps.sweep import sweep
 
 ARGUMENTS = ["sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
 SWEEP = [sys.executable, "-m", "docemb_lib.cli", *ARGUMENTS]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "COLUMNS": "200", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+ENVIRONMENT = {
+    **os.environ,
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "COLUMNS": "200",
+    "CUDA_VISIBLE_DEVICES": "",
+}
 PAGE = "comparison-small-corpus-seed0.ipynb"
 NOTEBOOK = """
 import os, psutil, signal, sys, time
@@ -60,10 +68,16 @@ if seed == 1 and not mended:
 
 @pytest.fixture(autouse=True)
 def runs(workspace, write_notebook):
-    """Puts a notebook that builds an artefact and leaves a record in place of the first, beside a grid of its seeds."""
+    """Puts a notebook that builds an artefact and leaves a record in place of the first, beside a
+    grid of its seeds.
+    """
 
     def write(special="time.sleep(1)", seeds=2):
-        write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", NOTEBOOK.format(special=indent(special, "    ")))
+        write_notebook(
+            "01_corpus",
+            "profile = 'tiny'\nseed = 0",
+            NOTEBOOK.format(special=indent(special, "    ")),
+        )
         grid = f"notebook: 01_corpus\naxes: {{seed: {list(range(seeds))}}}\n"
         (workspace.root / "params" / "seeds.yaml").write_text(grid)
 
@@ -73,8 +87,15 @@ def runs(workspace, write_notebook):
 
 def begin(workspace, *arguments, **options):
     return subprocess.Popen(
-        [*SWEEP, *arguments], cwd=workspace.root, env=ENVIRONMENT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, **options)  # fmt: skip
+        [*SWEEP, *arguments],
+        cwd=workspace.root,
+        env=ENVIRONMENT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        **options,
+    )
 
 
 def finish(*arguments):
@@ -96,22 +117,37 @@ def wait_until(condition, process=None):
 
 
 def is_complete(workspace, seeds=2):
-    """Each run has one record and one executed copy, the page exists, and nothing half-made is left."""
+    """Each run has one record and one executed copy, the page exists, and nothing half-made is
+    left.
+    """
     frame = records.frame("01_corpus", workspace=workspace, failed=True)
     copies = [path.name for path in (workspace.outputs / "notebooks" / "01_corpus").glob("*.ipynb")]
-    kept = [path.name for path in (workspace.outputs / "records" / "01_corpus").iterdir() if path.suffix != ".lock"]
-    return (frame["status"].tolist() == ["done"] * seeds
-        and sorted(zip(frame["seed"], frame["validation"], strict=True)) == [(seed, seed) for seed in range(seeds)]
+    kept = [
+        path.name
+        for path in (workspace.outputs / "records" / "01_corpus").iterdir()
+        if path.suffix != ".lock"
+    ]
+    return (
+        frame["status"].tolist() == ["done"] * seeds
+        and sorted(zip(frame["seed"], frame["validation"], strict=True))
+        == [(seed, seed) for seed in range(seeds)]
         and sorted(copies) == [PAGE, *(f"small-corpus-seed{seed}.ipynb" for seed in range(seeds))]
-        and sorted(kept) == sorted(frame["fingerprint"]))  # fmt: skip
+        and sorted(kept) == sorted(frame["fingerprint"])
+    )
 
 
-def test_runs_are_listed_with_what_they_are_given_before_anything_is_executed(workspace, monkeypatch):
+def test_runs_are_listed_with_what_they_are_given_before_anything_is_executed(
+    workspace, monkeypatch
+):
     done = finish("--dry-run", "--json")
     assert done.returncode == 0
     rows = json.loads(done.stdout)
-    assert [row["parameters"] for row in rows] == [{"profile": "small", "seed": seed} for seed in range(2)]
-    assert {(row["notebook"], row["label"], row["done"]) for row in rows} == {("01_corpus", "corpus", False)}
+    assert [row["parameters"] for row in rows] == [
+        {"profile": "small", "seed": seed} for seed in range(2)
+    ]
+    assert {(row["notebook"], row["label"], row["done"]) for row in rows} == {
+        ("01_corpus", "corpus", False)
+    }
     assert len({row["fingerprint"] for row in rows}) == 2
     asked = []
     monkeypatch.setattr("docemb_lib.cli.dry_run.is_done", lambda run, _: asked.append(run.label))
@@ -132,14 +168,27 @@ def test_a_worker_whose_record_does_not_arrive_here_ends_the_sweep(workspace, re
     monkeypatch.setattr(sweeps, "ARRIVAL", 0)
     (step,) = resolve_sweep("01", "params/seeds.yaml", workspace, profile="small", parameters={})
     ended = SimpleNamespace(status="finished", result=lambda: ("built", ""))
-    refused("outputs: .* its record is not there; the workers must", sweeps._outcome, ended, step.runs[0], workspace)
+    refused(
+        "outputs: .* its record is not there; the workers must",
+        sweeps._outcome,
+        ended,
+        step.runs[0],
+        workspace,
+    )
 
 
 @pytest.mark.slow
-def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_drawn(workspace, runs, monkeypatch):
-    """Each run ends only when all runs have begun: a run that waits for another one would stop the sweep."""
+def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_drawn(
+    workspace, runs, monkeypatch
+):
+    """Each run ends only when all runs have begun: a run that waits for another one would stop the
+    sweep.
+    """
     count = "len(open(run.workspace.root / 'begun.txt').read().split())"
-    runs(f"end = time.time() + 120\nwhile {count} < 3:\n    time.sleep(0.05)\n    assert time.time() < end", seeds=3)
+    runs(
+        f"end = time.time() + 120\nwhile {count} < 3:\n    time.sleep(0.05)\n    assert time.time() < end",
+        seeds=3,
+    )
     code, stdout, stderr = finish("--workers", "3")
     assert code == 0, stderr
     assert is_complete(workspace, seeds=3)
@@ -149,15 +198,20 @@ def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_
     assert "small-corpus-seed" in second
     assert "[3/3] done in " in stdout
     assert "outputs/records/01_corpus" in stdout
-    assert stdout.splitlines()[-3:] == [f"comparison:         outputs/notebooks/01_corpus/{PAGE}",
-        "comparison figure:  outputs/figures/0/runs.png", "comparison table:   outputs/figures/0/runs.csv"]  # fmt: skip
+    assert stdout.splitlines()[-3:] == [
+        f"comparison:         outputs/notebooks/01_corpus/{PAGE}",
+        "comparison figure:  outputs/figures/0/runs.png",
+        "comparison table:   outputs/figures/0/runs.csv",
+    ]
     copies = workspace.outputs / "notebooks" / "01_corpus"
     page, own = copies / PAGE, copies / "small-corpus-seed0.ipynb"
     assert "records: 3" in page.read_text()
     assert "records: 3" not in own.read_text()
     assert own.stat().st_mtime < page.stat().st_mtime
     written, start = page.stat().st_mtime, time.monotonic()
-    monkeypatch.setattr(sweeps.cluster, "local_workers", lambda count: pytest.fail("workers were started"))
+    monkeypatch.setattr(
+        sweeps.cluster, "local_workers", lambda count: pytest.fail("workers were started")
+    )
     frame = sweep("01_corpus", "params/seeds.yaml", profile="small")  # nothing to do
     assert time.monotonic() - start < 5
     assert frame["seed"].tolist() == [0, 1, 2]
@@ -165,8 +219,12 @@ def test_equal_runs_on_as_many_workers_take_one_wave_and_then_the_comparison_is_
 
 
 @pytest.mark.slow
-def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_again(workspace, runs):
-    """One raises an error; one takes its worker with it, which is tried three times; one loses its worker once."""
+def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_again(
+    workspace, runs
+):
+    """One raises an error; one takes its worker with it, which is tried three times; one loses its
+    worker once.
+    """
     runs(DYING, seeds=3)
     code, stdout, stderr = finish("--workers", "2")
     assert code == 1
@@ -176,10 +234,19 @@ def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_ag
         "RuntimeError: no luck",
     )
     told = "Failed: 01_corpus (corpus): {} (see outputs/notebooks/01_corpus/small-corpus-seed{}.failed.ipynb)"
-    assert sorted(stderr.splitlines()) == sorted(told.format(reason, seed) for seed, reason in enumerate(reasons))
+    assert sorted(stderr.splitlines()) == sorted(
+        told.format(reason, seed) for seed, reason in enumerate(reasons)
+    )
     assert "failed" in stdout
-    by_seed = {record.parameters["seed"]: record for record in records.all_records("01_corpus", workspace=workspace)}
-    assert {seed: record.status for seed, record in by_seed.items()} == {0: "failed", 1: "failed", 2: "done"}
+    by_seed = {
+        record.parameters["seed"]: record
+        for record in records.all_records("01_corpus", workspace=workspace)
+    }
+    assert {seed: record.status for seed, record in by_seed.items()} == {
+        0: "failed",
+        1: "failed",
+        2: "done",
+    }
     assert 'raise RuntimeError("no luck")' in by_seed[1].traceback
     names = [f"small-corpus-seed{end}.ipynb" for end in ("0.failed", "1.failed", "2")]
     assert sorted(path.name for path in folder.glob("*.ipynb")) == [PAGE, *names]
@@ -195,23 +262,44 @@ def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_ag
 
 
 @pytest.mark.slow
-def test_an_interrupted_or_killed_sweep_leaves_no_process_and_two_at_once_share_what_is_left(workspace, runs):
-    """The interrupted one lets its kernels write a checkpoint: one that was started as a process, and a forked one."""
+def test_an_interrupted_or_killed_sweep_leaves_no_process_and_two_at_once_share_what_is_left(
+    workspace, runs
+):
+    """The interrupted one lets its kernels write a checkpoint: one that was started as a process,
+    and a forked one.
+    """
     stop = "def stop(*_):\n    time.sleep(1.5)\n    (run.workspace.root / f'checkpoint{seed}').touch()\n    os._exit(1)"
-    runs(f"{stop}\nif seed in (0, 3):\n    signal.signal(signal.SIGTERM, stop)\n    time.sleep(600)", seeds=4)
-    heard = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}  # ignored after `&`, as in test_main
+    runs(
+        f"{stop}\nif seed in (0, 3):\n    signal.signal(signal.SIGTERM, stop)\n    time.sleep(600)",
+        seeds=4,
+    )
+    heard = {
+        "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    }  # ignored after `&`, as in test_main
     process = begin(workspace, "--workers", "2", start_new_session=True, **heard)
     wait_until(lambda: {0, 3} <= {*begun(workspace)}, process)
     time.sleep(0.5)
     if sys.platform == "linux":  # the third kernel of a worker is forked
-        assert any("serve()" in kernel.cmdline()[-1] for kernel in kernels_below(psutil.Process(process.pid)))
+        assert any(
+            "serve()" in kernel.cmdline()[-1]
+            for kernel in kernels_below(psutil.Process(process.pid))
+        )
     below = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all at once
     _, stderr = process.communicate(timeout=180)  # kernels may take 120 seconds for a checkpoint
-    assert (process.returncode, stderr.splitlines()[-1]) == (130, "Interrupted. The same command goes on from here.")
-    assert {path.name for path in workspace.root.glob("checkpoint*")} == {"checkpoint0", "checkpoint3"}
+    assert (process.returncode, stderr.splitlines()[-1]) == (
+        130,
+        "Interrupted. The same command goes on from here.",
+    )
+    assert {path.name for path in workspace.root.glob("checkpoint*")} == {
+        "checkpoint0",
+        "checkpoint3",
+    }
     assert psutil.wait_procs(below, timeout=5)[1] == []
-    assert records.frame("01_corpus", workspace=workspace, failed=True)["status"].tolist() == ["done"] * 2
+    assert (
+        records.frame("01_corpus", workspace=workspace, failed=True)["status"].tolist()
+        == ["done"] * 2
+    )
     shutil.rmtree(workspace.outputs)
     runs("time.sleep(3)")
     before = len(begun(workspace))
@@ -231,14 +319,24 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_two_at_once_share_
 
 
 def start_dask(what, file, *options):
-    command = [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", file, "--no-dashboard"]
+    command = [
+        sys.executable,
+        "-m",
+        f"distributed.cli.dask_{what}",
+        "--scheduler-file",
+        file,
+        "--no-dashboard",
+    ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([*command, *options], cwd=file.parent, env=ENVIRONMENT, **quiet)
 
 
 @contextmanager
 def a_cluster(folder):
-    """A scheduler and a worker started by hand, as people do on a cluster. Yields both, and the scheduler's file."""
+    """A scheduler and a worker started by hand, as people do on a cluster.
+
+    Yields both, and the scheduler's file.
+    """
     file = folder / "scheduler.json"
     file.unlink(missing_ok=True)
     scheduler = start_dask("scheduler", file, "--host", "127.0.0.1", "--port", "0")
@@ -248,14 +346,20 @@ def a_cluster(folder):
         yield scheduler, worker, file
     finally:
         for process in (scheduler, worker):
-            children = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+            children = (
+                psutil.Process(process.pid).children(recursive=True)
+                if process.poll() is None
+                else []
+            )
             for one in (*children, process):
                 one.kill()
             process.wait()
 
 
 @pytest.mark.slow
-def test_a_killed_scheduler_or_an_unfit_worker_ends_a_sweep_and_the_next_goes_on(workspace, runs, tmp_path):
+def test_a_killed_scheduler_or_an_unfit_worker_ends_a_sweep_and_the_next_goes_on(
+    workspace, runs, tmp_path
+):
     runs("time.sleep(20)")
     with a_cluster(tmp_path) as (scheduler, worker, file):
         process = begin(workspace, "--scheduler", str(file))

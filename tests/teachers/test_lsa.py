@@ -9,10 +9,14 @@ from sklearn.preprocessing import normalize
 from docemb_lib.teachers import LSA, lsa
 
 
-@pytest.mark.parametrize(("dim", "kept"), [(10, 10), (30, 20), (60, 20)])  # of 60 documents at most a third
+@pytest.mark.parametrize(
+    ("dim", "kept"), [(10, 10), (30, 20), (60, 20)]
+)  # of 60 documents at most a third
 def test_it_is_scikit_learns_svd_of_entropy_weighted_words_tempered_and_shrunk(pages, dim, kept):
     words = TfidfVectorizer(min_df=2, use_idf=False, norm=None).fit(pages[:60])
-    repeated = [" ".join([text, *10 * text.split()[:10], *2 * text.split()[:150]]) for text in pages]
+    repeated = [
+        " ".join([text, *10 * text.split()[:10], *2 * text.split()[:150]]) for text in pages
+    ]
     counts = words.transform(repeated).toarray()
     X = np.sqrt(counts) * (1 - entropy(counts[:60], base=60, axis=0)) ** 1.5
     svd = TruncatedSVD(kept, random_state=0).fit(normalize(X[:60]))
@@ -20,7 +24,9 @@ def test_it_is_scikit_learns_svd_of_entropy_weighted_words_tempered_and_shrunk(p
     expected = normalize(X @ svd.components_.T / np.sqrt(svd.singular_values_) * shrunk)
     ours = LSA(dim).fit(pages[:60]).embed(pages)
     assert not ours[:, kept:].any()
-    np.testing.assert_allclose(ours @ ours.T, expected @ expected.T, atol=5e-3)  # vectors are stored in half precision
+    np.testing.assert_allclose(
+        ours @ ours.T, expected @ expected.T, atol=5e-3
+    )  # vectors are stored in half precision
 
 
 @pytest.mark.parametrize("documents", [2, 3, 7, 60])
@@ -34,7 +40,10 @@ def test_the_weight_of_a_word_is_one_minus_its_entropy_over_the_documents(docume
 
 
 def test_a_text_of_words_that_all_documents_hold_equally_often_has_no_embedding():
-    texts = [f"everywhere {word} {word}" for word in ("one", "one", "two", "two", "two", "three", "three", "")]
+    texts = [
+        f"everywhere {word} {word}"
+        for word in ("one", "one", "two", "two", "two", "three", "three", "")
+    ]
     embeddings = LSA(2).fit(texts).embed(texts)
     assert not embeddings[-1].any()
     np.testing.assert_allclose(np.linalg.norm(embeddings[:-1], axis=1), 1, atol=1e-5)
@@ -63,17 +72,30 @@ def test_a_saved_model_is_the_same_model(pages, tmp_path):
     model.save(tmp_path)
     loaded = LSA.load(tmp_path)
     np.testing.assert_array_equal(loaded.embed(pages), model.embed(pages))
-    assert (loaded.fingerprint, loaded.label, len(loaded.vocabulary)) == (model.fingerprint, "LSA;10", 300)
+    assert (loaded.fingerprint, loaded.label, len(loaded.vocabulary)) == (
+        model.fingerprint,
+        "LSA;10",
+        300,
+    )
     assert LSA(10).fit(pages[:40]).fingerprint != model.fingerprint
-    np.testing.assert_allclose(model.embed(pages[3:4])[0], model.embed(pages)[3], atol=1e-6)  # of its own text alone
+    np.testing.assert_allclose(
+        model.embed(pages[3:4])[0], model.embed(pages)[3], atol=1e-6
+    )  # of its own text alone
     assert not model.embed(["", "qwxz"]).any()
     assert model.embed(pages).dtype == np.float32
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: LSA(10).fit(["one two", "two three", "three one"]), "3 documents are too few"),
-    (lambda: LSA(4).fit(["one two three"] * 9), "only 3 words"),
-    (lambda: LSA(2).fit(["one", "two", "three"]), "only 0 words, .* occur in 2 documents"),
-    (lambda: LSA(2).fit(["我们今天去公园散步", "他们昨天在图书馆看书", "你明天来吗"]), "separated by spaces or punctuation")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: LSA(10).fit(["one two", "two three", "three one"]), "3 documents are too few"),
+        (lambda: LSA(4).fit(["one two three"] * 9), "only 3 words"),
+        (lambda: LSA(2).fit(["one", "two", "three"]), "only 0 words, .* occur in 2 documents"),
+        (
+            lambda: LSA(2).fit(["我们今天去公园散步", "他们昨天在图书馆看书", "你明天来吗"]),
+            "separated by spaces or punctuation",
+        ),
+    ],
+)
 def test_small_corpora_are_refused(call, message, refused):
     refused(message, call)

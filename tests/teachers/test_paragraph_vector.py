@@ -23,8 +23,9 @@ from docemb_lib.teachers import ParagraphVector
 texts = json.load(open(sys.argv[1]))
 print(ParagraphVector(dm=True, vector_size=12, epochs=3).fit(texts).embed(texts[:8], jobs=1).tobytes().hex())
 """
-# Inference by gensim alone, with the very model that was trained: the words, cut by hand; the generator set by hand;
-# pieces weighted by their words. Beside it, the inference of the model that is read from its files.
+# Inference by gensim alone, with the very model that was trained: the words, cut by hand; the
+# generator set by hand; pieces weighted by their words. Beside it, the inference of the model that
+# is read from its files.
 INFER_BY_HAND = """
 import hashlib, json, sys
 from pathlib import Path
@@ -54,7 +55,9 @@ for name, kind in enumerate(kinds):
 def run(script: str, *args: Path, hash_seed: str) -> str:
     command = [sys.executable, "-c", script, *map(str, args)]
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
 
 
 def test_neither_hash_seed_nor_order_batch_and_number_of_workers_matter(dm, pages, tmp_path):
@@ -69,7 +72,9 @@ def test_neither_hash_seed_nor_order_batch_and_number_of_workers_matter(dm, page
     assert (len(np.unique(whole, axis=0)), dm.embed([]).shape) == (len(pages), (0, 12))
 
 
-def test_embeddings_are_those_of_the_model_just_trained_bit_for_bit_with_long_documents_averaged(dm, pages, tmp_path):
+def test_embeddings_are_those_of_the_model_just_trained_bit_for_bit_with_long_documents_averaged(
+    dm, pages, tmp_path
+):
     long = " ".join(pages)
     assert 10_000 < len(long.split()) < 100_000
     texts = [pages[0], pages[5], long]
@@ -83,13 +88,21 @@ def test_embeddings_are_those_of_the_model_just_trained_bit_for_bit_with_long_do
 
 
 def test_long_training_documents_are_counted():
-    model = ParagraphVector(dm=False, vector_size=4, epochs=1, workers=2).fit(["a b " * 6000, "a b c"] * 2)
-    assert (model.fitted.documents, model.fitted.long_documents, model.fitted.vocabulary) == (4, 2, 3)
+    model = ParagraphVector(dm=False, vector_size=4, epochs=1, workers=2).fit(
+        ["a b " * 6000, "a b c"] * 2
+    )
+    assert (model.fitted.documents, model.fitted.long_documents, model.fitted.vocabulary) == (
+        4,
+        2,
+        3,
+    )
 
 
 def test_words_written_once_serve_several_models(pages, tmp_path):
     words = write_words(tmp_path / "words", pages[:20], "none")
-    dm, dbow = (ParagraphVector(dm=dm, vector_size=4, epochs=1, preprocess="none") for dm in (True, False))
+    dm, dbow = (
+        ParagraphVector(dm=dm, vector_size=4, epochs=1, preprocess="none") for dm in (True, False)
+    )
     for model in (dm, dbow):
         model.fit_words(words, tmp_path / model.label)
         alone = ParagraphVector(**asdict(model)).fit(pages[:20])
@@ -97,7 +110,8 @@ def test_words_written_once_serve_several_models(pages, tmp_path):
         assert ParagraphVector.load(tmp_path / model.label).fitted == model.fitted
     assert dm.fitted.texts == dbow.fitted.texts == words.texts
     with pytest.raises(
-        InputError, match=r"DM;4;lowercase;2: the words in .* are of preprocess 'none', not 'lowercase'; give"
+        InputError,
+        match=r"DM;4;lowercase;2: the words in .* are of preprocess 'none', not 'lowercase'; give",
     ):
         ParagraphVector(dm=True, vector_size=4).fit_words(words, tmp_path / "other")
 
@@ -107,7 +121,11 @@ def test_a_saved_model_is_the_same_model_with_the_thesis_settings(dm, pages, tmp
     loaded = ParagraphVector.load(tmp_path)
     np.testing.assert_array_equal(loaded.embed(pages[:3], jobs=1), dm.embed(pages[:3]))
     assert asdict(loaded) == asdict(dm)
-    assert (loaded.fingerprint, loaded.label, loaded.dim) == (dm.fingerprint, "DM;12;lowercase;2", 12)
+    assert (loaded.fingerprint, loaded.label, loaded.dim) == (
+        dm.fingerprint,
+        "DM;12;lowercase;2",
+        12,
+    )
     assert {file.suffix for file in tmp_path.iterdir()} == {".json", ".npy"}
     for file in tmp_path.glob("*.npy"):
         assert isinstance(np.load(file, mmap_mode="r", allow_pickle=False), np.memmap)
@@ -121,30 +139,56 @@ def test_case_matters_only_where_it_is_kept_and_the_example_runs(dm):
     assert not dm.embed(["", " \n", "qwxz qwxy"]).any()  # no known word: the zero vector
     assert dm.embed(["the qwxz"]).any()
     np.testing.assert_array_equal(*dm.embed(["THE ARRAY of Values", "the array of values"]))
-    kept = ParagraphVector(dm=True, vector_size=4, epochs=1, preprocess="none").fit(["The array", "the array"] * 2)
+    kept = ParagraphVector(dm=True, vector_size=4, epochs=1, preprocess="none").fit(
+        ["The array", "the array"] * 2
+    )
     assert (kept.fitted.vocabulary, doctest.testmod(paragraph_vector)) == (3, (0, 2))
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda: ParagraphVector(dm=True, preprocess="lemma").fit(["text"]), "preprocess: got 'lemma'"),
-    (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"),
-    (lambda: ParagraphVector.load("absent"), "absent: this folder holds no whole Paragraph Vector .*No such file")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: ParagraphVector(dm=True, preprocess="lemma").fit(["text"]),
+            "preprocess: got 'lemma'",
+        ),
+        (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"),
+        (
+            lambda: ParagraphVector.load("absent"),
+            "absent: this folder holds no whole Paragraph Vector .*No such file",
+        ),
+    ],
+)
 def test_bad_arguments_and_untrained_models_are_refused(call, message, refused):
     refused(message, call)
 
 
 def test_a_compound_is_dm_then_dbow_in_any_order_of_its_members(dm, pages, refused):
-    dbow = ParagraphVector(dm=False, vector_size=5, epochs=1, preprocess="none", min_count=3).fit(pages)
+    dbow = ParagraphVector(dm=False, vector_size=5, epochs=1, preprocess="none", min_count=3).fit(
+        pages
+    )
     compound = Compound([dbow, dm])
     embeddings = compound.embed(pages[:4])
     np.testing.assert_array_equal(embeddings[:, :12], dm.embed(pages[:4]))
     np.testing.assert_array_equal(embeddings[:, 12:], dbow.embed(pages[:4]))
     assert (compound.dim, compound.label) == (17, "DM;12;lowercase;2+DBOW;5;None;3")
     assert compound.fingerprint == Compound([dm, dbow]).fingerprint
-    refused("DBOW;100;lowercase;2: it is not trained", Compound([dm, ParagraphVector(dm=False)]).embed, ["text"])
+    refused(
+        "DBOW;100;lowercase;2: it is not trained",
+        Compound([dm, ParagraphVector(dm=False)]).embed,
+        ["text"],
+    )
 
 
-OPTIONS = {"dm": True, "vector_size": 8, "min_count": 1, "sample": 0, "epochs": 4, "seed": 0, "workers": 1}
+OPTIONS = {
+    "dm": True,
+    "vector_size": 8,
+    "min_count": 1,
+    "sample": 0,
+    "epochs": 4,
+    "seed": 0,
+    "workers": 1,
+}
 KINDS = [{"dm": True}, {"dm": False, "dbow_words": 0}, {"dm": False, "dbow_words": 1}]
 BUILD = """
 import sys
@@ -161,7 +205,9 @@ def train(folder: Path, documents: list[list[str]], key: str = "key", **options:
 
 
 def in_one_call(documents: list[list[str]], **options: object) -> Doc2Vec:
-    return Doc2Vec([TaggedDocument(words, [i]) for i, words in enumerate(documents)], **(OPTIONS | options))
+    return Doc2Vec(
+        [TaggedDocument(words, [i]) for i, words in enumerate(documents)], **(OPTIONS | options)
+    )
 
 
 @pytest.fixture
@@ -178,31 +224,51 @@ def test_training_is_gensims_own_in_one_call(tmp_path, documents, options):
     assert ours.wv.index_to_key == peer.wv.index_to_key
     np.testing.assert_allclose(ours.wv.vectors, peer.wv.vectors, atol=1e-3)
     np.testing.assert_allclose(ours.syn1neg, peer.syn1neg, atol=1e-3)
-    assert (ours.alpha, ours.min_alpha, ours.epochs) == (peer.alpha, peer.min_alpha, peer.epochs) == (0.025, 0.0001, 4)
+    assert (
+        (ours.alpha, ours.min_alpha, ours.epochs)
+        == (peer.alpha, peer.min_alpha, peer.epochs)
+        == (0.025, 0.0001, 4)
+    )
     # The windows of DM shrink at random, which gensim's reader of files leaves out.
     for other in ({"alpha": 0.02}, {"shrink_windows": False})[: 1 + options["dm"]]:
-        assert np.abs(ours.syn1neg - in_one_call(documents, **options, **other).syn1neg).max() > 0.03
+        assert (
+            np.abs(ours.syn1neg - in_one_call(documents, **options, **other).syn1neg).max() > 0.03
+        )
 
 
 def test_several_threads_share_one_schedule_of_learning_rates(tmp_path, documents, monkeypatch):
-    """With a file, each of gensim's threads compares the number of its own documents with `total_examples`."""
+    """With a file, each of gensim's threads compares the number of its own documents with
+    `total_examples`.
+    """
     asked = []
     original = Doc2Vec.train
-    monkeypatch.setattr(Doc2Vec, "train", lambda self, **given: (asked.append(given), original(self, **given)))
+    monkeypatch.setattr(
+        Doc2Vec, "train", lambda self, **given: (asked.append(given), original(self, **given))
+    )
     train(tmp_path / "dbow", documents, dm=False, dbow_words=0, workers=4)
     train(tmp_path / "dm", documents, dm=True, workers=4)
     assert [given["total_examples"] for given in asked] == 4 * [8] + 4 * [30]
-    np.testing.assert_allclose([given["start_alpha"] for given in asked[:4]], [0.025, 0.018775, 0.01255, 0.006325])
-    np.testing.assert_allclose([given["end_alpha"] for given in asked[:4]], [0.018775, 0.01255, 0.006325, 0.0001])
+    np.testing.assert_allclose(
+        [given["start_alpha"] for given in asked[:4]], [0.025, 0.018775, 0.01255, 0.006325]
+    )
+    np.testing.assert_allclose(
+        [given["end_alpha"] for given in asked[:4]], [0.018775, 0.01255, 0.006325, 0.0001]
+    )
 
 
 def test_words_past_ten_thousand_are_trained(tmp_path):
-    """Two corpora that differ only in the order of the words past 10,000, where gensim alone sees no difference."""
+    """Two corpora that differ only in the order of the words past 10,000, where gensim alone sees
+    no difference.
+    """
     head, tail = ["a", "b", "c", "d"] * 2500, ["a", "b", "c", "d"] * 50
     ours, alone = [], []
     for words in (head + tail, head + sorted(tail)):
-        paragraph_vector.train(write_words(tmp_path, [" ".join(words)], "none").file, tmp_path, f"{len(ours)}", OPTIONS)
-        ours.append(paragraph_vector.load_model(tmp_path, f"{len(ours)}", tuple(OPTIONS.items())).syn1neg)
+        paragraph_vector.train(
+            write_words(tmp_path, [" ".join(words)], "none").file, tmp_path, f"{len(ours)}", OPTIONS
+        )
+        ours.append(
+            paragraph_vector.load_model(tmp_path, f"{len(ours)}", tuple(OPTIONS.items())).syn1neg
+        )
         alone.append(in_one_call([words]).syn1neg)
     assert not np.array_equal(ours[0], ours[1])
     np.testing.assert_array_equal(alone[0], alone[1])
@@ -210,7 +276,9 @@ def test_words_past_ten_thousand_are_trained(tmp_path):
 
 @pytest.mark.parametrize("options", KINDS)
 @pytest.mark.parametrize("after", [1, 3])
-def test_an_interrupted_training_goes_on_and_ends_in_the_same_bits(tmp_path, documents, monkeypatch, options, after):
+def test_an_interrupted_training_goes_on_and_ends_in_the_same_bits(
+    tmp_path, documents, monkeypatch, options, after
+):
     unbroken = train(tmp_path / "unbroken", documents, **options)
     epochs = []
     original = Doc2Vec.train
@@ -225,10 +293,14 @@ def test_an_interrupted_training_goes_on_and_ends_in_the_same_bits(tmp_path, doc
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "broken", documents, **options)
     assert [state.name for state in (tmp_path / "broken").glob("state-*")] == [f"state-key-{after}"]
-    monkeypatch.setattr(Doc2Vec, "train", lambda self, **given: (epochs.append(None), original(self, **given)))
+    monkeypatch.setattr(
+        Doc2Vec, "train", lambda self, **given: (epochs.append(None), original(self, **given))
+    )
     resumed = train(tmp_path / "broken", documents, **options)
     assert len(epochs) == 4
-    for ours, theirs in zip(*((m.wv.vectors, m.syn1neg, m.cum_table) for m in (resumed, unbroken)), strict=True):
+    for ours, theirs in zip(
+        *((m.wv.vectors, m.syn1neg, m.cum_table) for m in (resumed, unbroken)), strict=True
+    ):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -238,13 +310,17 @@ def test_one_state_is_kept_and_that_of_another_training_is_not_continued(tmp_pat
     assert [path.name for path in tmp_path.glob("state-*")] == ["state-first-2"]
     other = train(tmp_path, documents, key="second", seed=5)
     assert [path.name for path in tmp_path.glob("*state-*")] == ["state-second-4"]
-    np.testing.assert_array_equal(other.syn1neg, train(tmp_path / "alone", documents, seed=5).syn1neg)
+    np.testing.assert_array_equal(
+        other.syn1neg, train(tmp_path / "alone", documents, seed=5).syn1neg
+    )
 
 
 @pytest.mark.slow
 def test_a_process_killed_between_epochs_loses_one_epoch_and_nothing_else(pages, tmp_path):
     words = write_words(tmp_path / "words", pages, "lowercase")
-    process = subprocess.Popen([sys.executable, "-c", BUILD, str(words.folder), str(tmp_path / "model")])
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(words.folder), str(tmp_path / "model")]
+    )
     while not list((tmp_path / "model").glob("state-*-[2-9]")):
         assert process.poll() is None
         time.sleep(0.01)
@@ -261,14 +337,30 @@ def test_a_process_killed_between_epochs_loses_one_epoch_and_nothing_else(pages,
 
 def test_a_cap_is_gensims_own(tmp_path, documents):
     ours = train(tmp_path, documents, max_vocab_size=100, min_count=2)
-    assert ours.wv.index_to_key == in_one_call(documents, max_vocab_size=100, min_count=2).wv.index_to_key
+    assert (
+        ours.wv.index_to_key
+        == in_one_call(documents, max_vocab_size=100, min_count=2).wv.index_to_key
+    )
     assert len(ours.wv) < len(train(tmp_path / "all", documents, min_count=2).wv)
 
 
-@pytest.mark.parametrize(("file", "content"), [
-    ("vectors.npy", np.zeros((3, 12), "f4")), ("weights.npy", np.zeros(9, "f4")), ("noise.npy", np.zeros(4, "i8")), ("thresholds.npy", b"x"),
-    ("counts.npy", np.array([os.getcwd], dtype=object)), ("vocabulary.json", b"[]"), ("vocabulary.json", b"{"), ("paragraph_vector.json", b"{}"), ("weights.npy", None)])  # fmt: skip
-def test_a_broken_model_is_named_before_gensim_reads_beyond_its_arrays(dm, tmp_path, refused, file, content):
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("vectors.npy", np.zeros((3, 12), "f4")),
+        ("weights.npy", np.zeros(9, "f4")),
+        ("noise.npy", np.zeros(4, "i8")),
+        ("thresholds.npy", b"x"),
+        ("counts.npy", np.array([os.getcwd], dtype=object)),
+        ("vocabulary.json", b"[]"),
+        ("vocabulary.json", b"{"),
+        ("paragraph_vector.json", b"{}"),
+        ("weights.npy", None),
+    ],
+)
+def test_a_broken_model_is_named_before_gensim_reads_beyond_its_arrays(
+    dm, tmp_path, refused, file, content
+):
     shutil.copytree(dm._trained[1], tmp_path, dirs_exist_ok=True)
     (tmp_path / file).unlink()
     if isinstance(content, bytes):

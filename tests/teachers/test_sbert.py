@@ -35,7 +35,9 @@ def plain():
 def content_ids():
     """The text's token ids without special ones, from a tokenizer without truncation."""
     tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-    return lambda text: tokenizer(text, add_special_tokens=False, truncation=False, padding=False)["input_ids"]
+    return lambda text: tokenizer(text, add_special_tokens=False, truncation=False, padding=False)[
+        "input_ids"
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +45,13 @@ def texts(pages):
     return [*SHORT, *sorted(pages, key=len)[:6], max(pages, key=len)]
 
 
-def test_an_embedding_is_the_plain_encoders_mean_over_the_first_256_tokens(sbert, texts, plain, content_ids):
+def test_an_embedding_is_the_plain_encoders_mean_over_the_first_256_tokens(
+    sbert, texts, plain, content_ids
+):
     ours = sbert.embed(texts)
-    np.testing.assert_allclose(ours, [plain(101, *content_ids(text)[:254], 102) for text in texts], atol=2e-6)
+    np.testing.assert_allclose(
+        ours, [plain(101, *content_ids(text)[:254], 102) for text in texts], atol=2e-6
+    )
     assert (sbert.max_tokens, sbert.dim) == (256, 384)
     peer = SentenceTransformer(FOLDER, device="cpu").encode(texts)  # normalised
     norms = np.linalg.norm(ours, axis=1, keepdims=True)
@@ -57,23 +63,35 @@ def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, c
     expected = []
     for text in texts:
         ids = content_ids(text)
-        chunks = [[101, *ids[start : start + 126], 102] for start in range(0, max(len(ids), 1), 126)]
-        expected.append(np.average([plain(*chunk) for chunk in chunks], axis=0, weights=list(map(len, chunks))))
+        chunks = [
+            [101, *ids[start : start + 126], 102] for start in range(0, max(len(ids), 1), 126)
+        ]
+        expected.append(
+            np.average([plain(*chunk) for chunk in chunks], axis=0, weights=list(map(len, chunks)))
+        )
     truncated, whole = SBERT(max_tokens=128, long="chunks", bf16=False).embed_both(texts)
     np.testing.assert_allclose(whole, expected, atol=2e-6)
     np.testing.assert_allclose(truncated, SBERT(max_tokens=128, bf16=False).embed(texts), atol=2e-6)
 
 
-def test_neither_order_nor_batches_matter_which_go_from_long_to_short_and_keep_to_their_size(sbert, texts):
+def test_neither_order_nor_batches_matter_which_go_from_long_to_short_and_keep_to_their_size(
+    sbert, texts
+):
     whole = sbert.embed(texts)
-    np.testing.assert_allclose(SBERT(batch_tokens=300, bf16=False).embed(texts[::-1])[::-1], whole, atol=2e-6)
-    np.testing.assert_allclose(np.concatenate([sbert.embed([text]) for text in texts]), whole, atol=2e-6)
+    np.testing.assert_allclose(
+        SBERT(batch_tokens=300, bf16=False).embed(texts[::-1])[::-1], whole, atol=2e-6
+    )
+    np.testing.assert_allclose(
+        np.concatenate([sbert.embed([text]) for text in texts]), whole, atol=2e-6
+    )
     assert sbert.embed([]).shape == (0, 384)
     assert doctest.testmod(sbert_module) == (0, 1)
     assert sbert_module._batches([3, 9, 4, 4, 20], 12) == [[4], [1], [2, 3, 0]]
 
 
-def test_tokens_are_counted_beyond_any_limit_and_truncated_documents_in_the_log(sbert, texts, content_ids, caplog):
+def test_tokens_are_counted_beyond_any_limit_and_truncated_documents_in_the_log(
+    sbert, texts, content_ids, caplog
+):
     long = " ".join(["word"] * 5000)
     assert sbert.count_tokens([*texts, long]) == [*(len(content_ids(text)) for text in texts), 5000]
     assert sbert.count_tokens([""]) == [0]
@@ -82,7 +100,9 @@ def test_tokens_are_counted_beyond_any_limit_and_truncated_documents_in_the_log(
     assert "1 of 2 documents truncated to 256 tokens" in caplog.text
 
 
-def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_refused(refused, monkeypatch):
+def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_refused(
+    refused, monkeypatch
+):
     teachers = [SBERT(), SBERT(max_tokens=128), SBERT(long="chunks"), SBERT("some/model")]
     assert len({teacher.fingerprint for teacher in teachers}) == 4
     assert SBERT(batch_tokens=1).fingerprint == SBERT().fingerprint
@@ -98,17 +118,23 @@ def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_
         assert SBERT(long="chunks", bf16=False).fingerprint == exact.fingerprint
     assert exact.fingerprint != fast.fingerprint
     assert exact.fingerprint != fast.fingerprint
-    for options, message in [({"max_tokens": 2}, "takes 3 to 512"), ({"max_tokens": 513}, "takes 3 to 512")]:
+    for options, message in [
+        ({"max_tokens": 2}, "takes 3 to 512"),
+        ({"max_tokens": 513}, "takes 3 to 512"),
+    ]:
         refused(message, lambda given=options: SBERT(**given).embed(["text"]))
     del (relative := SBERT())._encoder[0].auto_model.config.max_position_embeddings  # T5 has none
     assert relative.max_tokens == 256
 
 
-@pytest.mark.parametrize(("file", "content"), [("modules.json", b'[{"idx": 0}]'), ("1_Pooling/config.json", b"{")])
+@pytest.mark.parametrize(
+    ("file", "content"), [("modules.json", b'[{"idx": 0}]'), ("1_Pooling/config.json", b"{")]
+)
 def test_a_damaged_teacher_is_refused_in_one_line(tmp_path, refused, file, content):
     shutil.copytree(FOLDER, tmp_path / "own", copy_function=os.symlink)
     (tmp_path / "own" / file).unlink()
     (tmp_path / "own" / file).write_bytes(content)
     refused(
-        "sentence-transformers cannot load the model", lambda: SBERT(str(tmp_path / "own"), device="cpu").max_tokens
+        "sentence-transformers cannot load the model",
+        lambda: SBERT(str(tmp_path / "own"), device="cpu").max_tokens,
     )

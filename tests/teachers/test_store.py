@@ -18,14 +18,18 @@ class Checksums:
         if len(self.seen) == self.fails_at:
             raise KeyboardInterrupt
         self.seen.append(len(texts))
-        return np.array([[zlib.crc32(text.encode()), len(text)] for text in texts], dtype=np.float32)
+        return np.array(
+            [[zlib.crc32(text.encode()), len(text)] for text in texts], dtype=np.float32
+        )
 
 
 def test_row_i_is_the_embedding_of_text_i(tmp_path):
     teacher = Checksums()
     write_embeddings(tmp_path, TEXTS, teacher, 2, block=5)
     stored = open_embeddings(tmp_path)
-    np.testing.assert_array_equal(stored, [[np.float32(zlib.crc32(t.encode())), len(t)] for t in TEXTS])
+    np.testing.assert_array_equal(
+        stored, [[np.float32(zlib.crc32(t.encode())), len(t)] for t in TEXTS]
+    )
     assert teacher.seen == [5, 5, 5, 5, 3]
     assert (isinstance(stored, np.memmap), stored.flags.writeable) == (True, False)
 
@@ -48,9 +52,7 @@ def test_of_an_unfinished_store_broken_progress_is_named(tmp_path, refused):
         write_embeddings(tmp_path / "cut", TEXTS, Checksums(2), 2, block=5)
     marker = tmp_path / "cut" / "rows_done.json"
     marker.write_text(marker.read_text()[:9])
-    message = (
-        f"rows_done.json: the file is not valid JSON .*; remove {tmp_path / 'cut'} and give the same command again"
-    )
+    message = f"rows_done.json: the file is not valid JSON .*; remove {tmp_path / 'cut'} and give the same command again"
     refused(message, write_embeddings, tmp_path / "cut", TEXTS, Checksums(), 2)
 
 

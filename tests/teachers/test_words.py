@@ -22,9 +22,16 @@ def test_a_line_is_a_document_and_a_long_one_is_several(corpus, tmp_path, how):
     lines = [line.split(" ") for line in words.file.read_text(encoding="utf-8").split("\n")[:-1]]
     expected = [preprocess(text, how) for text in corpus if text]
     assert (lines[0], [len(line) for line in lines[1:4]]) == (expected[0], [10_000, 10_000, 5_000])
-    assert ([word for line in lines[1:4] for word in line], lines[4:]) == (expected[1], expected[2:])
+    assert ([word for line in lines[1:4] for word in line], lines[4:]) == (
+        expected[1],
+        expected[2:],
+    )
     assert len(lines[-1]) == 5
-    assert (words.documents, words.lines, words.long_documents) == (len(corpus), len(corpus) - 1 + 2, 1)
+    assert (words.documents, words.lines, words.long_documents) == (
+        len(corpus),
+        len(corpus) - 1 + 2,
+        1,
+    )
     assert words.words == sum(map(len, lines))
 
 
@@ -47,7 +54,10 @@ def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(tmp_path):
 
 
 def test_the_fingerprint_is_of_the_raw_texts_and_words_on_disk_are_opened_again(corpus, tmp_path):
-    stem, none = write_words(tmp_path / "stem", corpus, "stem"), write_words(tmp_path / "none", corpus, "none")
+    stem, none = (
+        write_words(tmp_path / "stem", corpus, "stem"),
+        write_words(tmp_path / "none", corpus, "none"),
+    )
     assert stem.texts == none.texts
     others = [corpus[::-1], corpus[:-1], [*corpus, ""], ["ab", "c"], ["a", "bc"], ["abc"]]
     found = [write_words(tmp_path / f"{k}", texts, "none").texts for k, texts in enumerate(others)]
@@ -65,19 +75,46 @@ def test_half_a_surrogate_pair_does_not_stop_gensim(tmp_path):
     assert set(model.wv.index_to_key) == {"broken", "?", "emoji"}
 
 
-@pytest.mark.parametrize(("texts", "how", "min_count", "message"), [
-    ([], "none", 1, "corpus: the 0 documents hold no word"), (["", " \n"], "none", 1, "corpus: the 2 documents hold no word"),
-    (["a b", "a"], "none", 9, r"none of the 3 words in 2 training documents occurs 9 times, and the most .* 2 times;"),
-    (["a", "b"] + [""] * 310, "none", "10%", "occurs 3 times, and"), (["a"], "lemma", 1, "none, lowercase, stem")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("texts", "how", "min_count", "message"),
+    [
+        ([], "none", 1, "corpus: the 0 documents hold no word"),
+        (["", " \n"], "none", 1, "corpus: the 2 documents hold no word"),
+        (
+            ["a b", "a"],
+            "none",
+            9,
+            r"none of the 3 words in 2 training documents occurs 9 times, and the most .* 2 times;",
+        ),
+        (["a", "b"] + [""] * 310, "none", "10%", "occurs 3 times, and"),
+        (["a"], "lemma", 1, "none, lowercase, stem"),
+    ],
+)
 def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count, message, refused):
     refused(message, lambda: write_words(tmp_path, iter(texts), how).kept_words(min_count))
 
 
-@pytest.mark.parametrize(("how", "words"), [
-    ("none", "The Runners, RUNNING ponies Über"), ("lowercase", "the runners, running ponies über"),
-    ("stem", "the runners, run poni über"),  # Porter (1980): ponies -> poni; "runners," has a comma
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("none", "The Runners, RUNNING ponies Über"),
+        ("lowercase", "the runners, running ponies über"),
+        (
+            "stem",
+            "the runners, run poni über",
+        ),  # Porter (1980): ponies -> poni; "runners," has a comma
+    ],
+)
 def test_words_are_split_at_white_space_and_keep_their_punctuation(how, words):
     assert preprocess(" The Runners,\tRUNNING\nponies\u00a0Über ", how) == words.split()
     assert preprocess(" \n", how) == []
-    assert preprocess("図書館とlinuxの、2台 東", how) == ["図書", "書館", "館と", "linux", "の", "、2", "台", "東"]
+    assert preprocess("図書館とlinuxの、2台 東", how) == [
+        "図書",
+        "書館",
+        "館と",
+        "linux",
+        "の",
+        "、2",
+        "台",
+        "東",
+    ]

@@ -1,4 +1,6 @@
-"""Runs of the small profile, and final evaluations with invented scores, recorded as notebook 06 records them."""
+"""Runs of the small profile, and final evaluations with invented scores, recorded as notebook 06
+records them.
+"""
 
 import pandas as pd
 import pytest
@@ -8,31 +10,53 @@ from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.sweeps.plan import load_grid
 
-LEVELS = {"student before distillation": 0.5, "SBERT truncated": 0.6, "DM;8d": 0.3, "PV;16d": 0.4, "TF-IDF": 0.35}
+LEVELS = {
+    "student before distillation": 0.5,
+    "SBERT truncated": 0.6,
+    "DM;8d": 0.3,
+    "PV;16d": 0.4,
+    "TF-IDF": 0.35,
+}
 TASKS = {"package": "accuracy", "halves": "accuracy", "find": "map"}
 
 
 @pytest.fixture
 def make_run(workspace, small):
     def make(notebook="06_evaluation", profile=None, **parameters):
-        return Run(RunKey.of(notebook, small if profile is None else profile, **parameters), workspace)
+        return Run(
+            RunKey.of(notebook, small if profile is None else profile, **parameters), workspace
+        )
 
     return make
 
 
 @pytest.fixture
 def evaluated():
-    """A final evaluation in which the student has `level` on all tasks, and each baseline its own level."""
+    """A final evaluation in which the student has `level` on all tasks, and each baseline its own
+    level.
+    """
 
     def evaluate(label, level=0.7, tasks=TASKS, rounds=("all",)):
-        rows = [(name, model, task, metric, 100, value, value - 0.1, value + 0.1) for name in rounds
-            for model, value in {label: level, **LEVELS}.items() for task, own in tasks.items()
-            for metric in ((own, "mrr", "ndcg") if own == "map" else (own,))]  # fmt: skip
-        frame = pd.DataFrame(rows, columns=["round", "model", "task", "metric", "examples", "value", "low", "high"])
-        means = frame[frame["metric"] != "mrr"].assign(task="mean over tasks", metric="mean").drop_duplicates("model")
+        rows = [
+            (name, model, task, metric, 100, value, value - 0.1, value + 0.1)
+            for name in rounds
+            for model, value in {label: level, **LEVELS}.items()
+            for task, own in tasks.items()
+            for metric in ((own, "mrr", "ndcg") if own == "map" else (own,))
+        ]
+        frame = pd.DataFrame(
+            rows, columns=["round", "model", "task", "metric", "examples", "value", "low", "high"]
+        )
+        means = (
+            frame[frame["metric"] != "mrr"]
+            .assign(task="mean over tasks", metric="mean")
+            .drop_duplicates("model")
+        )
         intervals = pd.concat([frame, means])
         intervals = intervals if len(rounds) > 1 else intervals.drop(columns="round")
-        models = pd.DataFrame({"model": [label, *LEVELS], "fingerprint": [f"f/{m}" for m in (label, *LEVELS)]})
+        models = pd.DataFrame(
+            {"model": [label, *LEVELS], "fingerprint": [f"f/{m}" for m in (label, *LEVELS)]}
+        )
         return Final(pd.DataFrame(), intervals, pd.DataFrame(), models, label)
 
     return evaluate
@@ -57,12 +81,16 @@ def students(small):
 
 @pytest.fixture
 def validated(make_run, evaluated):
-    """A run of chapter 4 with an invented level on one task, recorded as notebooks 03 to 05 record it."""
+    """A run of chapter 4 with an invented level on one task, recorded as notebooks 03 to 05 record
+    it.
+    """
 
     def record(notebook, level, task="package", *, models=False, **parameters):
         run = make_run(notebook, **parameters)
         final = evaluated(run.label, level, {task: "accuracy"})
-        rows = final.intervals.query("task == @task")[["model", "task", "metric", "value"]].assign(seed=0)
+        rows = final.intervals.query("task == @task")[["model", "task", "metric", "value"]].assign(
+            seed=0
+        )
         run.finish({}, scores=rows, tables=final.tables if models else None)
         return run
 

@@ -1,4 +1,6 @@
-"""Claims: they hold in the thesis' own table, tests decide where per-example scores are known, gaps are named."""
+"""Claims: they hold in the thesis' own table, tests decide where per-example scores are known, gaps
+are named.
+"""
 
 from types import SimpleNamespace
 
@@ -9,16 +11,40 @@ import pytest
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
 from docemb_lib.sweeps.plan import grid
 from docemb_lib.thesis import claims as module
-from docemb_lib.thesis.claims import FAILS, HOLDS, NO_INTERVAL, UNDECIDED, UNTESTED, Mean, check_claims
+from docemb_lib.thesis.claims import (
+    FAILS,
+    HOLDS,
+    NO_INTERVAL,
+    UNDECIDED,
+    UNTESTED,
+    Mean,
+    check_claims,
+)
 from docemb_lib.thesis.comparison import CHAPTER_4, recorded_finals
 from docemb_lib.thesis.values import FIGURES, FINAL, published, rows_of
 
 TASKS = {"accuracy": ["sort", "match"], "map": ["find"], "mrr": ["find"]}
-LEVELS = {"Longformer": 0.5, "DM": 0.45, "PV": 0.55, "SBERT": 0.6, "cosine-masked": 0.7, "MSE-contextual": 0.8, "only-MSE": 0.9}  # fmt: skip
+LEVELS = {
+    "Longformer": 0.5,
+    "DM": 0.45,
+    "PV": 0.55,
+    "SBERT": 0.6,
+    "cosine-masked": 0.7,
+    "MSE-contextual": 0.8,
+    "only-MSE": 0.9,
+}
 STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")
 CLAIMS = module.claims(FINAL)
 ABSENT = "no scores on aan, arxiv, imdb, oc, pan, s2orc"
-COUNTS = {"aan": 106.592, "arxiv": 28.388, "imdb": 25.0, "oc": 240.0, "pan": 17.968, "s2orc": 152.0, "masked": 3.26}
+COUNTS = {
+    "aan": 106.592,
+    "arxiv": 28.388,
+    "imdb": 25.0,
+    "oc": 240.0,
+    "pan": 17.968,
+    "s2orc": 152.0,
+    "masked": 3.26,
+}
 
 
 def right(examples, right):
@@ -35,52 +61,96 @@ def world(levels, *, rounds=("1k", "10k", "all"), examples=400):
         return Score("map", (level,), {"mrr": level}, {"map": answers, "mrr": answers})
 
     def scores(level):
-        return {**dict.fromkeys(TASKS["accuracy"], right(examples, round(level * examples))), "find": ranked(level)}
+        return {
+            **dict.fromkeys(TASKS["accuracy"], right(examples, round(level * examples))),
+            "find": ranked(level),
+        }
 
     return {name: {model: scores(level) for model, level in levels.items()} for name in rounds}
 
 
 def test_every_claim_is_true_of_the_thesis_own_table_which_has_no_intervals():
-    found = check_claims(CLAIMS, module.scores_of_rows(published("table_5_7")), module.thesis_tasks(), COUNTS)
+    found = check_claims(
+        CLAIMS, module.scores_of_rows(published("table_5_7")), module.thesis_tasks(), COUNTS
+    )
     assert set(found["verdict"]) == {HOLDS + NO_INTERVAL}
     assert found.loc[["c4", "c5", "c6"], "because"].tolist() == ["0.7878", "3.26", "17.97 to 240"]
-    assert found.loc["c1", "because"].startswith("48 of 48 ")  # 3 students, 4 baselines, 2 rounds, raw and normalised
+    assert found.loc["c1", "because"].startswith(
+        "48 of 48 "
+    )  # 3 students, 4 baselines, 2 rounds, raw and normalised
 
 
-@pytest.mark.parametrize(("levels", "examples", "expected"), [
-    ({}, 400, {"c1": HOLDS, "c3": HOLDS, "c2": FAILS}),  # SBERT is behind
-    ({"SBERT": 0.95}, 400, {"c1": FAILS, "c2": HOLDS}),
-    ({"SBERT": 0.6975}, 400, {"c1": UNDECIDED}),  # one example of a task less than cosine-masked
-    ({}, 10, {"c3": UNDECIDED})])  # fmt: skip
-def test_an_order_holds_if_tests_show_all_of_it_and_fails_if_one_shows_the_opposite(levels, examples, expected):
+@pytest.mark.parametrize(
+    ("levels", "examples", "expected"),
+    [
+        ({}, 400, {"c1": HOLDS, "c3": HOLDS, "c2": FAILS}),  # SBERT is behind
+        ({"SBERT": 0.95}, 400, {"c1": FAILS, "c2": HOLDS}),
+        (
+            {"SBERT": 0.6975},
+            400,
+            {"c1": UNDECIDED},
+        ),  # one example of a task less than cosine-masked
+        ({}, 10, {"c3": UNDECIDED}),
+    ],
+)
+def test_an_order_holds_if_tests_show_all_of_it_and_fails_if_one_shows_the_opposite(
+    levels, examples, expected
+):
     found = check_claims(CLAIMS, world(LEVELS | levels, examples=examples), TASKS)["verdict"]
     assert found[list(expected)].to_dict() == expected
 
 
 def test_each_group_is_compared_with_all_later_groups_and_corrected_for_the_number_of_comparisons():
-    means = {name: Mean(np.array([value]), None) for name, value in zip("abcd", (3.0, 2.0, 1.0, 0.5), strict=True)}
+    means = {
+        name: Mean(np.array([value]), None)
+        for name, value in zip("abcd", (3.0, 2.0, 1.0, 0.5), strict=True)
+    }
     found = module.comparisons([["a"], ["b", "c"], ["d"]], means, "all")
     assert (found["ahead"] + found["behind"]).tolist() == ["ab", "ac", "ad", "bd", "cd"]
     assert module.check_order(found).verdict == HOLDS + NO_INTERVAL
     one = found[:1].assign(p=0.03)
-    assert (module.check_order(one).verdict, module.check_order(pd.concat([one] * 10)).verdict) == (HOLDS, UNDECIDED)
+    assert (module.check_order(one).verdict, module.check_order(pd.concat([one] * 10)).verdict) == (
+        HOLDS,
+        UNDECIDED,
+    )
 
 
 def test_normalised_means_divide_each_task_and_its_answers_by_the_best():
     a, b = np.array([1.0, 0.0]), np.array([1.0, 1.0])
-    found = module.normalised_means({"a": Mean(np.array([0.5, 0.8]), [a, b]), "b": Mean(np.array([1.0, 0.4]), None)})
+    found = module.normalised_means(
+        {"a": Mean(np.array([0.5, 0.8]), [a, b]), "b": Mean(np.array([1.0, 0.4]), None)}
+    )
     np.testing.assert_allclose([found["a"].values, found["b"].values], [[0.5, 1.0], [1.0, 0.5]])
     np.testing.assert_allclose(found["a"].answers, [[1, 0], [1.25, 1.25]])
     assert found["b"].answers is None
 
 
-@pytest.mark.parametrize(("rounds", "tasks", "because"), [
-    (world(LEVELS, rounds=("all",)), TASKS, {"c1": "no round 1k"}),
-    (world({m: v for m, v in LEVELS.items() if m not in {"only-MSE", "DM"}}), TASKS,
-     {"c1": "no run of only-MSE, DM", "c2": "no run of only-MSE, DM", "c7-mrr": "no run of only-MSE, DM"}),
-    (world(LEVELS), {"accuracy": ["sort", "oc", "aan"]}, {"c3": "no scores on aan, oc", "c7-map": "no tasks with map"}),
-    ({"all": {**world(LEVELS)["all"], "PV": {"sort": right(10, 5)}}}, TASKS, {"c2": "no scores of PV on match"}),
-    ({}, TASKS, {"c2": "no scores on match, sort"})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rounds", "tasks", "because"),
+    [
+        (world(LEVELS, rounds=("all",)), TASKS, {"c1": "no round 1k"}),
+        (
+            world({m: v for m, v in LEVELS.items() if m not in {"only-MSE", "DM"}}),
+            TASKS,
+            {
+                "c1": "no run of only-MSE, DM",
+                "c2": "no run of only-MSE, DM",
+                "c7-mrr": "no run of only-MSE, DM",
+            },
+        ),
+        (
+            world(LEVELS),
+            {"accuracy": ["sort", "oc", "aan"]},
+            {"c3": "no scores on aan, oc", "c7-map": "no tasks with map"},
+        ),
+        (
+            {"all": {**world(LEVELS)["all"], "PV": {"sort": right(10, 5)}}},
+            TASKS,
+            {"c2": "no scores of PV on match"},
+        ),
+        ({}, TASKS, {"c2": "no scores on match, sort"}),
+    ],
+)
 def test_a_claim_that_is_not_tested_names_what_is_missing(rounds, tasks, because):
     found = check_claims(CLAIMS, rounds, tasks)
     for claim, reason in because.items():
@@ -98,12 +168,18 @@ def test_claims_are_about_models_and_rounds_that_the_thesis_has():
     assert len({claim["id"] for claim in CLAIMS}) == len(CLAIMS) == 10
 
 
-@pytest.mark.parametrize(("first", "counts", "verdicts"), [  # first: scores of the first round, as a share of the last
-    (0.8, {"sort": 17.0, "match": 240.0, "masked": 3.5}, {HOLDS + NO_INTERVAL}),
-    (0.7, {"sort": 16.9, "match": 100.0, "masked": 2.9}, {FAILS + NO_INTERVAL}),
-    (0.9, {"match": 100.0}, {FAILS + NO_INTERVAL, UNTESTED})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "counts", "verdicts"),
+    [  # first: scores of the first round, as a share of the last
+        (0.8, {"sort": 17.0, "match": 240.0, "masked": 3.5}, {HOLDS + NO_INTERVAL}),
+        (0.7, {"sort": 16.9, "match": 100.0, "masked": 2.9}, {FAILS + NO_INTERVAL}),
+        (0.9, {"match": 100.0}, {FAILS + NO_INTERVAL, UNTESTED}),
+    ],
+)
 def test_a_number_is_compared_with_its_bounds(first, counts, verdicts):
-    rounds = world(LEVELS) | world({name: level * first for name, level in LEVELS.items()}, rounds=["1k"])
+    rounds = world(LEVELS) | world(
+        {name: level * first for name, level in LEVELS.items()}, rounds=["1k"]
+    )
     found = check_claims(CLAIMS, rounds, TASKS, counts).loc[["c4", "c5", "c6"]]
     assert {*found["verdict"]} == verdicts
     assert float(found.loc["c4", "because"]) == pytest.approx(first, abs=2e-3)  # whole examples
@@ -118,12 +194,16 @@ def three(make_run, recorded, students):
     task = Classification("halves", {"train": Labelled(["a", "b"] * 100, ["x", "y"] * 100)})
     scores = SimpleNamespace(is_scored=lambda model, *, final: False, task=lambda name: task)
     lengths = {"n_structural_tokens": [9, 400, 64, 65, 1]}
-    run.stages = SimpleNamespace(corpus=SimpleNamespace(is_built=True, split=lambda name: lengths), scores=scores)
+    run.stages = SimpleNamespace(
+        corpus=SimpleNamespace(is_built=True, split=lambda name: lengths), scores=scores
+    )
     return run
 
 
 def test_examples_and_masked_documents_are_counted_in_recorded_tasks_and_corpora(three, evaluated):
-    evaluation = three.profile.evaluation.model_copy(update={"tasks": ["halves", "package"], "rounds": [10, None]})
+    evaluation = three.profile.evaluation.model_copy(
+        update={"tasks": ["halves", "package"], "rounds": [10, None]}
+    )
     three.profile = three.profile.model_copy(update={"evaluation": evaluation})
     finals = recorded_finals(three, evaluated(three.label))
     assert module._recorded_counts(three, finals) == {"halves": 20, "package": 20, "masked": 2}
@@ -131,15 +211,26 @@ def test_examples_and_masked_documents_are_counted_in_recorded_tasks_and_corpora
 
 def test_claims_are_checked_on_other_tasks_but_not_tested(three, evaluated):
     table = module.claims_of_run(three, recorded_finals(three, evaluated(three.label)))
-    assert list(table.columns) == ["claim", "in the thesis", "on thesis tasks", "on other tasks", "because"]
-    assert (set(table["in the thesis"]), set(table["on thesis tasks"])) == ({HOLDS + NO_INTERVAL}, {UNTESTED})
+    assert list(table.columns) == [
+        "claim",
+        "in the thesis",
+        "on thesis tasks",
+        "on other tasks",
+        "because",
+    ]
+    assert (set(table["in the thesis"]), set(table["on thesis tasks"])) == (
+        {HOLDS + NO_INTERVAL},
+        {UNTESTED},
+    )
     # c2: SBERT is behind; c7-map: only-MSE is first, SBERT not second
     expected = {"c1": UNTESTED} | dict.fromkeys(["c2", "c7-map"], FAILS + NO_INTERVAL)
     assert table["on other tasks"][list(expected)].to_dict() == expected
     assert table.loc["c1", "because"] == f"{ABSENT}; on halves, package: no round 1k"
 
 
-def test_recorded_claims_are_of_both_chapters_and_nothing_is_built(workspace, recorded, validated, students, refused):
+def test_recorded_claims_are_of_both_chapters_and_nothing_is_built(
+    workspace, recorded, validated, students, refused
+):
     absent = "small: no run of chapter 4 and no final evaluation is recorded; make one with"
     refused(absent, module.recorded_claims, "small")
     validated("03_structural", 0.9, structural_loss="cosine")
@@ -164,12 +255,17 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
         scores = {"package": score, "halves": score, "find": Score("map", (level,), {"mrr": level})}
         return {"all": {model.label: scores}}
 
-    three.stages.scores.is_scored, three.stages.scores.by_round = lambda model, *, final: final, by_round
+    three.stages.scores.is_scored, three.stages.scores.by_round = (
+        lambda model, *, final: final,
+        by_round,
+    )
     table = module.claims_of_run(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     said = "12 of 15 differences significant, 3 significant in the opposite direction; least: "
     assert table.loc["c2", "because"].startswith(f"{ABSENT}; on halves, package: {said}")
-    assert table.loc["c7-map", "on other tasks"] == FAILS + NO_INTERVAL  # rankings have no per-example scores here
+    assert (
+        table.loc["c7-map", "on other tasks"] == FAILS + NO_INTERVAL
+    )  # rankings have no per-example scores here
 
 
 # ---- chapter 4
@@ -183,16 +279,25 @@ def test_claims_of_chapter_4_are_about_rows_of_a_figure_and_true_of_it():
     for claim in OF_FIGURES:
         named = [[model for group in order for model in group] for order in module.orders_of(claim)]
         assert all(len(set(own)) == len(own) and {*own} <= rows[claim["figure"]] for own in named)
-    assert {claim["figure"] for claim in OF_FIGURES} == {f"figure 4.{n}" for n in (3, 7, 8, 9, 10, 11)}
+    assert {claim["figure"] for claim in OF_FIGURES} == {
+        f"figure 4.{n}" for n in (3, 7, 8, 9, 10, 11)
+    }
     assert len({claim["id"] for claim in OF_FIGURES}) == len(OF_FIGURES) == 18
 
 
-@pytest.mark.parametrize(("chapter", "ahead"), [
-    ("04_projections", {"p1": "16 of 16 ", "p3": "8 of 8 ", "p7": "14 of 14 "}),
-    ("05_weighting", {"w1": "27 of 27 ", "w7": "9 of 9 "})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("chapter", "ahead"),
+    [
+        ("04_projections", {"p1": "16 of 16 ", "p3": "8 of 8 ", "p7": "14 of 14 "}),
+        ("05_weighting", {"w1": "27 of 27 ", "w7": "9 of 9 "}),
+    ],
+)
 def test_every_claim_of_chapter_4_is_true_of_the_thesis_own_figures(make_run, chapter, ahead):
     asked = module.claims(chapter)
-    rounds = {f.source: {m: {"mean": Score("accuracy", (v,))} for m, v in rows_of(f)["value"].items()} for f in FIGURES}
+    rounds = {
+        f.source: {m: {"mean": Score("accuracy", (v,))} for m, v in rows_of(f)["value"].items()}
+        for f in FIGURES
+    }
     found = check_claims(asked, rounds, {"accuracy": ["mean"]})
     assert set(found["verdict"]) == {HOLDS + NO_INTERVAL}
     for claim, counted in ahead.items():
@@ -203,7 +308,9 @@ def test_every_claim_of_chapter_4_is_true_of_the_thesis_own_figures(make_run, ch
     assert set(table["because"]) == {f"no run of {claim['figure']}" for claim in asked}
 
 
-def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_ones_named(make_run, validated, capsys):
+def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_ones_named(
+    make_run, validated, capsys
+):
     for loss, level in (("mse", 0.55), ("cosine", 0.9)):
         validated("03_structural", level, structural_loss=loss)
     validated("03_structural", 0.95, structural_loss="mse", documents=12)  # of another size
@@ -212,9 +319,14 @@ def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_one
     elsewhere = make_run().profile.with_tasks(["halves"], source="test")
     validated("03_structural", 0.99, profile=elsewhere, **MARGIN, gamma=1.0)  # of another setting
     table = module.claims_of_figures(make_run("03_structural"))
-    assert table.loc["s1", ["on thesis tasks", "on other tasks"]].tolist() == [UNTESTED, HOLDS + NO_INTERVAL]
+    assert table.loc["s1", ["on thesis tasks", "on other tasks"]].tolist() == [
+        UNTESTED,
+        HOLDS + NO_INTERVAL,
+    ]
     said = "no scores on aan, arxiv, imdb, oc, pan, s2orc; on package: "
-    assert table.loc["s1", "because"].startswith(said + "3 of 3 differences as claimed; least: cosine minus SBERT")
+    assert table.loc["s1", "because"].startswith(
+        said + "3 of 3 differences as claimed; least: cosine minus SBERT"
+    )
     names = "max-margin;MSE;γ=0.1, max-margin;MSE;γ=0.5, max-margin;MSE;γ=1.0, max-margin;MSE;γ=1.5"
     assert table.loc["s2", "because"] == f"{said}no run of {names}"
     assert list(module.tested(table, "small").index) == ["s1"]
@@ -222,13 +334,17 @@ def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_one
     for gamma, level in ((0.1, 0.56), (0.5, 0.57), (1.0, 0.8), (1.5, 0.5)):
         validated("03_structural", level, task="arxiv", **MARGIN, gamma=gamma)
     table = module.claims_of_figures(make_run("03_structural"))
-    assert table.loc["s2", "on other tasks"] == UNTESTED  # they have no score on the task of the others
+    assert (
+        table.loc["s2", "on other tasks"] == UNTESTED
+    )  # they have no score on the task of the others
     assert table.loc["s2", "because"].endswith("no scores of max-margin;MSE;γ=0.1 on package")
 
 
 def test_a_claim_of_chapter_4_is_tested_where_per_example_scores_are_known(make_run, validated):
     run = make_run("05_weighting")
-    both = [one for one in grid("weighting-cosine", run.profile) if one["lam"] == 0.5]  # with the mask and without
+    both = [
+        one for one in grid("weighting-cosine", run.profile) if one["lam"] == 0.5
+    ]  # with the mask and without
     masked, plain = (validated("05_weighting", 0.5, models=True, **one).label for one in both)
     levels = {masked: 0.8, plain: 0.6}
 

@@ -1,4 +1,6 @@
-"""Runs beside each other: comparable ones only, labels, groups, thesis values; Table 5.7 and Figure 4.12 from records."""
+"""Runs beside each other: comparable ones only, labels, groups, thesis values; Table 5.7 and Figure
+4.12 from records.
+"""
 
 from functools import partial
 
@@ -16,12 +18,27 @@ from docemb_lib.sweeps.plan import grid
 
 # isort: off
 from docemb_lib.thesis import (
-    beside_paper, best_of_chapter_4, conclusion, corpus_tables, deviations, published, recorded_finals, runs_by_figure,
-    scores_of_runs, table_5_7)  # fmt: skip
+    beside_paper,
+    best_of_chapter_4,
+    conclusion,
+    corpus_tables,
+    deviations,
+    published,
+    recorded_finals,
+    runs_by_figure,
+    scores_of_runs,
+    table_5_7,
+)
 from docemb_lib.thesis.comparison import LINES, MEAN, NORMALISED, beside_thesis, is_sibling
 
 BASELINE = "SBERT truncated"
-TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
+TOPICS = {
+    "name": "topics",
+    "role": "contextual",
+    "teacher": "LSA",
+    "loss": "mse",
+    "student_projection": "8",
+}
 FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
 ONLY_COSINE = "only-structural;cosine"
 
@@ -29,7 +46,10 @@ ONLY_COSINE = "only-structural;cosine"
 def scores_of(label, level):
     """Two tasks, two head seeds; the second task is a ranking, which has one value."""
     rows = [(label, "package", "accuracy", seed, level + seed / 10) for seed in range(2)]
-    rows += [(label, "see-also-retrieval", "map", 0, level), (label, "see-also-retrieval", "mrr", 0, 1.0)]
+    rows += [
+        (label, "see-also-retrieval", "map", 0, level),
+        (label, "see-also-retrieval", "mrr", 0, 1.0),
+    ]
     rows += [(BASELINE, "package", "accuracy", seed, 0.5 + seed / 10) for seed in range(2)]
     rows += [(BASELINE, "see-also-retrieval", "map", 0, 0.5)]
     return pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
@@ -38,7 +58,9 @@ def scores_of(label, level):
 @pytest.fixture
 def a_run(make_run, small):
     def make(notebook="05_weighting", further=(), level=None, **parameters):
-        profile = small.model_copy(update={"further_teachers": [FurtherTeacher(**f) for f in further]})
+        profile = small.model_copy(
+            update={"further_teachers": [FurtherTeacher(**f) for f in further]}
+        )
         run = make_run(notebook, profile, **parameters)
         if level is not None:
             run.finish({}, scores=scores_of(run.label, level))
@@ -65,16 +87,27 @@ def test_runs_stand_beside_each_other_with_all_their_scores_and_baselines_once(a
     run = a_run(lam=0.5)
     with_scores(lam=0.5, level=0.9)  # an earlier execution of the same run, which takes no part
     frame = frame_of(run)
-    means = mean_over_tasks(frame).groupby("model")["value"].apply(lambda v: sorted(round(x, 6) for x in v)).to_dict()
+    means = (
+        mean_over_tasks(frame)
+        .groupby("model")["value"]
+        .apply(lambda v: sorted(round(x, 6) for x in v))
+        .to_dict()
+    )
     assert means == {BASELINE: [0.5, 0.55], run.label: [0.2, 0.25], other.label: [0.3, 0.35]}
     assert frame.groupby("model").size().to_dict() == {BASELINE: 3, run.label: 4, other.label: 4}
     assert shown(run)["own"].to_dict() == {run.label: True, other.label: True, BASELINE: False}
     assert frame["group"].cat.categories.tolist() == ["0.5", "0.8", "baseline"]
 
 
-@pytest.mark.parametrize("changes", [
-    [{"documents": 30}], [{"seed": 3}], [{"contextual_teacher": "DM"}],
-    [{"contextual_teacher": "DM", "lam": 0.8}, {"contextual_teacher": "DBOW", "lam": 0.8}]])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [{"documents": 30}],
+        [{"seed": 3}],
+        [{"contextual_teacher": "DM"}],
+        [{"contextual_teacher": "DM", "lam": 0.8}, {"contextual_teacher": "DBOW", "lam": 0.8}],
+    ],
+)
 def test_runs_that_share_a_label_are_told_apart(a_run, with_scores, changes):
     others = [with_scores(**change) for change in changes]
     run = a_run(lam=0.5)
@@ -83,7 +116,11 @@ def test_runs_that_share_a_label_are_told_apart(a_run, with_scores, changes):
     if others[0].label != run.label:  # the newest of a label keeps it
         named[-1] = ""
     assert len(set(named)) == len(changes)
-    assert set(shown(run).index) == {BASELINE, run.label, *(others[0].label + text for text in named)}
+    assert set(shown(run).index) == {
+        BASELINE,
+        run.label,
+        *(others[0].label + text for text in named),
+    }
 
 
 def test_runs_of_an_edited_profile_are_not_compared(make_run, with_scores, workspace_root):
@@ -94,16 +131,24 @@ def test_runs_of_an_edited_profile_are_not_compared(make_run, with_scores, works
     assert set(shown(run).index) == {BASELINE, run.label}
 
 
-@pytest.mark.parametrize(("own", "other", "siblings"), [
-    ({}, {"lam": 0.8}, 2), ({}, {"lam": 0.5, "max_structural_len": None}, 2),
-    ({}, {"lam": 0.8, "gamma": 0.3}, 2),  # which the loss does not read
-    ({}, {"lam": 0.8, "structural_loss": "mse"}, 1),
-    ({"contextual_teacher": None}, {"contextual_teacher": None, "lam": 0.8}, 0),  # one teacher
-])  # fmt: skip
-def test_siblings_have_both_teachers_and_differ_in_lambda_and_mask_alone(a_run, with_scores, own, other, siblings):
+@pytest.mark.parametrize(
+    ("own", "other", "siblings"),
+    [
+        ({}, {"lam": 0.8}, 2),
+        ({}, {"lam": 0.5, "max_structural_len": None}, 2),
+        ({}, {"lam": 0.8, "gamma": 0.3}, 2),  # which the loss does not read
+        ({}, {"lam": 0.8, "structural_loss": "mse"}, 1),
+        ({"contextual_teacher": None}, {"contextual_teacher": None, "lam": 0.8}, 0),  # one teacher
+    ],
+)
+def test_siblings_have_both_teachers_and_differ_in_lambda_and_mask_alone(
+    a_run, with_scores, own, other, siblings
+):
     label, run = with_scores(**other).label, a_run(**own)
     keys = {run.label: run.key, **{record.label: run.key_of(record) for record in run.comparable()}}
-    assert {name for name, key in keys.items() if is_sibling(run, key)} == {*[run.label, label][:siblings]}
+    assert {name for name, key in keys.items() if is_sibling(run, key)} == {
+        *[run.label, label][:siblings]
+    }
     assert label in shown(run).index
 
 
@@ -113,7 +158,11 @@ def test_further_teachers_make_siblings_and_groups(a_run, with_scores):
     with_scores("03_structural", further=[TOPICS], structural_loss="cosine")
     run = a_run(lam=0.5, **alone)
     frame = shown(run)
-    assert set(frame.index) == {BASELINE, run.label, other.label}  # that of 03 had a contextual teacher too
+    assert set(frame.index) == {
+        BASELINE,
+        run.label,
+        other.label,
+    }  # that of 03 had a contextual teacher too
     assert (frame.loc[other.label, "group"], is_sibling(run, other.key)) == ("0.8", True)
     for without, group in (("structural_loss", "0.2"), ("contextual_teacher", "1.0")):
         only = a_run(**{without: None}, lam=0.2, further=[FAR])
@@ -121,7 +170,11 @@ def test_further_teachers_make_siblings_and_groups(a_run, with_scores):
 
 
 def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_run, with_scores):
-    for parameters in ({"structural_loss": "cosine"}, {"structural_loss": "mse"}, {"documents": 30}):
+    for parameters in (
+        {"structural_loss": "cosine"},
+        {"structural_loss": "mse"},
+        {"documents": 30},
+    ):
         with_scores("03_structural", **parameters)
     run = a_run()
     frame = shown(run)
@@ -135,20 +188,46 @@ def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_
     assert (frame_of(run)["model"] == run.label).sum() == 4
 
 
-@pytest.mark.parametrize(("notebook", "parameters", "groups"), [
-    ("02_paragraph_vector", [{"dm": True}, {"dm": False}], ["DBOW", "DM"]),
-    ("02_paragraph_vector", [{"compound": "DM;8;lowercase;2+DBOW;8;None;2"}], ["DM+DBOW"]),
-    ("03_structural", [{"structural_loss": "mse"}, {"structural_loss": "max-margin", "gamma": 0.5},
-                       {"structural_loss": "max-margin", "distance": "cosine"},
-                       {"structural_loss": "contrastive", "temperature": 0.1}],
-     ["MSE", "contrastive", "max-margin MSE", "max-margin cosine"]),
-    ("04_projections", [{"contextual_teacher": None}, {"contextual_teacher": "PV"}, {"contextual_teacher": "DM"}],
-     ["none", "8", "16"]),
-    ("05_weighting", [{"lam": 0.2}, {"lam": None}, {"contextual_teacher": None}], ["none", "0.2", "1.0"])])  # fmt: skip
-def test_runs_are_grouped_by_what_the_thesis_colours(a_run, with_scores, notebook, parameters, groups):
+@pytest.mark.parametrize(
+    ("notebook", "parameters", "groups"),
+    [
+        ("02_paragraph_vector", [{"dm": True}, {"dm": False}], ["DBOW", "DM"]),
+        ("02_paragraph_vector", [{"compound": "DM;8;lowercase;2+DBOW;8;None;2"}], ["DM+DBOW"]),
+        (
+            "03_structural",
+            [
+                {"structural_loss": "mse"},
+                {"structural_loss": "max-margin", "gamma": 0.5},
+                {"structural_loss": "max-margin", "distance": "cosine"},
+                {"structural_loss": "contrastive", "temperature": 0.1},
+            ],
+            ["MSE", "contrastive", "max-margin MSE", "max-margin cosine"],
+        ),
+        (
+            "04_projections",
+            [
+                {"contextual_teacher": None},
+                {"contextual_teacher": "PV"},
+                {"contextual_teacher": "DM"},
+            ],
+            ["none", "8", "16"],
+        ),
+        (
+            "05_weighting",
+            [{"lam": 0.2}, {"lam": None}, {"contextual_teacher": None}],
+            ["none", "0.2", "1.0"],
+        ),
+    ],
+)
+def test_runs_are_grouped_by_what_the_thesis_colours(
+    a_run, with_scores, notebook, parameters, groups
+):
     for others in parameters[1:]:
         with_scores(notebook, **others)
-    assert frame_of(a_run(notebook, **parameters[0]))["group"].cat.categories.tolist() == [*groups, "baseline"]
+    assert frame_of(a_run(notebook, **parameters[0]))["group"].cat.categories.tolist() == [
+        *groups,
+        "baseline",
+    ]
 
 
 def test_the_thesis_values_stand_beside_runs_and_baselines(a_run, with_scores):
@@ -174,7 +253,10 @@ def test_values_of_several_figures_stand_in_a_frame_each(a_run, with_scores, sma
     run = a_run(**cosine)
     assert [*runs_by_figure(run, scores_of(run.label, 0.2))] == ["runs"]
     margin, found = with_scores(**other).label, runs_by_figure(run, scores_of(run.label, 0.2))
-    assert (found["runs"]["thesis"].isna().all(), {*found["runs"]["model"]}) == (True, {*shown(run).index})
+    assert (found["runs"]["thesis"].isna().all(), {*found["runs"]["model"]}) == (
+        True,
+        {*shown(run).index},
+    )
     found = {name: rows.set_index("model")["thesis"].to_dict() for name, rows in found.items()}
     assert found["runs, figure 4.10"] == {run.label: 0.9238, ONLY_COSINE: 0.9326, BASELINE: 0.9126}
     assert found["runs, figure 4.11"] == {margin: 0.5375, BASELINE: 0.9081}
@@ -190,26 +272,61 @@ def test_runs_of_the_contextual_teacher_alone_have_a_frame_of_their_own(a_run, w
     assert own == [{run.label, other.label}, {run.label}, {other.label}]
 
 
-RIGHT = {"cosine": 60, "MSE": 80, "max-margin;MSE;γ=1.0": 80, "contrastive": 78, BASELINE: 70, UNTRAINED: 70}  # of 100
+RIGHT = {
+    "cosine": 60,
+    "MSE": 80,
+    "max-margin;MSE;γ=1.0": 80,
+    "contrastive": 78,
+    BASELINE: 70,
+    UNTRAINED: 70,
+}  # of 100
 
 
-@pytest.mark.parametrize(("own", "others", "which"), [  # McNemar's p of MSE: .5 against contrastive, 2e-6 against cosine
-    ("cosine", ["mse", "contrastive"], "show it to be better than 1 of the 2 others, this run included"), ("mse", ["contrastive"], "do not show it to be better than the other"),
-    ("contrastive", ["mse", "cosine"], "show it to be better than 1 of the 2 others, but not than this run"), ("mse", ["contrastive", "max-margin"], "do not show it to be better than any other"),
-    ("mse", ["contrastive", "cosine"], "show it to be better than 1 of the 2 others"), ("mse", ["cosine"], "show it to be better than the other"), ("mse", [], None)])  # fmt: skip
-def test_the_best_recorded_run_is_compared_with_others_and_its_references(make_run, monkeypatch, own, others, which):
+@pytest.mark.parametrize(
+    ("own", "others", "which"),
+    [  # McNemar's p of MSE: .5 against contrastive, 2e-6 against cosine
+        (
+            "cosine",
+            ["mse", "contrastive"],
+            "show it to be better than 1 of the 2 others, this run included",
+        ),
+        ("mse", ["contrastive"], "do not show it to be better than the other"),
+        (
+            "contrastive",
+            ["mse", "cosine"],
+            "show it to be better than 1 of the 2 others, but not than this run",
+        ),
+        ("mse", ["contrastive", "max-margin"], "do not show it to be better than any other"),
+        ("mse", ["contrastive", "cosine"], "show it to be better than 1 of the 2 others"),
+        ("mse", ["cosine"], "show it to be better than the other"),
+        ("mse", [], None),
+    ],
+)
+def test_the_best_recorded_run_is_compared_with_others_and_its_references(
+    make_run, monkeypatch, own, others, which
+):
     def score(model):
         answers = (np.arange(100) < RIGHT[model.label]).astype(np.float32)[None]
-        return {"package": Score("accuracy", (float(answers.mean()),), per_example={"accuracy": answers})}
+        return {
+            "package": Score(
+                "accuracy", (float(answers.mean()),), per_example={"accuracy": answers}
+            )
+        }
 
-    monkeypatch.setattr(ScoreStage, "by_round", lambda _, models, final: {"all": {m.label: score(m) for m in models}})
+    monkeypatch.setattr(
+        ScoreStage,
+        "by_round",
+        lambda _, models, final: {"all": {m.label: score(m) for m in models}},
+    )
     for loss in (*others, own):
         run = make_run("03_structural", structural_loss=loss)
         run._of_student = [Model(run.label, loss)]
         run.references = [Model(name, name) for name in (BASELINE, UNTRAINED)]
         if loss != own:
             run.finish({}, scores=run.scores(), tables=run.validation.tables)
-    assert LINES.fill(f"{'a ' * 47}max-margin") == f"{'a ' * 46}a\nmax-margin"  # so that a page can join the lines
+    assert (
+        LINES.fill(f"{'a ' * 47}max-margin") == f"{'a ' * 46}a\nmax-margin"
+    )  # so that a page can join the lines
     final = " ".join(conclusion(run, run.validation).split())
     assert final.startswith(f"In the mean over 1 task, this student (.{RIGHT[run.label]}0 [")
     better = f"{BASELINE}: it is shown to be better than this student (.700 against .600 in the mean), and it is the"
@@ -217,7 +334,10 @@ def test_the_best_recorded_run_is_compared_with_others_and_its_references(make_r
     assert (f"). Take {told}" in final, run.label in final) == (True, False)
     for kept, how in ((True, "paired tests"), (False, "the intervals")):
         monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final, kept=kept: kept)
-        standing, tie = " ".join(conclusion(run).split()), ", and 1 has the same" if "max-margin" in others else ""
+        standing, tie = (
+            " ".join(conclusion(run).split()),
+            ", and 1 has the same" if "max-margin" in others else "",
+        )
         assert standing.startswith(f"In the mean over 1 task, this student (.{RIGHT[run.label]}0 [")
         best = f"Of {len(others) + 1} recorded runs {'this student' if own == 'mse' else 'MSE'} (.800 ["
         said = f"has the best mean{tie}; {how} {which}. {int('cosine' in (own, *others))} of {len(others) + 1} "
@@ -225,26 +345,42 @@ def test_the_best_recorded_run_is_compared_with_others_and_its_references(make_r
         assert (said in standing, best in standing) == (bool(others),) * 2
         listed = f"The best run is better than {BASELINE}, {UNTRAINED}." in standing
         assert (listed, standing.count(run.label)) == (own != "mse", 0)
-        assert ("more than 100 validation examples" in standing) == (bool(others) and ({*others} != {"cosine"}))
+        assert ("more than 100 validation examples" in standing) == (
+            bool(others) and ({*others} != {"cosine"})
+        )
 
 
 def scores(*rows):
     return pd.DataFrame(rows, columns=["round", "model", "task", "metric", "value", "low", "high"])
 
 
-@pytest.mark.parametrize(("model", "examples", "mean", "own_round"), [  # recomputed by hand from the printed cells
-    ("only-MSE", "1k", 0.6802, 0.9696), ("DM", "1k", 0.5228, 0.7469), ("PV", "10k", 0.7228, 0.8901),
-    ("SBERT", "all", 0.8388, 0.9691)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("model", "examples", "mean", "own_round"),
+    [  # recomputed by hand from the printed cells
+        ("only-MSE", "1k", 0.6802, 0.9696),
+        ("DM", "1k", 0.5228, 0.7469),
+        ("PV", "10k", 0.7228, 0.8901),
+        ("SBERT", "all", 0.8388, 0.9691),
+    ],
+)
 def test_the_thesis_table_follows_from_its_raw_numbers(model, examples, mean, own_round):
-    found = table_5_7(published("table_5_7"), "accuracy").loc[(examples, model), [MEAN, NORMALISED]].tolist()
+    found = (
+        table_5_7(published("table_5_7"), "accuracy")
+        .loc[(examples, model), [MEAN, NORMALISED]]
+        .tolist()
+    )
     assert found == pytest.approx([mean, own_round], abs=5e-5)
 
 
 def test_models_stand_by_their_mean_within_rounds_in_the_order_of_the_frame():
     rows = scores(
-        ("1k", "a", "t", "accuracy", 0.5, 0, 1), ("1k", "b", "t", "accuracy", 0.7, 0, 1),
-        ("10k", "a", "t", "accuracy", 0.9, 0, 1), ("10k", "b", "t", "accuracy", 0.8, 0, 1),
-        ("1k", "a", "find", "map", 0.2, 0, 1), ("10k", "a", "find", "map", 0.2, 0, 1))  # fmt: skip
+        ("1k", "a", "t", "accuracy", 0.5, 0, 1),
+        ("1k", "b", "t", "accuracy", 0.7, 0, 1),
+        ("10k", "a", "t", "accuracy", 0.9, 0, 1),
+        ("10k", "b", "t", "accuracy", 0.8, 0, 1),
+        ("1k", "a", "find", "map", 0.2, 0, 1),
+        ("10k", "a", "find", "map", 0.2, 0, 1),
+    )
     table = table_5_7(rows, "accuracy")
     assert list(table.index) == [("1k", "b"), ("1k", "a"), ("10k", "a"), ("10k", "b")]
     assert table[NORMALISED].tolist() == pytest.approx([1, 5 / 7, 1, 8 / 9])
@@ -253,30 +389,49 @@ def test_models_stand_by_their_mean_within_rounds_in_the_order_of_the_frame():
     retrieval = table_5_7(published("table_5_7"), "map")
     assert list(retrieval.columns) == ["games", "wines", MEAN, NORMALISED]
     assert list(retrieval.index[:2]) == ["only-MSE", "SBERT"]
-    assert retrieval.loc["PV"].tolist() == pytest.approx([0.173, 0.133, 0.153, (0.173 / 0.198 + 0.133 / 0.148) / 2])
+    assert retrieval.loc["PV"].tolist() == pytest.approx(
+        [0.173, 0.133, 0.153, (0.173 / 0.198 + 0.133 / 0.148) / 2]
+    )
 
 
 def test_each_score_finds_the_thesis_number_of_its_model_task_and_round():
     own = "student after"
     rows = scores(
-        ("1k", own, "arxiv", "accuracy", 0.7, 0.6, 0.8), ("all", own, "arxiv", "accuracy", 0.7, 0.6, 0.75),
-        ("500", own, "arxiv", "accuracy", 0.7, 0.6, 0.8), ("all", own, "games", "map", 0.2, 0.198, 0.3),
-        ("all", own, "games", "mrr", 0.2, 0.1, 0.3), ("all", "SBERT over chunks", "arxiv", "accuracy", 0.7, 0.6, 0.8),
-        ("all", "SBERT truncated", "package", "accuracy", 0.7, 0.6, 0.8))  # fmt: skip
+        ("1k", own, "arxiv", "accuracy", 0.7, 0.6, 0.8),
+        ("all", own, "arxiv", "accuracy", 0.7, 0.6, 0.75),
+        ("500", own, "arxiv", "accuracy", 0.7, 0.6, 0.8),
+        ("all", own, "games", "map", 0.2, 0.198, 0.3),
+        ("all", own, "games", "mrr", 0.2, 0.1, 0.3),
+        ("all", "SBERT over chunks", "arxiv", "accuracy", 0.7, 0.6, 0.8),
+        ("all", "SBERT truncated", "package", "accuracy", 0.7, 0.6, 0.8),
+    )
     found = beside_thesis(rows, {"student after": "only-MSE", "SBERT truncated": "SBERT"})
-    np.testing.assert_equal(found["thesis"].to_numpy(), [0.642, 0.773, np.nan, 0.198, 0.461, np.nan, np.nan])
+    np.testing.assert_equal(
+        found["thesis"].to_numpy(), [0.642, 0.773, np.nan, 0.198, 0.461, np.nan, np.nan]
+    )
     table = deviations(found)
     assert table["in the thesis"].tolist() == ["only-MSE"] * 4
     assert table_5_7(found, "accuracy").loc[("all", own), "in the thesis"] == "only-MSE"
-    assert table["within interval"].tolist() == [True, False, True, False]  # a bound belongs to the interval
+    assert table["within interval"].tolist() == [
+        True,
+        False,
+        True,
+        False,
+    ]  # a bound belongs to the interval
     assert table["difference"].tolist() == pytest.approx([0.058, -0.073, 0.002, -0.261])
     assert table["here"].tolist()[0] == ".700 [.60, .80]"
     assert deviations(found[found["task"] == "package"]).empty
 
 
-def test_comparable_evaluations_stand_together_each_model_once(make_run, evaluated, recorded, students):
+def test_comparable_evaluations_stand_together_each_model_once(
+    make_run, evaluated, recorded, students
+):
     other = recorded(0.8, **students["only-MSE"], documents=40)
-    recorded(0.9, profile=Profile.load("small", seed=0).with_tasks(["halves"], source="test"), structural_loss="mse")
+    recorded(
+        0.9,
+        profile=Profile.load("small", seed=0).with_tasks(["halves"], source="test"),
+        structural_loss="mse",
+    )
     run = make_run(**students["cosine-masked"])
     final = evaluated(run.label)
     finals = recorded_finals(run, final)
@@ -284,16 +439,26 @@ def test_comparable_evaluations_stand_together_each_model_once(make_run, evaluat
     pd.testing.assert_frame_equal(rows, finals.scores)
     assert list(dict.fromkeys(rows["model"])) == [*final.models["model"], other.label]
     assert not rows.duplicated(["round", "model", "task", "metric"]).any()
-    assert (set(rows["metric"]), set(rows["task"])) == ({"accuracy", "map", "mrr"}, {"package", "halves", "find"})
+    assert (set(rows["metric"]), set(rows["task"])) == (
+        {"accuracy", "map", "mrr"},
+        {"package", "halves", "find"},
+    )
     assert (rows["round"].unique().tolist(), rows["thesis"].isna().all()) == (["all"], True)
     assert rows.set_index(["model", "task"]).loc[(other.label, "package"), "value"] == 0.8
     assert finals.labels == {
-        "Longformer": "student before distillation", "SBERT": "SBERT truncated", "DM": "DM;8d", "PV": "PV;16d",
-        "cosine-masked": run.label, "only-MSE": other.label}  # fmt: skip
+        "Longformer": "student before distillation",
+        "SBERT": "SBERT truncated",
+        "DM": "DM;8d",
+        "PV": "PV;16d",
+        "cosine-masked": run.label,
+        "only-MSE": other.label,
+    }
     assert finals.fingerprints[other.label] == f"f/{other.label}"
 
 
-def test_of_several_runs_of_one_student_that_of_most_documents_represents_it(make_run, evaluated, recorded, students):
+def test_of_several_runs_of_one_student_that_of_most_documents_represents_it(
+    make_run, evaluated, recorded, students
+):
     few, many = (recorded(documents=documents, **students["only-MSE"]) for documents in (20, 60))
     run = make_run(documents=30, **students["only-MSE"])
     finals = recorded_finals(run, evaluated(run.label))
@@ -303,33 +468,55 @@ def test_of_several_runs_of_one_student_that_of_most_documents_represents_it(mak
     assert recorded_finals(same, evaluated(same.label)).labels["only-MSE"] == same.label
 
 
-def test_a_recorded_run_is_read_and_without_records_there_are_no_scores(make_run, evaluated, recorded, students):
+def test_a_recorded_run_is_read_and_without_records_there_are_no_scores(
+    make_run, evaluated, recorded, students
+):
     run = make_run(**students["only-MSE"])
     nothing = recorded_finals(run)
     assert (nothing.scores.empty, nothing.labels) == (True, {})
     recorded(**students["only-MSE"])
-    alone = recorded_finals(run, evaluated(run.label)).compared  # one run, one round: its own tables have these
+    alone = recorded_finals(
+        run, evaluated(run.label)
+    ).compared  # one run, one round: its own tables have these
     assert [table_5_7(alone, metric).empty for metric in ("accuracy", "map")] == [True, True]
     assert len(recorded_finals(run, evaluated(run.label, rounds=("1k", "all"))).compared)
-    pd.testing.assert_frame_equal(recorded_finals(run).scores, recorded_finals(run, evaluated(run.label)).scores)
+    pd.testing.assert_frame_equal(
+        recorded_finals(run).scores, recorded_finals(run, evaluated(run.label)).scores
+    )
     assert recorded_finals(make_run(structural_loss="mse")).labels["only-MSE"] == run.label
 
 
 def test_the_thesis_number_stands_beside_scores_on_its_tasks(make_run, evaluated, small, students):
     run = make_run(**students["MSE-contextual"])
-    assert recorded_finals(run, evaluated(run.label, 0.7, {"arxiv": "accuracy"})).compared["thesis"].notna().any()
+    assert (
+        recorded_finals(run, evaluated(run.label, 0.7, {"arxiv": "accuracy"}))
+        .compared["thesis"]
+        .notna()
+        .any()
+    )
     final = evaluated(run.label, 0.7, {"arxiv": "accuracy", "games": "map"}, rounds=("1k", "all"))
-    rows = recorded_finals(run, final).scores.set_index(["round", "model", "task", "metric"])["thesis"]
-    expected = {("1k", run.label, "arxiv", "accuracy"): 0.645, ("all", "DM;8d", "arxiv", "accuracy"): 0.710}
+    rows = recorded_finals(run, final).scores.set_index(["round", "model", "task", "metric"])[
+        "thesis"
+    ]
+    expected = {
+        ("1k", run.label, "arxiv", "accuracy"): 0.645,
+        ("all", "DM;8d", "arxiv", "accuracy"): 0.710,
+    }
     assert rows[list(expected)].to_dict() == expected
     # a single round stands beside the thesis' round of as many examples
     evaluation = small.evaluation.model_copy(update={"rounds": [1000]})
-    run = make_run(profile=small.model_copy(update={"evaluation": evaluation}), **students["MSE-contextual"])
-    rows = recorded_finals(run, evaluated(run.label, 0.7, {"arxiv": "accuracy"})).scores.set_index("model")
+    run = make_run(
+        profile=small.model_copy(update={"evaluation": evaluation}), **students["MSE-contextual"]
+    )
+    rows = recorded_finals(run, evaluated(run.label, 0.7, {"arxiv": "accuracy"})).scores.set_index(
+        "model"
+    )
     assert rows.loc[run.label, ["round", "thesis"]].tolist() == ["1k", 0.645]
 
 
-def test_figure_4_12_is_the_recorded_runs_of_table_4_10_with_its_baselines(make_run, validated, small):
+def test_figure_4_12_is_the_recorded_runs_of_table_4_10_with_its_baselines(
+    make_run, validated, small
+):
     assert best_of_chapter_4(make_run()).empty
     weighted = {(p["lam"], p["max_structural_len"]): p for p in grid("weighting-cosine", small)}
     validated("05_weighting", 0.61, **weighted[None, None])
@@ -343,8 +530,12 @@ def test_figure_4_12_is_the_recorded_runs_of_table_4_10_with_its_baselines(make_
     shown = rows.drop_duplicates("model").set_index("model")
     values = published("weighting").query("source == 'figure 4.12'").set_index("label")["value"]
     own = ["cosine;no-weighting", "only-structural;mm-MSE", "masked-cosine;λ=0.5"]
-    baselines = {"student before distillation": "Longformer", "SBERT truncated": "SBERT", "DM;8d": "DM;100d",
-                 "PV;16d": "PV;2048d"}  # fmt: skip
+    baselines = {
+        "student before distillation": "Longformer",
+        "SBERT truncated": "SBERT",
+        "DM;8d": "DM;100d",
+        "PV;16d": "PV;2048d",
+    }
     expected = {name: ("student", values[name]) for name in own}
     expected |= {model: ("baseline", values[name]) for model, name in baselines.items()}
     assert {model: (row["group"], row["thesis"]) for model, row in shown.iterrows()} == expected
@@ -352,7 +543,9 @@ def test_figure_4_12_is_the_recorded_runs_of_table_4_10_with_its_baselines(make_
 
 
 def test_figure_4_12_shows_runs_of_one_setting_this_runs_or_the_newest(make_run, validated, small):
-    newer, own = (Profile.load("small").with_tasks([task], source="test") for task in ("package", "halves"))
+    newer, own = (
+        Profile.load("small").with_tasks([task], source="test") for task in ("package", "halves")
+    )
     for level, profile in ((0.61, None), (0.7, newer), (0.9, own)):
         validated("05_weighting", level, profile=profile, **grid("weighting-cosine", small)[-1])
         rows = best_of_chapter_4(make_run(profile=own))
@@ -360,11 +553,15 @@ def test_figure_4_12_shows_runs_of_one_setting_this_runs_or_the_newest(make_run,
 
 
 def test_the_corpus_at_hand_stands_before_those_of_the_thesis():
-    here = pd.DataFrame([(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
-        columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"])  # fmt: skip
+    here = pd.DataFrame(
+        [(split, 10, 100, 10.0, 2.0, 30.0, 20.0) for split in ("train", "validation", "tasks")],
+        columns=["split", "documents", "tokens", "mean", "std", "over_384", "over_512"],
+    )
     table = corpus_tables(here, "tiny")
     corpora = ("here", "tiny"), ("thesis", "VAL-500K"), ("thesis", "TRAIN-1M")
-    assert list(table.index) == [(*corpus, split) for corpus in corpora for split in ("train", "validation")]
+    assert list(table.index) == [
+        (*corpus, split) for corpus in corpora for split in ("train", "validation")
+    ]
     assert table.loc[("here", "tiny", "train")].tolist() == [10, 100, 10, 2, 30, 20]
     assert table.loc[("thesis", "TRAIN-1M", "train"), "documents"] == 1_000_000
 
@@ -378,8 +575,17 @@ def test_scores_stand_beside_the_papers_where_it_has_the_task():
     assert table.loc[("here", "ours")].item() == pytest.approx(0.65)
     assert (table.loc[("paper", "SimDE_bert")].item(), len(table)) == (pytest.approx(0.7689), 1 + 9)
     assert beside_paper(scores[scores["task"] == "package"]).empty
-    rows = [("ours", task, "accuracy", n, n / 100) for task in ("20news", "fakenews") for n in (2, 5, 10)]
-    table = beside_paper(pd.DataFrame(rows, columns=["model", "task", "metric", "per_class", "value"]),
-                         {"other": 5, "fakenews": 10})  # fmt: skip
-    assert table.loc[("here", "ours")].to_dict() == {("20news", "accuracy"): 0.05, ("fakenews", "accuracy"): 0.1}
+    rows = [
+        ("ours", task, "accuracy", n, n / 100)
+        for task in ("20news", "fakenews")
+        for n in (2, 5, 10)
+    ]
+    table = beside_paper(
+        pd.DataFrame(rows, columns=["model", "task", "metric", "per_class", "value"]),
+        {"other": 5, "fakenews": 10},
+    )
+    assert table.loc[("here", "ours")].to_dict() == {
+        ("20news", "accuracy"): 0.05,
+        ("fakenews", "accuracy"): 0.1,
+    }
     assert table.loc[("paper", "BERT"), ("20news", "accuracy")] == 0.1994

@@ -1,4 +1,6 @@
-"""The miniature of the thesis: its plan is that of the thesis, and a few of its runs end with tables and claims."""
+"""The miniature of the thesis: its plan is that of the thesis, and a few of its runs end with
+tables and claims.
+"""
 
 import runpy
 import shutil
@@ -19,68 +21,144 @@ PARAMS = Path(__file__).resolve().parents[2] / "params"
 CLASSIFIED, RANKED = {"aan", "arxiv", "imdb", "oc", "pan", "s2orc"}, {"games", "wines"}
 # A tenth of the runs, by their places in the grids; the first of `structural` is in Figure 4.12.
 FEW = {
-    "paragraph-vector": [0, 1, 18], "structural": [2, 3], "projections-contextual": [3], "projections-cosine": [0],
-    "projections-max-margin": [0], "weighting-cosine": [2], "weighting-max-margin": [6, 8], "final": [0]}  # fmt: skip
+    "paragraph-vector": [0, 1, 18],
+    "structural": [2, 3],
+    "projections-contextual": [3],
+    "projections-cosine": [0],
+    "projections-max-margin": [0],
+    "weighting-cosine": [2],
+    "weighting-max-margin": [6, 8],
+    "final": [0],
+}
 
-# Less to embed, fit and train than the miniature has: what each run ends with does not depend on it.
+# Less to embed, fit and train than the miniature has: what each run ends with does not depend on
+# it.
 SMALLER = {
     "thesis-mini": {
-        "seeds: 2": "seeds: 1", "epochs: 30": "epochs: 3", "epochs: 3}": "epochs: 1}", "documents: 400": "documents: 120",
-        "max_tokens: 64}": "max_tokens: 32}", "max_tokens: 128": "max_tokens: 64", "layers: [0, 5]": "layers: [0]"},
+        "seeds: 2": "seeds: 1",
+        "epochs: 30": "epochs: 3",
+        "epochs: 3}": "epochs: 1}",
+        "documents: 400": "documents: 120",
+        "max_tokens: 64}": "max_tokens: 32}",
+        "max_tokens: 128": "max_tokens: 64",
+        "layers: [0, 5]": "layers: [0]",
+    },
     "thesis-mini-final": {
-        "documents: 600": "documents: 160", "documents: 1000": "documents: 240", "epochs: 3,": "epochs: 1,"}}  # fmt: skip
+        "documents: 600": "documents: 160",
+        "documents: 1000": "documents: 240",
+        "epochs: 3,": "epochs: 1,",
+    },
+}
 
 
 @pytest.fixture
 def workspace(tmp_path, monkeypatch):
     """A workspace with the profiles of this repository and the miniature's data, of two packages."""
     for folder in ("params", "notebooks"):
-        shutil.copytree(PARAMS.parent / folder, tmp_path / folder, ignore=shutil.ignore_patterns(".ipynb_checkpoints"))
+        shutil.copytree(
+            PARAMS.parent / folder,
+            tmp_path / folder,
+            ignore=shutil.ignore_patterns(".ipynb_checkpoints"),
+        )
     monkeypatch.chdir(tmp_path)
     return Workspace(tmp_path)
 
 
 @pytest.fixture
 def data(workspace):
-    runpy.run_path(str(PARAMS / "thesis-mini.py"))["make_data"](workspace.root / "data" / "mini", ["numpy", "seaborn"])
+    runpy.run_path(str(PARAMS / "thesis-mini.py"))["make_data"](
+        workspace.root / "data" / "mini", ["numpy", "seaborn"]
+    )
 
 
 def rows_of(runs):
-    """Of each run the rows of the thesis' figures that it is, and its name among the final students."""
+    """Of each run the rows of the thesis' figures that it is, and its name among the final
+    students.
+    """
     figures = [figure for figure in FIGURES if figure.notebook == runs[0].notebook]
     cells = {figure.source: cells_of(figure, runs[0].profile) for figure in figures}
     found = [[(source, own.get(run.key.cell)) for source, own in cells.items()] for run in runs]
     if runs[0].notebook == "06_evaluation":
-        return [rows + names_in_grids(run.key, "final") for rows, run in zip(found, runs, strict=True)]
+        return [
+            rows + names_in_grids(run.key, "final") for rows, run in zip(found, runs, strict=True)
+        ]
     return found
 
 
 def test_the_plan_of_the_miniature_has_the_runs_of_the_thesis_one_to_one(workspace):
-    steps, mini = (resolve_plan(Profile.load(name), name, workspace) for name in ("thesis", "thesis-mini"))
-    assert [(step.grid, len(step.runs)) for step in mini] == [(step.grid, len(step.runs)) for step in steps]
+    steps, mini = (
+        resolve_plan(Profile.load(name), name, workspace) for name in ("thesis", "thesis-mini")
+    )
+    assert [(step.grid, len(step.runs)) for step in mini] == [
+        (step.grid, len(step.runs)) for step in steps
+    ]
     runs, small = ([run for step in one for run in step.runs] for one in (steps, mini))
     assert len({run.executed for run in small}) == len(small) == 121
     for there, here in zip(steps, mini, strict=True):
         assert (found := rows_of(here.runs)) == rows_of(there.runs)
-        assert all(any(label for _, label in rows[:3]) for rows in found if here.grid not in (None, "final"))
-    assert [rows[-1] for rows in rows_of(mini[-1].runs)] == ["cosine-masked", "MSE-contextual", "only-MSE"]
-    fields = {"structural_loss", "distance", "gamma", "contextual_teacher", "lam", "dm", "preprocess", "min_count"}
-    there, here = ([{n: run.parameters.get(n) for n in fields} for run in own] for own in (runs, small))
+        assert all(
+            any(label for _, label in rows[:3])
+            for rows in found
+            if here.grid not in (None, "final")
+        )
+    assert [rows[-1] for rows in rows_of(mini[-1].runs)] == [
+        "cosine-masked",
+        "MSE-contextual",
+        "only-MSE",
+    ]
+    fields = {
+        "structural_loss",
+        "distance",
+        "gamma",
+        "contextual_teacher",
+        "lam",
+        "dm",
+        "preprocess",
+        "min_count",
+    }
+    there, here = (
+        [{n: run.parameters.get(n) for n in fields} for run in own] for own in (runs, small)
+    )
     assert here == there
 
 
-SIZES = {  # fields in which the miniature may differ: sources, models, sizes, and heads for dozens of examples
-    "name", "plan", "corpus.datasets", "corpus.documents", "corpus.validation", "corpus.tasks",
-    "structural_teacher.model", "structural_teacher.max_tokens", "contextual_teachers.DM", "contextual_teachers.DBOW",
-    "contextual_teachers.PV", "contextual_teachers.corpus", "contextual_teachers.lsa_dim", "student.model",
-    "student.layers", "student.max_tokens", "student.attention_window", "training.accumulation", "training.warmup",
-    "evaluation.benchmarks", "evaluation.limit", "evaluation.seeds", "evaluation.head", "parameters.documents",
-    "parameters.max_structural_len", "parameters.student_projection"}  # fmt: skip
+# fields in which the miniature may differ: sources, models, sizes, and heads for dozens of examples
+SIZES = {
+    "name",
+    "plan",
+    "corpus.datasets",
+    "corpus.documents",
+    "corpus.validation",
+    "corpus.tasks",
+    "structural_teacher.model",
+    "structural_teacher.max_tokens",
+    "contextual_teachers.DM",
+    "contextual_teachers.DBOW",
+    "contextual_teachers.PV",
+    "contextual_teachers.corpus",
+    "contextual_teachers.lsa_dim",
+    "student.model",
+    "student.layers",
+    "student.max_tokens",
+    "student.attention_window",
+    "training.accumulation",
+    "training.warmup",
+    "evaluation.benchmarks",
+    "evaluation.limit",
+    "evaluation.seeds",
+    "evaluation.head",
+    "parameters.documents",
+    "parameters.max_structural_len",
+    "parameters.student_projection",
+}
 
 
 @pytest.mark.parametrize("chapter", ["", "-final"])
 def test_the_miniature_differs_from_the_thesis_in_sources_and_sizes_alone(chapter):
-    loaded = (Profile.load(PARAMS / f"{name}{chapter}.yaml").model_dump() for name in ("thesis-mini", "thesis"))
+    loaded = (
+        Profile.load(PARAMS / f"{name}{chapter}.yaml").model_dump()
+        for name in ("thesis-mini", "thesis")
+    )
     mini, whole = (pd.json_normalize(profile, max_level=1).iloc[0].to_dict() for profile in loaded)
     differ = {name for name in {*mini, *whole} if mini[name] != whole[name]}
     assert differ - SIZES == set()
@@ -88,7 +166,9 @@ def test_the_miniature_differs_from_the_thesis_in_sources_and_sizes_alone(chapte
 
 
 @pytest.mark.slow
-def test_a_tenth_ends_with_the_thesis_beside_it_and_every_claim_judged_or_not_tested(workspace, data, infer_in_process):
+def test_a_tenth_ends_with_the_thesis_beside_it_and_every_claim_judged_or_not_tested(
+    workspace, data, infer_in_process
+):
     for name, smaller in SMALLER.items():
         profile = workspace.root / "params" / f"{name}.yaml"
         text = profile.read_text()
@@ -96,8 +176,13 @@ def test_a_tenth_ends_with_the_thesis_beside_it_and_every_claim_judged_or_not_te
             assert many in text
             text = text.replace(many, few)
         profile.write_text(text)
-    steps = {step.grid: step for step in resolve_plan(Profile.load("thesis-mini"), "thesis-mini", workspace)}
-    for name, key in [(name, steps[name].runs[place].key) for name, places in FEW.items() for place in places]:
+    steps = {
+        step.grid: step
+        for step in resolve_plan(Profile.load("thesis-mini"), "thesis-mini", workspace)
+    }
+    for name, key in [
+        (name, steps[name].runs[place].key) for name, places in FEW.items() for place in places
+    ]:
         run = Run(key, workspace)
         run.stages.check()
         final = run.evaluate() if name == "final" else run.validation
@@ -112,11 +197,24 @@ def test_a_tenth_ends_with_the_thesis_beside_it_and_every_claim_judged_or_not_te
     assert (set(accuracy) >= CLASSIFIED, set(ranking) >= RANKED) == (True, True)
     assert {"cosine-masked", "Longformer", "SBERT", "DM", "PV"} == set(finals.labels)
     beside = thesis.deviations(finals.scores).groupby("metric").size().to_dict()
-    assert beside == {"accuracy": 5 * 3 * 6, "map": 5 * 3 * 2, "mrr": 5 * 3 * 2}  # models × rounds × tasks
+    assert beside == {
+        "accuracy": 5 * 3 * 6,
+        "map": 5 * 3 * 2,
+        "mrr": 5 * 3 * 2,
+    }  # models × rounds × tasks
     assert not thesis.best_of_chapter_4(run).empty
-    known = {UNTESTED, *(verdict + end for verdict in (HOLDS, FAILS, UNDECIDED) for end in ("", NO_INTERVAL))}
+    known = {
+        UNTESTED,
+        *(verdict + end for verdict in (HOLDS, FAILS, UNDECIDED) for end in ("", NO_INTERVAL)),
+    }
     chapter_4, chapter_5 = (recorded_claims(name) for name in ("thesis-mini", "thesis-mini-final"))
     for table in (chapter_4, chapter_5):
-        assert {*table["in the thesis"], *table["on thesis tasks"], *table["on other tasks"]} <= known
+        assert {
+            *table["in the thesis"],
+            *table["on thesis tasks"],
+            *table["on other tasks"],
+        } <= known
         assert (table["because"].str.len() > 0).all()
-    assert chapter_4.loc["s1", "because"].startswith("no run of cosine, MSE")  # they are not among the few
+    assert chapter_4.loc["s1", "because"].startswith(
+        "no run of cosine, MSE"
+    )  # they are not among the few

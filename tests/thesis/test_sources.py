@@ -1,4 +1,6 @@
-"""Every published row says which table or figure it is from, and docs/sources.md explains how values were obtained."""
+"""Every published row says which table or figure it is from, and docs/sources.md explains how
+values were obtained.
+"""
 
 import re
 
@@ -12,7 +14,13 @@ PUBLISHED = "docemb_lib/thesis/published"
 FILES = sorted(path.stem for path in (REPOSITORY / PUBLISHED).glob("*.yaml"))
 WITH_ROWS = [name for name in FILES if name != "claims"]
 PRINTED = {"text", "table"}
-READ_FROM = PRINTED | {"draft", "later revision", "vector graphics", "author's code", "author's logs"}
+READ_FROM = PRINTED | {
+    "draft",
+    "later revision",
+    "vector graphics",
+    "author's code",
+    "author's logs",
+}
 SOURCE = re.compile(r"(table|figure) \d+(\.\d+)?[ab]?( of a later revision)?")
 PART = re.compile(r"chapter \d+|section \d+(\.\d+)+|figure \d+\.\d+")
 COLUMNS = ["value or rule", "where the project has it", "source", "what the text says"]
@@ -34,7 +42,9 @@ def test_every_published_row_has_a_source_and_says_how_it_was_obtained(name):
     assert set(rows["read_from"]) <= READ_FROM
     assert set(rows["source"]) == set(read_from)  # none is missing, and none is left over
     figures = rows["source"].str.startswith("figure")
-    assert (rows["read_from"] == "vector graphics").tolist() == figures.tolist()  # figures print no numbers
+    assert (
+        rows["read_from"] == "vector graphics"
+    ).tolist() == figures.tolist()  # figures print no numbers
 
 
 def test_every_claim_has_a_source():

@@ -1,4 +1,6 @@
-"""Published results are complete and consistent, and each run finds the value of the thesis' run that it repeats."""
+"""Published results are complete and consistent, and each run finds the value of the thesis' run
+that it repeats.
+"""
 
 import pandas as pd
 import pytest
@@ -11,20 +13,32 @@ from docemb_lib.thesis.values import FIGURES, ThesisValues, baseline_name, final
 LARGE = "768(ReLU)x4096(ReLU)x2048"
 STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")  # of the grid `final`, in its order
 COSINE_WEIGHTING = {
-    "structural_loss": "cosine", "contextual_teacher": "PV", "student_projection": LARGE, "contextual_projection": "-",
-    "lam": 0.5, "max_structural_len": 384}  # fmt: skip
+    "structural_loss": "cosine",
+    "contextual_teacher": "PV",
+    "student_projection": LARGE,
+    "contextual_projection": "-",
+    "lam": 0.5,
+    "max_structural_len": 384,
+}
 
 
 def figure(name, number):
     return published(name).query(f"source == 'figure {number}'").set_index("label")
 
 
-@pytest.mark.parametrize(("name", "number", "students", "best"), [
-    ("structural_losses", "4.2", 2, "cosine"), ("structural_losses", "4.3", 11, "max-margin;MSE;γ=1.0"),
-    ("projections", "4.7", 16 + 1, "only-structural;cosine"),
-    ("projections", "4.8", 12 + 1, "2048d;S:768(ReLU)x4096(ReLU)x2048;C:-"),
-    ("projections", "4.9", 14 + 1, "only-structural;mm-MSE"), ("weighting", "4.10", 9 + 1, "384;λ=0.5"),
-    ("weighting", "4.11", 9 + 1, "only-structural;mm-MSE"), ("weighting", "4.12", 4, "only-structural;mm-MSE")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "number", "students", "best"),
+    [
+        ("structural_losses", "4.2", 2, "cosine"),
+        ("structural_losses", "4.3", 11, "max-margin;MSE;γ=1.0"),
+        ("projections", "4.7", 16 + 1, "only-structural;cosine"),
+        ("projections", "4.8", 12 + 1, "2048d;S:768(ReLU)x4096(ReLU)x2048;C:-"),
+        ("projections", "4.9", 14 + 1, "only-structural;mm-MSE"),
+        ("weighting", "4.10", 9 + 1, "384;λ=0.5"),
+        ("weighting", "4.11", 9 + 1, "only-structural;mm-MSE"),
+        ("weighting", "4.12", 4, "only-structural;mm-MSE"),
+    ],
+)
 def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
     rows = figure(name, number)
     assert ((rows["kind"] == "student").sum(), rows["value"].idxmax()) == (students, best)
@@ -33,7 +47,11 @@ def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
 def test_the_legend_is_the_thesis_alone_only_with_its_tasks_and_models():
     thesis = Profile.load("thesis")
     fewer = thesis.evaluation.model_copy(update={"sweep_tasks": ["arxiv"]})
-    others = [thesis.model_copy(update={"evaluation": fewer}), Profile.load("tiny"), Profile.load("thesis-mini")]
+    others = [
+        thesis.model_copy(update={"evaluation": fewer}),
+        Profile.load("tiny"),
+        Profile.load("thesis-mini"),
+    ]
     legends = [ThesisValues("05_weighting", profile).legend for profile in (thesis, *others)]
     assert legends == ["thesis", *["thesis, with other tasks or models"] * 3]
 
@@ -42,15 +60,22 @@ def test_a_label_says_what_its_parameters_say():
     for number in ("4.10", "4.11"):
         rows = figure("weighting", number)
         for label, row in rows[rows["lam"].notna()].iterrows():
-            limit = "None" if pd.isna(row["max_structural_len"]) else f"{row['max_structural_len']:.0f}"
+            limit = (
+                "None" if pd.isna(row["max_structural_len"]) else f"{row['max_structural_len']:.0f}"
+            )
             assert label == f"{limit};λ={row['lam']:g}"
     dims = {"DM": 100, "DBOW": 1024, "PV": 2048}
     for _, row in published("projections").dropna(subset="contextual_teacher").iterrows():
         teacher = f"{dims[row['contextual_teacher']]}d"
-        assert row["label"] == f"{teacher};S:{row['student_projection']};C:{row['contextual_projection']}"
+        assert (
+            row["label"]
+            == f"{teacher};S:{row['student_projection']};C:{row['contextual_projection']}"
+        )
 
 
-@pytest.mark.parametrize("name", ["structural_losses", "paragraph_vectors", "projections", "weighting"])
+@pytest.mark.parametrize(
+    "name", ["structural_losses", "paragraph_vectors", "projections", "weighting"]
+)
 def test_every_box_is_in_order(name):
     frame = published(name)
     boxes = frame.dropna(subset="median")
@@ -62,13 +87,20 @@ def test_every_box_is_in_order(name):
 
 def test_the_corpora_have_as_many_tokens_as_their_documents_and_means_say():
     corpora = published("corpora")
-    assert set(corpora["source"] + " " + corpora["corpus"]) == {"table 4.1 VAL-500K", "table 5.1 TRAIN-1M"}
-    assert (corpora["documents"] * corpora["mean"]).tolist() == pytest.approx(corpora["tokens"].tolist(), rel=0.005)
+    assert set(corpora["source"] + " " + corpora["corpus"]) == {
+        "table 4.1 VAL-500K",
+        "table 5.1 TRAIN-1M",
+    }
+    assert (corpora["documents"] * corpora["mean"]).tolist() == pytest.approx(
+        corpora["tokens"].tolist(), rel=0.005
+    )
     assert (corpora["over_384"] > corpora["over_512"]).all()
 
 
 def value_of(notebook, profile, run, **own):
-    return ThesisValues(notebook, profile.for_notebook(notebook, **own)).of_run(RunKey.of(notebook, profile, **run))
+    return ThesisValues(notebook, profile.for_notebook(notebook, **own)).of_run(
+        RunKey.of(notebook, profile, **run)
+    )
 
 
 @pytest.fixture
@@ -88,25 +120,53 @@ def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
     assert sorted(found) == sorted(rows[~rows.index.str.startswith("only-")]["value"])
 
 
-@pytest.mark.parametrize(("notebook", "parameters", "value"), [
-    ("02_paragraph_vector", {"dm": True, "vector_size": 100, "min_count": "10%", "preprocess": "none"}, 0.8622),
-    ("02_paragraph_vector", {"compound": "DBOW;1024;None;2+DM;1024;stem;2"}, 0.9704),  # DM stands first anyway
-    ("03_structural", {"structural_loss": "mse"}, 0.7973),
-    ("03_structural", {"structural_loss": "mse", "gamma": 0.3, "distance": "cosine"}, 0.7973),  # which it ignores
-    ("05_weighting", COSINE_WEIGHTING, 0.9407),
-    ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": None}, 0.9326),
-    # Runs that the thesis does not have.
-    ("02_paragraph_vector", {"vector_size": 101}, None),
-    ("02_paragraph_vector", {"compound": "DM;768;stem;2+DBOW;768;None;2"}, None),
-    ("03_structural", {"structural_loss": "max-margin", "gamma": 0.7}, None),
-    ("03_structural", {"structural_loss": "contrastive", "temperature": 0.1}, None),
-    ("05_weighting", COSINE_WEIGHTING | {"lam": 0.6}, None), ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": 512}, None),
-    ("05_weighting", COSINE_WEIGHTING | {"contextual_loss": "cca"}, None),
-    ("05_weighting", COSINE_WEIGHTING | {"beta": 0.5}, None), ("05_weighting", COSINE_WEIGHTING | {"delta": 0.0}, None),
-    ("05_weighting", COSINE_WEIGHTING | {"lam_by_length": "linear:384:4096"}, None),
-    ("05_weighting", COSINE_WEIGHTING | {"student_projection": "768(ReLU)x2048"}, None),
-    ("05_weighting", {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": 384}, None)])  # fmt: skip
-def test_a_run_has_the_value_of_its_figure_if_the_thesis_has_the_run(thesis, notebook, parameters, value):
+@pytest.mark.parametrize(
+    ("notebook", "parameters", "value"),
+    [
+        (
+            "02_paragraph_vector",
+            {"dm": True, "vector_size": 100, "min_count": "10%", "preprocess": "none"},
+            0.8622,
+        ),
+        (
+            "02_paragraph_vector",
+            {"compound": "DBOW;1024;None;2+DM;1024;stem;2"},
+            0.9704,
+        ),  # DM stands first anyway
+        ("03_structural", {"structural_loss": "mse"}, 0.7973),
+        (
+            "03_structural",
+            {"structural_loss": "mse", "gamma": 0.3, "distance": "cosine"},
+            0.7973,
+        ),  # which it ignores
+        ("05_weighting", COSINE_WEIGHTING, 0.9407),
+        (
+            "05_weighting",
+            {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": None},
+            0.9326,
+        ),
+        # Runs that the thesis does not have.
+        ("02_paragraph_vector", {"vector_size": 101}, None),
+        ("02_paragraph_vector", {"compound": "DM;768;stem;2+DBOW;768;None;2"}, None),
+        ("03_structural", {"structural_loss": "max-margin", "gamma": 0.7}, None),
+        ("03_structural", {"structural_loss": "contrastive", "temperature": 0.1}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"lam": 0.6}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"max_structural_len": 512}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"contextual_loss": "cca"}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"beta": 0.5}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"delta": 0.0}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"lam_by_length": "linear:384:4096"}, None),
+        ("05_weighting", COSINE_WEIGHTING | {"student_projection": "768(ReLU)x2048"}, None),
+        (
+            "05_weighting",
+            {"structural_loss": "cosine", "contextual_teacher": None, "max_structural_len": 384},
+            None,
+        ),
+    ],
+)
+def test_a_run_has_the_value_of_its_figure_if_the_thesis_has_the_run(
+    thesis, notebook, parameters, value
+):
     assert value_of(notebook, thesis, parameters) == value
 
 
@@ -117,17 +177,26 @@ def test_the_structural_student_has_the_value_of_the_figure_of_the_runs_own_loss
 
 
 def test_baselines_have_the_values_of_the_same_figure(thesis, small):
-    profile = thesis.for_notebook("05_weighting", structural_loss="max-margin", distance="mse", gamma=1.0)
+    profile = thesis.for_notebook(
+        "05_weighting", structural_loss="max-margin", distance="mse", gamma=1.0
+    )
     values = ThesisValues("05_weighting", profile)
     known = {"student before distillation": 0.8464, "SBERT truncated": 0.9081, "DM;100d": 0.8295}
     unknown = ("SBERT over chunks", "PV;2048d", "DM;8d", "TF-IDF", "LSA;8d")
-    assert {label: values.of_baseline(label) for label in (*known, *unknown)} == known | dict.fromkeys(unknown)
-    assert ThesisValues("05_weighting", small.for_notebook("05_weighting")).of_baseline("PV;16d") == 0.9169
+    assert {
+        label: values.of_baseline(label) for label in (*known, *unknown)
+    } == known | dict.fromkeys(unknown)
+    assert (
+        ThesisValues("05_weighting", small.for_notebook("05_weighting")).of_baseline("PV;16d")
+        == 0.9169
+    )
     elsewhere = thesis.for_notebook("05_weighting", structural_loss="contrastive")
     assert ThesisValues("05_weighting", elsewhere).of_baseline("SBERT truncated") is None
 
 
-def test_further_teachers_and_losses_with_options_that_others_refuse_make_no_run_of_the_thesis(thesis, small):
+def test_further_teachers_and_losses_with_options_that_others_refuse_make_no_run_of_the_thesis(
+    thesis, small
+):
     further = {"name": "words", "role": "contextual", "teacher": "LSA", "loss": "soft-cca"}
     more = Profile.model_validate(thesis.model_dump() | {"further_teachers": [further]})
     assert value_of("03_structural", more, {"structural_loss": "mse"}) is None
@@ -153,8 +222,15 @@ def test_final_students_have_the_names_of_table_5_7(profile, request):
 
 
 def test_baselines_have_the_names_of_table_5_7(small):
-    names = {"student before distillation": "Longformer", "SBERT truncated": "SBERT", "SBERT over chunks": None,
-             "DM;8d": "DM", "DBOW;8d": None, "PV;16d": "PV", "TF-IDF": None}  # fmt: skip
+    names = {
+        "student before distillation": "Longformer",
+        "SBERT truncated": "SBERT",
+        "SBERT over chunks": None,
+        "DM;8d": "DM",
+        "DBOW;8d": None,
+        "PV;16d": "PV",
+        "TF-IDF": None,
+    }
     assert {label: baseline_name(label, small) for label in names} == names
 
 
@@ -162,8 +238,13 @@ def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
     rows = figure("weighting", "4.12")["value"]
     unweighted = COSINE_WEIGHTING | {"max_structural_len": None, "lam": None}
     runs = {
-        "masked-cosine;λ=0.5": COSINE_WEIGHTING, "cosine;no-weighting": unweighted,
-        "mm-MSE;λ=0.5": grid("final")[1], "only-structural;mm-MSE": grid("final")[2]}  # fmt: skip
-    assert {name: value_of("06_evaluation", thesis, run) for name, run in runs.items()} == rows[list(runs)].to_dict()
+        "masked-cosine;λ=0.5": COSINE_WEIGHTING,
+        "cosine;no-weighting": unweighted,
+        "mm-MSE;λ=0.5": grid("final")[1],
+        "only-structural;mm-MSE": grid("final")[2],
+    }
+    assert {name: value_of("06_evaluation", thesis, run) for name, run in runs.items()} == rows[
+        list(runs)
+    ].to_dict()
     assert value_of("06_evaluation", thesis, COSINE_WEIGHTING | {"lam": 0.8}) is None
     assert ThesisValues("06_evaluation", thesis).of_baseline("PV;2048d") == rows["PV;2048d"]

@@ -1,4 +1,6 @@
-"""Two small trainings, `distil.py` and `on_pairs.py`, here and in processes to be killed; a plain loop to compare with."""
+"""Two small trainings, `distil.py` and `on_pairs.py`, here and in processes to be killed; a plain
+loop to compare with.
+"""
 
 import importlib
 import json
@@ -62,7 +64,10 @@ def server():
 
 @pytest.fixture(scope="session")
 def interrupt(distil, server):
-    """Runs a training in a process of its own and sends it `signal` within update `at` + 1. Returns its status."""
+    """Runs a training in a process of its own and sends it `signal` within update `at` + 1.
+
+    Returns its status.
+    """
 
     def run(name: str, folder: Path, settings: dict, *, at: int, signal: int) -> int:
         here, there = server.Pipe()
@@ -88,7 +93,11 @@ def assert_same_run():
 
     def untimed(history) -> list[dict]:
         timed = ("second", "runtime")
-        return [{k: row[k] for k in row if not any(t in k for t in timed)} for part in history for row in part]
+        return [
+            {k: row[k] for k in row if not any(t in k for t in timed)}
+            for part in history
+            for row in part
+        ]
 
     def check(expected, found) -> None:
         torch.testing.assert_close(found[0].state_dict(), expected[0].state_dict(), rtol=0, atol=0)
@@ -102,7 +111,9 @@ def logged():
     """The first line of a training's log, and the updates that have a row of losses."""
 
     def read(folder: Path) -> tuple[dict, list[int]]:
-        head, *rows = map(json.loads, (folder / "checkpoints" / LOG).read_text(encoding="utf-8").splitlines())
+        head, *rows = map(
+            json.loads, (folder / "checkpoints" / LOG).read_text(encoding="utf-8").splitlines()
+        )
         return head, [row["step"] for row in rows if "learning_rate" in row]
 
     return read
@@ -110,13 +121,17 @@ def logged():
 
 @pytest.fixture(scope="session")
 def plain_loop():
-    """AdamW without decay on biases and LayerNorm, warm-up, cosine to zero, clipping and accumulation, by hand.
+    """AdamW without decay on biases and LayerNorm, warm-up, cosine to zero, clipping and
+    accumulation, by hand.
 
     loss_of: from the rows of a batch and the epoch to a loss.
     """
 
     def loop(model, documents: int, settings, loss_of) -> None:
-        groups = [{"params": [], "weight_decay": settings.weight_decay}, {"params": [], "weight_decay": 0.0}]
+        groups = [
+            {"params": [], "weight_decay": settings.weight_decay},
+            {"params": [], "weight_decay": 0.0},
+        ]
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 groups[name.endswith("bias") or "norm" in name.lower()]["params"].append(parameter)
@@ -130,7 +145,9 @@ def plain_loop():
                 for rows in batches:
                     model.train()
                     (loss_of(rows, epoch) / len(batches)).backward()
-                torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.grad is not None], 1.0)
+                torch.nn.utils.clip_grad_norm_(
+                    [p for p in model.parameters() if p.grad is not None], 1.0
+                )
                 optimizer.step()
                 schedule.step()
                 optimizer.zero_grad()

@@ -17,22 +17,43 @@ from docemb_lib.training.batches import TrainingDocuments
 from docemb_lib.training.run import History, train_objective
 
 DIM, TOKENS, WORDS = 16, 40, 200
-WIDTHS = {"structural": 16, "contextual": 10, "far": 8, "topics": 6}  # the last two: where there are `more` teachers
-SMALL = {"batch_size": 4, "accumulation": 2, "epochs": 2, "save_every": 2, "learning_rate": 1e-3, "log_every": 1}
+WIDTHS = {
+    "structural": 16,
+    "contextual": 10,
+    "far": 8,
+    "topics": 6,
+}  # the last two: where there are `more` teachers
+SMALL = {
+    "batch_size": 4,
+    "accumulation": 2,
+    "epochs": 2,
+    "save_every": 2,
+    "learning_rate": 1e-3,
+    "log_every": 1,
+}
 SETTINGS = Training(precision="fp32", **SMALL)
 
 
 def make_student(dropout: float, *, window: int = 8, pooling: Any = "mean") -> Student:
     config = LongformerConfig(
-        vocab_size=WORDS, hidden_size=DIM, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=TOKENS + 2, attention_window=[window, window], pad_token_id=1, hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout)  # fmt: skip
+        vocab_size=WORDS,
+        hidden_size=DIM,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=TOKENS + 2,
+        attention_window=[window, window],
+        pad_token_id=1,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
     tokenizer = SimpleNamespace(model_max_length=TOKENS)
     return Student(LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=pooling)
 
 
 def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:
-    """Two layers with dropout, both losses, projections and running statistics: all that a checkpoint must hold.
+    """Two layers with dropout, both losses, projections and running statistics: all that a
+    checkpoint must hold.
 
     more: four teachers, two of each role.
     """
@@ -41,11 +62,16 @@ def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:
     teachers = [Teaching("structural", "structural", Cosine())]
     for name, role, loss, weight, student_spec, teacher_spec in (
         ("contextual", "contextual", SoftCCA(12), 1.0, "12(ReLU)x12", "12"),
-        ("far", "structural", MaxMargin("cosine", 0.5), 0.5, "8", "-"), ("topics", "contextual", SoftCCA(6), 2.0, "6", "-"),
-    )[: 3 if more else 1]:  # fmt: skip
+        ("far", "structural", MaxMargin("cosine", 0.5), 0.5, "8", "-"),
+        ("topics", "contextual", SoftCCA(6), 2.0, "6", "-"),
+    )[: 3 if more else 1]:
         f, g = Projection(student_spec, DIM), Projection(teacher_spec, WIDTHS[name])
-        teachers.append(Teaching(name, role, loss, weight=weight, student_projection=f, teacher_projection=g))
-    return Objective(student, teachers, weighting=Weighting(lam=0.5, max_structural_len=30), group_size=4)
+        teachers.append(
+            Teaching(name, role, loss, weight=weight, student_projection=f, teacher_projection=g)
+        )
+    return Objective(
+        student, teachers, weighting=Weighting(lam=0.5, max_structural_len=30), group_size=4
+    )
 
 
 def make_documents(n: int, seed: int, *, more: bool = False) -> TrainingDocuments:
@@ -56,15 +82,24 @@ def make_documents(n: int, seed: int, *, more: bool = False) -> TrainingDocument
     return TrainingDocuments(tokens, [len(ids) for ids in tokens], teachers=teachers)
 
 
-def train(folder: Path, *, dropout: float = 0.1, n: int = 50, more: bool = False, **changes: Any) -> tuple[Objective, History]:  # fmt: skip
+def train(
+    folder: Path, *, dropout: float = 0.1, n: int = 50, more: bool = False, **changes: Any
+) -> tuple[Objective, History]:
     objective = make_objective(dropout, more=more)
-    documents = make_documents(n, 1, more=more), make_documents(25, 2, more=more)  # enough to measure `cca`
+    documents = (
+        make_documents(n, 1, more=more),
+        make_documents(25, 2, more=more),
+    )  # enough to measure `cca`
     settings = SETTINGS.model_copy(update=changes)
-    return objective, train_objective(objective, *documents, settings=settings, seed=5, folder=folder)
+    return objective, train_objective(
+        objective, *documents, settings=settings, seed=5, folder=folder
+    )
 
 
 def announce_updates(train: Any, folder: Path, settings: dict[str, Any], pipe: Any) -> None:
-    """Train, and send the number of each update when it is done and the one before is answered: never two ahead."""
+    """Train, and send the number of each update when it is done and the one before is answered:
+    never two ahead.
+    """
     torch.set_num_threads(1)
     original = trainer.Bar.on_step_end
 
@@ -77,10 +112,20 @@ def announce_updates(train: Any, folder: Path, settings: dict[str, Any], pipe: A
     train(folder, **settings)
 
 
-def train_as_one_of_two(rank: int, port: int, folder: Path, settings: dict[str, Any], file: Path) -> None:
-    """Train in the environment that torchrun gives a process; the first one saves weights and history."""
+def train_as_one_of_two(
+    rank: int, port: int, folder: Path, settings: dict[str, Any], file: Path
+) -> None:
+    """Train in the environment that torchrun gives a process; the first one saves weights and
+    history.
+    """
     address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", **address}
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        **address,
+    }
     torch.set_num_threads(1)
     trained, history = train(folder, **settings)
     if rank == 0:

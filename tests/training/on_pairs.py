@@ -9,7 +9,14 @@ import numpy as np
 import torch
 from distil import DIM, TOKENS, WORDS, make_student
 
-from docemb_lib.losses import Cosine, InfoNCE, MaskedLanguageHead, Objective, PairObjective, Teaching
+from docemb_lib.losses import (
+    Cosine,
+    InfoNCE,
+    MaskedLanguageHead,
+    Objective,
+    PairObjective,
+    Teaching,
+)
 from docemb_lib.training.batches import TrainingDocuments
 from docemb_lib.training.pairs import END, PairedDocuments, train_on_pairs
 from docemb_lib.training.run import History
@@ -30,7 +37,9 @@ class Tokenizer(SimpleNamespace):
         return WORDS
 
 
-def make_objective(dropout: float = 0.1, *, taught: bool = False, mlm: bool = True) -> PairObjective:
+def make_objective(
+    dropout: float = 0.1, *, taught: bool = False, mlm: bool = True
+) -> PairObjective:
     torch.manual_seed(3)
     student = make_student(dropout)
     head = MaskedLanguageHead(DIM, WORDS) if mlm else None
@@ -41,26 +50,44 @@ def make_objective(dropout: float = 0.1, *, taught: bool = False, mlm: bool = Tr
     return PairObjective(student, contrast=InfoNCE(0.05), head=head, **options)
 
 
-def make_documents(n: int, seed: int, *, pairs: Any = "halves") -> tuple[PairedDocuments, TrainingDocuments]:
+def make_documents(
+    n: int, seed: int, *, pairs: Any = "halves"
+) -> tuple[PairedDocuments, TrainingDocuments]:
     """Every tenth of a single sentence."""
     rng = np.random.default_rng(seed)
     sentences, whole = [], []
     for row in range(n):
         lengths = rng.integers(1, 9, 1 if row % 10 == 9 else rng.integers(2, 12))
         document = [rng.integers(4, WORDS, length) for length in lengths]
-        sentences.append(np.concatenate([part for sentence in document for part in (sentence, [END])]))
+        sentences.append(
+            np.concatenate([part for sentence in document for part in (sentence, [END])])
+        )
         whole.append(np.concatenate([[0], *document, [2]])[:TOKENS])
     ids = [f"{seed}-{row}" for row in range(n)]
-    paired = PairedDocuments(sentences, ids=ids, tokenizer=Tokenizer(), max_tokens=TOKENS, pairs=pairs, seed=5)
+    paired = PairedDocuments(
+        sentences, ids=ids, tokenizer=Tokenizer(), max_tokens=TOKENS, pairs=pairs, seed=5
+    )
     teacher = rng.standard_normal((n, DIM)).astype("float32")
-    return paired, TrainingDocuments(whole, [len(ids) for ids in whole], teachers={"structural": teacher})
+    return paired, TrainingDocuments(
+        whole, [len(ids) for ids in whole], teachers={"structural": teacher}
+    )
 
 
 def train(
-    folder: Path, *, dropout: float = 0.1, n: int = 50, pairs: str = "halves", taught: bool = False, mlm: bool = True,
+    folder: Path,
+    *,
+    dropout: float = 0.1,
+    n: int = 50,
+    pairs: str = "halves",
+    taught: bool = False,
+    mlm: bool = True,
     **changes: Any,
-) -> tuple[PairObjective, History]:  # fmt: skip
+) -> tuple[PairObjective, History]:
     objective = make_objective(dropout, taught=taught, mlm=mlm)
-    documents, teachers = zip(make_documents(n, 1, pairs=pairs), make_documents(10, 2, pairs=pairs), strict=True)
+    documents, teachers = zip(
+        make_documents(n, 1, pairs=pairs), make_documents(10, 2, pairs=pairs), strict=True
+    )
     settings, known = SETTINGS.model_copy(update=changes), teachers if taught else ()
-    return objective, train_on_pairs(objective, *documents, taught=known, settings=settings, seed=5, folder=folder)
+    return objective, train_on_pairs(
+        objective, *documents, taught=known, settings=settings, seed=5, folder=folder
+    )

@@ -1,4 +1,6 @@
-"""Documents with their targets, and batches: orders of seed and epoch alone; neither memory nor processes change which documents a loss compares."""
+"""Documents with their targets, and batches: orders of seed and epoch alone; neither memory nor
+processes change which documents a loss compares.
+"""
 
 import itertools
 from types import SimpleNamespace
@@ -9,7 +11,15 @@ import torch
 
 from docemb_lib.settings.sections import Training
 from docemb_lib.student.embedding import CHUNK
-from docemb_lib.training.batches import Collate, TokenFile, TrainingDocuments, Updates, deal, rounds, write_tokens
+from docemb_lib.training.batches import (
+    Collate,
+    TokenFile,
+    TrainingDocuments,
+    Updates,
+    deal,
+    rounds,
+    write_tokens,
+)
 
 
 def encode(texts):
@@ -25,7 +35,10 @@ def test_rows_come_back_as_they_were_tokenised(tmp_path, caplog):
     assert len(tokens) == len(texts)
     for row in (0, 1, CHUNK - 1, CHUNK, 2 * CHUNK, len(texts) - 1):
         assert tokens[row].tolist() == encode([texts[row]]).sequences[0]
-    assert f"{encode(texts).truncated} of {len(texts)} documents are longer than the student reads" in caplog.text
+    assert (
+        f"{encode(texts).truncated} of {len(texts)} documents are longer than the student reads"
+        in caplog.text
+    )
     with pytest.raises(IndexError):
         tokens[len(texts)]
 
@@ -35,15 +48,23 @@ def three(**options):
 
 
 def test_a_pass_is_the_documents_end_to_end_with_their_teachers_rows():
-    teachers = {"sbert": np.arange(6, dtype="float32").reshape(3, 2), "pv": -np.arange(9.0).reshape(3, 3)}
+    teachers = {
+        "sbert": np.arange(6, dtype="float32").reshape(3, 2),
+        "pv": -np.arange(9.0).reshape(3, 3),
+    }
     batch, targets = three(teachers=teachers).pack([[2], [0]])
     assert (batch.input_ids.tolist(), batch.sizes) == ([9, 10, 5, 6, 7], (2, 3))
-    torch.testing.assert_close(targets.teachers, {n: torch.tensor(rows[[2, 0]], dtype=torch.float32) for n, rows in teachers.items()})  # fmt: skip
+    torch.testing.assert_close(
+        targets.teachers,
+        {n: torch.tensor(rows[[2, 0]], dtype=torch.float32) for n, rows in teachers.items()},
+    )
     assert targets.n_structural_tokens.tolist() == [2, 1]
 
 
 def updates(n=50, *, seed=0, epoch=0, accumulation=2):
-    sampler = Updates(n, Training(batch_size=4, accumulation=accumulation), seed=seed, epoch=lambda: epoch)
+    sampler = Updates(
+        n, Training(batch_size=4, accumulation=accumulation), seed=seed, epoch=lambda: epoch
+    )
     assert len(sampler) == len(list(sampler))
     return list(sampler)
 
@@ -55,9 +76,16 @@ def test_updates_go_through_all_whole_batches_once_in_an_order_of_seed_and_epoch
     assert [len(update) for update in updates(47, accumulation=3)] == [12, 12, 12, 8]
     torch.manual_seed(0)
     assert rows == updates()
-    for n, accumulation, of_the_thesis in ((15_000, 1, 2500), (1_000_000, 10, 16_667)):  # one for the batches left over
-        assert len(Updates(n, Training(accumulation=accumulation), seed=0, epoch=int)) == of_the_thesis
-    assert len({str(updates(seed=seed, epoch=epoch)) for seed in range(2) for epoch in range(2)}) == 4
+    for n, accumulation, of_the_thesis in (
+        (15_000, 1, 2500),
+        (1_000_000, 10, 16_667),
+    ):  # one for the batches left over
+        assert (
+            len(Updates(n, Training(accumulation=accumulation), seed=0, epoch=int)) == of_the_thesis
+        )
+    assert (
+        len({str(updates(seed=seed, epoch=epoch)) for seed in range(2) for epoch in range(2)}) == 4
+    )
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
@@ -67,19 +95,36 @@ def test_rounds_hold_consecutive_batches_within_the_budget(processes, budget):
     planned = list(rounds(tokens, budget=budget, processes=processes))
     assert list(itertools.chain(*(plan for plan, _ in planned))) == list(range(23))
     for number, (plan, owners) in enumerate(planned):
-        assert np.bincount(owners, [tokens[i] for i in plan]).max() <= max(budget, *(tokens[i] for i in plan))
+        assert np.bincount(owners, [tokens[i] for i in plan]).max() <= max(
+            budget, *(tokens[i] for i in plan)
+        )
         if number + 1 < len(planned):  # no batch more would have fitted
             longer = [tokens[i] for i in (*plan, plan[-1] + 1)]
-            assert max(longer) > budget or np.bincount(deal(longer, processes), longer).max() > budget
+            assert (
+                max(longer) > budget or np.bincount(deal(longer, processes), longer).max() > budget
+            )
 
 
 def test_batches_are_dealt_by_tokens_and_a_process_without_one_runs_one_that_does_not_count():
-    assert [owners for _, owners in rounds([20_000] * 8, budget=16_384, processes=4)] == [(0, 1, 2, 3)] * 2
-    assert deal([10, 9, 2, 8], 2) == (0, 1, 0, 1)  # 12 and 17 tokens: the longest first, to the process that has least
+    assert [owners for _, owners in rounds([20_000] * 8, budget=16_384, processes=4)] == [
+        (0, 1, 2, 3)
+    ] * 2
+    assert deal([10, 9, 2, 8], 2) == (
+        0,
+        1,
+        0,
+        1,
+    )  # 12 and 17 tokens: the longest first, to the process that has least
     assert deal([5], 3) == (0,)
     rows = TrainingDocuments([[1] * n for n in (9, 8, 7, 2, 6, 6)], [1] * 6, teachers={})
-    parts = [Collate(rows, batch_size=2, budget=20, rank=rank, processes=2)(range(6)) for rank in range(2)]
-    assert [[micro.rows for micro in part] for part in parts] == [[[0, 1], [4, 5]], [[2, 3], [4, 5]]]
+    parts = [
+        Collate(rows, batch_size=2, budget=20, rank=rank, processes=2)(range(6))
+        for rank in range(2)
+    ]
+    assert [[micro.rows for micro in part] for part in parts] == [
+        [[0, 1], [4, 5]],
+        [[2, 3], [4, 5]],
+    ]
     assert [[micro.share for micro in part] for part in parts] == [[1 / 3, 1 / 3], [1 / 3, 0.0]]
     assert [micro.run_groups.owners for micro in parts[1]] == [(0, 1), (0,)]
     assert [(micro.documents, micro.tokens) for micro in parts[0]] == [(4, 26), (2, 12)]

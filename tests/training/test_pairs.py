@@ -1,4 +1,6 @@
-"""Pairs of texts, masked tokens, the gradient cache and training on pairs, each against a loop or one pass."""
+"""Pairs of texts, masked tokens, the gradient cache and training on pairs, each against a loop or
+one pass.
+"""
 
 import copy
 from functools import partial
@@ -16,15 +18,33 @@ from docemb_lib.losses import InfoNCE
 from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.student.packing import pack, token_batches
 from docemb_lib.training import pairs as module
-from docemb_lib.training.pairs import END, PairedDocuments, draw_halves, encode_sentences, generator_of, sentences_of
+from docemb_lib.training.pairs import (
+    END,
+    PairedDocuments,
+    draw_halves,
+    encode_sentences,
+    generator_of,
+    sentences_of,
+)
 
 MASK, VOCABULARY, N = 4, 1000, 400_000
 TEXTS = [
-    "It rained. Nobody came! Why?", "One sentence", "", "  \n\n ", "مرحبا بالعالم. كيف حالك؟ هذا نص.",
-    "Fine 😀. Good 🎉! \u200b. End", "A heading\n\nThen text. And more [PAD] [CLS] of it."]  # fmt: skip
+    "It rained. Nobody came! Why?",
+    "One sentence",
+    "",
+    "  \n\n ",
+    "مرحبا بالعالم. كيف حالك؟ هذا نص.",
+    "Fine 😀. Good 🎉! \u200b. End",
+    "A heading\n\nThen text. And more [PAD] [CLS] of it.",
+]
 DOCUMENTS = [
-    "It rained. Nobody came! Why not? The road was closed. A tree had fallen.", "one sentence alone",
-    "Cats sleep. Dogs bark.", "", "مرحبا بالعالم. كيف حالك؟ 😀. And so on.", "It rains here. " * 60]  # fmt: skip
+    "It rained. Nobody came! Why not? The road was closed. A tree had fallen.",
+    "one sentence alone",
+    "Cats sleep. Dogs bark.",
+    "",
+    "مرحبا بالعالم. كيف حالك؟ 😀. And so on.",
+    "It rains here. " * 60,
+]
 LEFT = [0, 2, 4, 5]
 
 
@@ -34,19 +54,30 @@ def tokenizer():
 
 
 def test_each_sentence_goes_either_way_by_a_coin_of_seed_document_and_epoch():
-    """Of two sentences, (first, second) and (second, first) are left after drawing again; of many, all but two."""
+    """Of two sentences, (first, second) and (second, first) are left after drawing again; of many,
+    all but two.
+    """
     rng = np.random.default_rng(0)
     two = np.array([draw_halves(2, rng) for _ in range(4000)])
     assert two[:, 0].mean() == pytest.approx(0.5, abs=0.03)
     assert (two[:, 0] != two[:, 1]).all()
     three = np.array([draw_halves(3, rng) for _ in range(6000)]) @ [1, 2, 4]
-    np.testing.assert_allclose(np.bincount(three, minlength=8) / 6000, [0, *[1 / 6] * 6, 0], atol=0.02)
+    np.testing.assert_allclose(
+        np.bincount(three, minlength=8) / 6000, [0, *[1 / 6] * 6, 0], atol=0.02
+    )
     assert (three.min(), three.max()) == (1, 6)  # no half is ever empty
 
     def drawn(document="a", **given):
-        return tuple(generator_of(document, **{"seed": 0, "epoch": 0} | given).integers(1000, size=8).tolist())
+        return tuple(
+            generator_of(document, **{"seed": 0, "epoch": 0} | given)
+            .integers(1000, size=8)
+            .tolist()
+        )
 
-    assert (drawn(), len({drawn(), drawn("b"), drawn("😀"), drawn(seed=1), drawn(epoch=1)})) == (drawn(), 5)
+    assert (drawn(), len({drawn(), drawn("b"), drawn("😀"), drawn(seed=1), drawn(epoch=1)})) == (
+        drawn(),
+        5,
+    )
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -62,11 +93,17 @@ def test_sentences_hold_every_token_of_the_text_in_its_order(tokenizer, text):
 def test_sentences_are_those_of_the_splitter(tokenizer):
     sequences, _ = encode_sentences(tokenizer, [*TEXTS, "It rains. " * 40])
     assert [len(sentences_of(sequence)) for sequence in sequences] == [3, 1, 0, 0, 3, 4, 3, 40]
-    assert [tokenizer.decode(s) for s in sentences_of(sequences[0])] == ["it rained.", "nobody came!", "why?"]
+    assert [tokenizer.decode(s) for s in sentences_of(sequences[0])] == [
+        "it rained.",
+        "nobody came!",
+        "why?",
+    ]
     (sequence,), _ = encode_sentences(tokenizer, ["It rains here. " * 100_000])
     sentences = sentences_of(sequence)
     assert len(sentences) == 100_000
-    assert draw_halves(len(sentences), generator_of("long", seed=0, epoch=0)).mean() == pytest.approx(0.5, abs=0.01)
+    assert draw_halves(
+        len(sentences), generator_of("long", seed=0, epoch=0)
+    ).mean() == pytest.approx(0.5, abs=0.01)
 
 
 def test_tokens_are_those_of_the_whole_text_where_they_know_the_space_before_them():
@@ -88,7 +125,9 @@ def test_fifteen_of_a_hundred_are_guessed_of_which_eighty_are_masked_and_ten_rep
     mask = partial(module.mask_tokens, mask_id=MASK, vocabulary=VOCABULARY)
     masked, labels = mask(before := ids.copy(), np.random.default_rng(1))
     np.testing.assert_array_equal(before, ids)  # the text stays as it is
-    np.testing.assert_array_equal(mask(ids, np.random.default_rng(1)), (masked, labels))  # chance is the caller's
+    np.testing.assert_array_equal(
+        mask(ids, np.random.default_rng(1)), (masked, labels)
+    )  # chance is the caller's
     assert (mask(ids, np.random.default_rng(4))[1] != labels).any()
     assert np.size(mask(ids[:0], np.random.default_rng(0))) == 0
     guessed = labels != NO_LABEL
@@ -100,13 +139,17 @@ def test_fifteen_of_a_hundred_are_guessed_of_which_eighty_are_masked_and_ten_rep
     assert (shown == true).mean() == pytest.approx(0.1, abs=0.01)
     replaced = shown[(shown != MASK) & (shown != true)]
     assert len(replaced) / len(shown) == pytest.approx(0.1, abs=0.01)
-    assert np.histogram(replaced, bins=10, range=(0, VOCABULARY))[0].min() > 0.08 * len(replaced)  # any word
+    assert np.histogram(replaced, bins=10, range=(0, VOCABULARY))[0].min() > 0.08 * len(
+        replaced
+    )  # any word
 
 
 def make(tokenizer, texts=DOCUMENTS, *, max_tokens=512, pairs="halves", seed=0):
     sequences, _ = encode_sentences(tokenizer, texts)
     ids = [f"document {row}" for row in range(len(texts))]
-    return PairedDocuments(sequences, ids=ids, tokenizer=tokenizer, max_tokens=max_tokens, pairs=pairs, seed=seed)
+    return PairedDocuments(
+        sequences, ids=ids, tokenizer=tokenizer, max_tokens=max_tokens, pairs=pairs, seed=seed
+    )
 
 
 def texts_of(batch, *, masked=False):
@@ -123,14 +166,27 @@ def test_documents_of_fewer_than_two_sentences_are_left_out_and_counted(tokenize
     assert (documents.rows.tolist(), documents.ids) == (LEFT, [f"document {row}" for row in LEFT])
     assert documents.n_sentences.tolist() == [5, 1, 2, 0, 4, 60]
     assert caplog.messages == ["2 of 6 documents have fewer than two sentences, and are left out"]
-    with pytest.raises(InputError, match="3 of 4 have fewer than two sentences, so fewer than two documents are left"):
+    with pytest.raises(
+        InputError,
+        match="3 of 4 have fewer than two sentences, so fewer than two documents are left",
+    ):
         make(tokenizer, ["no end at all " * 50, "", "one more", "Two. Sentences."])
 
 
-@pytest.mark.parametrize(("pairs", "max_tokens", "cut"), [("halves", 60, 1), ("halves", 62, 0), ("dropout", 62, 2), ("dropout", 122, 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pairs", "max_tokens", "cut"),
+    [("halves", 60, 1), ("halves", 62, 0), ("dropout", 62, 2), ("dropout", 122, 0)],
+)
 def test_documents_that_lose_tokens_are_counted(tokenizer, caplog, pairs, max_tokens, cut):
-    make(tokenizer, ["It rains. " * 40, "It rains. " * 30, "It rains. " * 2], pairs=pairs, max_tokens=max_tokens)
-    assert caplog.messages == [f"{cut} of 3 documents are longer than the texts of a pair, and are cut"] * (cut > 0)
+    make(
+        tokenizer,
+        ["It rains. " * 40, "It rains. " * 30, "It rains. " * 2],
+        pairs=pairs,
+        max_tokens=max_tokens,
+    )
+    assert caplog.messages == [
+        f"{cut} of 3 documents are longer than the texts of a pair, and are cut"
+    ] * (cut > 0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -138,12 +194,30 @@ def test_documents_that_lose_tokens_are_counted(tokenizer, caplog, pairs, max_to
 def test_halves_are_disjoint_ordered_and_cover_the_document(tokenizer, seed, epoch):
     """Sentences made distinct, so that each is found again by its tokens."""
     rng = np.random.default_rng(seed)
-    words = ["cat", "dog", "tree", "road", "rain", "house", "sea", "hill", "star", "bird", "fish", "door"]
-    texts = [" ".join(f"The {word} is here." for word in rng.permutation(words)[: rng.integers(2, 13)]) for _ in "ab"]
+    words = [
+        "cat",
+        "dog",
+        "tree",
+        "road",
+        "rain",
+        "house",
+        "sea",
+        "hill",
+        "star",
+        "bird",
+        "fish",
+        "door",
+    ]
+    texts = [
+        " ".join(f"The {word} is here." for word in rng.permutation(words)[: rng.integers(2, 13)])
+        for _ in "ab"
+    ]
     halves = texts_of(make(tokenizer, texts, seed=seed).pack([0, 1], epoch=epoch, budget=10**6))
     for text, first, second in zip(texts, halves[:2], halves[2:], strict=True):
         ids = tokenizer(text)["input_ids"][1:-1]
-        sentences = [ids[i : i + 5] for i in range(0, len(ids), 5)]  # every sentence has five tokens
+        sentences = [
+            ids[i : i + 5] for i in range(0, len(ids), 5)
+        ]  # every sentence has five tokens
         places = []
         for half in (first, second):
             assert (half[0], half[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
@@ -161,11 +235,16 @@ def test_a_pair_depends_on_seed_epoch_and_document_not_on_its_batch_or_the_budge
     masked = texts_of(documents.pack([0, 1, 2, 3], epoch=1, budget=50), masked=True)
     assert alone == [masked[3], masked[0], masked[7], masked[4]]
     assert texts_of(documents.pack([3], epoch=2, budget=50)) != [together[3], together[7]]
-    assert texts_of(make(tokenizer, seed=1).pack([3], epoch=1, budget=50)) != [together[3], together[7]]
+    assert texts_of(make(tokenizer, seed=1).pack([3], epoch=1, budget=50)) != [
+        together[3],
+        together[7],
+    ]
 
 
 @pytest.mark.parametrize("budget", [1, 70, 10**6])
-def test_parts_hold_every_text_once_within_the_budget_and_the_labels_are_of_hidden_tokens(tokenizer, budget):
+def test_parts_hold_every_text_once_within_the_budget_and_the_labels_are_of_hidden_tokens(
+    tokenizer, budget
+):
     batch = make(tokenizer).pack([0, 1, 2, 3], epoch=0, budget=budget)
     assert sorted(place for part in batch.parts for place in part.places) == list(range(8))
     assert all(sum(part.texts.sizes) <= budget or len(part.places) == 1 for part in batch.parts)
@@ -177,7 +256,9 @@ def test_parts_hold_every_text_once_within_the_budget_and_the_labels_are_of_hidd
         assert part.masked.sizes == part.texts.sizes
         assert torch.equal(part.labels[guessed], ids[guessed])
         assert torch.equal(part.masked.input_ids[~guessed], ids[~guessed])
-        assert not (guessed & ((ids == tokenizer.cls_token_id) | (ids == tokenizer.sep_token_id))).any()
+        assert not (
+            guessed & ((ids == tokenizer.cls_token_id) | (ids == tokenizer.sep_token_id))
+        ).any()
     assert batch.n_labels == n_labels > 0
     placed = [place for part in batch.parts for place in part.places]
     assert [placed[i] for i in batch.order.tolist()] == list(range(8))
@@ -190,18 +271,29 @@ def test_pairs_by_dropout_are_the_whole_document_twice_of_the_same_documents(tok
     assert texts_of(documents.pack([0, 1, 2, 3], epoch=0, budget=10**6)) == expected + expected
     masked = texts_of(documents.pack([3], epoch=0, budget=10**6), masked=True)
     assert masked[0] != masked[1]  # hidden at other places
-    for text in texts_of(make(tokenizer, max_tokens=32).pack([3], epoch=0, budget=10**6)):  # cut at the limit
-        assert (len(text), text[0], text[-1]) == (32, tokenizer.cls_token_id, tokenizer.sep_token_id)
+    for text in texts_of(
+        make(tokenizer, max_tokens=32).pack([3], epoch=0, budget=10**6)
+    ):  # cut at the limit
+        assert (len(text), text[0], text[-1]) == (
+            32,
+            tokenizer.cls_token_id,
+            tokenizer.sep_token_id,
+        )
 
 
 @pytest.fixture
 def students(distil):
     """Two equal students in training: one learns by parts, one with all activations in memory."""
-    return lambda dropout, dtype=torch.float64: [distil.make_objective(dropout).student.to(dtype).train() for _ in "ab"]
+    return lambda dropout, dtype=torch.float64: [
+        distil.make_objective(dropout).student.to(dtype).train() for _ in "ab"
+    ]
 
 
 def both_gradients(students, budget, embed=lambda student, part: student(part)):
-    """0.7 times the mean loss of eight random texts by parts, and in one graph. Returns gradients and losses of both."""
+    """0.7 times the mean loss of eight random texts by parts, and in one graph.
+
+    Returns gradients and losses of both.
+    """
     generator = torch.Generator().manual_seed(0)
     sizes = torch.randint(3, 30, (8,), generator=generator).tolist()
     texts = [torch.randint(2, 200, (size,), generator=generator).tolist() for size in sizes]
@@ -214,17 +306,23 @@ def both_gradients(students, budget, embed=lambda student, part: student(part)):
     torch.manual_seed(11)
     order = torch.tensor([place for places in plan for place in places]).argsort()
     own = partial(embed, students[0])
-    found = module.accumulate_gradients(own, parts, order, losses_of, share=0.7, backward=torch.Tensor.backward)
+    found = module.accumulate_gradients(
+        own, parts, order, losses_of, share=0.7, backward=torch.Tensor.backward
+    )
     later = torch.rand(3)
     torch.manual_seed(11)
     embedded = torch.cat([embed(students[1], part) for part in parts])
-    assert torch.equal(later, torch.rand(3))  # the second forward pass of each part drew no numbers of its own
+    assert torch.equal(
+        later, torch.rand(3)
+    )  # the second forward pass of each part drew no numbers of its own
     placed = [place for places in plan for place in places]
     embeddings = torch.stack([embedded[placed.index(place)] for place in range(8)])
     losses = losses_of(embeddings)
     (0.7 * losses.mean()).backward()
     torch.testing.assert_close(found, (losses.detach(), embeddings.detach()), rtol=0, atol=1e-10)
-    gradients = [{name: p.grad for name, p in s.named_parameters() if p.grad is not None} for s in students]
+    gradients = [
+        {name: p.grad for name, p in s.named_parameters() if p.grad is not None} for s in students
+    ]
     assert max(gradient.abs().max() for gradient in gradients[1].values()) > 1e-3
     return *gradients, len(parts)
 
@@ -232,7 +330,9 @@ def both_gradients(students, budget, embed=lambda student, part: student(part)):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("budget", [1, 40, 100, 10**6])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_parts_give_the_gradients_of_one_graph_with_the_same_dropout(students, budget, checkpointing, dropout):
+def test_parts_give_the_gradients_of_one_graph_with_the_same_dropout(
+    students, budget, checkpointing, dropout
+):
     pair = students(dropout)
     pair[0].checkpointing = checkpointing
     found, expected, n_parts = both_gradients(pair, budget)
@@ -260,7 +360,14 @@ def test_parts_keep_the_activations_of_one_part_at_a_time(students):
         with torch.autograd.graph.saved_tensors_hooks(Live, lambda live: live.tensor):
             parts = [pack([texts[i] for i in places]) for places in plan]
             order = torch.arange(8)
-            module.accumulate_gradients(student, parts, order, lambda y: InfoNCE(0.5)(*y.chunk(2)), share=1.0, backward=torch.Tensor.backward)  # fmt: skip
+            module.accumulate_gradients(
+                student,
+                parts,
+                order,
+                lambda y: InfoNCE(0.5)(*y.chunk(2)),
+                share=1.0,
+                backward=torch.Tensor.backward,
+            )
         peaks.append(np.cumsum(saved).max())
     assert peaks[0] < peaks[1] / 4
 
@@ -283,14 +390,18 @@ def losses_by_hand(objective, documents, rows, epoch):
     similar = torch.stack([F.cosine_similarity(h, second, dim=1) for h in first]) / 0.05
     contrast = (similar.logsumexp(1) - similar.diagonal()).mean()
     head, words = objective.head, objective.student.model.embeddings.word_embeddings.weight
-    scores = head.norm(F.gelu(head.dense(objective.student.hidden(part.masked)))) @ words.T + head.bias
+    scores = (
+        head.norm(F.gelu(head.dense(objective.student.hidden(part.masked)))) @ words.T + head.bias
+    )
     guessed = part.labels != NO_LABEL
     return contrast, -scores.log_softmax(1)[guessed, part.labels[guessed]].mean()
 
 
 @pytest.mark.parametrize("taught", [False, True])
 @pytest.mark.parametrize("pairs", ["halves", "dropout"])
-def test_the_trainer_does_what_a_plain_loop_does(tmp_path, on_pairs, plain_loop, taught, pairs, monkeypatch):
+def test_the_trainer_does_what_a_plain_loop_does(
+    tmp_path, on_pairs, plain_loop, taught, pairs, monkeypatch
+):
     """The trainer has several passes for each batch, the loop one."""
     monkeypatch.setattr("docemb_lib.training.pairs.has_dropout", lambda student: True)
     trained, history = on_pairs.train(tmp_path, dropout=0.0, taught=taught, pairs=pairs)
@@ -312,7 +423,9 @@ def test_the_trainer_does_what_a_plain_loop_does(tmp_path, on_pairs, plain_loop,
     torch.testing.assert_close(trained.state_dict(), by_hand.state_dict(), rtol=1e-3, atol=2e-5)
     assert len(history.train) == 12
     for name in losses[0]:
-        assert history.train[0][name] == pytest.approx((losses[0][name] + losses[1][name]) / 2, rel=1e-5)
+        assert history.train[0][name] == pytest.approx(
+            (losses[0][name] + losses[1][name]) / 2, rel=1e-5
+        )
     assert ("structural" in history.train[0]) == taught
 
 
@@ -332,20 +445,35 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
     expected = {"contrast": contrast, "mlm": mlm, "loss": contrast + 0.1 * mlm}
     assert {name: means[name] for name in expected} == pytest.approx(expected, rel=1e-5)
     assert means["norm"] == pytest.approx(y.norm(dim=1).mean().item(), rel=1e-6)
-    distances = [1 - F.cosine_similarity(y[i], y[j], dim=0).item() for i in range(9) for j in range(9) if i != j]
+    distances = [
+        1 - F.cosine_similarity(y[i], y[j], dim=0).item()
+        for i in range(9)
+        for j in range(9)
+        if i != j
+    ]
     assert means["spread"] == pytest.approx(np.mean(distances), abs=1e-6)
     torch.testing.assert_close(objective.state_dict(), before, rtol=0, atol=0)
 
 
 def test_a_student_learns_to_find_the_other_half(tmp_path, on_pairs):
-    _, history = on_pairs.train(tmp_path, dropout=0.0, epochs=15, learning_rate=3e-3, mlm=False, batch_tokens=10**6)
+    _, history = on_pairs.train(
+        tmp_path, dropout=0.0, epochs=15, learning_rate=3e-3, mlm=False, batch_tokens=10**6
+    )
     assert history.train[-1]["contrast"] < history.train[0]["contrast"] / 2
     steps = [row["step"] for row in history.validation]
     assert (steps[0], steps[-1], len(steps)) == (0, 15 * 6, 3)
 
 
-def test_what_cannot_be_trained_on_is_refused_before_anything_starts_and_a_student_held_once(tmp_path, on_pairs, monkeypatch, refused):  # fmt: skip
-    refused("dropout makes no pairs of a student without dropout", on_pairs.train, tmp_path, dropout=0.0, pairs="dropout")  # fmt: skip
+def test_what_cannot_be_trained_on_is_refused_before_anything_starts_and_a_student_held_once(
+    tmp_path, on_pairs, monkeypatch, refused
+):
+    refused(
+        "dropout makes no pairs of a student without dropout",
+        on_pairs.train,
+        tmp_path,
+        dropout=0.0,
+        pairs="dropout",
+    )
     refused("documents: 3 training documents do not fill one batch", on_pairs.train, tmp_path, n=3)
     monkeypatch.setenv("WORLD_SIZE", "2")
     refused("SimDE trains in one process", on_pairs.train, tmp_path)

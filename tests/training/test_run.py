@@ -1,4 +1,6 @@
-"""A training run: updates, history, what is refused before it starts; memory of a token counted by hand; precision."""
+"""A training run: updates, history, what is refused before it starts; memory of a token counted by
+hand; precision.
+"""
 
 import pytest
 import torch
@@ -18,7 +20,9 @@ def test_precision_fits_the_device(monkeypatch):
 
 
 @pytest.mark.parametrize("asked", ["bf16", "fp32"])
-def test_the_environment_chooses_the_precision_of_training_unless_the_settings_do(monkeypatch, asked):
+def test_the_environment_chooses_the_precision_of_training_unless_the_settings_do(
+    monkeypatch, asked
+):
     monkeypatch.setenv("DOCEMB_PRECISION", asked)
     for fast in (True, False):
         monkeypatch.setattr(run, "fast_bf16", lambda _, fast=fast: fast)
@@ -28,7 +32,9 @@ def test_the_environment_chooses_the_precision_of_training_unless_the_settings_d
 
 
 @pytest.mark.parametrize("more", [False, True])
-def test_history_has_a_row_per_update_and_validation_from_first_to_last(tmp_path, distil, logged, more):
+def test_history_has_a_row_per_update_and_validation_from_first_to_last(
+    tmp_path, distil, logged, more
+):
     _, history = distil.train(tmp_path, more=more)
     assert [row["step"] for row in history.train] == list(range(1, 13))
     steps = [row["step"] for row in history.validation]
@@ -59,9 +65,10 @@ def test_a_compiler_that_fails_is_reported_and_not_used(distil, monkeypatch, cap
 
 
 def test_a_tokens_activations_are_those_counted_by_hand_and_counting_leaves_no_trace(distil):
-    """A layer without dropout keeps, in float32: queries, keys, values, their mixture, and twice what LayerNorm takes
-    and gives (8 D), the inner layer before and after GELU, and two pairs of mean and deviation. The embeddings keep
-    what their LayerNorm takes and gives, a pair, and two ids of 8 bytes."""
+    """A layer without dropout keeps, in float32: queries, keys, values, their mixture, and twice
+    what LayerNorm takes and gives (8 D), the inner layer before and after GELU, and two pairs of
+    mean and deviation. The embeddings keep what their LayerNorm takes and gives, a pair, and two
+    ids of 8 bytes."""
     student = distil.make_objective(dropout=0.0).student
     D, inner, layers = student.dim, student.config.intermediate_size, 2
     by_hand = 4 * (layers * (8 * D + 2 * inner + 4) + 2 * D + 2) + 2 * 8
@@ -76,16 +83,24 @@ def test_a_tokens_activations_are_those_counted_by_hand_and_counting_leaves_no_t
 
 def test_a_padded_students_activations_are_those_of_padded_tokens(distil):
     student = distil.make_student(0.0, window=64, pooling="cls")
-    assert (student.padded(7), student.padded(65), distil.make_student(0.0).padded(7)) == (64, 128, 7)
+    assert (student.padded(7), student.padded(65), distil.make_student(0.0).padded(7)) == (
+        64,
+        128,
+        7,
+    )
     two_more = run._saved(student, [7, 40, 33], None) - run._saved(student, [40], None)
     assert run.activation_bytes(student, dtype=None) == pytest.approx(two_more / 128, rel=0.1)
 
 
 @pytest.mark.parametrize("small", ["distil", "on_pairs"])
-def test_passes_of_a_padded_student_fit_the_budget_with_their_padding(small, request, tmp_path, monkeypatch):
+def test_passes_of_a_padded_student_fit_the_budget_with_their_padding(
+    small, request, tmp_path, monkeypatch
+):
     passes, forward = [], Student.forward
     monkeypatch.setattr(Student, "padded", lambda self, length: -(-length // 40) * 40)
-    monkeypatch.setattr(Student, "forward", lambda self, batch: passes.append(batch.sizes) or forward(self, batch))
+    monkeypatch.setattr(
+        Student, "forward", lambda self, batch: passes.append(batch.sizes) or forward(self, batch)
+    )
     _, history = request.getfixturevalue(small).train(tmp_path, batch_tokens=200, n=16, epochs=1)
     assert max(map(len, passes)) == 5  # of at most 40 tokens; more would fit without padding
     assert min(row["tokens_per_second"] for row in history.train) > 0
@@ -96,10 +111,16 @@ def test_budget_and_checkpointing_fit_half_of_the_free_memory(distil, monkeypatc
     cost = run.activation_bytes(student, dtype=None)
     for tokens in (100, 5000):
         monkeypatch.setattr(run, "free_memory", lambda _, tokens=tokens: 2 * tokens * cost)
-        assert run.batch_tokens_for(student, dtype=None, processes=1) == {100: 64, 5000: 4096}[tokens]
-    assert run.batch_tokens_for(student, dtype=None, processes=2) == 2048  # they share the memory of one machine
+        assert (
+            run.batch_tokens_for(student, dtype=None, processes=1) == {100: 64, 5000: 4096}[tokens]
+        )
+    assert (
+        run.batch_tokens_for(student, dtype=None, processes=2) == 2048
+    )  # they share the memory of one machine
     monkeypatch.setattr(run, "free_memory", lambda _: 1)
-    assert run.batch_tokens_for(student, dtype=None, processes=1) == student.max_tokens  # one document at least
+    assert (
+        run.batch_tokens_for(student, dtype=None, processes=1) == student.max_tokens
+    )  # one document at least
     monkeypatch.setattr(run, "free_memory", lambda _: 2**60)
     assert run.batch_tokens_for(student, dtype=None, processes=1) == run.LARGEST["cpu"]
     everything = run.activation_bytes(student, dtype=None)

@@ -1,4 +1,6 @@
-"""Data that notebooks show of a run: corpus, tasks, weights, students, probes; halves, gains, the numbers of the SimDE paper."""
+"""Data that notebooks show of a run: corpus, tasks, weights, students, probes; halves, gains, the
+numbers of the SimDE paper.
+"""
 
 import json
 import re
@@ -28,14 +30,22 @@ from docemb_lib.training.pairs import draw_halves, generator_of
 
 TEXTS = ["one two", "one two three", "a", "b c"]
 FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
-TOPICS = {"name": "topics", "role": "contextual", "teacher": "LSA", "loss": "mse", "student_projection": "8"}
+TOPICS = {
+    "name": "topics",
+    "role": "contextual",
+    "teacher": "LSA",
+    "loss": "mse",
+    "student_projection": "8",
+}
 
 
 @pytest.fixture
 def make_run(workspace):
     def make(notebook, further=(), changes=None, **parameters):
         teachers = [FurtherTeacher(**teacher) for teacher in further]
-        profile = Profile.load("small").model_copy(update={"further_teachers": teachers, **(changes or {})})
+        profile = Profile.load("small").model_copy(
+            update={"further_teachers": teachers, **(changes or {})}
+        )
         return Run(RunKey.of(notebook, profile, **parameters), workspace)
 
     return make
@@ -43,28 +53,54 @@ def make_run(workspace):
 
 @pytest.fixture
 def described(make_run):
-    """A run of 01_corpus with invented documents and one task. The structural teacher counts letters."""
-    evaluation = Profile.load("small").evaluation.model_copy(update={"tasks": ["package"], "sweep_tasks": ["package"]})
+    """A run of 01_corpus with invented documents and one task.
+
+    The structural teacher counts letters.
+    """
+    evaluation = Profile.load("small").evaluation.model_copy(
+        update={"tasks": ["package"], "sweep_tasks": ["package"]}
+    )
     student = Profile.load("small").student.model_copy(update={"max_tokens": 4})
     run = make_run("01_corpus", changes={"evaluation": evaluation, "student": student})
-    splits = {"train": Dataset.from_dict({"source": ["x", "y"], "n_student_tokens": [3, 5], "n_structural_tokens": [200, 310], "text": ["", ""]}),
-        "validation": Dataset.from_dict({"source": ["x"], "n_student_tokens": [7], "text": [""]})}  # fmt: skip
-    counter = SimpleNamespace(count_tokens=lambda texts: [200 * len(text) for text in texts], max_text_tokens=256)
-    task = Classification("package", {"train": Labelled(TEXTS, list("aabb")), "test": Labelled(TEXTS[:2], ["a", "b"])})
-    run.stages = SimpleNamespace(key=run.key, workspace=run.workspace,
+    splits = {
+        "train": Dataset.from_dict(
+            {
+                "source": ["x", "y"],
+                "n_student_tokens": [3, 5],
+                "n_structural_tokens": [200, 310],
+                "text": ["", ""],
+            }
+        ),
+        "validation": Dataset.from_dict({"source": ["x"], "n_student_tokens": [7], "text": [""]}),
+    }
+    counter = SimpleNamespace(
+        count_tokens=lambda texts: [200 * len(text) for text in texts], max_text_tokens=256
+    )
+    task = Classification(
+        "package", {"train": Labelled(TEXTS, list("aabb")), "test": Labelled(TEXTS[:2], ["a", "b"])}
+    )
+    run.stages = SimpleNamespace(
+        key=run.key,
+        workspace=run.workspace,
         corpus=SimpleNamespace(fingerprint="corpus", split=splits.__getitem__),
-        teachers=SimpleNamespace(sbert=lambda long: counter), scores=SimpleNamespace(task={"package": task}.get))  # fmt: skip
+        teachers=SimpleNamespace(sbert=lambda long: counter),
+        scores=SimpleNamespace(task={"package": task}.get),
+    )
     return run
 
 
 def test_the_statistics_of_the_corpus_are_those_of_the_lengths(make_run):
     lengths = [10, 256, 257, 600, 5000]
-    table = Dataset.from_dict({"n_student_tokens": lengths, "n_structural_tokens": [2 * n for n in lengths]})
+    table = Dataset.from_dict(
+        {"n_student_tokens": lengths, "n_structural_tokens": [2 * n for n in lengths]}
+    )
     splits = {"train": table, "validation": table.select([]), "tasks": table}
     student = Profile.load("small").student.model_copy(update={"max_tokens": 600})
     run = make_run("01_corpus", changes={"student": student})
-    run.stages = SimpleNamespace(corpus=SimpleNamespace(split=splits.__getitem__),
-        teachers=SimpleNamespace(sbert=lambda long: SimpleNamespace(max_text_tokens=512)))  # fmt: skip
+    run.stages = SimpleNamespace(
+        corpus=SimpleNamespace(split=splits.__getitem__),
+        teachers=SimpleNamespace(sbert=lambda long: SimpleNamespace(max_text_tokens=512)),
+    )
     frame = views.corpus_statistics(run).set_index("split")
     assert frame.index.tolist() == ["train", "validation", "tasks"]
     row, empty = frame.loc["train"], frame.loc["validation"]
@@ -72,7 +108,9 @@ def test_the_statistics_of_the_corpus_are_those_of_the_lengths(make_run):
     assert (row["mean"], row["std"]) == pytest.approx((np.mean(lengths), np.std(lengths)))
     # A document as long as the limit is not beyond it: 514, 1200 and 10,000 of 512.
     assert (row.beyond_limit, row.beyond_student) == pytest.approx((60, 20))
-    assert (row.over_384, row.over_512) == pytest.approx((80, 60))  # structural tokens: 512, 514, 1200 and 10,000
+    assert (row.over_384, row.over_512) == pytest.approx(
+        (80, 60)
+    )  # structural tokens: 512, 514, 1200 and 10,000
     assert (empty.documents, empty.tokens, np.isnan(empty["mean"])) == (0, 0, True)
 
 
@@ -82,69 +120,130 @@ def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypa
         "The first 256 tokens of each document hold 89% of all text; the teacher ignores the rest.\n"
         "The student, with 4 tokens, reads 88%."
     )
-    monkeypatch.setattr("docemb_lib.student.count_tokens", lambda model, texts: [len(text.split()) for text in texts])
+    monkeypatch.setattr(
+        "docemb_lib.student.count_tokens",
+        lambda model, texts: [len(text.split()) for text in texts],
+    )
     statistics, lengths = views.described_tasks(described)
     assert lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
     assert set(lengths["task"]) == {"package"}
     value = statistics.query("protocol == 'final'").set_index(["split", "statistic"])["value"]
-    assert (value["train", "examples"], value["train", "over_512"]) == (4, 75)  # 200 tokens a letter: all but "a"
+    assert (value["train", "examples"], value["train", "over_512"]) == (
+        4,
+        75,
+    )  # 200 tokens a letter: all but "a"
     described.stages.scores.task = None  # a second count would fail
     monkeypatch.setattr(benchmarks, "task_lengths", None)
     pd.testing.assert_frame_equal(views.described_tasks(described)[0], statistics)
 
 
-@pytest.mark.parametrize(("notebook", "last", "said"), [
-    ("03_structural", 0.4, "brought the student nearer to its teacher on"), ("05_weighting", 0.6, "did not bring the student nearer to its teachers on")])  # fmt: skip
-def test_a_sentence_says_whether_training_lowered_the_validation_loss(make_run, notebook, last, said):
+@pytest.mark.parametrize(
+    ("notebook", "last", "said"),
+    [
+        ("03_structural", 0.4, "brought the student nearer to its teacher on"),
+        ("05_weighting", 0.6, "did not bring the student nearer to its teachers on"),
+    ],
+)
+def test_a_sentence_says_whether_training_lowered_the_validation_loss(
+    make_run, notebook, last, said
+):
     (run := make_run(notebook)).history = lambda: (None, pd.DataFrame({"loss": [0.5, 0.45, last]}))
-    assert f"0.5000 before training and {last:.4f} after it:\nby this loss training {said}" in views.taught(run)
+    assert (
+        f"0.5000 before training and {last:.4f} after it:\nby this loss training {said}"
+        in views.taught(run)
+    )
 
 
 @pytest.mark.parametrize(("teacher", "width"), [("PV", 16), ("DM", 8), ("LSA", 8), (None, None)])
-def test_widths_are_those_of_student_and_contextual_teacher(make_run, workspace_root, teacher, width):
+def test_widths_are_those_of_student_and_contextual_teacher(
+    make_run, workspace_root, teacher, width
+):
     run = make_run("05_weighting", contextual_teacher=teacher)
     (workspace_root / "config.json").write_text(json.dumps({"hidden_size": 32}))
     run.stages.students.untrained = SimpleNamespace(path=workspace_root)  # as if built
     assert views.widths_of(run) == {"student": 32, **({"contextual": width} if width else {})}
 
 
-@pytest.mark.parametrize(("further", "parameters", "structural", "contextual"), [  # of 9, 64, 65 and 99 tokens, mask 64
-    ([], {"lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]), ([], {"lam": None}, [1, 1, 0, 0], [1, 1, 1, 1]),
-    ([], {"structural_loss": None, "lam": 0.3}, [0] * 4, [1] * 4), ([], {"contextual_teacher": None, "lam": 0.3}, [1, 1, 0, 0], [0] * 4),
-    ([FAR], {"structural_loss": None, "lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]),
-    ([TOPICS], {"contextual_teacher": None, "lam": 0.8}, [0.8, 0.8, 0, 0], [0.2, 0.2, 1, 1])])  # fmt: skip
-def test_weights_by_length_are_those_of_lambda_and_mask(make_run, further, parameters, structural, contextual):
+@pytest.mark.parametrize(
+    ("further", "parameters", "structural", "contextual"),
+    [  # of 9, 64, 65 and 99 tokens, mask 64
+        ([], {"lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]),
+        ([], {"lam": None}, [1, 1, 0, 0], [1, 1, 1, 1]),
+        ([], {"structural_loss": None, "lam": 0.3}, [0] * 4, [1] * 4),
+        ([], {"contextual_teacher": None, "lam": 0.3}, [1, 1, 0, 0], [0] * 4),
+        ([FAR], {"structural_loss": None, "lam": 0.3}, [0.3, 0.3, 0, 0], [0.7, 0.7, 1, 1]),
+        ([TOPICS], {"contextual_teacher": None, "lam": 0.8}, [0.8, 0.8, 0, 0], [0.2, 0.2, 1, 1]),
+    ],
+)
+def test_weights_by_length_are_those_of_lambda_and_mask(
+    make_run, further, parameters, structural, contextual
+):
     run = make_run("05_weighting", further, documents=4, **parameters)
-    run.stages.corpus.split = lambda name: {"n_structural_tokens": [64, 99, 9, 65, 7]}  # four of five are trained on
+    run.stages.corpus.split = lambda name: {
+        "n_structural_tokens": [64, 99, 9, 65, 7]
+    }  # four of five are trained on
     expected = np.transpose([[9, 64, 65, 99], structural, contextual])
     np.testing.assert_allclose(views.weights_by_length(run).to_numpy(), expected, atol=1e-6)
 
 
 CELLS = {
-    "03_structural": [{"structural_loss": loss} for loss in ("mse", "cosine", "max-margin", "contrastive")] + [
+    "03_structural": [
+        {"structural_loss": loss} for loss in ("mse", "cosine", "max-margin", "contrastive")
+    ]
+    + [
         {"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.5},
-        {"structural_loss": "contrastive", "temperature": 0.1}],
-    "05_weighting": [{}, {"lam": 0.2, "max_structural_len": None}, {"lam": None}, {"lam_by_length": "linear:5:30"}, {"structural_loss": None},
-        {"contextual_teacher": None}, {"structural_loss": "mse", "lam": 0.8},
-        {"structural_loss": "max-margin"}, {"structural_loss": "contrastive"}, {"contextual_loss": "mse"},
-        {"contextual_loss": "cca"}, {"delta": 0.9, "beta": 0.2}, {"sdl": "sum"}, {"student_projection": "1", "contextual_projection": "1"}]}  # fmt: skip
+        {"structural_loss": "contrastive", "temperature": 0.1},
+    ],
+    "05_weighting": [
+        {},
+        {"lam": 0.2, "max_structural_len": None},
+        {"lam": None},
+        {"lam_by_length": "linear:5:30"},
+        {"structural_loss": None},
+        {"contextual_teacher": None},
+        {"structural_loss": "mse", "lam": 0.8},
+        {"structural_loss": "max-margin"},
+        {"structural_loss": "contrastive"},
+        {"contextual_loss": "mse"},
+        {"contextual_loss": "cca"},
+        {"delta": 0.9, "beta": 0.2},
+        {"sdl": "sum"},
+        {"student_projection": "1", "contextual_projection": "1"},
+    ],
+}
 OF_05 = {"student_projection": "8(ReLU)x4", "contextual_projection": "4", "max_structural_len": 20}
 
 
-@pytest.mark.parametrize(("notebook", "parameters"), [(n, one) for n, own in CELLS.items() for one in own], ids=str)
-def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request, capsys, notebook, parameters):
-    further = [FAR | {"student_projection": "8"}, TOPICS | {"student_projection": "6"}]  # as wide as the teachers
-    training = Profile.load("small").training.model_copy(update={"sdl": parameters.get("sdl", "mean")})
+@pytest.mark.parametrize(
+    ("notebook", "parameters"), [(n, one) for n, own in CELLS.items() for one in own], ids=str
+)
+def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(
+    make_run, request, capsys, notebook, parameters
+):
+    further = [
+        FAR | {"student_projection": "8"},
+        TOPICS | {"student_projection": "6"},
+    ]  # as wide as the teachers
+    training = Profile.load("small").training.model_copy(
+        update={"sdl": parameters.get("sdl", "mean")}
+    )
     given = OF_05 if notebook == "05_weighting" else {}
     given = {**given, **{name: value for name, value in parameters.items() if name != "sdl"}}
     run = make_run(notebook, further, {"training": training}, **given)
     torch.manual_seed(0)
     objective = make_objective(distil.make_student(0.0), run.key, distil.WIDTHS).train()
-    train, validation = distil.make_documents(30, 1, more=True), distil.make_documents(9, 2, more=True)
+    train, validation = (
+        distil.make_documents(30, 1, more=True),
+        distil.make_documents(9, 2, more=True),
+    )
     batch, targets = train.pack([range(12)])
     objective(batch, **targets._asdict())  # statistics of a training
-    run.stages.students = SimpleNamespace(objective=objective.eval,
-        training_documents=lambda student, split, rows: {"train": train, "validation": validation}[split])  # fmt: skip
+    run.stages.students = SimpleNamespace(
+        objective=objective.eval,
+        training_documents=lambda student, split, rows: {"train": train, "validation": validation}[
+            split
+        ],
+    )
     run.stages.corpus.split = {"validation": range(9)}.__getitem__
     script = (request.config.rootpath / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
     (cell,) = (cell for cell in script.split("# %%") if "views.three_documents(run)" in cell)
@@ -158,33 +257,58 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(make_run, request
     assert three.y.shape == three.t.shape == (3, 16)
 
 
-def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(make_run, workspace_root, monkeypatch):
+def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
+    make_run, workspace_root, monkeypatch
+):
     def student(name):
-        return run.workspace.artefact("student", {"name": name}, lambda folder: (folder / "weights").write_text(name))
+        return run.workspace.artefact(
+            "student", {"name": name}, lambda folder: (folder / "weights").write_text(name)
+        )
 
     monkeypatch.setattr(views, "untrained_model", lambda students: Model(UNTRAINED, "0", list))
     run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
     run.model = student_model(run.label, student("own"))
-    others = [{"structural_loss": "cosine"}, {"structural_loss": "max-margin", "gamma": 0.7},
-        {"structural_loss": "max-margin", "gamma": 1.5}, {"structural_loss": "mse"},
-        {"structural_loss": "mse", "documents": 30}, {"structural_loss": "mse", "seed": 1}]  # fmt: skip
+    others = [
+        {"structural_loss": "cosine"},
+        {"structural_loss": "max-margin", "gamma": 0.7},
+        {"structural_loss": "max-margin", "gamma": 1.5},
+        {"structural_loss": "mse"},
+        {"structural_loss": "mse", "documents": 30},
+        {"structural_loss": "mse", "seed": 1},
+    ]
     for number, parameters in enumerate(others):
         folder = student(str(number)).path.relative_to(workspace_root)
         make_run("03_structural", **parameters).finish({}, student=str(folder))
-    make_run("03_structural", structural_loss="contrastive").finish({}, student="outputs/artefacts/student/deleted")
+    make_run("03_structural", structural_loss="contrastive").finish(
+        {}, student="outputs/artefacts/student/deleted"
+    )
     models = views.students_of_runs(run)
     labels = [model.label for model in models]
-    assert labels == [UNTRAINED, "max-margin;MSE;γ=1.0", "MSE", "cosine", "max-margin;MSE;γ=0.7", "max-margin;MSE;γ=1.5"]  # fmt: skip
+    assert labels == [
+        UNTRAINED,
+        "max-margin;MSE;γ=1.0",
+        "MSE",
+        "cosine",
+        "max-margin;MSE;γ=0.7",
+        "max-margin;MSE;γ=1.5",
+    ]
     assert len({model.fingerprint for model in models}) == len(models)
 
 
 def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make_run, monkeypatch):
     """Texts are numbers: every model and teacher is a table of embeddings."""
     rng = np.random.default_rng(0)
-    tables = {name: rng.standard_normal((100, 6)) for name in ("before", "after", "structural", "contextual")}
+    tables = {
+        name: rng.standard_normal((100, 6))
+        for name in ("before", "after", "structural", "contextual")
+    }
     tokens = [9, 10, 11, 500] * 10
-    splits = {"train": Dataset.from_dict({"text": [str(i) for i in range(60)]}),
-        "validation": Dataset.from_dict({"text": [str(i) for i in range(60, 100)], "n_structural_tokens": tokens})}  # fmt: skip
+    splits = {
+        "train": Dataset.from_dict({"text": [str(i) for i in range(60)]}),
+        "validation": Dataset.from_dict(
+            {"text": [str(i) for i in range(60, 100)], "n_structural_tokens": tokens}
+        ),
+    }
     first = {"train": 0, "validation": 60}
     embedded = []
 
@@ -197,26 +321,43 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
 
     run = make_run("04_projections", documents=50)
     run.model = model("after")
-    run.stages = SimpleNamespace(corpus=SimpleNamespace(workspace=run.workspace, split=splits.__getitem__),
-        teachers=SimpleNamespace(structural=SimpleNamespace(max_text_tokens=10),
-        of_student={"structural": "structural", "contextual": "contextual"},
-        embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n]), students=None)  # fmt: skip
+    run.stages = SimpleNamespace(
+        corpus=SimpleNamespace(workspace=run.workspace, split=splits.__getitem__),
+        teachers=SimpleNamespace(
+            structural=SimpleNamespace(max_text_tokens=10),
+            of_student={"structural": "structural", "contextual": "contextual"},
+            embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n],
+        ),
+        students=None,
+    )
     monkeypatch.setattr(views, "untrained_model", lambda students: model("before"))
     monkeypatch.setattr(views, "PROBED", 30)
     frame = views.probes_of_teachers(run)
     assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2"]
-    pairs = [(model, f"{role} teacher") for model in ("before", "after") for role in ("structural", "contextual")]
+    pairs = [
+        (model, f"{role} teacher")
+        for model in ("before", "after")
+        for role in ("structural", "contextual")
+    ]
     assert list(frame.groupby(["model", "teacher"], sort=False).groups) == pairs
     short = np.array(tokens) <= 10
     for (name, teacher), found in frame.groupby(["model", "teacher"]):
         x, t = tables[name], tables[teacher.split()[0]]
-        expected = probe((x[:30], t[:30]), (x[60:], t[60:]), {"up to 10 tokens": short, "longer": ~short})
-        pd.testing.assert_frame_equal(found[list(expected.columns)].reset_index(drop=True), expected)
+        expected = probe(
+            (x[:30], t[:30]), (x[60:], t[60:]), {"up to 10 tokens": short, "longer": ~short}
+        )
+        pd.testing.assert_frame_equal(
+            found[list(expected.columns)].reset_index(drop=True), expected
+        )
     r2 = frame[frame["bucket"] == "all"].set_index(["teacher", "model"])["r2"].round(2)
-    said = (f"{role} teacher {r2[f'{role} teacher', 'before']:.2f} before distillation and {r2[f'{role} teacher', 'after']:.2f} after"
-            for role in ("structural", "contextual"))  # fmt: skip
+    said = (
+        f"{role} teacher {r2[f'{role} teacher', 'before']:.2f} before distillation and {r2[f'{role} teacher', 'after']:.2f} after"
+        for role in ("structural", "contextual")
+    )
     assert views.learnt(frame) == fill(f"R² on all validation documents: {'; '.join(said)}.", 100)
-    assert sorted(embedded) == sorted((m, i) for m in ("before", "after") for i in [*range(30), *range(60, 100)])
+    assert sorted(embedded) == sorted(
+        (m, i) for m in ("before", "after") for i in [*range(30), *range(60, 100)]
+    )
     pd.testing.assert_frame_equal(views.probes_of_teachers(run), frame)
     assert len(embedded) == 2 * 70  # each embedded once
 
@@ -225,13 +366,21 @@ def test_a_run_records_the_scores_of_its_own_model_only(make_run):
     run = make_run("02_paragraph_vector")
     rows = [(run.label, "package", "accuracy", seed, 0.2 + seed / 10) for seed in range(2)]
     rows += [(run.label, "find", "map", 0, 0.2), (run.label, "find", "mrr", 0, 1.0)]
-    rows += [("SBERT truncated", "package", "accuracy", 0, 0.5), ("SBERT truncated", "find", "map", 0, 0.5)]
+    rows += [
+        ("SBERT truncated", "package", "accuracy", 0, 0.5),
+        ("SBERT truncated", "find", "map", 0, 0.5),
+    ]
     scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
-    assert run.metrics(scores) == pytest.approx({"mean": 0.225, "package/accuracy": 0.25, "find/map": 0.2, "find/mrr": 1})  # fmt: skip
+    assert run.metrics(scores) == pytest.approx(
+        {"mean": 0.225, "package/accuracy": 0.25, "find/map": 0.2, "find/mrr": 1}
+    )
 
 
 NAMES = ("alpha", "beta", "gamma")
-PAGES = ["The cat sees the cat. Another cat sees the dog.", "A house stands there. The house has a door, a red one."]
+PAGES = [
+    "The cat sees the cat. Another cat sees the dog.",
+    "A house stands there. The house has a door, a red one.",
+]
 
 
 def text_of(name, n):
@@ -239,7 +388,9 @@ def text_of(name, n):
 
 
 def embedder(name, embed):
-    return Model(name, name, lambda texts: np.array([embed(text) for text in texts], dtype=np.float32))
+    return Model(
+        name, name, lambda texts: np.array([embed(text) for text in texts], dtype=np.float32)
+    )
 
 
 @pytest.fixture
@@ -257,14 +408,18 @@ def of_sizes(make_run):
 def of_texts(make_run):
     def make(**simde):
         run = make_run("07_simde", changes={"simde": SimDE(dropout=0.1, **simde)}, documents=2)
-        run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: {"text": PAGES}), teachers=None)
+        run.stages = SimpleNamespace(
+            corpus=SimpleNamespace(split=lambda _: {"text": PAGES}), teachers=None
+        )
         return run
 
     return make
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_first_document_of_two_sentences_is_shown_in_the_halves_that_training_draws(of_sizes, refused, seed):
+def test_the_first_document_of_two_sentences_is_shown_in_the_halves_that_training_draws(
+    of_sizes, refused, seed
+):
     shown = views.example_halves(of_sizes(1, 20, 7, seed=seed))
     sentences = [sentence.strip() for sentence in split_sentences(text_of("beta", 20))]
     assert (shown["first half"] + shown["second half"]).tolist() == sentences[:12]
@@ -273,35 +428,66 @@ def test_the_first_document_of_two_sentences_is_shown_in_the_halves_that_trainin
     refused("none of the first 3 has two sentences", views.example_halves, of_sizes(1, 1, 1))
 
 
-def test_halves_are_near_for_a_model_that_finds_the_subject_and_a_lone_sentence_is_left_out(of_sizes, refused):
+def test_halves_are_near_for_a_model_that_finds_the_subject_and_a_lone_sentence_is_left_out(
+    of_sizes, refused
+):
     subject = embedder("subject", lambda text: [text.count(name) for name in NAMES])
     found = views.distances_of_halves(of_sizes(9, 1, 7), [subject])
     assert found.groupby("kind")["value"].agg(["size", "mean"]).to_dict("index") == {
-        "positive": {"size": 2, "mean": pytest.approx(0, abs=1e-6)}, "negative": {"size": 2, "mean": pytest.approx(1)}}  # fmt: skip
+        "positive": {"size": 2, "mean": pytest.approx(0, abs=1e-6)},
+        "negative": {"size": 2, "mean": pytest.approx(1)},
+    }
     assert (set(found["auc"]), set(found["model"])) == ({1.0}, {"subject"})
-    refused("1 documents have two sentences; distances need", views.distances_of_halves, of_sizes(9, 1, 1), [subject])
+    refused(
+        "1 documents have two sentences; distances need",
+        views.distances_of_halves,
+        of_sizes(9, 1, 1),
+        [subject],
+    )
 
 
-def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(make_run, of_sizes, workspace_root):
-    folders = {name: workspace_root / "outputs/artefacts/student" / name for name in ("simcse", "distilled", "deleted")}
+def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
+    make_run, of_sizes, workspace_root
+):
+    folders = {
+        name: workspace_root / "outputs/artefacts/student" / name
+        for name in ("simcse", "distilled", "deleted")
+    }
     for name, folder in folders.items():
         folder.mkdir(parents=True)
         if name != "deleted":
             (folder / "artefact.json").write_text("{}")
-    given = [("07_simde", "simcse", {"pairs": "dropout"}), ("06_evaluation", "distilled", {}),
-             ("06_evaluation", "deleted", {"seed": 1}), ("05_weighting", "distilled", {})]  # fmt: skip
+    given = [
+        ("07_simde", "simcse", {"pairs": "dropout"}),
+        ("06_evaluation", "distilled", {}),
+        ("06_evaluation", "deleted", {"seed": 1}),
+        ("05_weighting", "distilled", {}),
+    ]
     for notebook, name, parameters in given:
         run = make_run(notebook, **parameters)
-        run.finish({}, student=run.workspace.shown(run.workspace.link("students", "of-one-name", folders[name])))
+        run.finish(
+            {},
+            student=run.workspace.shown(
+                run.workspace.link("students", "of-one-name", folders[name])
+            ),
+        )
     first, second = views.students_beside(of_sizes(9, 9, 9))
     assert (first.label, second.label[:14]) == ("SimCSE;24 docs", "student cosine")
     assert [model.fingerprint.split("/")[1] for model in (first, second)] == ["simcse", "distilled"]
 
 
-@pytest.mark.parametrize(("few_shot", "model", "over", "percent"),
-    [("all", "SimDE_bert", "SimCSE", 3.9), ("all", "SimDE_long", "Longformer", 9.4),
-    ("few-shot", "SimDE_bert", "SimCSE", 12.0), ("few-shot", "SimDE_long", "Longformer", 24.3)])  # fmt: skip
-def test_the_published_scores_give_the_improvements_that_the_paper_claims(few_shot, model, over, percent):
+@pytest.mark.parametrize(
+    ("few_shot", "model", "over", "percent"),
+    [
+        ("all", "SimDE_bert", "SimCSE", 3.9),
+        ("all", "SimDE_long", "Longformer", 9.4),
+        ("few-shot", "SimDE_bert", "SimCSE", 12.0),
+        ("few-shot", "SimDE_long", "Longformer", 24.3),
+    ],
+)
+def test_the_published_scores_give_the_improvements_that_the_paper_claims(
+    few_shot, model, over, percent
+):
     rows = published("simde").query("metric == 'f1_macro' and round == @few_shot")
     scores = rows.pivot(index="task", columns="model", values="value")
     assert set(scores.index) == {*get_args(SimDEName)}  # as our own scores call them
@@ -313,7 +499,8 @@ def test_the_runs_own_texts_stand_before_the_papers(of_texts):
     paper = published("simde").query("source == 'table 4'").set_index("task")["value"]
     assert rows.index.tolist() == ["here: installed-docs", *paper.index.unique()]
     assert rows.loc["nyt"].tolist() == paper["nyt"].tolist()
-    # cat sees cat cat sees dog: 6 of 3; house stands house has door one: 6 of 5 (one may be no noun: 5 of 4)
+    # cat sees cat cat sees dog: 6 of 3; house stands house has door one: 6 of 5 (one may be no
+    # noun: 5 of 4)
     assert rows.loc["here: installed-docs", "All"] == pytest.approx((6 / 3 + 6 / 5) / 2, abs=0.03)
     run = of_texts(language="de")  # texts in another language have no nouns that we know
     assert not views.redundancy_beside_paper(run).index.str.startswith("here").any()
@@ -323,7 +510,9 @@ def test_sentences_are_compared_by_sbert_or_by_the_encoder_of_the_profile(of_tex
     subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
     monkeypatch.setattr("docemb_lib.runs.models.sbert_models", lambda teachers: [subject])
     beside = views.similarity_beside_paper(of_texts())
-    assert beside.loc["here: installed-docs, by subject"].to_dict() == pytest.approx({"inside": 1, "across": 0})
+    assert beside.loc["here: installed-docs, by subject"].to_dict() == pytest.approx(
+        {"inside": 1, "across": 0}
+    )
     assert beside.loc["nyt"].to_dict() == {"inside": 0.3, "across": 0.11}
     assert len(beside) == 6
     asked = views.similarity_beside_paper(of_texts(sentence_encoder="all-MiniLM-L6-v2"))

@@ -27,7 +27,10 @@ def tables():
     def read(html):
         found = {}
         for table in BeautifulSoup(html, "html.parser").find_all("table"):
-            heads, *rows = ([cell.get_text() for cell in row.find_all(["th", "td"])] for row in table.find_all("tr"))
+            heads, *rows = (
+                [cell.get_text() for cell in row.find_all(["th", "td"])]
+                for row in table.find_all("tr")
+            )
             found[table["class"][-1].removeprefix("docemb-")] = pd.DataFrame(rows, columns=heads)
         return found
 
@@ -53,6 +56,11 @@ def hostile():
 
 @pytest.fixture
 def split_of():
-    return lambda texts: Dataset.from_dict({
-        "id": [f"d{row}" for row in range(len(texts))], "text": texts, "source": ["s"] * len(texts),
-        "n_structural_tokens": range(len(texts))})  # fmt: skip
+    return lambda texts: Dataset.from_dict(
+        {
+            "id": [f"d{row}" for row in range(len(texts))],
+            "text": texts,
+            "source": ["s"] * len(texts),
+            "n_structural_tokens": range(len(texts)),
+        }
+    )

@@ -32,16 +32,26 @@ def figure():
 
 
 def an_explorer(answer=lambda number, one: Answer(f"<b>{number}/{one}</b>", figure(), "a <line>")):
-    return Explorer({"number": slider(0, 9, 1, 4), "one": choice({"a": "A", "b": "B"}, "A")}, answer)
+    return Explorer(
+        {"number": slider(0, 9, 1, 4), "one": choice({"a": "A", "b": "B"}, "A")}, answer
+    )
 
 
 def test_every_control_has_its_description_and_first_value():
-    controls = {"λ": slider(0.0, 1.0, 0.05, 0.5), "tokens": slider(3, 90, 1, (3, 90)), "find": text_field("a word")}
+    controls = {
+        "λ": slider(0.0, 1.0, 0.05, 0.5),
+        "tokens": slider(3, 90, 1, (3, 90)),
+        "find": text_field("a word"),
+    }
     controls["mask"] = choice({"64": 64, "no": None}, None)
     explorer = Explorer(controls, lambda *values: Answer(str(values)))
     explorer.live()
     assert [(widget.description, widget.value) for widget in explorer.widgets.values()] == [
-        ("λ", 0.5), ("tokens", (3, 90)), ("find", ""), ("mask", None)]  # fmt: skip
+        ("λ", 0.5),
+        ("tokens", (3, 90)),
+        ("find", ""),
+        ("mask", None),
+    ]
 
 
 def test_moving_a_control_changes_text_and_picture(moved):
@@ -53,7 +63,9 @@ def test_moving_a_control_changes_text_and_picture(moved):
     assert explorer.answer(number=2).html == "<b>2/B</b>"
 
 
-@pytest.mark.parametrize("error", [InputError("no runs yet; run <this>"), FileNotFoundError("outputs/x is gone")])
+@pytest.mark.parametrize(
+    "error", [InputError("no runs yet; run <this>"), FileNotFoundError("outputs/x is gone")]
+)
 def test_an_error_becomes_a_line_and_the_controls_go_on(moved, error):
     def answer(number, one):
         if number == 5:
@@ -79,7 +91,9 @@ def test_without_a_person_there_is_a_figure_and_no_widget():
 
 def test_loading_is_shown_until_the_answer_is_there(moved):
     seen = []
-    explorer = an_explorer(lambda number, one: seen.append(explorer._status.value) or Answer("text"))
+    explorer = an_explorer(
+        lambda number, one: seen.append(explorer._status.value) or Answer("text")
+    )
     moved(explorer, number=5)
     assert seen
     assert all("loading …" in text for text in seen)
@@ -92,7 +106,11 @@ def test_a_point_of_a_figure_has_its_text_where_it_is_drawn():
     places = {left: [(0.0, 1.0), (5.0, 2.0)], right: [(3.0, 3.0), (4.0, 9.0)]}
     for ax, own in places.items():
         ax.plot(*zip(*own, strict=True), "o", color="red", markersize=9)
-    shown = html.picture(drawn, "", [(ax, own, [f"{ax is left} {n}" for n in range(2)]) for ax, own in places.items()])
+    shown = html.picture(
+        drawn,
+        "",
+        [(ax, own, [f"{ax is left} {n}" for n in range(2)]) for ax, own in places.items()],
+    )
     width, height = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', shown).groups())
     found = re.findall(r'cx="(\d+)" cy="(\d+)" r="6"><title>(.*?)</title>', shown)
     assert [text for _, _, text in found] == ["True 0", "True 1", "False 0", "False 1"]
@@ -102,9 +120,15 @@ def test_a_point_of_a_figure_has_its_text_where_it_is_drawn():
         assert pixel.tolist() == [1, 0, 0, 1]
 
 
-@pytest.mark.parametrize(("metadata", "expected"), [({"cellId": "abc"}, "abc"), ({}, None)], ids=["JupyterLab", "papermill"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [({"cellId": "abc"}, "abc"), ({}, None)],
+    ids=["JupyterLab", "papermill"],
+)
 def test_a_person_and_papermill_differ_in_the_request(monkeypatch, metadata, expected):
-    monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace(get_parent=lambda: {"metadata": metadata}))
+    monkeypatch.setattr(
+        "IPython.get_ipython", lambda: SimpleNamespace(get_parent=lambda: {"metadata": metadata})
+    )
     assert html.live_cell() == expected
 
 
@@ -120,7 +144,13 @@ def test_a_cell_that_is_run_again_leaves_no_widgets_of_the_first_time(monkeypatc
     assert sizes[0] == sizes[1] == sizes[2] > 0
 
 
-HOSTILE = ["<script>alert(1)</script>", '<img src=x onerror="alert(1)">', '"><b onload=x>', "</pre></div><iframe>", "a & b"]  # fmt: skip
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '<img src=x onerror="alert(1)">',
+    '"><b onload=x>',
+    "</pre></div><iframe>",
+    "a & b",
+]
 
 
 def parsed(text):
@@ -128,10 +158,19 @@ def parsed(text):
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("piece", [lambda t: html.document(t, t), html.message, lambda t: html.number("auc", t),
-    lambda t: html.number(t, 1), lambda t: html.table("runs", pd.DataFrame({t: [1]})),
-    lambda t: html.table("runs", pd.DataFrame({"a": [t]})), lambda t: html.picture(figure(), t, [])],
-    ids=["document", "message", "number", "name", "column", "table", "picture"])  # fmt: skip
+@pytest.mark.parametrize(
+    "piece",
+    [
+        lambda t: html.document(t, t),
+        html.message,
+        lambda t: html.number("auc", t),
+        lambda t: html.number(t, 1),
+        lambda t: html.table("runs", pd.DataFrame({t: [1]})),
+        lambda t: html.table("runs", pd.DataFrame({"a": [t]})),
+        lambda t: html.picture(figure(), t, []),
+    ],
+    ids=["document", "message", "number", "name", "column", "table", "picture"],
+)
 def test_what_looks_like_html_shows_as_text(piece, text):
     made = parsed(piece(text))
     tags = [tag.name for tag in made.find_all()]

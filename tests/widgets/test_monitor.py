@@ -1,4 +1,6 @@
-"""The state of runs and trainings, from files as papermill, records and trainings write them, and the monitor."""
+"""The state of runs and trainings, from files as papermill, records and trainings write them, and
+the monitor.
+"""
 
 import asyncio
 import json
@@ -19,40 +21,72 @@ NOTEBOOK = "05_weighting"
 
 def cell(status, *texts):
     outputs = [{"output_type": "stream", "name": "stderr", "text": text} for text in texts]
-    return {"cell_type": "code", "metadata": {"papermill": {"status": status}}, "source": "", "outputs": outputs}
+    return {
+        "cell_type": "code",
+        "metadata": {"papermill": {"status": status}},
+        "source": "",
+        "outputs": outputs,
+    }
 
 
 def record(fingerprint, **further):
-    return records.Record(notebook=NOTEBOOK, label=f"run {fingerprint}", fingerprint=fingerprint, setting="s",
-                          profile="small", parameters={}, **further)  # fmt: skip
+    return records.Record(
+        notebook=NOTEBOOK,
+        label=f"run {fingerprint}",
+        fingerprint=fingerprint,
+        setting="s",
+        profile="small",
+        parameters={},
+        **further,
+    )
 
 
 @pytest.fixture
 def running_notebook(workspace):
     executed = workspace.outputs / "notebooks" / NOTEBOOK / "small-cosine-lam=0.5-seed0.ipynb"
     executed.parent.mkdir(parents=True)
-    cells = [{"cell_type": "markdown", "metadata": {}, "source": ""}, cell("completed", "old\n"),
-             cell("running", "training: 10%\rtraining: 20%\n"), cell("pending")]  # fmt: skip
+    cells = [
+        {"cell_type": "markdown", "metadata": {}, "source": ""},
+        cell("completed", "old\n"),
+        cell("running", "training: 10%\rtraining: 20%\n"),
+        cell("pending"),
+    ]
     executed.with_name(f".{executed.stem}.running.ipynb").write_text(json.dumps({"cells": cells}))
     return executed
 
 
-def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_records_follow(workspace, running_notebook):
+def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_records_follow(
+    workspace, running_notebook
+):
     with locked(running_notebook):
         (running,) = runs_on_disk(workspace).to_dict("records")
-    assert (running["run"], running["notebook"], running["state"]) == (running_notebook.stem, NOTEBOOK, "running")
+    assert (running["run"], running["notebook"], running["state"]) == (
+        running_notebook.stem,
+        NOTEBOOK,
+        "running",
+    )
     assert running["at"] == "cell 2 of 3: training: 20%"
     assert runs_on_disk(workspace)["state"].tolist() == ["interrupted"]
     assert runs_on_disk(workspace, "03_structural").empty
     # recorded runs follow, newest first, with their score or error
-    records.save(workspace, record("a", metrics={"mean": 0.25}, seconds=9.0, finished="2024-01-01T00:00:00"))
-    records.save(workspace, record("b", status="failed", error="out of memory", finished="2024-01-02T00:00:00"))
+    records.save(
+        workspace, record("a", metrics={"mean": 0.25}, seconds=9.0, finished="2024-01-01T00:00:00")
+    )
+    records.save(
+        workspace,
+        record("b", status="failed", error="out of memory", finished="2024-01-02T00:00:00"),
+    )
     rows = runs_on_disk(workspace).to_dict("records")
-    assert ([row["state"] for row in rows], rows[1]["at"]) == (["interrupted", "failed", "done"], "out of memory")
+    assert ([row["state"] for row in rows], rows[1]["at"]) == (
+        ["interrupted", "failed", "done"],
+        "out of memory",
+    )
     assert (rows[2]["validation"], rows[2]["took"]) == (0.25, 9.0)
 
 
-def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(workspace, running_notebook):
+def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(
+    workspace, running_notebook
+):
     working = next(running_notebook.parent.glob(".*.running.ipynb"))
     working.write_text(working.read_text()[:40])
     assert runs_on_disk(workspace)["at"].tolist() == [""]
@@ -63,13 +97,26 @@ def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(wor
 
 @pytest.fixture
 def training(workspace):
-    """A training after the fourth of ten updates, resumed after the second, as the callback writes it."""
+    """A training after the fourth of ten updates, resumed after the second, as the callback writes
+    it.
+    """
     folder = workspace.outputs / "artefacts" / "student" / "abc.partial" / "checkpoints"
     log = Log(folder, "student cosine")
-    state = SimpleNamespace(is_world_process_zero=True, max_steps=10, global_step=2, log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}])  # fmt: skip
+    state = SimpleNamespace(
+        is_world_process_zero=True,
+        max_steps=10,
+        global_step=2,
+        log_history=[{"step": 2, "loss": 9.0, "learning_rate": 1e-3}],
+    )
     log.on_train_begin(None, state, None)
     for step in (3, 4):
-        row = {"step": step, "loss": 2.0 / step, "structural": 1.0, "learning_rate": 1e-3, "tokens_per_second": 500.0 * step}  # fmt: skip
+        row = {
+            "step": step,
+            "loss": 2.0 / step,
+            "structural": 1.0,
+            "learning_rate": 1e-3,
+            "tokens_per_second": 500.0 * step,
+        }
         state.log_history.append(row)
         log.on_log(None, state, None)
     state.log_history.append({"step": 4, "eval_loss": 7.0})
@@ -82,7 +129,9 @@ def test_a_training_reports_its_progress(workspace, training):
     assert [line.get("step") for line in lines] == [None, 2, 2, 3, 4, 4]
     for line, at in zip(lines[2:], (100.0, 103.0, 110.0, 112.0), strict=True):
         line["at"] = at
-    training.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 5, "lo')  # being written
+    training.write_text(
+        "".join(json.dumps(line) + "\n" for line in lines) + '{"step": 5, "lo'
+    )  # being written
     with locked(training.parents[2] / "abc"):
         (row,) = trainings_on_disk(workspace).to_dict("records")
     assert (row["training"], row["state"]) == ("student cosine", "running")
@@ -101,7 +150,9 @@ def test_a_training_reports_its_progress(workspace, training):
 def test_the_monitor_says_what_to_run_and_shows_what_has(workspace, numbers, tables, hostile):
     shown = run_monitor("05_weighting")
     assert "nothing has run yet; docemb run" in shown.answer().html
-    folder = records.save(workspace, replace(record("a"), label=hostile, status="failed", error="out of <memory>"))
+    folder = records.save(
+        workspace, replace(record("a"), label=hostile, status="failed", error="out of <memory>")
+    )
     text = shown.answer().html
     assert (numbers(text, "failed"), tables(text)["runs"]["state"].tolist()) == (["1"], ["failed"])
     assert "<script" not in text
@@ -127,7 +178,9 @@ def test_the_monitor_refreshes_by_itself_until_it_is_closed(workspace, monkeypat
     asyncio.run(asyncio.wait_for(watch(), 20))
 
 
-def test_the_monitor_finds_notebooks_by_number_and_lists_last_runs(workspace, monkeypatch, numbers, tables, refused):
+def test_the_monitor_finds_notebooks_by_number_and_lists_last_runs(
+    workspace, monkeypatch, numbers, tables, refused
+):
     records.save(workspace, record("0"))
     assert numbers(run_monitor("05").answer().html, "done") == ["1"]
     assert "nothing has run yet" in run_monitor("03").answer().html
@@ -136,4 +189,7 @@ def test_the_monitor_finds_notebooks_by_number_and_lists_last_runs(workspace, mo
     for number in range(3):
         records.save(workspace, record(str(number), finished=f"2024-01-0{number + 1}T00:00:00"))
     text = run_monitor().answer().html
-    assert (numbers(text, "done"), tables(text)["runs"]["run"].tolist()) == (["3"], ["run 2", "run 1"])
+    assert (numbers(text, "done"), tables(text)["runs"]["run"].tolist()) == (
+        ["3"],
+        ["run 2", "run 1"],
+    )

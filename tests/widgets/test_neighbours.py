@@ -27,7 +27,11 @@ def spaces():
 def test_neighbours_are_those_of_a_loop_and_never_the_document_itself(spaces, row):
     for model, found in Pool(TEXTS, np.arange(9), spaces).neighbours(row, 4).items():
         X = spaces[model]
-        cosines = {r: 1 - cosine(X[row], X[r]) if X[row].any() and X[r].any() else 0.0 for r in range(9) if r != row}
+        cosines = {
+            r: 1 - cosine(X[row], X[r]) if X[row].any() and X[r].any() else 0.0
+            for r in range(9)
+            if r != row
+        }
         expected = sorted(cosines, key=lambda r: (-round(cosines[r], 5), r))[:4]
         assert found.index.tolist() == expected
         np.testing.assert_allclose(found, [cosines[r] for r in expected], atol=1e-6)
@@ -37,8 +41,21 @@ def test_a_text_of_ones_own_has_neighbours_among_all_documents(spaces):
     pool = Pool(TEXTS, np.arange(9), spaces)
     found = pool.neighbours({model: 7 * X[3] for model, X in spaces.items()}, 2)
     assert all(own.index[0] == 3 and own.iloc[0] == pytest.approx(1) for own in found.values())
-    assert sorted(pool.neighbours(2, 50)["student"].index) == [0, 1, 3, 4, 5, 6, 7, 8]  # more than there are
-    assert [pool.find(words) for words in ("GRAPHS", "", "nowhere")] == [[1, 3, 5, 7], list(range(9)), []]
+    assert sorted(pool.neighbours(2, 50)["student"].index) == [
+        0,
+        1,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+    ]  # more than there are
+    assert [pool.find(words) for words in ("GRAPHS", "", "nowhere")] == [
+        [1, 3, 5, 7],
+        list(range(9)),
+        [],
+    ]
 
 
 def test_a_task_becomes_a_pool_embedded_once(workspace):
@@ -50,29 +67,51 @@ def test_a_task_becomes_a_pool_embedded_once(workspace):
 
     texts = ["a query", "an answer", "a query", "some other page"]  # one text twice
     task = Retrieval("find", {"test": Ranking(texts, [0, 1], [[1, 3], [3]])})
-    stages = SimpleNamespace(workspace=workspace, scores=SimpleNamespace(task={"find": task}.get),
+    stages = SimpleNamespace(
+        workspace=workspace,
+        scores=SimpleNamespace(task={"find": task}.get),
         key=SimpleNamespace(profile=SimpleNamespace(evaluation=SimpleNamespace(tasks=["find"]))),
-        teachers=SimpleNamespace(structural=SimpleNamespace(count_tokens=lambda texts: [len(text.split()) for text in texts])))  # fmt: skip
+        teachers=SimpleNamespace(
+            structural=SimpleNamespace(
+                count_tokens=lambda texts: [len(text.split()) for text in texts]
+            )
+        ),
+    )
     found = Neighbourhoods(stages, [Model("a", "s", embed), Model("SBERT truncated", "t", embed)])
     pool = found.pool("find")
-    assert (pool.texts, pool.lengths.tolist()) == (["a query", "an answer", "some other page"], [2, 2, 3])
+    assert (pool.texts, pool.lengths.tolist()) == (
+        ["a query", "an answer", "some other page"],
+        [2, 2, 3],
+    )
     assert sorted(asked) == sorted(pool.texts * 2)
     assert found.pool("find") is pool
     own = found.embed("anything at all")
-    assert {model: y.tolist() for model, y in own.items()} == {"this student: a": [15, 1], "truncated": [15, 1]}
+    assert {model: y.tolist() for model, y in own.items()} == {
+        "this student: a": [15, 1],
+        "truncated": [15, 1],
+    }
 
 
 def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(tables, moved, hostile):
     rng = np.random.default_rng(0)
-    spaces = {"student": rng.standard_normal((6, 4)), "SBERT over chunks": rng.standard_normal((6, 3))}
+    spaces = {
+        "student": rng.standard_normal((6, 4)),
+        "SBERT over chunks": rng.standard_normal((6, 3)),
+    }
     pool = Pool([f"page {n} {hostile}" for n in range(6)], np.arange(6), spaces)
     asked = []
-    neighbourhoods = SimpleNamespace(tasks=["find"], models=spaces, pool=lambda task: pool,
-        embed=lambda text: asked.append(text) or {model: X[3] for model, X in spaces.items()})  # fmt: skip
+    neighbourhoods = SimpleNamespace(
+        tasks=["find"],
+        models=spaces,
+        pool=lambda task: pool,
+        embed=lambda text: asked.append(text) or {model: X[3] for model, X in spaces.items()},
+    )
     explorer = neighbour_browser(neighbourhoods)
 
     def rows(text, model):
-        return [int(re.search(r"(\d+): page", cell)[1]) for cell in tables(text)["neighbours"][model]]
+        return [
+            int(re.search(r"(\d+): page", cell)[1]) for cell in tables(text)["neighbours"][model]
+        ]
 
     text = moved(explorer, document=3, neighbours=3)
     assert "document 2, 2 tokens; 3 of 6 found" in text
@@ -80,9 +119,14 @@ def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(tabl
     for model, own in found.items():
         assert rows(text, model) == own.index.tolist()
     others = tables(text)["neighbours"]["SBERT over chunks"]
-    assert others.str.contains(" =").tolist() == found["SBERT over chunks"].index.isin(found["student"].index).tolist()
+    assert (
+        others.str.contains(" =").tolist()
+        == found["SBERT over chunks"].index.isin(found["student"].index).tolist()
+    )
     assert "<script" not in text
-    assert "document 5, 5 tokens; 1 of 1 found" in moved(explorer, find="PAGE 5")  # the last that is found
+    assert "document 5, 5 tokens; 1 of 1 found" in moved(
+        explorer, find="PAGE 5"
+    )  # the last that is found
     assert "no document of find contains" in moved(explorer, find="<nowhere>")
     text = moved(explorer, **{"your text": "my <b>own</b> words"})
     assert rows(text, "student")[0] == 3

@@ -1,4 +1,6 @@
-"""Distances of several students, the spaces of a training, views of a saved student, and the explorers of them."""
+"""Distances of several students, the spaces of a training, views of a saved student, and the
+explorers of them.
+"""
 
 from collections import defaultdict
 from types import SimpleNamespace
@@ -10,7 +12,13 @@ import torch
 from torch import nn
 
 from docemb_lib import widgets
-from docemb_lib.evaluation.probes import measure_distances, mistaken, principal_plane, separation, tidy_distances
+from docemb_lib.evaluation.probes import (
+    measure_distances,
+    mistaken,
+    principal_plane,
+    separation,
+    tidy_distances,
+)
 from docemb_lib.losses import Objective, Projection, Teaching
 from docemb_lib.runs.models import Model
 from docemb_lib.widgets import spaces
@@ -22,46 +30,81 @@ def test_students_are_measured_on_the_same_documents_and_negatives(workspace, sp
     teacher = rng.standard_normal((7, 4))
     tables = {name: rng.standard_normal((7, 4)).astype(np.float32) for name in "ab"}
     texts = [f"text {row}" for row in range(7)]
-    stages = SimpleNamespace(corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts)),
-        teachers=SimpleNamespace(structural=None, embeddings=lambda teacher_, split_, rows: teacher[:rows]))  # fmt: skip
+    stages = SimpleNamespace(
+        corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts)),
+        teachers=SimpleNamespace(
+            structural=None, embeddings=lambda teacher_, split_, rows: teacher[:rows]
+        ),
+    )
     run = SimpleNamespace(stages=stages, label="b")
 
     def model(name):
         return Model(name, name, lambda asked: tables[name][[texts.index(text) for text in asked]])
 
     found = distances_to_teacher(run, [model("a"), model("b")], negatives=3)
-    assert (found.own, list(found.measured["cosine"])) == ("this student: b", ["a", "this student: b"])
+    assert (found.own, list(found.measured["cosine"])) == (
+        "this student: b",
+        ["a", "this student: b"],
+    )
     assert found.documents["length"].tolist() == list(range(7))
     for distance in ("cosine", "mse"):
         expected = pd.concat(
-            tidy_distances(measure_distances(tables[name], teacher, distance=distance, negatives=3)).assign(model=shown)
-            for name, shown in zip("ab", found.measured["cosine"], strict=True))  # fmt: skip
+            tidy_distances(
+                measure_distances(tables[name], teacher, distance=distance, negatives=3)
+            ).assign(model=shown)
+            for name, shown in zip("ab", found.measured["cosine"], strict=True)
+        )
         actual = found.tidy().query("distance == @distance").drop(columns="distance")
-        pd.testing.assert_frame_equal(actual.reset_index(drop=True), expected.reset_index(drop=True))
+        pd.testing.assert_frame_equal(
+            actual.reset_index(drop=True), expected.reset_index(drop=True)
+        )
 
 
 @pytest.fixture
 def distances(hostile):
     rng = np.random.default_rng(0)
     teacher = rng.standard_normal((9, 4))
-    measured = {distance: {model: measure_distances(
-        teacher + noise * rng.standard_normal((9, 4)), teacher, distance=distance, negatives=6)
-        for model, noise in (("before", 3.0), ("cosine", 1.0))} for distance in ("cosine", "mse")}  # fmt: skip
-    documents = pd.DataFrame({"id": [f"d{n}" for n in range(9)], "text": [hostile] * 9, "source": "s", "length": range(10, 19)})  # fmt: skip
+    measured = {
+        distance: {
+            model: measure_distances(
+                teacher + noise * rng.standard_normal((9, 4)),
+                teacher,
+                distance=distance,
+                negatives=6,
+            )
+            for model, noise in (("before", 3.0), ("cosine", 1.0))
+        }
+        for distance in ("cosine", "mse")
+    }
+    documents = pd.DataFrame(
+        {
+            "id": [f"d{n}" for n in range(9)],
+            "text": [hostile] * 9,
+            "source": "s",
+            "length": range(10, 19),
+        }
+    )
     return StudentDistances(documents, measured, "cosine")
 
 
-def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(distances, numbers, tables, moved):
+def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(
+    distances, numbers, tables, moved
+):
     explorer = widgets.distance_explorer(distances)
     text = moved(explorer)
     expected = [separation(found) for found in distances.measured["cosine"].values()]
     assert tables(text)["separation"]["AUC"].tolist() == [f"{auc:.3f}" for auc, _ in expected]
     text = moved(explorer, loss="before", distance="mse", γ=0.3, negatives=4, tokens=(12, 17))
-    part = distances.measured["mse"]["before"].part(np.arange(10, 19) // 6 == 2, 4)  # 12 to 17 tokens
+    part = distances.measured["mse"]["before"].part(
+        np.arange(10, 19) // 6 == 2, 4
+    )  # 12 to 17 tokens
     expected = separation(part, gamma=0.3)
     shown = {"student": "before", "AUC": f"{expected[0]:.3f}"}
     shown["max-margin MSE, γ = 0.3"] = f"{expected[1]:.4g}"
-    assert (tables(text)["separation"].to_dict("records"), numbers(text, "documents")) == ([shown], ["6"])
+    assert (tables(text)["separation"].to_dict("records"), numbers(text, "documents")) == (
+        [shown],
+        ["6"],
+    )
     pair = mistaken(part, k=10).iloc[2]
     text = moved(explorer, pair=3)
     rows = [int(pair[name]) for name in ("document", "other")]
@@ -84,7 +127,9 @@ def test_a_range_of_few_documents_gives_a_line_and_can_be_left_again(distances, 
     assert numbers(moved(explorer, tokens=(10, 90)), "documents") == ["9"]
 
 
-def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(workspace, monkeypatch, split_of):
+def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(
+    workspace, monkeypatch, split_of
+):
     rng = np.random.default_rng(0)
     vectors = defaultdict(lambda: rng.standard_normal(4).astype(np.float32))  # by model and text
 
@@ -97,12 +142,22 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(wor
     texts = [f"page {row}" for row in range(8)]
     stages = SimpleNamespace(
         corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts)),
-        teachers=SimpleNamespace(of_student={"structural": None},
-        embeddings=lambda asked, name, rows: model("structural").embed(texts[:rows])), students=None)  # fmt: skip
+        teachers=SimpleNamespace(
+            of_student={"structural": None},
+            embeddings=lambda asked, name, rows: model("structural").embed(texts[:rows]),
+        ),
+        students=None,
+    )
     profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None))
-    found = spaces.spaces_of_run(SimpleNamespace(stages=stages, profile=profile, model=model("run")))
+    found = spaces.spaces_of_run(
+        SimpleNamespace(stages=stages, profile=profile, model=model("run"))
+    )
     assert found.documents["length"].tolist() == list(range(6))
-    labels = {"student": "run", "student before distillation": "before", "structural teacher": "structural"}
+    labels = {
+        "student": "run",
+        "student before distillation": "before",
+        "structural teacher": "structural",
+    }
     assert list(found.planes) == list(labels)
     for space, label in labels.items():
         expected = principal_plane(np.stack([vectors[label, text] for text in texts[:6]]))
@@ -125,8 +180,13 @@ def test_views_are_those_of_the_projections_of_the_contextual_loss(specs):
 
 def test_the_projection_explorer_shows_each_document_in_both_spaces(moved, hostile):
     rng = np.random.default_rng(0)
-    documents = pd.DataFrame({"length": range(1, 6), "source": list("xyxyx"), "id": [*"abcd", hostile]})
-    planes = {space: principal_plane(rng.standard_normal((5, 5))) for space in ("student", "contextual teacher")}
+    documents = pd.DataFrame(
+        {"length": range(1, 6), "source": list("xyxyx"), "id": [*"abcd", hostile]}
+    )
+    planes = {
+        space: principal_plane(rng.standard_normal((5, 5)))
+        for space in ("student", "contextual teacher")
+    }
     explorer = widgets.projection_explorer(Spaces(documents, planes))
     views = {f"{of} view": planes["student"] for of in ("student", "contextual")}
     both = widgets.projection_explorer(Spaces(documents, planes | views))
@@ -139,5 +199,8 @@ def test_the_projection_explorer_shows_each_document_in_both_spaces(moved, hosti
     assert "<script" not in picture
     figure = explorer.answer(space="contextual teacher", beside="student", colour="length").figure
     for ax, space in zip(figure.axes, ("contextual teacher", "student"), strict=True):
-        assert (ax.get_title(), f"{planes[space].explained:.0%} of the variance" in ax.get_xlabel()) == (space, True)
+        assert (
+            ax.get_title(),
+            f"{planes[space].explained:.0%} of the variance" in ax.get_xlabel(),
+        ) == (space, True)
         np.testing.assert_allclose(ax.collections[0].get_offsets(), planes[space].points)

@@ -25,7 +25,9 @@ COLLECTIONS = {  # name: package, folders, files
     "chinese": ("manpages-zh", "zh_CN/man[1357]", ""),
     "japanese": ("manpages-ja", "ja/man[78]", ""),
 }
-SEE_ALSO = r"SEE ALSO|VÉASE TAMBIÉN|ZOBACZ TAKŻE|SIEHE AUCH|関連項目|.*(参[见阅]|[另又]见|另请参阅|参考).*"
+SEE_ALSO = (
+    r"SEE ALSO|VÉASE TAMBIÉN|ZOBACZ TAKŻE|SIEHE AUCH|関連項目|.*(参[见阅]|[另又]见|另请参阅|参考).*"
+)
 LEFT_OUT = rf"""(?x){SEE_ALSO.replace(" ", "[ ]")}|AUTHORS?|COPYRIGHT|COLOPHON|AUTOR|AUTORES|AUTORZY|AUTOREN
     |INFORMAR[ ]DE[ ]ERRORES|ZGŁASZANIE[ ]BŁĘDÓW|FEHLER[ ]MELDEN|PRAWA[ ]AUTORSKIE|TRADUCCIÓN|TŁUMACZENIE|ÜBERSETZUNG
     |KOLOPHON|この文書について|翻訳者謝辞|バグ報告|.*(著者|作者|著作権|译者|翻译|版权|中文版|报告错误).*|跋"""
@@ -35,7 +37,9 @@ MOST = 12  # targets of a source
 def rendered(page: Path) -> str:
     form = "ascii" if page.parts[-3] == "man" else "utf8"  # below the folder of a language
     command = f"mandoc -T {form} -O width=200 '{page}' | col -b"
-    return subprocess.run(command, shell=True, capture_output=True, check=True).stdout.decode(errors="replace")
+    return subprocess.run(command, shell=True, capture_output=True, check=True).stdout.decode(
+        errors="replace"
+    )
 
 
 def sections(text: str) -> Iterable[tuple[str, str]]:
@@ -51,10 +55,22 @@ def sections(text: str) -> Iterable[tuple[str, str]]:
 
 def write(packages: Path, name: str, into: Path) -> None:
     package, folders, files = COLLECTIONS[name]
-    found = [p for p in packages.glob(f"{package}/usr/share/man/{folders}/*.gz") if re.search(files, p.name)]
-    whole = sorted(p for p in found if not p.is_symlink() and gzip.decompress(p.read_bytes())[:4] != b".so ")
+    found = [
+        p
+        for p in packages.glob(f"{package}/usr/share/man/{folders}/*.gz")
+        if re.search(files, p.name)
+    ]
+    whole = sorted(
+        p for p in found if not p.is_symlink() and gzip.decompress(p.read_bytes())[:4] != b".so "
+    )
     with ThreadPoolExecutor() as pool:
-        texts = dict(zip([re.sub(r"\.[^.]*\.gz$", "", p.name) for p in whole], pool.map(rendered, whole), strict=True))
+        texts = dict(
+            zip(
+                [re.sub(r"\.[^.]*\.gz$", "", p.name) for p in whole],
+                pool.map(rendered, whole),
+                strict=True,
+            )
+        )
     with (
         gzip.open(into / f"{name}.jsonl.gz", "wt", encoding="utf-8") as pages,
         (into / f"{name}.tsv").open("w") as links,
@@ -66,7 +82,9 @@ def write(packages: Path, name: str, into: Path) -> None:
             pages.write(json.dumps({"id": source, "text": kept}) + "\n")
             listed = " ".join(part for title, part in parts if re.fullmatch(SEE_ALSO, title))
             targets = {*re.findall(r"[A-Za-z_][\w:.-]*", listed)} & {*texts} - {source}
-            links.writelines(f"{source}\t{target}\n" for target in sorted(targets) if len(targets) <= MOST)
+            links.writelines(
+                f"{source}\t{target}\n" for target in sorted(targets) if len(targets) <= MOST
+            )
 
 
 if __name__ == "__main__":

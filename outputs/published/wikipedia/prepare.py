@@ -16,7 +16,10 @@ from pathlib import Path
 VALIDATION, TEST = 360, 800  # articles of See-also retrieval
 PASSAGE = 190  # words of a passage, about as many as MiniLM reads at once
 MORE = 3000  # further test reviews
-SAMPLES = {"imdb20k": ("imdb20k", 800, 1200), "20news": ("newsgroups20", 1000, 1500)}  # file, train, test
+SAMPLES = {
+    "imdb20k": ("imdb20k", 800, 1200),
+    "20news": ("newsgroups20", 1000, 1500),
+}  # file, train, test
 
 
 def read(file: Path) -> Iterator[dict]:
@@ -57,7 +60,9 @@ def components(links: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {article: root(article) for article in parent}
 
 
-def filled(lists: dict[str, list[str]], sources: Iterable[str], size: int) -> tuple[list[str], dict[str, None]]:
+def filled(
+    lists: dict[str, list[str]], sources: Iterable[str], size: int
+) -> tuple[list[str], dict[str, None]]:
     """Sources with all that they list, as long as there is room for both: sources taken, articles."""
     articles: dict[str, None] = {}
     taken = []
@@ -102,9 +107,15 @@ def main(origin: Path, into: Path) -> None:
     for whole in ("wikipedia_articles.jsonl.gz", "peps"):
         (into / whole).symlink_to((origin / whole).resolve())
     rng = random.Random(0)
-    write(into / "passages.jsonl.gz", (passage_of(row, rng) for row in read(origin / "wikipedia_articles.jsonl.gz")))
+    write(
+        into / "passages.jsonl.gz",
+        (passage_of(row, rng) for row in read(origin / "wikipedia_articles.jsonl.gz")),
+    )
     texts = {row["id"]: row["text"] for row in read(origin / "wiki_seealso" / "corpus.jsonl.gz")}
-    listed = (line.split("\t") for line in (origin / "wiki_seealso" / "relevance.tsv").read_text().splitlines())
+    listed = (
+        line.split("\t")
+        for line in (origin / "wiki_seealso" / "relevance.tsv").read_text().splitlines()
+    )
     links = [(a, b) for a, b in listed if a in texts and b in texts and a != b]
     sources, held = validation_of(links)
     write(into / "seealso-validation.jsonl.gz", ({"id": a, "text": texts[a]} for a in held))
@@ -114,10 +125,17 @@ def main(origin: Path, into: Path) -> None:
     shuffled = sorted(lists)
     random.Random(1).shuffle(shuffled)
     _, articles = filled(lists, shuffled, TEST)
-    complete = [source for source in sorted(lists) if source in articles and set(lists[source]) <= set(articles)]
+    complete = [
+        source
+        for source in sorted(lists)
+        if source in articles and set(lists[source]) <= set(articles)
+    ]
     write(into / "seealso.jsonl.gz", ({"id": a, "text": texts[a]} for a in sorted(articles)))
     write_links(into / "seealso.tsv", complete, lists)
-    write(into / "seealso-all.jsonl.gz", ({"id": a, "text": texts[a]} for a in sorted(texts) if a not in held))
+    write(
+        into / "seealso-all.jsonl.gz",
+        ({"id": a, "text": texts[a]} for a in sorted(texts) if a not in held),
+    )
     write_links(into / "seealso-all.tsv", sorted(lists), lists)
 
     for name, (file, train, test) in SAMPLES.items():

@@ -1,3 +1,5 @@
-"""Absent in tests: jsonschema does without this package, which compiles a grammar for seconds in every process."""
+"""Absent in tests: jsonschema does without this package, which compiles a grammar for seconds in
+every process.
+"""
 
 raise ImportError
