@@ -49,6 +49,7 @@ STUDENT_MODULES = "(Text|Weighted)?Transformer Pooling( LexicalHalf)?"
 ENCODER_MODULES = "Transformer Pooling( Normalize)?"
 STOCK, MODULE = "sentence_transformers.models", CODE.removesuffix(".py")
 POOLING, README = "1_Pooling", "README.md"
+STATE = "docemb.json"  # what docemb knows of a student beyond the files of sentence-transformers
 GLOBAL_ATTENTION = {
     # marks a folder whose first tokens have global attention
     "transformer_task": "sequence-classification",
@@ -64,6 +65,7 @@ class Writable(Protocol):
     tokenizer: Any
     pooling: Pooling
     lexical: LexicalHalf | None
+    trained_on: str | None
 
     @property
     def config(self) -> Any: ...
@@ -125,6 +127,7 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
     versions["pytorch"] = torch.__version__
     general = {"model_type": "SentenceTransformer", "__version__": versions, "prompts": {}}
     limits = {"max_seq_length": student.max_tokens, "do_lower_case": False}
+    _write_json(folder / STATE, {"trained_on": student.trained_on})
     _write_json(folder / "modules.json", modules)
     _write_json(folder / SETTINGS, limits | (GLOBAL_ATTENTION if pooling == "cls" else {}))
     _write_json(
@@ -229,8 +232,7 @@ WITH_CODE = (
     '"this/folder", trust_remote_code=True)',
 )  # in a card, of a folder without code and with
 LEXICAL, SCORES = "## Lexical half", "## Scores"
-# stands in the card if it does not follow from the texts alone
-CHOSEN = "The weight of the lexical half was chosen"
+BY_HAND = " The weight of the lexical half was chosen by hand."
 LEXICAL_SENTENCE = (
     "After the dense half comes a lexical half of {dim} dimensions, a sum of one vector per word of the whole text, "
     "fitted on {documents}; refit it on others with `docemb adapt`. An embedding has {width} dimensions. "
@@ -269,17 +271,24 @@ def student_card(student: Writable, encoder: str | None = None, **facts: object)
     return f"---\n{front.to_yaml()}\n---\n\n# A docemb student\n\n{USAGE}\n\n{table}\n"
 
 
-def with_lexical_half(card: str, student: Writable, documents: str, *, chosen: str = "") -> str:
+def with_lexical_half(card: str, student: Writable, documents: str) -> str:
     """The card of a student with what its lexical half was fitted on, as in "300 documents of
     reports".
 
     What the card says of an earlier half, and the scores of the student before, are left out.
-    chosen: how the weight of the half was chosen, if it does not follow from the texts alone.
     """
-    dim = student.lexical.vectors.shape[1] if student.lexical else 0
+    half = student.lexical
+    dim = half.vectors.shape[1] if half else 0
     sentence = LEXICAL_SENTENCE.format(dim=dim, width=student.width, documents=documents)
-    sentence += f" {CHOSEN} {chosen}." if chosen else ""
+    if half is not None and half.weight_given:
+        sentence += BY_HAND
     return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
+
+
+def saved_training(path_or_id: str) -> str | None:
+    """What a saved student was trained on; None for a converted encoder and for older folders."""
+    trained_on: str | None = read_json(path_or_id, STATE).get("trained_on")
+    return trained_on
 
 
 def saved_card(path_or_id: str) -> str:

@@ -5,7 +5,6 @@ files.
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,6 @@ from docemb_lib.student.loading import find_file, one_line, read_json, read_modu
 
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
-
-logger = logging.getLogger(__name__)
 
 FOLDER, CODE = "3_Lexical", "lexical_module.py"
 # of the mean variance, added to each: directions that a few documents leave empty are not blown up
@@ -34,8 +31,7 @@ def fit_lexical_half(
     *,
     dim: int | None = None,
     words: int = 50_000,
-    weight: float | Callable[[LexicalHalf], float] | None = None,
-    width: int | None = None,
+    weight: float | None = None,
     rows: Sequence[int] | np.ndarray | None = None,
 ) -> LexicalHalf:
     """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its
@@ -48,14 +44,11 @@ def fit_lexical_half(
         dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM
             to MOST_DIM.
         words: size of its vocabulary at most.
-        weight: w between 0 and 1; None: chosen without labels, see `balance`; or a function that
-            gives it, called with the half that has the weight without labels.
-        width: dimensions to which both halves together are reduced, by PCA; None, or as many as
-            both: they are not.
+        weight: w between 0 and 1; None: chosen without labels, see `balance`.
         rows: which of the texts the embeddings belong to, None: all.
 
-    Raises InputError for fewer documents or words than `dim`, fewer embeddings than `width`,
-    documents alike, and a weight out of range.
+    Raises InputError for fewer documents or words than `dim`, documents alike, and a weight out of
+    range.
     """
     from docemb_lib.student.lexical_module import LexicalHalf
     from docemb_lib.teachers import (
@@ -64,14 +57,11 @@ def fit_lexical_half(
     from docemb_lib.teachers.lsa import LEADS, directions
     from docemb_lib.teachers.words import UNSPACED
 
-    given = 0.5 if weight is None or callable(weight) else weight
+    given = 0.5 if weight is None else weight
     if not 0 <= given <= 1:
         raise InputError(f"weight: got {given}; give a number from 0 to 1")
     if dim is not None and dim < 1:
         raise InputError(f"dim: got {dim}; give 1 or more")
-    if width is not None and not 1 <= width <= (most := len(texts if rows is None else rows)):
-        mend = f"give 1 to {most}, the number of documents that are embedded for it"
-        raise InputError(f"width: got {width}; {mend}")
     lsa = LSA(dim or max(LEAST_DIM, directions(len(texts), MOST_DIM)), words=words).fit(texts)
     lexical = torch.from_numpy(lsa.embed(texts if rows is None else [texts[row] for row in rows]))
     if (lexical - lexical.mean(dim=0)).abs().max() < 1e-5:  # equal up to rounding
@@ -85,24 +75,9 @@ def fit_lexical_half(
         "dense_map": tempering(X),
         "weight": torch.tensor(given),
     }
-    half = LexicalHalf(lsa.vocabulary, fitted, LEADS, UNSPACED)
-    if weight is None or callable(weight):
+    half = LexicalHalf(lsa.vocabulary, fitted, LEADS, UNSPACED, weight_given=weight is not None)
+    if weight is None:
         half.weight.fill_(balance(half.dense(X), half.centred(lexical)))
-    if callable(weight):
-        half.weight.fill_(weight(half))
-    if width is not None and width < half.dim:
-        joined = half.join(X, half.centred(lexical))
-        # Principal components without centring, so that products between rows change least.
-        half.reduction = (
-            torch.linalg.eigh(joined.double().T @ joined.double())[1][:, -width:].flip(1).float()
-        )
-        kept = (joined @ half.reduction).square().sum() / joined.square().sum()
-        logger.warning(
-            "%d of %d dimensions keep %.1f%% of the squared length",
-            half.dim,
-            joined.shape[1],
-            100 * kept,
-        )
     return half
 
 

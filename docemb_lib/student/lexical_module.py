@@ -56,19 +56,18 @@ class LexicalHalf(nn.Module):
     Cosines of the result are the sum of those of the halves, weighted by 1 - w and w. The lexical
     half of a document is the sum over its distinct words of sqrt(count) * vector, of unit length.
     Both halves are then centred and scaled to unit length; `dense_map` is applied to the dense half
-    between the two. The whole may be reduced to K dimensions.
+    between the two.
 
     vocabulary: V words; vectors: (V, L); lexical_mean: (L,); dense_mean: (D,); dense_map: (D, D);
-    weight: w; reduction: (D + L, K), where there is one. leads: pairs of numbers, a word among so
-    many first words of a document counts so many times more. unspaced: pattern of a run of
-    characters of which each two neighbours are a word; "": none.
+    weight: w. leads: pairs of numbers, a word among so many first words of a document counts so
+    many times more. unspaced: pattern of a run of characters of which each two neighbours are a
+    word; "": none. weight_given: w was given by hand and does not follow from the documents.
     """
 
     lexical_mean: Tensor
     dense_mean: Tensor
     dense_map: Tensor
     weight: Tensor
-    reduction: Tensor | None
 
     def __init__(
         self,
@@ -76,22 +75,20 @@ class LexicalHalf(nn.Module):
         tensors: dict[str, Tensor],
         leads: Sequence[Sequence[int]],
         unspaced: str,
+        weight_given: bool = False,
     ) -> None:
         super().__init__()
         self.vocabulary, self.leads, self.unspaced = vocabulary, leads, unspaced
+        self.weight_given = weight_given
         self.vectors = tensors["vectors"].float().numpy()  # of words, summed on the CPU
         self.counter = CountVectorizer(vocabulary=vocabulary, dtype=np.float32)
         for name in ("lexical_mean", "dense_mean", "dense_map", "weight"):
             self.register_buffer(name, tensors[name].float())
-        self.register_buffer(
-            "reduction", tensors["reduction"].float() if "reduction" in tensors else None
-        )
 
     @property
     def dim(self) -> int:
-        """K, or else D + L."""
-        whole = self.dense_map.shape[1] + self.vectors.shape[1]
-        return whole if self.reduction is None else self.reduction.shape[1]
+        """D + L."""
+        return self.dense_map.shape[1] + self.vectors.shape[1]
 
     def lexical(self, texts: Sequence[str]) -> Tensor:
         """(N, L) on the CPU, rows of unit length; zero for a text without a known word."""
@@ -117,15 +114,10 @@ class LexicalHalf(nn.Module):
         )
 
     def join(self, embeddings: Tensor, lexical: Tensor) -> Tensor:
-        """(N, D + L) or (N, K), rows of unit length where both halves have a direction."""
+        """(N, D + L), rows of unit length where both halves have a direction."""
         w = self.weight.float()
         halves = (1 - w).sqrt() * self.dense(embeddings), w.sqrt() * lexical.to(embeddings.device)
-        joined = torch.cat(halves, dim=1)
-        return (
-            joined
-            if self.reduction is None
-            else nn.functional.normalize(joined @ self.reduction.float())
-        )
+        return torch.cat(halves, dim=1)
 
     def forward(self, features: dict[str, Any]) -> dict[str, Any]:
         embeddings = features["sentence_embedding"]
@@ -148,6 +140,7 @@ class LexicalHalf(nn.Module):
             Path(__file__).read_bytes()
         ).hexdigest()  # docemb compares it with this file's copy
         config = {"dim": self.dim, "code": code, "leads": self.leads, "unspaced": self.unspaced}
+        config["weight_given"] = self.weight_given
         (path / CONFIG).write_text(json.dumps(config), encoding="utf-8")
         temporary = path / f".{WEIGHTS}.{os.getpid()}"
         temporary.write_bytes(save(tensors))
@@ -159,7 +152,13 @@ class LexicalHalf(nn.Module):
         words, config = (
             json.loads((path / name).read_text(encoding="utf-8")) for name in (WORDS, CONFIG)
         )
-        return cls(words, load_file(path / WEIGHTS), config["leads"], config.get("unspaced", ""))
+        tensors = load_file(path / WEIGHTS)
+        if "reduction" in tensors:
+            problem = "the halves were reduced to fewer dimensions, which is supported no more"
+            raise ValueError(f"{folder}: {problem}; adapt the student again with `docemb adapt`")
+        # Folders of earlier releases lack the last two fields.
+        unspaced, weight_given = config.get("unspaced", ""), config.get("weight_given", False)
+        return cls(words, tensors, config["leads"], unspaced, weight_given)
 
 
 def _in_pairs(run: re.Match[str]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,10 +28,6 @@ from docemb_lib.student.packing import PackedBatch
 
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
-
-    # The weight of a lexical half, from the half and a function that gives (N, D), the dense
-    # embeddings of N texts.
-    ChooseWeight = Callable[[LexicalHalf, Callable[[Sequence[str]], np.ndarray]], float]
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +92,7 @@ class Student(nn.Module):
         self.__dict__["lexical"] = (
             lexical  # not a submodule: checkpoints and replicas hold the dense half alone
         )
+        self.trained_on: str | None = None  # a corpus, as in "300 documents of reports"
         self.packed = kind in PACKED
         self.checkpointing = (
             False  # recompute activations in the backward pass: less memory, a third more time
@@ -146,9 +143,9 @@ class Student(nn.Module):
         model = loading.load_long(source, str(folder_or_id))
         max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
-        return cls(
-            model, tokenizer, pooling=pooling, lexical=lexical.saved_lexical_half(source)
-        ).eval()
+        student = cls(model, tokenizer, pooling=pooling, lexical=lexical.saved_lexical_half(source))
+        student.trained_on = export.saved_training(source)
+        return student.eval()
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write a sentence-transformers folder; `card` is its README with front matter, None a
@@ -162,8 +159,7 @@ class Student(nn.Module):
         *,
         dim: int | None = None,
         words: int = 50_000,
-        weight: float | ChooseWeight | None = None,
-        width: int | None = None,
+        weight: float | None = None,
         bf16: bool | None = None,
         devices: Sequence[str | torch.device] | None = None,
     ) -> None:
@@ -171,7 +167,7 @@ class Student(nn.Module):
         it is saved.
 
         The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D +
-        dim), or (N, width). dim: None is the width of the student's half, if it has one; bf16,
+        dim). dim: None is the width of the student's half, if it has one; bf16,
         devices: of `embed`. See `lexical.fit_lexical_half` for the other arguments and for the
         causes of InputError, after which the student is unchanged.
         """
@@ -181,22 +177,13 @@ class Student(nn.Module):
         ).tolist()
         plain = copy.copy(self)  # the same encoder without a lexical half
         plain.__dict__["lexical"] = None
-        known: dict[str, np.ndarray] = {}  # labelled texts are mostly documents of the collection
 
-        def dense(wanted: Sequence[str]) -> np.ndarray:
-            if missing := [text for text in dict.fromkeys(wanted) if text not in known]:
-                rows = plain.embed(missing, bf16=bf16, devices=devices, desc="adapting")
-                known.update(zip(missing, rows, strict=True))
-            return np.stack([known[text] for text in wanted])
+        def dense() -> np.ndarray:
+            wanted = [texts[row] for row in rows]
+            return plain.embed(wanted, bf16=bf16, devices=devices, desc="adapting")
 
         half = lexical.fit_lexical_half(
-            lambda: dense([texts[row] for row in rows]),
-            texts,
-            dim=dim,
-            words=words,
-            width=width,
-            rows=rows,
-            weight=(lambda half: weight(half, dense)) if callable(weight) else weight,
+            dense, texts, dim=dim, words=words, rows=rows, weight=weight
         )
         self.__dict__["lexical"] = half
 
@@ -211,9 +198,7 @@ class Student(nn.Module):
 
     @property
     def width(self) -> int:
-        """The width of the rows that `embed` returns, D or that of both halves, reduced where they
-        are.
-        """
+        """The width of the rows that `embed` returns, D or that of both halves."""
         return self.dim if self.lexical is None else self.lexical.dim
 
     @property
