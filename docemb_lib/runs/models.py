@@ -145,9 +145,7 @@ def _loaded(folder: Path, dense: bool) -> Student:
     from docemb_lib.student import Student
 
     student = Student.load(folder)
-    if dense:
-        student.lexical = None
-    return student
+    return student.dense_half() if dense else student
 
 
 def student_at(folder: Path) -> Artefact | None:
@@ -290,12 +288,12 @@ def _joined(half: Any, dense: np.ndarray, texts: list[str]) -> np.ndarray:
 
 
 def _side_by_side(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """(N, D + L): both centred, tempered and balanced. first: (N, D); second: (N, L)."""
+    """(N, D + L): both centred, partially whitened and balanced. first: (N, D); second: (N, L)."""
     import torch
 
-    from docemb_lib.student.lexical import balance, tempered
+    from docemb_lib.student.lexical import balance, partially_whitened
 
-    halves = [tempered(torch.tensor(X)) for X in (first, second)]
+    halves = [partially_whitened(torch.tensor(X)) for X in (first, second)]
     w = balance(*halves)
     return np.concatenate(
         [np.sqrt(1 - w) * halves[0].numpy(), np.sqrt(w) * halves[1].numpy()], axis=1

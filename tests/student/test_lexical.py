@@ -19,7 +19,7 @@ from sklearn.preprocessing import normalize
 from docemb_lib.evaluation.retrieval import bm25, tfidf
 from docemb_lib.student import Student, pack
 from docemb_lib.student.export import encoder_pooling
-from docemb_lib.student.lexical import balance, fit_lexical_half, tempered
+from docemb_lib.student.lexical import balance, fit_lexical_half, partially_whitened
 from docemb_lib.teachers import LSA
 
 MODULES = {"Transformer": "", "Pooling": "1_Pooling"}
@@ -107,7 +107,7 @@ def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_
         for X, share in ((first, 1 - w), (second, w))
     ]
     assert spreads[0] == pytest.approx(spreads[1])
-    same = tempered(torch.tensor(first).float())
+    same = partially_whitened(torch.tensor(first).float())
     assert balance(same, same) == pytest.approx(0.5)
     assert (balance(same, 0 * same), balance(0 * same, same)) == (
         0,
