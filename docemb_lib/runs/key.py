@@ -185,9 +185,11 @@ class RunKey:
         excluded["evaluation"] = (
             unused | {"own_tasks", "benchmarks"} | (set() if evaluation.beside else {"beside"})
         )
+        settings = profile.model_dump(mode="json", exclude=excluded)
+        settings["student"]["width"] = None  # of a removed option: recorded runs are found again
         inputs = {
             "version": VERSIONS["run"],
-            "profile": profile.model_dump(mode="json", exclude=excluded),
+            "profile": settings,
             "sources": [source_fingerprint(texts) for texts in profile.text_sources],
             "tasks": [
                 task_fingerprint(name, evaluation)

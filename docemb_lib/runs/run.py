@@ -79,7 +79,7 @@ class Run:
         before = [made.untrained_model(stages.students)] if trains else []
         if self.key.has_lexical_half:
             student, label = self.profile.student, UNTRAINED_ADAPTED
-            sizes = student.lexical, student.lexical_words, student.width
+            sizes = student.lexical, student.lexical_words
             before.append(made.beside_lsa(self.workspace, before[0], label, *sizes))
         contextual = (
             made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []

@@ -208,17 +208,13 @@ def check_student(key: RunKey, corpus: CorpusStage) -> None:
         there = f"{student.model} has the layers 0 to {layers - 1}"
         problem = f"student.layers: got {student.layers}, but {there}"
         raise InputError(f"{problem}; name some of these, or null for all")
-    halves = (
-        {"student.lexical": student.lexical, "student.width": student.width or 0}
-        if key.has_lexical_half
-        else {}
-    )
+    lexical = {"student.lexical": student.lexical} if key.has_lexical_half else {}
     most = (
         len(corpus.split("train"))
         if corpus.is_built
         else (given.documents or inf) - given.validation - given.tasks
     )
-    for name, number in (asked | halves).items():
+    for name, number in (asked | lexical).items():
         if number > most:
             held = "those of corpus.validation and corpus.tasks"
             problem = f"{name}: {number} are asked for, but besides {held} "

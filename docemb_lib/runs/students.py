@@ -120,16 +120,13 @@ class StudentStage:
         if not self.key.has_lexical_half:
             return self.dense
         settings = self.profile.student
-        options: dict[str, Any] = {
-            "dim": settings.lexical,
-            "words": settings.lexical_words,
-            "width": settings.width,
-        }
+        options: dict[str, Any] = {"dim": settings.lexical, "words": settings.lexical_words}
         fitted_by = {"lsa": VERSIONS["lsa"], "precision": precision_of(None)}
         inputs = {
             "dense": self.dense.fingerprint,
             "corpus": self.corpus.fingerprint,
             **options,
+            "width": None,  # of a removed option: the key finds the students made before
             **fitted_by,
         }
 
@@ -198,7 +195,7 @@ class StudentStage:
         return PairedDocuments(sentences, pairs=p.pairs, seed=p.seed, **options)
 
     def _converted(self, settings: StudentSettings) -> Artefact:
-        options = settings.model_dump(exclude={"model", "lexical", "lexical_words", "width"})
+        options = settings.model_dump(exclude={"model", "lexical", "lexical_words"})
         inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
         def build(folder: Path) -> None:
@@ -218,6 +215,7 @@ class StudentStage:
         )
         if not is_first():
             return
+        student.trained_on = f"{trained.documents} documents of {self.profile.corpus.source}"
         student.save(folder, card=self._card(student, trained))
         if trained.beside is not None:
             save_file(trained.beside, str(folder / trained.file))
@@ -311,7 +309,7 @@ class StudentStage:
             student,
             profile.student.model,
             profile=profile.name,
-            trained_on=f"{trained.documents} documents of {profile.corpus.source}",
+            trained_on=student.trained_on,
             structural_teacher=profile.structural_teacher.model
             if key.taught and p.structural_loss
             else None,
