@@ -2,8 +2,10 @@
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import TypeVar
 
+Name = TypeVar("Name")
 # Characters of an error. A longer one keeps its beginning, and its end, which says what to do.
 LONGEST = 1000
 # Control characters but line feed and tab (an escape sequence moves the cursor or names the
@@ -47,3 +49,9 @@ def as_line(text: object) -> str:
     if len(line) <= LONGEST:
         return line
     return f"{line[: LONGEST * 2 // 3 - 3]} … {line[-(LONGEST // 3) :]}"
+
+
+def repeated(names: Sequence[Name]) -> Name | None:
+    """The first name that stands earlier in `names`, too; None if all are different."""
+    again = (name for number, name in enumerate(names) if name in names[:number])
+    return next(again, None)
