@@ -40,7 +40,7 @@ def parse_projection(spec: str) -> tuple[Block, ...]:
 
 
 def _parse_block(text: str, spec: str) -> Block:
-    """The block that `text` in the projection `spec` stands for. Raises InputError if it is none."""
+    """The block that a part of a projection stands for. Raises InputError if it is none."""
     match = _BLOCK.fullmatch(text)
     if match is not None and 1 <= int(match[1]) <= WIDEST:
         names = [name.strip().lower() for name in match[2].split(",")] if match[2] else []
@@ -75,7 +75,7 @@ def check_widths(
     *,
     teacher: str = "contextual",
 ) -> None:
-    """Raise InputError, which shows all widths of both projections, unless both end in one width."""
+    """Raise InputError, with all widths of both projections, unless both end in one width."""
     student_widths = projection_widths(student_spec, student_dim)
     teacher_widths = projection_widths(teacher_spec, teacher_dim)
     if student_widths[-1] == teacher_widths[-1]:
