@@ -1,8 +1,8 @@
 """Workspace: artefacts, each built once, published whole, and named by a hash of its inputs.
 
 An artefact is a folder `outputs/artefacts/<kind>/<fingerprint>/`. It is built in a sibling folder
-under a file lock and renamed when it is complete. Therefore no reader finds half of it, two builders
-never collide, and a kill costs only the artefact that is being built. Links such as
+under a file lock and renamed when it is complete. Therefore no reader finds half of it, two
+builders never collide, and a kill costs only the artefact that is being built. Links such as
 `outputs/students/<label>` name artefacts for people.
 """
 
@@ -31,8 +31,8 @@ from docemb_lib.settings.files import find_root
 logger = logging.getLogger(__name__)
 
 FULL = 2**20  # a disk with fewer free bytes counts as full
-# The version of each kind of artefact and fingerprint; other kinds have version 1. Raise it when the
-# same inputs would give another result.
+# The version of each kind of artefact and fingerprint; other kinds have version 1. Raise a version
+# when the same inputs would give another result.
 VERSIONS = {
     "corpus": 3,
     "teacher-corpus": 2,

@@ -1,7 +1,7 @@
 """YAML files: where they lie, how they are read, and how a profile builds on its bases."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from glob import glob
 from os.path import expanduser
 from pathlib import Path
@@ -31,6 +31,7 @@ _ALWAYS_PATHS = re.compile(
     r"|evaluation\.benchmarks\.(aan|oc|s2orc|pan|wines|games)"  # no hub has them
 )
 MOST_DIGITS = 40  # of an integer in a YAML text
+Settings = dict[str, Any]  # a mapping in a YAML file
 
 
 def find_root() -> Path:
@@ -98,7 +99,7 @@ class _Loader(yaml.SafeLoader):
     A few aliases can stand for billions of values. Python's limit of recursion bounds the depth.
     """
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("an alias (*) is not read; write the value again")
         return super().compose_node(parent, index)
@@ -109,7 +110,7 @@ class _Loader(yaml.SafeLoader):
             raise yaml.YAMLError(f"{problem}; write at most {MOST_DIGITS}")
         return super().construct_yaml_int(node)
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         key = repeated([key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)])
         if key is not None:
             problem = f"the key {key!r} is there twice; keep one of them"
@@ -120,7 +121,7 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
-def read_profile_file(path: Path) -> tuple[dict[str, Any], list[Path]]:
+def read_profile_file(path: Path) -> tuple[Settings, list[Path]]:
     """A profile merged with its bases, and the files that were read, the profile first.
 
     Raises InputError for a file that is missing, not readable or its own base.
@@ -129,7 +130,7 @@ def read_profile_file(path: Path) -> tuple[dict[str, Any], list[Path]]:
     return _read([path], "", files), files
 
 
-def _read(chain: list[Path], place: str, files: list[Path]) -> dict[str, Any]:
+def _read(chain: list[Path], place: str, files: list[Path]) -> Settings:
     """The settings that a file gives for a section. The file and its bases are added to `files`.
 
     chain: the profile, its base, the base of that and so on; the last one is the file to read.
@@ -148,8 +149,8 @@ def _read(chain: list[Path], place: str, files: list[Path]) -> dict[str, Any]:
 
 
 def _merged(
-    earlier: Any, raw: dict[str, Any], chain: list[Path], place: str, files: list[Path]
-) -> dict[str, Any]:
+    earlier: object, raw: Settings, chain: list[Path], place: str, files: list[Path]
+) -> Settings:
     """The section `raw` over its own base, or without one over `earlier`, that of an outer base."""
     content = dict(earlier) if isinstance(earlier, dict) else {}
     if "base" in raw:

@@ -1,58 +1,72 @@
 """The notebook parameters, under the same names in notebooks, grids, profiles and records."""
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from docemb_lib.settings import sections
-from docemb_lib.settings.projections import WIDEST
-from docemb_lib.settings.sections import SINGLE, NoNull, label_of_paragraph_vector
+from docemb_lib.settings.sections import (
+    SINGLE,
+    ContextualLoss,
+    ContextualName,
+    Count,
+    MinCount,
+    NotNegative,
+    OrNone,
+    Positive,
+    ProjectionSpec,
+    Section,
+    Seed,
+    Share,
+    StructuralLoss,
+    Width,
+    label_of_paragraph_vector,
+)
 
 # The label of one Paragraph Vector, see `label_of_paragraph_vector`.
 _LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d{1,4});(stem|lowercase|None);([1-9]\d{0,8}|10%)")
 
 
-class Parameters(sections.Section):
+class Parameters(Section):
     """All notebook parameters.
 
     The defaults are the thesis' best student with the cosine loss (Table 4.10).
     """
 
-    seed: sections.Seed = 0
+    seed: Seed = 0
     # 02: one Paragraph Vector
     dm: bool = True  # True: distributed memory (DM); False: distributed bag of words (DBOW)
-    vector_size: int = Field(100, ge=2, le=WIDEST)  # dimensions
-    min_count: sections.MinCount = 2  # drop rarer words; an occurrence count, or the thesis' "10%"
+    vector_size: Width = 100  # dimensions
+    min_count: MinCount = 2  # drop rarer words; an occurrence count, or the thesis' "10%"
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
-    compound: Annotated[str | None, NoNull] = None  # labels of trained models, joined by +
+    compound: OrNone[str] = None  # labels of trained models, joined by +
     # 03-06: the objective of the student
     # A loss of docemb's, or module:Class (docs/extending.md)
-    structural_loss: Annotated[sections.StructuralLoss | None, NoNull] = "cosine"
+    structural_loss: OrNone[StructuralLoss] = "cosine"
     distance: Literal["mse", "cosine"] = "mse"  # of max-margin
-    gamma: float = Field(1.0, ge=0)  # of max-margin: weight of the negatives
-    temperature: Annotated[float | None, NoNull] = Field(None, gt=0)  # of contrastive; None: none
-    contextual_teacher: Annotated[sections.ContextualName | None, NoNull] = "PV"
+    gamma: NotNegative = 1.0  # of max-margin: weight of the negatives
+    temperature: OrNone[Positive] = None  # of contrastive; None: none
+    contextual_teacher: OrNone[ContextualName] = "PV"
     # soft-cca; mse; cca; cca:10: the first ten canonical correlations
-    contextual_loss: sections.ContextualLoss = "soft-cca"
-    delta: float = Field(0.03, ge=0)  # of soft-cca: weight of the decorrelation
-    beta: float = Field(0.95, ge=0, lt=1)  # of soft-cca: memory of the running covariance
-    student_projection: sections.ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
-    contextual_projection: sections.ProjectionSpec = "-"
+    contextual_loss: ContextualLoss = "soft-cca"
+    delta: NotNegative = 0.03  # of soft-cca: weight of the decorrelation
+    beta: Share = 0.95  # of soft-cca: memory of the running covariance
+    student_projection: ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
+    contextual_projection: ProjectionSpec = "-"
     # λ, the weight of the structural loss; None: plain sum of both losses
-    lam: Annotated[float | None, NoNull] = Field(0.5, ge=0, le=1)
+    lam: OrNone[float] = Field(0.5, ge=0, le=1)
     # "linear:384:4096": λ falls to 0 between documents of so many tokens; None: one λ for all
-    lam_by_length: Annotated[str | None, NoNull] = None
-    max_structural_len: Annotated[int | None, NoNull] = Field(384, ge=1)  # structural tokens
+    lam_by_length: OrNone[str] = None
+    max_structural_len: OrNone[Count] = 384  # structural tokens
     documents: int = Field(15_000, ge=2)  # first documents of the train split
     # 07: pairs of texts made of one document, without a teacher
     # halves: SimDE; dropout: the document twice, under dropout (SimCSE)
     pairs: Literal["halves", "dropout"] = "halves"
-    pair_temperature: float = Field(0.05, gt=0)  # cosines are divided by it
+    pair_temperature: Positive = 0.05  # cosines are divided by it
     # Weight of the masked-language loss, which doubles the time; 0: without
-    mlm_weight: float = Field(0.1, ge=0)
+    mlm_weight: NotNegative = 0.1
     # Weight of the loss on pairs beside the losses of the teachers named above; None: no teachers.
-    beside_teachers: Annotated[float | None, NoNull] = Field(None, gt=0)
+    beside_teachers: OrNone[Positive] = None
 
     @model_validator(mode="before")
     @classmethod

@@ -4,7 +4,7 @@ The section `parameters` holds the notebook parameters; the others set corpus, t
 sizes. In a YAML file, keys of a mapping replace those of the file that its key `base` names.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
 
@@ -17,6 +17,7 @@ from docemb_lib.settings import sections
 from docemb_lib.settings.files import (  # noqa: F401, importable from here, too
     PACKAGE,
     SHIPPED,
+    Settings,
     find_root,
     folder_above,
     parse_yaml,
@@ -72,7 +73,7 @@ class PlanLine(BaseModel):
         return self
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Settings:
         return dict(self.model_extra or {})
 
     def __str__(self) -> str:
@@ -91,7 +92,7 @@ class Profile(sections.Section):
 
     name: str
     parameters: Parameters = Parameters()
-    notebooks: dict[str, dict[str, Any]] = {}  # parameters of single notebooks, over `parameters`
+    notebooks: dict[str, Settings] = {}  # parameters of single notebooks, over `parameters`
     corpus: sections.Corpus = sections.Corpus()
     structural_teacher: sections.StructuralTeacher = sections.StructuralTeacher()
     contextual_teachers: sections.ContextualTeachers = sections.ContextualTeachers()
@@ -171,7 +172,9 @@ class Profile(sections.Section):
         further = [teacher.model for teacher in self.further_teachers if teacher.model]
         return [self.student.model, self.structural_teacher.model, *further]
 
-    def for_notebook(self, notebook: str, *, source: str | None = None, **overrides: Any) -> Self:
+    def for_notebook(
+        self, notebook: str, *, source: str | None = None, **overrides: object
+    ) -> Self:
         """The profile for a run of `notebook`, with its values in `notebooks` below `overrides`.
 
         The word "profile" as a value leaves a parameter as the profile has it. Raises InputError
@@ -179,7 +182,11 @@ class Profile(sections.Section):
         """
         check_names(notebook, overrides)
         given = {name: value for name, value in overrides.items() if value != "profile"}
-        parameters = {**self.notebooks.get(notebook, {}), **given, **REGISTRY[notebook].fixed}
+        parameters: Settings = {
+            **self.notebooks.get(notebook, {}),
+            **given,
+            **REGISTRY[notebook].fixed,
+        }
         return self.with_parameters(source=source or notebook, **parameters)
 
     def with_tasks(self, tasks: Sequence[str], *, source: str) -> Self:
@@ -191,7 +198,7 @@ class Profile(sections.Section):
         raw["evaluation"]["tasks"] = list(tasks)
         return validated(type(self), raw, source)
 
-    def with_parameters(self, *, source: str = "parameters", **overrides: Any) -> Self:
+    def with_parameters(self, *, source: str = "parameters", **overrides: object) -> Self:
         """The same profile with notebook parameters replaced.
 
         Raises InputError for a wrong value; `source` begins the line of this error.
@@ -208,7 +215,7 @@ class Profile(sections.Section):
         return self.model_copy(update={"parameters": parameters, "notebooks": notebooks})
 
 
-def validated(model: type[Model], raw: dict[str, Any], source: str) -> Model:
+def validated(model: type[Model], raw: Mapping[str, object], source: str) -> Model:
     """A model made of `raw`. Raises InputError in one line that begins with `source`."""
     try:
         return model.model_validate(raw)
@@ -230,7 +237,7 @@ def width(model: str) -> int | None:
     return WIDTHS.get(model) or local_config(model).get("hidden_size")
 
 
-def local_config(model: str) -> dict[str, Any]:
+def local_config(model: str) -> Settings:
     """The config.json of a local model, or {} without one. Raises InputError for broken JSON."""
     file = Path(model) / "config.json"
     config = read_json(file, "restore it") if file.is_file() else {}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from math import inf
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,7 @@ ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the other
 STRUCTURAL_LOSS = "^(mse|cosine|max-margin|contrastive)$"
 # cca:10 stands for the first ten canonical correlations.
 CONTEXTUAL_LOSS = "^(soft-cca|mse|cca|cca:[1-9][0-9]{0,4})$"
+Value = TypeVar("Value")
 SplitName = Literal["train", "validation", "test"]
 Long = Literal["truncate", "chunks"]
 PairFeatures = Literal["concat", "interaction"]
@@ -78,7 +79,7 @@ def _types_in(annotation: object) -> Iterator[object]:
         yield from _types_in(part)
 
 
-NoNull = BeforeValidator(_no_null)  # for fields that None switches off
+OrNone = Annotated[Value | None, BeforeValidator(_no_null)]  # None switches the field off
 ProjectionSpec = Annotated[str, BeforeValidator(_projection)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # what generators take
 MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
@@ -86,6 +87,10 @@ MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
 StructuralLoss = Annotated[str, Field(pattern=rf"{STRUCTURAL_LOSS}|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 ContextualLoss = Annotated[str, Field(pattern=CONTEXTUAL_LOSS)]
 Count = Annotated[int, Field(ge=1)]
+Width = Annotated[int, Field(ge=2, le=WIDEST)]  # dimensions of an embedding
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, lt=1)]
 MinCount = Count | Literal["10%"]
 
 
@@ -113,7 +118,7 @@ class HubDataset(Section):
     split: str = "train"
     text_field: str = "text"
     # Leave out shorter documents, in tokens of the student without special tokens.
-    min_student_tokens: int | None = Field(None, ge=1)
+    min_student_tokens: Count | None = None
 
 
 class TextSource(Section):
@@ -165,15 +170,15 @@ class ParagraphVectorSettings(Section):
     """One Doc2Vec of gensim. What Table 4.5 of the thesis holds fixed is no setting."""
 
     dm: bool
-    vector_size: int = Field(100, ge=2, le=WIDEST)
+    vector_size: Width = 100
     min_count: MinCount = 2
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
-    epochs: int = Field(10, ge=1)
+    epochs: Count = 10
     dbow_words: bool = True  # DBOW also trains word vectors (skip-gram), several times slower
-    workers: int = Field(1, ge=1)  # training threads; training is repeatable with one only
+    workers: Count = 1  # training threads; training is repeatable with one only
     # Cap on the words kept while counting (the thesis' last teachers: 60 and 12 million); the words
     # that are dropped then depend on the order of the documents. None: no cap
-    max_vocab_size: int | None = Field(None, ge=1)
+    max_vocab_size: Count | None = None
 
     @property
     def described(self) -> str:
@@ -213,7 +218,7 @@ class ContextualTeachers(Section):
     DM: ParagraphVectorSettings = ParagraphVectorSettings(dm=True)
     DBOW: ParagraphVectorSettings = LARGE_DBOW
     PV: list[ParagraphVectorSettings] = Field([LARGE_DM, LARGE_DBOW], min_length=1)
-    lsa_dim: int = Field(300, ge=2, le=WIDEST)
+    lsa_dim: Width = 300
 
     def members(self, name: str) -> list[ParagraphVectorSettings]:
         """The Paragraph Vectors of a contextual teacher: one, for PV several, for LSA none."""
@@ -233,7 +238,7 @@ class FurtherTeacher(Section):
     # structural: weight lam, and masked by length; contextual: weight 1 - lam
     role: Literal["structural", "contextual"]
     loss: str  # as the parameter of that role
-    weight: float = Field(1.0, gt=0)  # among the losses of its role
+    weight: Positive = 1.0  # among the losses of its role
     student_projection: ProjectionSpec = "-"
     teacher_projection: ProjectionSpec = "-"
     teacher: ContextualName | None = None  # contextual: as in contextual_teachers
@@ -241,8 +246,8 @@ class FurtherTeacher(Section):
     max_tokens: MaxTokens | None = None  # with special tokens; None: the limit of the model
     long: Long = "truncate"
     distance: Literal["mse", "cosine"] = "mse"
-    gamma: float = Field(1.0, ge=0)
-    temperature: float | None = Field(None, gt=0)
+    gamma: NotNegative = 1.0
+    temperature: Positive | None = None
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> Self:
@@ -274,7 +279,7 @@ class Student(Section):
     max_tokens: MaxTokens = 4096  # positions, special tokens included
     # Two-sided and even, as in transformers; None: as in the checkpoint
     attention_window: int | None = Field(512, ge=4, le=2**21, multiple_of=2)
-    dropout: float | None = Field(None, ge=0, lt=1)  # None: as in the checkpoint
+    dropout: Share | None = None  # None: as in the checkpoint
     # Width of a lexical half, fitted after training on the words of the corpus' train split; 0:
     # none
     lexical: int = Field(0, ge=0, le=WIDEST)
@@ -299,13 +304,13 @@ class Training(Section):
     learning rate decays to 0 along a cosine.
     """
 
-    epochs: int = Field(1, ge=1)
+    epochs: Count = 1
     batch_size: int = Field(6, ge=2)  # documents whose losses are computed together
-    accumulation: int = Field(1, ge=1)  # batches per update, over all processes
-    learning_rate: float = Field(1e-4, gt=0)
-    warmup: float = Field(0.1, ge=0)  # below 1: share of the updates; from 1: their number
-    weight_decay: float = Field(0.1, ge=0)
-    max_grad_norm: float = Field(1.0, gt=0)
+    accumulation: Count = 1  # batches per update, over all processes
+    learning_rate: Positive = 1e-4
+    warmup: NotNegative = 0.1  # below 1: share of the updates; from 1: their number
+    weight_decay: NotNegative = 0.1
+    max_grad_norm: Positive = 1.0
     # Of autocast; None: as DOCEMB_PRECISION says
     precision: Literal["bf16", "fp16", "fp32"] | None = None
     attention: Literal["blocks", "varlen"] | None = None  # None: the faster one on this device
@@ -313,18 +318,18 @@ class Training(Section):
     # it, their sum with delta / (P^2 - P), which is equal except for rounding
     sdl: Literal["mean", "sum"] = "mean"
     # CCA: added to the variances of both views; on trained projections CCA is DCCA
-    ridge: float = Field(1e-3, ge=0)
+    ridge: NotNegative = 1e-3
     # The settings below change results by rounding only (NOT_IN_FINGERPRINT).
     # Recompute the activations of a layer in the backward pass: less memory, a third more time.
     # None: only if a batch of the longest documents does not fit otherwise (the thesis: on, for
     # 12 GB)
     checkpointing: bool | None = None
     # Of one forward pass, with padding; None: as many as fit into memory
-    batch_tokens: int | None = Field(None, ge=1)
+    batch_tokens: Count | None = None
     # torch.compile the layers, which takes a minute; None: on GPUs where it works
     compile: bool | None = None
-    save_every: int = Field(500, ge=1)  # updates between checkpoints, the most that a kill costs
-    log_every: int = Field(10, ge=1)  # updates between two rows of the history
+    save_every: Count = 500  # updates between checkpoints, the most that a kill costs
+    log_every: Count = 10  # updates between two rows of the history
     # Trackers beside the history, as transformers names them: tensorboard, wandb, …
     report_to: list[str] = []
 
@@ -347,7 +352,7 @@ class SimDE(Section):
     # Of each text of a pair; None: as many as the student reads
     max_tokens: MaxTokens | None = None
     # Of the student while it is trained; None: as student.dropout
-    dropout: float | None = Field(None, ge=0, lt=1)
+    dropout: Share | None = None
     # Encoder of the sentences that 07_simde compares (Table 5), pooled by [CLS]: a hub id or an
     # absolute path; None: the structural teacher as it is
     sentence_encoder: str | None = None
@@ -363,13 +368,13 @@ class HeadSettings(Section):
     # of a mean squared length of 1, which learns from a hundred examples what an MLP of few steps
     # does not, and reads no other field but pair_features
     hidden: int = Field(50, ge=0)
-    dropout: float = Field(0.5, ge=0, lt=1)  # after the ReLU
-    epochs: int = Field(10, ge=1)  # the weights after the last one are scored: no selection
-    batch_size: int = Field(32, ge=1)  # the last short batch is kept
-    learning_rate: float = Field(1e-4, gt=0)  # at the first step; cosine decay to 0, no warm-up
-    weight_decay: float = Field(0.1, ge=0)  # AdamW, not on biases
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
-    max_grad_norm: float = Field(1.0, gt=0)  # clips each head by the norm of that head
+    dropout: Share = 0.5  # after the ReLU
+    epochs: Count = 10  # the weights after the last one are scored: no selection
+    batch_size: Count = 32  # the last short batch is kept
+    learning_rate: Positive = 1e-4  # at the first step; cosine decay to 0, no warm-up
+    weight_decay: NotNegative = 0.1  # AdamW, not on biases
+    label_smoothing: Share = 0.1
+    max_grad_norm: Positive = 1.0  # clips each head by the norm of that head
     # concat: [e0; e1] (thesis); interaction: [|e0 - e1|; sqrt(D) * e0 * e1]
     pair_features: PairFeatures = "concat"
 
@@ -434,16 +439,16 @@ class Evaluation(Section):
     own_tasks: list[OwnTask] = []
     # Where a benchmark lies: a folder (SimDEName: or file), or a hub id
     benchmarks: dict[BenchmarkName | SimDEName, str] = {}
-    seeds: int = Field(5, ge=1)  # heads trained per score; the spread is over them
+    seeds: Count = 5  # heads trained per score; the spread is over them
     texts: int = Field(800, ge=16)  # of an embedded task, at most; a half of a document is one
     # Of a task with heads, or a name of HEADS
     head: Annotated[HeadSettings, BeforeValidator(_head_of_that_name)] = HeadSettings()
     # Runs: examples of each split of a task with heads; classes keep their shares
-    limit: int = Field(10_000, ge=1)
+    limit: Count = 10_000
     # Runs: of the cross-validation of a task with heads, where it has no validation split
     folds: int = Field(5, ge=2)
     # MAP over so many first hits, 1000 in Table 5.7; None: over all
-    map_at: int | None = Field(None, ge=1)
+    map_at: Count | None = None
     # Final: other models that are scored, too, by hub id or absolute path, each with the prompt
     # that it wants before a text; "": none
     beside: dict[str, str] = {}
