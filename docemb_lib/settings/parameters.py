@@ -34,13 +34,17 @@ class Parameters(Section):
     """
 
     seed: Seed = 0
+
     # 02: one Paragraph Vector
+
     dm: bool = True  # True: distributed memory (DM); False: distributed bag of words (DBOW)
     vector_size: Width = 100  # dimensions
     min_count: MinCount = 2  # drop rarer words; an occurrence count, or the thesis' "10%"
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
     compound: OrNone[str] = None  # labels of trained models, joined by +
+
     # 03-06: the objective of the student
+
     # A loss of docemb's, or module:Class (docs/extending.md)
     structural_loss: OrNone[StructuralLoss] = "cosine"
     distance: Literal["mse", "cosine"] = "mse"  # of max-margin
@@ -59,13 +63,15 @@ class Parameters(Section):
     lam_by_length: OrNone[str] = None
     max_structural_len: OrNone[Count] = 384  # structural tokens
     documents: int = Field(15_000, ge=2)  # first documents of the train split
+
     # 07: pairs of texts made of one document, without a teacher
+
     # halves: SimDE; dropout: the document twice, under dropout (SimCSE)
     pairs: Literal["halves", "dropout"] = "halves"
     pair_temperature: Positive = 0.05  # cosines are divided by it
     # Weight of the masked-language loss, which doubles the time; 0: without
     mlm_weight: NotNegative = 0.1
-    # Weight of the loss on pairs beside the losses of the teachers named above; None: no teachers.
+    # Weight of the loss on pairs beside the losses of the teachers named above; None: no teachers
     beside_teachers: OrNone[Positive] = None
 
     @model_validator(mode="before")

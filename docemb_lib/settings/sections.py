@@ -319,7 +319,9 @@ class Training(Section):
     sdl: Literal["mean", "sum"] = "mean"
     # CCA: added to the variances of both views; on trained projections CCA is DCCA
     ridge: NotNegative = 1e-3
+
     # The settings below change results by rounding only (NOT_IN_FINGERPRINT).
+
     # Recompute the activations of a layer in the backward pass: less memory, a third more time.
     # None: only if a batch of the longest documents does not fit otherwise (the thesis: on, for
     # 12 GB)
