@@ -85,8 +85,9 @@ def is_published(folder: Path) -> bool:
     """
     if not (folder / MANIFEST).is_file():
         return False
-    for file in damaged(folder):
-        raise InputError(f"{fault(file)}; remove {folder.resolve()} and {AGAIN}")
+    damage = damaged(folder)
+    if damage:
+        raise InputError(f"{fault(damage[0])}; remove {folder.resolve()} and {AGAIN}")
     return True
 
 
