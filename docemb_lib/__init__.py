@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from docemb_lib.sweeps.sweep import sweep as sweep
     from docemb_lib.workspace import Workspace as Workspace
 
-# Public name → its place in docemb_lib, module:name, or module: for the module. Modules are
-# imported at first use.
+# The place of each public name in docemb_lib: module:name, or module: where it is a module.
+# Modules are imported at first use.
 _PUBLIC = {
     "Profile": "settings.profile:Profile",
     "Student": "student:Student",

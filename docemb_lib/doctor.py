@@ -1,6 +1,4 @@
-"""What `docemb doctor` reports: versions, machine, accelerators, model hub, what is slow or fails,
-damaged files.
-"""
+"""What `docemb doctor` reports: versions, machine, hub, and what is slow, fails or is damaged."""
 
 import logging
 import os
@@ -17,13 +15,18 @@ from docemb_lib.base import hardware, pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import AGAIN, MANIFEST, MARKER, damaged, fault
 from docemb_lib.base.progress import progress
-from docemb_lib.settings.profile import find_root
+from docemb_lib.settings.files import find_root
 
 logger = logging.getLogger(__name__)
 
-INSTALL = 'run `pip install -e ".[offline]"` in the checkout, or `pip install "docemb[offline]"` without one'
+INSTALL = (
+    'run `pip install -e ".[offline]"` in the checkout, '
+    'or `pip install "docemb[offline]"` without one'
+)
 GiB = 2**30
-MEMORY, DISK = 4 * GiB, 2 * GiB  # what `docemb run` takes with the profile tiny
+# What `docemb run` takes with the profile tiny.
+MEMORY = 4 * GiB
+DISK = 2 * GiB
 
 
 class Finding(NamedTuple):
@@ -31,9 +34,8 @@ class Finding(NamedTuple):
 
     name: str
     value: str
-    status: Literal["ok", "slow", "wrong"] = (
-        "ok"  # slow: docemb works, but slowly or with less; wrong: it fails
-    )
+    # slow: docemb works, but slowly or with less; wrong: it fails
+    status: Literal["ok", "slow", "wrong"] = "ok"
     mend: str = ""  # what to do, or what to expect, where the status is not ok
 
 
@@ -42,118 +44,168 @@ def diagnose() -> Iterator[Finding]:
 
     Takes a few seconds on a CPU and builds nothing.
     """
-    import torch
-    from dask.system import CPU_COUNT  # within the limits of the control group
-    from huggingface_hub import constants
-
-    from docemb_lib.student.longformer import fits_varlen
-
     yield Finding("python", f"{platform.python_version()} ({sys.prefix})")
     problems = "; ".join(unmet())
     yield Finding("packages", problems or "as required", "wrong" if problems else "ok", INSTALL)
+    yield _embedded_model()
+    yield _hub()
+    yield _cores()
+    free = hardware.free_memory("cpu")
+    mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
+    yield Finding("memory", f"{free / GiB:.1f} GiB free", _slow_unless(free >= MEMORY), mend)
+    yield _workspace()
+    yield from _gpus()
+    yield _precision()
+    yield _speed()
+
+
+def _slow_unless(is_fast: bool) -> Literal["ok", "slow"]:
+    return "ok" if is_fast else "slow"
+
+
+def _embedded_model() -> Finding:
     try:
         pretrained.resolve("all-MiniLM-L6-v2")
-        yield Finding("embedded model", "all-MiniLM-L6-v2, checksum verified")
     except InputError as error:
-        yield Finding("embedded model", str(error), "wrong", INSTALL)
-    answers = not pretrained.hub_silence()
-    value = f"{constants.ENDPOINT} {'answers' if answers else 'does not answer, or HF_HUB_OFFLINE is set'}"
-    mend = "the profile tiny needs no hub; for others copy models and data sets here, or connect"
-    yield Finding("hub", value, "ok" if answers else "slow", mend)
+        return Finding("embedded model", str(error), "wrong", INSTALL)
+    return Finding("embedded model", "all-MiniLM-L6-v2, checksum verified")
 
-    threads, free = torch.get_num_threads(), hardware.free_memory("cpu")
+
+def _hub() -> Finding:
+    from huggingface_hub import constants
+
+    answers = not pretrained.hub_silence()
+    state = "answers" if answers else "does not answer, or HF_HUB_OFFLINE is set"
+    mend = "the profile tiny needs no hub; for others copy models and data sets here, or connect"
+    return Finding("hub", f"{constants.ENDPOINT} {state}", _slow_unless(answers), mend)
+
+
+def _cores() -> Finding:
+    import torch
+    from dask.system import CPU_COUNT  # within the limits of the control group
+
+    threads = torch.get_num_threads()
+    # Where OMP_NUM_THREADS is not set, torch takes all cores, without hyperthreads.
+    is_limited = threads < CPU_COUNT and "OMP_NUM_THREADS" in os.environ
     value = f"{CPU_COUNT}, torch uses {threads}"
-    told = (
-        threads < CPU_COUNT and "OMP_NUM_THREADS" in os.environ
-    )  # unset, torch takes the cores, without hyperthreads
-    yield Finding("cores", value, "slow" if told else "ok", "unset OMP_NUM_THREADS")
-    mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
-    yield Finding("memory", f"{free / GiB:.1f} GiB free", "ok" if free >= MEMORY else "slow", mend)
+    return Finding("cores", value, _slow_unless(not is_limited), "unset OMP_NUM_THREADS")
+
+
+def _workspace() -> Finding:
     try:
-        free = shutil.disk_usage(root := find_root()).free
-        value = f"{root}, {free / GiB:.1f} GiB free"
-        yield Finding(
-            "workspace", value, "ok" if free >= DISK else "wrong", "make room on its disk"
-        )
+        root = find_root()
     except InputError:
-        yield Finding(
-            "workspace", "no working folder here", "wrong", "give `docemb init` in a new folder"
-        )
+        mend = "give `docemb init` in a new folder"
+        return Finding("workspace", "no working folder here", "wrong", mend)
+    free = shutil.disk_usage(root).free
+    status: Literal["ok", "wrong"] = "ok" if free >= DISK else "wrong"
+    return Finding(
+        "workspace", f"{root}, {free / GiB:.1f} GiB free", status, "make room on its disk"
+    )
+
+
+def _gpus() -> Iterator[Finding]:
+    import torch
+
+    from docemb_lib.student.longformer import fits_varlen
 
     if not torch.cuda.is_available():
-        mend = "the profile tiny takes minutes on a CPU; run the profile thesis on a machine with a GPU"
-        yield Finding("gpu", f"none (torch {torch.__version__})", "slow", mend)
-    for device in (torch.device("cuda", number) for number in range(torch.cuda.device_count())):
-        bf16, flash = hardware.fast_bf16(device), fits_varlen(device, torch.bfloat16, 64)
-        has = ", ".join(
-            name if there else f"no {name}"
-            for name, there in (("bf16", bf16), ("flash attention", flash))
-        )
-        value = f"{torch.cuda.get_device_name(device)}, {hardware.free_memory(device) / GiB:.0f} GiB free, {has}"
         mend = (
-            "a GPU of the Ampere generation or later trains on long documents several times as fast"
+            "the profile tiny takes minutes on a CPU; "
+            "run the profile thesis on a machine with a GPU"
         )
-        yield Finding(str(device), value, "ok" if bf16 and flash else "slow", mend)
-    bf16 = hardware.fast_bf16("cpu")  # where it is emulated, products would take long to measure
-    peak = hardware.matmul_peak("cpu", torch.bfloat16 if bf16 else torch.float32) / 1e9
-    models_on = hardware.devices_at_hand()[0]
-    in_bf16 = hardware.uses_bf16(models_on)
-    value = f"{'bf16' if in_bf16 else 'fp32'}, {hardware.PRECISION}={hardware.asked_precision()}"
-    emulated = in_bf16 and not hardware.fast_bf16(models_on)
+        yield Finding("gpu", f"none (torch {torch.__version__})", "slow", mend)
+    mend = "a GPU of the Ampere generation or later trains on long documents several times as fast"
+    for number in range(torch.cuda.device_count()):
+        device = torch.device("cuda", number)
+        has_bf16 = hardware.fast_bf16(device)
+        has_flash = fits_varlen(device, torch.bfloat16, 64)
+        value = ", ".join(
+            [
+                torch.cuda.get_device_name(device),
+                f"{hardware.free_memory(device) / GiB:.0f} GiB free",
+                "bf16" if has_bf16 else "no bf16",
+                "flash attention" if has_flash else "no flash attention",
+            ]
+        )
+        yield Finding(str(device), value, _slow_unless(has_bf16 and has_flash), mend)
+
+
+def _precision() -> Finding:
+    """The precision of models where they compute; bf16 is slow where the device emulates it."""
+    device = hardware.devices_at_hand()[0]
+    in_bf16 = hardware.uses_bf16(device)
+    asked = f"{hardware.PRECISION}={hardware.asked_precision()}"
+    value = f"{'bf16' if in_bf16 else 'fp32'}, {asked}"
     mend = f"this machine is slow at bf16: unset {hardware.PRECISION}"
-    yield Finding("precision", value, "slow" if emulated else "ok", mend)
-    mend = "a CPU with Intel AMX or AMD Zen 4 trains two to three times as fast"
-    yield Finding(
-        "cpu speed",
-        f"{'bf16' if bf16 else 'fp32'} {peak:.0f} GFLOP/s",
-        "ok" if bf16 else "slow",
-        mend,
+    return Finding(
+        "precision", value, _slow_unless(not in_bf16 or hardware.fast_bf16(device)), mend
     )
+
+
+def _speed() -> Finding:
+    """The speed of the CPU in bf16, or in fp32 where products in emulated bf16 would take long."""
+    import torch
+
+    has_bf16 = hardware.fast_bf16("cpu")
+    peak = hardware.matmul_peak("cpu", torch.bfloat16 if has_bf16 else torch.float32)
+    value = f"{'bf16' if has_bf16 else 'fp32'} {peak / 1e9:.0f} GFLOP/s"
+    mend = "a CPU with Intel AMX or AMD Zen 4 trains two to three times as fast"
+    return Finding("cpu speed", value, _slow_unless(has_bf16), mend)
 
 
 def verify_outputs() -> list[Finding]:
-    """The damaged and missing files of all that was published under `outputs/`, every file of which
-    is read.
+    """The damaged and missing files of all that was published under `outputs/`.
+
+    Every published file is read.
     """
     outputs = find_root() / "outputs"
-    published = {
-        (file.parent, file.name) for name in (MANIFEST, MARKER) for file in outputs.rglob(name)
-    }
+    published = set()
+    for manifest in (MANIFEST, MARKER):
+        published |= {(file.parent, manifest) for file in outputs.rglob(manifest)}
     # A folder that has a lock but no manifest was published and has lost its manifest.
-    targets = (
-        lock.with_name(lock.name[1:].removesuffix(".lock")) for lock in outputs.rglob(".*.lock")
-    )
-    published |= {(folder, MANIFEST) for folder in targets if folder.is_dir()}
+    for lock in outputs.rglob(".*.lock"):
+        folder = lock.with_name(lock.name[1:].removesuffix(".lock"))
+        if folder.is_dir():
+            published.add((folder, MANIFEST))
     bar = progress(sorted(published), desc="verifying", unit="folders")
-    wrong = [fault(file) for folder, manifest in bar for file in damaged(folder, manifest)]
-    found = [Finding("outputs", text, "wrong", f"remove its folder and {AGAIN}") for text in wrong]
-    return found or [Finding("outputs", f"{len(published)} folders, all as they were published")]
+    mend = f"remove its folder and {AGAIN}"
+    findings = [
+        Finding("outputs", fault(file), "wrong", mend)
+        for folder, manifest in bar
+        for file in damaged(folder, manifest)
+    ]
+    return findings or [Finding("outputs", f"{len(published)} folders, all as they were published")]
 
 
 def warn_of_other_versions() -> None:
     """Log one warning that names the required packages which are missing or of another version."""
-    if found := unmet():
-        problem = (
-            f"the environment of this kernel ({sys.prefix}) does not meet docemb's requirements"
+    problems = "; ".join(unmet())
+    if problems:
+        environment = f"the environment of this kernel ({sys.prefix})"
+        logger.warning(
+            "%s does not meet docemb's requirements: %s; choose another kernel, or %s",
+            environment,
+            problems,
+            INSTALL,
         )
-        logger.warning("%s: %s; choose another kernel, or %s", problem, "; ".join(found), INSTALL)
 
 
 def unmet() -> list[str]:
     """The requirements of docemb that do not hold, each with the version that is installed."""
     try:
-        lines = requires("docemb") or []
+        requirements = map(Requirement, requires("docemb") or [])
     except PackageNotFoundError:
         return ["docemb is missing"]
-    found = []
-    for requirement in map(Requirement, lines):
+    problems = []
+    for requirement in requirements:
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
-            continue  # for another platform, or an extra
+            continue  # it is for another platform, or of an extra
         try:
             installed = version(requirement.name)
         except PackageNotFoundError:
-            found.append(f"{requirement.name} is missing")
+            problems.append(f"{requirement.name} is missing")
             continue
         if not requirement.specifier.contains(installed, prereleases=True):
-            found.append(f"{requirement.name} {installed}, not {requirement.specifier}")
-    return found
+            problems.append(f"{requirement.name} {installed}, not {requirement.specifier}")
+    return problems

@@ -1,9 +1,9 @@
 """Workspace: artefacts, each built once, published whole, and named by a hash of its inputs.
 
 An artefact is a folder `outputs/artefacts/<kind>/<fingerprint>/`. It is built in a sibling folder
-under a file lock and renamed when it is complete: no reader finds half of it, two builders never
-collide, and a kill costs only the artefact being built. Links such as `outputs/students/<label>`
-name artefacts for people.
+under a file lock and renamed when it is complete. Therefore no reader finds half of it, two
+builders never collide, and a kill costs only the artefact that is being built. Links such as
+`outputs/students/<label>` name artefacts for people.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ from filelock import FileLock, Timeout
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import MANIFEST, damaged, files_of, is_whole, sealed
-from docemb_lib.settings.profile import find_root
+from docemb_lib.settings.files import find_root
 
 logger = logging.getLogger(__name__)
 
 FULL = 2**20  # a disk with fewer free bytes counts as full
-# Version of each kind of artefact and fingerprint. Raise it when the same inputs would give another
-# result. Default: 1.
+# The version of each kind of artefact and fingerprint; other kinds have version 1. Raise a version
+# when the same inputs would give another result.
 VERSIONS = {
     "corpus": 3,
     "teacher-corpus": 2,
@@ -53,6 +53,7 @@ VERSIONS = {
     "student-lexical": 3,
     "run": 6,
 }
+# The packages that results depend on.
 RECORDED_VERSIONS = (
     "docemb",
     "torch",
@@ -85,13 +86,14 @@ class Artefact:
 class Workspace:
     """The `outputs` folder of a docemb checkout.
 
-    root: the folder that holds `params/`. None: found from the working directory upwards, then from
-    the source.
+    root: the folder that holds `params/`; None: as `find_root` finds it.
 
     Example:
         >>> from docemb_lib import Workspace
-        >>> made = Workspace().artefact("greeting", {"name": "you"}, lambda folder: (folder / "a.txt").write_text("Hi"))
-        >>> sorted(path.name for path in made.path.iterdir())
+        >>> def build(folder):
+        ...     (folder / "a.txt").write_text("Hello")
+        >>> artefact = Workspace().artefact("greeting", {"name": "you"}, build)
+        >>> sorted(path.name for path in artefact.path.iterdir())
         ['a.txt', 'artefact.json']
     """
 
@@ -102,8 +104,7 @@ class Workspace:
     def artefact(
         self, kind: str, inputs: Inputs, build: Build, *, resumable: bool = False
     ) -> Artefact:
-        """The artefact made from `inputs` (JSON; paths become strings), which `build(folder)` makes
-        if it is missing.
+        """The artefact made from `inputs`, which `build(folder)` makes if it is missing.
 
         A `resumable` build starts with the files of an interrupted one, any other with an empty
         folder. An artefact with a damaged file is built again, and a warning names the file.
@@ -114,32 +115,33 @@ class Workspace:
         return artefact
 
     def is_built(self, kind: str, inputs: Inputs) -> bool:
+        """Whether the artefact made from `inputs` is there."""
         return is_whole(self._named(kind, inputs).path)
 
     def _named(self, kind: str, inputs: Inputs) -> Artefact:
-        fingerprint = fingerprint_of(
-            {"kind": kind, "version": VERSIONS.get(kind.split("/")[0], 1), **inputs}
-        )
+        version_of_kind = VERSIONS.get(kind.split("/")[0], 1)
+        fingerprint = fingerprint_of({"kind": kind, "version": version_of_kind, **inputs})
         return Artefact(fingerprint, self.outputs / "artefacts" / kind / fingerprint)
 
     def link(self, shelf: str, name: str, target: Path) -> Path:
-        """Link `outputs/<shelf>/<name>` to `target`, replacing an older link atomically.
+        """Link `outputs/<shelf>/<name>` to `target`, and return the link.
 
-        Returns the link.
+        An older link is replaced in one step. Raises InputError where something else is in its
+        place.
         """
         link = self.outputs / shelf / name
         link.parent.mkdir(parents=True, exist_ok=True)
-        relative = os.path.relpath(target, link.parent)
         if link.exists() and not link.is_symlink():
             raise InputError(f"{link} is in the way: it is no link of docemb's; move it aside")
         temporary = link.with_name(f".{name}.{os.getpid()}")
         temporary.unlink(missing_ok=True)
-        temporary.symlink_to(relative)
+        # A relative link stays right where the whole folder is moved.
+        temporary.symlink_to(os.path.relpath(target, link.parent))
         os.replace(temporary, link)
         return link
 
     def shown(self, path: Path) -> str:
-        """A path for messages: relative to the root if it lies under it."""
+        """A path for messages, relative to the root if it lies under it."""
         path = Path(os.path.abspath(path))
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
@@ -155,11 +157,14 @@ def fingerprint_of(inputs: Inputs) -> str:
 def publish(
     folder: Path, build: Build, *, inputs: Inputs, resumable: bool = False, replace: bool = False
 ) -> None:
-    """Build `folder` in a sibling and rename it, under a lock; `replace` the files of an existing
-    one singly.
+    """Build `folder` in a sibling and rename it, under a lock.
+
+    A folder that is there and whole stays, unless `replace` is set: then its files are replaced one
+    by one. A `resumable` build starts with the files of an interrupted one. Raises InputError where
+    the disk is full.
     """
     with locked(folder):
-        if not (replace or damaged(folder)):
+        if not replace and not damaged(folder):
             return  # another process has built it meanwhile
         partial = folder.with_name(f"{folder.name}.partial")
         if not resumable:
@@ -169,13 +174,14 @@ def publish(
         try:
             build(partial)
             seconds = round(time.perf_counter() - start, 3)
-            made = {"inputs": inputs, "versions": installed_versions(), "seconds": seconds}
-            write_text(partial / MANIFEST, sealed(partial, made))
+            content = {"inputs": inputs, "versions": installed_versions(), "seconds": seconds}
+            write_text(partial / MANIFEST, sealed(partial, content))
         except BaseException as error:
-            full = isinstance(error, Exception) and shutil.disk_usage(partial).free < FULL
+            # The room is measured before the files are removed. Libraries share no error for it.
+            is_full = isinstance(error, Exception) and shutil.disk_usage(partial).free < FULL
             if not resumable or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
-            if full:
+            if is_full:
                 mend = "make room and give the same command again"
                 raise InputError(f"{folder.parent}: the disk is full; {mend}") from error
             raise
@@ -200,15 +206,15 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def locked(target: Path, *, wait: bool = True) -> Iterator[None]:
-    """Allow one builder of `target` at a time; the operating system frees the lock of a killed
-    process.
+    """Allow one builder of `target` at a time.
 
-    wait: for another process that builds it, instead of filelock.Timeout.
+    The operating system frees the lock of a killed process. Without `wait`, filelock.Timeout is
+    raised where another process builds `target`.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(target.with_name(f".{target.name}.lock"))
     try:
-        acquired = lock.acquire(timeout=0.1)  # the run monitor holds a lock for a moment
+        acquired = lock.acquire(timeout=0.1)  # `is_locked` holds a lock for a moment
     except Timeout:
         if not wait:
             raise
@@ -230,9 +236,7 @@ def is_locked(target: Path) -> bool:
 
 
 def _replace_files(source: Path, folder: Path) -> None:
-    """Move the files of `source` to `folder`, the manifest last, and remove files that only
-    `folder` has.
-    """
+    """Move the files of `source` to `folder`, the manifest last, and remove all others there."""
     new = sorted(files_of(source), key=lambda name: name.name == MANIFEST)
     for name in new:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -242,7 +246,7 @@ def _replace_files(source: Path, folder: Path) -> None:
     shutil.rmtree(source)
 
 
-@cache  # reading what packages say of themselves takes tens of milliseconds
+@cache  # reading the metadata of packages takes tens of milliseconds
 def installed_versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on."""
     versions = {"python": platform.python_version()}
@@ -253,16 +257,15 @@ def installed_versions() -> dict[str, str]:
 
 
 def revision(root: Path) -> str | None:
-    """The git commit of the checkout at `root`, with "+" where tracked files differ from it; None
-    outside git.
+    """The git commit of the checkout at `root`, or None outside git.
+
+    A "+" at its end says that tracked files differ from the commit.
     """
     command = ["git", "-C", str(root), "describe", "--always", "--dirty=+", "--exclude=*"]
     try:
-        return (
-            subprocess.run(
-                command, capture_output=True, text=True, timeout=10, check=True
-            ).stdout.strip()
-            or None
-        )
+        output = subprocess.check_output(
+            command, stderr=subprocess.DEVNULL, text=True, timeout=10
+        ).strip()
     except (OSError, subprocess.SubprocessError):
         return None
+    return output or None

@@ -1,4 +1,4 @@
-"""What README and docs/ show works: the examples run, and links and files that they name are there."""
+"""What README and docs/ show works: examples run, and links and files lead somewhere."""
 
 import ast
 import re
@@ -25,21 +25,18 @@ def test_the_examples_of_a_loss_a_teacher_and_a_task_run_one_after_the_other(
     tmp_path, monkeypatch, capsys
 ):
     root = make_workspace(tmp_path / "workspace")
-    shutil.copy(
-        root / "params" / "small.yaml", root / "params" / "tiny.yaml"
-    )  # in seconds, not minutes
+    params = root / "params"
+    shutil.copy(params / "small.yaml", params / "tiny.yaml")  # in seconds, not minutes
     monkeypatch.chdir(root)
     examples = python_blocks(REPOSITORY / "docs" / "extending.md")
     names: dict[str, object] = {"__name__": "extending"}
     for example in examples:
-        exec(
-            compile(example.replace("documents=60", "documents=12"), "extending.md", "exec"), names
-        )
+        shorter = example.replace("documents=60", "documents=12")
+        exec(compile(shorter, "extending.md", "exec"), names)
     assert len(examples) == 3
-    parts = {
-        teaching.name: type(teaching.loss).__name__ for teaching in names["objective"].teachings
-    }
-    assert parts == {"structural": "Huber"}
+    teachings = names["objective"].teachings
+    losses = {teaching.name: type(teaching.loss).__name__ for teaching in teachings}
+    assert losses == {"structural": "Huber"}
     assert (names["folder"] / "model.safetensors").is_file()
     mean, deviation = map(float, capsys.readouterr().out.split()[-2:])
     assert mean == names["score"].mean
@@ -53,11 +50,15 @@ def test_every_example_is_at_most_twenty_lines():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_on_a_page_is_python_its_imports_are_there_and_links_lead_somewhere(page):
+def test_python_on_a_page_is_python_and_its_imports_are_there(page):
     for example in python_blocks(page):
         for node in ast.walk(ast.parse(example)):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("docemb_lib"):
                 exec(compile(ast.Module([node], []), page.name, "exec"), {})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_on_a_page_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target
@@ -70,7 +71,7 @@ def test_the_readme_is_short_and_has_no_p_value():
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "is_p_value"),
     [
         ("better (+.035, p .002)", True),
         ("p < .05", True),
@@ -83,14 +84,13 @@ def test_the_readme_is_short_and_has_no_p_value():
         ("(1 step 2)", False),
     ],
 )
-def test_p_values_are_recognised(text, found):
-    assert bool(P_VALUE.search(text)) == found
+def test_p_values_are_recognised(text, is_p_value):
+    assert bool(P_VALUE.search(text)) == is_p_value
 
 
 def test_the_readme_names_every_command_and_no_other():
     text = README.read_text(encoding="utf-8")
-    code = re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL) + re.findall(
-        r"`([^`\n]+)`", text
-    )
-    named = {name for part in code for name in re.findall(r"\bdocemb ([a-z][a-z-]*)", part)}
-    assert named == set(typer.main.get_command(app).commands)
+    code = re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL)
+    code += re.findall(r"`([^`\n]+)`", text)
+    named = re.findall(r"\bdocemb ([a-z][a-z-]*)", "\n".join(code))
+    assert set(named) == set(typer.main.get_command(app).commands)

@@ -59,11 +59,12 @@ def test_a_module_imports_only_from_above(path):
 
 def modules() -> dict[str, Path]:
     """Every module by its dotted name."""
-    found = {}
+    paths = {}
     for path in LIBRARY.rglob("*.py"):
         parts = path.relative_to(LIBRARY.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        name = ".".join(parts).removesuffix(".__init__")
+        paths[name] = path
+    return paths
 
 
 def test_no_module_imports_itself_by_way_of_others_not_even_for_types():
@@ -73,22 +74,22 @@ def test_no_module_imports_itself_by_way_of_others_not_even_for_types():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom):
                 places = [f"{node.module}.{alias.name}" for alias in node.names]
-                graph.add_edges_from((name, one if one in known else node.module) for one in places)
+                targets = (place if place in known else node.module for place in places)
+                graph.add_edges_from((name, target) for target in targets)
     graph = graph.subgraph(known)
     assert [*nx.simple_cycles(graph)] == []
     assert graph.number_of_edges() > 200
 
 
 def test_only_sweeps_know_papermill():
-    users = {
-        p.relative_to(LIBRARY).parts[0]
-        for p in LIBRARY.rglob("*.py")
-        if "import papermill" in p.read_text()
-    }
+    users = set()
+    for path in LIBRARY.rglob("*.py"):
+        if "import papermill" in path.read_text():
+            users.add(path.relative_to(LIBRARY).parts[0])
     assert users == {"sweeps"}
 
 
-def test_importing_loads_neither_torch_nor_dask_and_the_command_line_nothing_that_takes_long():
+def test_importing_loads_no_torch_and_the_command_line_nothing_that_takes_long():
     code = """
 import sys, docemb_lib.cli.__main__
 print(sorted({"numpy", "pandas", "scipy", "torch"} & set(sys.modules)))

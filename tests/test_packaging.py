@@ -1,6 +1,4 @@
-"""CITATION.cff and .ci/constraints.txt agree with the package and with the records of the published
-results.
-"""
+"""CITATION.cff and .ci/constraints.txt agree with the package and with the published results."""
 
 import json
 import re
@@ -19,13 +17,11 @@ CONSTRAINTS = (REPOSITORY / ".ci" / "constraints.txt").read_text(encoding="utf-8
 
 
 def constrained():
-    """{package: version} of the constraints file, every line of which is a comment or one pinned
-    version.
-    """
+    """{package: version} of the constraints file, whose lines are comments or pinned versions."""
     lines = [line for line in CONSTRAINTS if line and not line.startswith("#")]
-    found = [re.fullmatch(r"([\w.-]+)==([\w.]+)", line) for line in lines]
-    assert all(found)
-    versions = {canonicalize_name(match[1]): match[2] for match in found}
+    pins = [re.fullmatch(r"([\w.-]+)==([\w.]+)", line) for line in lines]
+    assert all(pins)
+    versions = {canonicalize_name(pin[1]): pin[2] for pin in pins}
     assert len(versions) == len(lines)
     return versions
 
@@ -36,25 +32,28 @@ def test_the_citation_has_the_fields_of_its_format_and_the_version_of_the_packag
     assert citation["cff-version"] == "1.2.0"
     assert citation["version"] == docemb_lib.__version__
     assert citation["license"] == PROJECT["license"]
-    holder = re.search(
-        r"Copyright \(c\) \d+ (.+)", (REPOSITORY / "LICENSE").read_text(encoding="utf-8")
-    )[1]
+    license_text = (REPOSITORY / "LICENSE").read_text(encoding="utf-8")
+    holder = re.search(r"Copyright \(c\) \d+ (.+)", license_text)[1]
     assert [author["name"].lower() for author in citation["authors"]] == [holder.lower()]
-    references = citation["references"]
-    assert all({"type", "title", "authors", "year"} <= reference.keys() for reference in references)
-    names = [
-        [author["family-names"] for author in reference["authors"]] for reference in references
-    ]
-    assert names == [
-        ["Beltagy", "Peters", "Cohan"],
-        ["Reimers", "Gurevych"],
-        ["Le", "Mikolov"],
-        ["Chang", "Xiang", "Hospedales"],
+
+
+def test_the_citation_refers_to_the_papers_that_the_method_rests_on():
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
+    authors = []
+    for reference in citation["references"]:
+        assert {"type", "title", "authors", "year"} <= reference.keys()
+        authors.append(" ".join(author["family-names"] for author in reference["authors"]))
+    assert authors == [
+        "Beltagy Peters Cohan",
+        "Reimers Gurevych",
+        "Le Mikolov",
+        "Chang Xiang Hospedales",
     ]
 
 
 def test_the_constraints_have_a_version_of_every_dependency_that_the_package_allows():
-    versions, extras = constrained(), PROJECT["optional-dependencies"]
+    versions = constrained()
+    extras = PROJECT["optional-dependencies"]
     lines = [*PROJECT["dependencies"], *extras["offline"], *extras["docs"], *extras["dev"]]
     for wanted in map(Requirement, lines):
         if wanted.name != PROJECT["name"]:
@@ -62,19 +61,11 @@ def test_the_constraints_have_a_version_of_every_dependency_that_the_package_all
 
 
 def test_the_constraints_have_the_versions_that_the_published_results_record():
-    record = json.loads(
-        (REPOSITORY / "outputs" / "published" / "embedded" / "record.json").read_text(
-            encoding="utf-8"
-        )
-    )
-    packages = {
-        name: version
-        for name, version in record["versions"].items()
-        if name not in ("python", "docemb")
-    }
+    file = REPOSITORY / "outputs" / "published" / "embedded" / "record.json"
+    recorded = json.loads(file.read_text(encoding="utf-8"))["versions"]
+    packages = recorded.keys() - {"python", "docemb"}
     versions = constrained()
     assert len(packages) > 5
-    for name, version in packages.items():
-        assert versions[canonicalize_name(name)] == Version(version).public, (
-            name
-        )  # without the build, as in +cpu
+    for name in packages:
+        public = Version(recorded[name]).public  # without the build, as in +cpu
+        assert versions[canonicalize_name(name)] == public, name

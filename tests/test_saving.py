@@ -36,13 +36,18 @@ def test_outputs_go_to_the_outputs_folder_and_the_open_notebook_keeps_them(
     assert executed == original
     apart = workspace_root / "outputs" / "notebooks" / "05_weighting" / "as-last-saved.ipynb"
     assert json.loads(apart.read_text(encoding="utf-8")) == original
-    save(
-        workspace_root, "notebooks/05_weighting.ipynb", new_notebook(cells=[new_code_cell("6 * 7")])
-    )
-    assert (
-        json.loads(apart.read_text(encoding="utf-8")) == original
-    )  # without outputs those of the last run stay
     assert [path.name for path in apart.parent.iterdir()] == [apart.name]
+
+
+def test_outputs_of_the_last_run_stay_where_a_notebook_without_outputs_is_saved(
+    workspace_root, executed
+):
+    path = "notebooks/05_weighting.ipynb"
+    original = copy.deepcopy(executed)
+    save(workspace_root, path, executed)
+    save(workspace_root, path, new_notebook(cells=[new_code_cell("6 * 7")]))
+    apart = workspace_root / "outputs" / "notebooks" / "05_weighting" / "as-last-saved.ipynb"
+    assert json.loads(apart.read_text(encoding="utf-8")) == original
 
 
 def test_other_notebooks_are_left_alone(workspace_root, tmp_path, executed):

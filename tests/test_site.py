@@ -1,6 +1,4 @@
-"""The documentation builds as a site without a warning; it describes the public names and needs no
-network.
-"""
+"""The documentation builds without a warning, describes the public names and needs no network."""
 
 import re
 from pathlib import Path
@@ -33,29 +31,15 @@ PUBLIC = [
     "docemb_lib.experiments.sweep",
 ]
 pytestmark = pytest.mark.slow
-LOADED = {
-    "script": "src",
-    "link": "href",
-    "img": "src",
-    "iframe": "src",
-    "source": "src",
-}  # by a browser, unasked
+# What a browser loads unasked.
+LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 
 
 def build(site: Path, executed: Path) -> None:
     """The README's command."""
-    sphinx = [
-        "-q",
-        "-W",
-        "--keep-going",
-        "-c",
-        REPOSITORY / "docs",
-        "-D",
-        f"executed={executed}",
-        REPOSITORY,
-        site,
-    ]
-    assert sphinx_build([*map(str, sphinx)]) == 0
+    options = ["-q", "-W", "--keep-going", "-c", str(REPOSITORY / "docs")]
+    options += ["-D", f"executed={executed}"]
+    assert sphinx_build([*options, str(REPOSITORY), str(site)]) == 0
 
 
 def parsed(path: Path) -> BeautifulSoup:
@@ -85,15 +69,15 @@ def anchors(pages) -> dict[Path, dict[str, Tag]]:
 @pytest.fixture(scope="module")
 def entries(site, anchors) -> list[tuple[object, str]]:
     """Each object that the API describes, and the text of its entry."""
-    found = []
+    described = []
     inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
     for kind in ("py:class", "py:function", "py:module"):
         for name, item in inventory[kind].items():
             path, _, anchor = item.uri.partition("#")
             target = anchors[site / path][anchor]
             text = target.find_next("p") if kind == "py:module" else target.find_next_sibling("dd")
-            found.append((resolve_name(name), text.get_text()))
-    return found
+            described.append((resolve_name(name), text.get_text()))
+    return described
 
 
 def words(text: str) -> list[str]:
@@ -101,17 +85,12 @@ def words(text: str) -> list[str]:
 
 
 def test_public_and_exported_names_have_an_entry_that_begins_as_their_docstring(entries):
-    packages = [
-        resolve_name(f"docemb_lib.{one}")
-        for one in ("student", "teachers", "losses", "evaluation", "thesis")
-    ]
-    exported = [getattr(package, name) for package in packages for name in package.__all__]
-    described = [
-        one
-        for one in exported
-        if hasattr(one, "__name__") and (isinstance(one, type) or callable(one))
-    ]
-    for public in [*map(resolve_name, PUBLIC), *described]:
+    objects = [resolve_name(name) for name in PUBLIC]
+    for room in ("student", "teachers", "losses", "evaluation", "thesis"):
+        package = resolve_name(f"docemb_lib.{room}")
+        exported = (getattr(package, name) for name in package.__all__)
+        objects += [item for item in exported if hasattr(item, "__name__") and callable(item)]
+    for public in objects:
         text = next(text for entry, text in entries if entry is public)
         first = words(public.__doc__)[:5]
         assert len(first) == 5
@@ -119,22 +98,18 @@ def test_public_and_exported_names_have_an_entry_that_begins_as_their_docstring(
 
 
 def test_every_field_of_a_profile_is_described_with_its_comment(site, pages):
-    text = "".join(
-        pages[site / "docs" / "api" / f"{name}.html"].get_text()
-        for name in ("experiments", "evaluation")
-    )
-    sections = [
-        section
-        for section in Section.__subclasses__()
-        if section.__module__.startswith("docemb_lib.settings")
-    ]
+    api = site / "docs" / "api"
+    text = "".join(pages[api / name].get_text() for name in ("experiments.html", "evaluation.html"))
+    sections = []
+    for section in Section.__subclasses__():
+        if section.__module__.startswith("docemb_lib.settings"):
+            sections.append(section)
     assert len(sections) > 10
-    for field in (field for section in sections for field in section.model_fields):
-        assert re.search(rf"^{field} – ", text, flags=re.MULTILINE), field
-    assert (
-        "documents – int | None = Field(None, ge=1): Maximum; None: all. For a hub None must be written"
-        in text
-    )
+    for section in sections:
+        for field in section.model_fields:
+            assert re.search(rf"^{field} – ", text, flags=re.MULTILINE), field
+    comment = "Maximum; None: all. For a hub None must be written"
+    assert f"documents – int | None = Field(None, ge=1): {comment}" in text
 
 
 def test_browsers_load_nothing_from_a_network(site, pages):
@@ -154,11 +129,10 @@ def targets(pages: dict[Path, BeautifulSoup]):
         for tag in page.find_all(["a", *LOADED]):
             link = urlsplit(tag.get(LOADED.get(tag.name, "href")) or "")
             if not link.scheme and (link.path or link.fragment):
-                yield (
-                    path,
-                    (path.parent / unquote(link.path)).resolve() if link.path else path,
-                    unquote(link.fragment),
-                )
+                target = path
+                if link.path:
+                    target = (path.parent / unquote(link.path)).resolve()
+                yield path, target, unquote(link.fragment)
 
 
 def test_every_link_leads_to_a_file_and_an_anchor_of_the_site(site, pages, anchors):
@@ -180,15 +154,13 @@ def test_index_leads_to_the_readme_without_a_diagram_that_needs_a_network(site, 
 def test_executed_notebooks_are_shown_once_there_are_some(site, pages, tmp_path):
     gallery = site / "docs" / "gallery.html"
     assert "There are none here" in pages[gallery].get_text()
-    index = '<a href="05_weighting/cosine;λ=0.5.html">05</a>'
-    write_files(
-        tmp_path / "pages",
-        {"index.html": index, "05_weighting/cosine;λ=0.5.html": "<p>executed</p>"},
-    )
+    run = "05_weighting/cosine;λ=0.5.html"
+    files = {"index.html": f'<a href="{run}">05</a>', run: "<p>executed</p>"}
+    write_files(tmp_path / "pages", files)
     build(site, executed=tmp_path / "pages")
     after = {gallery: parsed(gallery)}
     assert "There are none here" not in after[gallery].get_text()
     linked = [target for _, target, _ in targets(after)]
     names = {target.relative_to(site).as_posix() for target in linked}
-    assert {"docs/executed/index.html", "docs/executed/05_weighting/cosine;λ=0.5.html"} <= names
+    assert {"docs/executed/index.html", f"docs/executed/{run}"} <= names
     assert all(target.is_file() for target in linked)

@@ -1,6 +1,4 @@
-"""docemb from its wheel: `docemb init` makes a working folder, in which commands and notebooks
-work.
-"""
+"""docemb from its wheel: `docemb init` makes a folder in which commands and notebooks work."""
 
 import json
 import os
@@ -17,16 +15,12 @@ PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder with the installed wheel, which hides the checkout from the processes that find
-    packages there.
-    """
-    wheels, target = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("installed")
+    """A folder with the installed wheel, which hides the checkout from processes that use it."""
+    wheels = tmp_path_factory.mktemp("wheels")
+    target = tmp_path_factory.mktemp("installed")
     alone = ["--no-deps", "--no-index"]
-    subprocess.run(
-        [*PIP, "wheel", *alone, "--no-build-isolation", "-w", wheels, REPOSITORY],
-        check=True,
-        timeout=300,
-    )
+    build = [*PIP, "wheel", *alone, "--no-build-isolation", "-w", wheels, REPOSITORY]
+    subprocess.run(build, check=True, timeout=300)
     (wheel,) = wheels.iterdir()
     subprocess.run([*PIP, "install", *alone, "--target", target, wheel], check=True, timeout=300)
     # An editable installation adds its checkout to sys.path; Python imports this module after that.
@@ -51,13 +45,11 @@ def command(installed):
 
 @pytest.fixture(scope="module")
 def working_folder(command, tmp_path_factory):
-    """A folder after `docemb init` on 90 documents that lie elsewhere; and what the command
-    printed.
-    """
-    words = [" ".join(f"word{(n * 7 + k) % 97}" for k in range(90)) for n in range(90)]
-    documents = write_files(
-        tmp_path_factory.mktemp("texts") / "my_docs", {f"{n}.txt": w for n, w in enumerate(words)}
-    )
+    """A folder after `docemb init` on 90 documents elsewhere, and what the command printed."""
+    texts = {}
+    for n in range(90):
+        texts[f"{n}.txt"] = " ".join(f"word{(n * 7 + k) % 97}" for k in range(90))
+    documents = write_files(tmp_path_factory.mktemp("texts") / "my_docs", texts)
     folder = tmp_path_factory.mktemp("empty")
     done = command(folder, "-m", "docemb_lib.cli", "init", documents)
     assert done.returncode == 0, done.stderr
@@ -65,38 +57,33 @@ def working_folder(command, tmp_path_factory):
 
 
 def files(folder, *patterns):
-    found = [path for pattern in patterns for path in folder.glob(pattern) if path.is_file()]
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    paths = [path for pattern in patterns for path in folder.glob(pattern) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def test_the_library_comes_from_the_wheel_and_nothing_from_the_checkout(
     command, installed, tmp_path
 ):
-    shown = "import docemb_lib, json, sys; print(json.dumps([docemb_lib.__file__, sys.path]))"
-    file, path = json.loads(command(tmp_path, "-c", shown).stdout)
+    code = "import docemb_lib, json, sys; print(json.dumps([docemb_lib.__file__, sys.path]))"
+    file, path = json.loads(command(tmp_path, "-c", code).stdout)
     assert file == str(installed / "docemb_lib" / "__init__.py")
-    assert [folder for folder in path if (tmp_path / folder / "docemb_lib").exists()] == [
-        str(installed)
-    ]
+    with_docemb = [folder for folder in path if (tmp_path / folder / "docemb_lib").exists()]
+    assert with_docemb == [str(installed)]
 
 
 def test_a_command_without_a_working_folder_says_what_to_type(command, tmp_path):
     done = command(tmp_path, "-m", "docemb_lib.cli", "run", "--dry-run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    said = f"{tmp_path} lies in no working folder (one with params/ and notebooks/); make it one with `docemb init`\n"
-    assert done.stderr.endswith(said)
+    problem = f"{tmp_path} lies in no working folder (one with params/ and notebooks/)"
+    assert done.stderr.endswith(f"{problem}; make it one with `docemb init`\n")
     assert not any(tmp_path.iterdir())
 
 
 def test_init_copies_the_notebooks_and_params_of_the_checkout(working_folder):
     folder, printed = working_folder
     assert f"{folder}: notebooks and params copied" in printed
-    assert {path.name for path in folder.iterdir()} == {
-        "notebooks",
-        "params",
-        "outputs",
-        "my_docs.yaml",
-    }
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"notebooks", "params", "outputs", "my_docs.yaml"}
     patterns = (
         "notebooks/*.py",
         "notebooks/*.ipynb",
@@ -117,25 +104,11 @@ def test_the_written_profile_can_run_there(command, working_folder):
     assert "6 runs, 0 of them already there" in done.stdout
 
 
-def test_a_copied_notebook_runs_in_papermill_and_the_installed_library_refuses_in_one_line(
-    command, working_folder
-):
+def test_the_installed_library_refuses_parameters_of_papermill_in_one_line(command, working_folder):
     folder, _ = working_folder
-    given = [
-        "-p",
-        "profile",
-        "../my_docs.yaml",
-        "-p",
-        "lam",
-        "null",
-        "-p",
-        "lamm",
-        "0.5",
-        "--no-progress-bar",
-    ]
-    done = command(
-        folder / "notebooks", "-m", "papermill", "05_weighting.ipynb", "out.ipynb", *given
-    )
+    papermill = "-m papermill 05_weighting.ipynb out.ipynb --no-progress-bar"
+    parameters = "-p profile ../my_docs.yaml -p lam null -p lamm 0.5"
+    done = command(folder / "notebooks", *papermill.split(), *parameters.split())
     assert done.returncode == 1, done.stderr[-2000:]
     cells = nbformat.read(folder / "notebooks" / "out.ipynb", as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
@@ -143,8 +116,5 @@ def test_a_copied_notebook_runs_in_papermill_and_the_installed_library_refuses_i
     assert (error.ename, len(error.traceback)) == ("InputError", 1)
     assert "unknown parameter 'lamm'; did you mean lam?" in error.evalue
     # The null of YAML is a text here, which a run refuses.
-    assert [
-        cell
-        for cell in cells
-        if cell.source.startswith("# Parameters") and 'lam = "null"' in cell.source
-    ]
+    (injected,) = [cell.source for cell in cells if cell.source.startswith("# Parameters")]
+    assert 'lam = "null"' in injected

@@ -54,22 +54,35 @@ def write_value(folder: Path) -> None:
     (folder / "value.txt").write_text("42", encoding="utf-8")
 
 
-def test_an_artefact_is_built_once_and_its_manifest_says_what_made_it(workspace, monkeypatch):
+def files_in(workspace: Workspace) -> list[Path]:
+    """All files but locks."""
+    paths = workspace.outputs.rglob("*")
+    return [path for path in paths if path.is_file() and path.suffix != ".lock"]
+
+
+def test_an_artefact_is_built_once(workspace, monkeypatch):
     first = workspace.artefact("number", {"n": 42}, write_value)
     monkeypatch.setattr("docemb_lib.workspace.publish", lambda *a, **k: pytest.fail("built again"))
     second = workspace.artefact("number", {"n": 42}, write_value)
-    assert (first, second.path.joinpath("value.txt").read_text()) == (second, "42")
-    assert first.manifest["inputs"] == {"n": 42}
-    assert first.manifest["files"] == {"value.txt": hashlib.sha256(b"42").hexdigest()}
-    assert {"python", "numpy"} <= set(first.manifest["versions"])
+    assert second == first
+    assert (second.path / "value.txt").read_text() == "42"
 
 
-def test_other_inputs_or_another_kind_make_another_artefact_but_not_the_order_of_keys(workspace):
-    made = (("a", {"n": 1}), ("a", {"n": 2}), ("b", {"n": 1}), ("a", {"n": 1, "m": None}))
-    assert len({workspace.artefact(kind, inputs, write_value).path for kind, inputs in made}) == 4
-    assert fingerprint_of({"a": 1, "b": {"c": 2, "d": 3}}) == fingerprint_of(
-        {"b": {"d": 3, "c": 2}, "a": 1}
-    )
+def test_the_manifest_of_an_artefact_says_what_made_it(workspace):
+    manifest = workspace.artefact("number", {"n": 42}, write_value).manifest
+    assert manifest["inputs"] == {"n": 42}
+    assert manifest["files"] == {"value.txt": hashlib.sha256(b"42").hexdigest()}
+    assert {"python", "numpy"} <= set(manifest["versions"])
+
+
+def test_other_inputs_or_another_kind_make_another_artefact(workspace):
+    built = (("a", {"n": 1}), ("a", {"n": 2}), ("b", {"n": 1}), ("a", {"n": 1, "m": None}))
+    assert len({workspace.artefact(kind, inputs, write_value).path for kind, inputs in built}) == 4
+
+
+def test_the_order_of_keys_does_not_change_a_fingerprint():
+    inputs = {"a": 1, "b": {"c": 2, "d": 3}}
+    assert fingerprint_of(inputs) == fingerprint_of({"b": {"d": 3, "c": 2}, "a": 1})
 
 
 @pytest.mark.parametrize("error", [RuntimeError, InputError])
@@ -80,30 +93,23 @@ def test_a_failed_build_leaves_nothing_and_the_next_one_starts_afresh(workspace,
 
     with pytest.raises(error, match="half-way"):
         workspace.artefact("number", {"n": 42}, fail)
-    assert [
-        path for path in workspace.outputs.rglob("*") if path.is_file() and path.suffix != ".lock"
-    ] == []
-    assert (
-        workspace.artefact("number", {"n": 42}, write_value).path.joinpath("value.txt").read_text()
-        == "42"
-    )
+    assert files_in(workspace) == []
+    artefact = workspace.artefact("number", {"n": 42}, write_value)
+    assert (artefact.path / "value.txt").read_text() == "42"
 
 
 def test_a_refused_resumable_build_keeps_its_files_for_the_next_one(workspace, refused):
-    """A training that is resumed with another number of processes is refused, and its checkpoints
-    stay.
-    """
-    found = []
+    """For example a training that is resumed with another number of processes."""
+    names = []
 
     def refuse(folder):
         write_value(folder)
         raise InputError("start it as that run")
 
     refused("start it as that run", workspace.artefact, "number", {"n": 42}, refuse, resumable=True)
-    workspace.artefact(
-        "number", {"n": 42}, lambda folder: found.extend(folder.iterdir()), resumable=True
-    )
-    assert [path.name for path in found] == ["value.txt"]
+    list_names = lambda folder: names.extend(path.name for path in folder.iterdir())  # noqa: E731
+    workspace.artefact("number", {"n": 42}, list_names, resumable=True)
+    assert names == ["value.txt"]
 
 
 def test_two_builders_of_one_artefact_build_it_once(tmp_path):
@@ -122,9 +128,8 @@ def test_a_killed_resumable_build_goes_on_where_it_was(tmp_path):
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait(timeout=30)
     assert not list(tmp_path.glob(f"outputs/artefacts/slow/*/{MANIFEST}"))
-    assert subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=True
-    ).stdout.split() == ["2"]
+    resumed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert resumed.stdout.split() == ["2"]
     (manifest,) = tmp_path.glob(f"outputs/artefacts/slow/*/{MANIFEST}")
     assert set(json.loads(manifest.read_text())["files"]) == {"step0", "step1", "step2"}
 
@@ -137,17 +142,17 @@ def test_publishing_can_replace_what_is_there(tmp_path):
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["record"]
 
 
-def test_links_are_renewed_in_one_step_and_never_replace_a_real_folder(
-    workspace, tmp_path, refused
-):
-    first, second = tmp_path / "one", tmp_path / "two"
-    first.mkdir()
-    second.mkdir()
-    link = workspace.link("students", "best", first)
-    assert (link.resolve(), workspace.link("students", "best", second).resolve()) == (first, second)
-    assert not os.path.isabs(os.readlink(link))  # a moved checkout keeps its links
-    (workspace.outputs / "students" / "mine").mkdir()
-    refused("is in the way", workspace.link, "students", "mine", first)
+def test_a_link_is_relative_and_can_be_renewed(workspace, tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        link = workspace.link("students", "best", tmp_path / name)
+        assert link.resolve() == tmp_path / name
+        assert not os.path.isabs(os.readlink(link))  # a moved checkout keeps its links
+
+
+def test_a_link_never_replaces_a_real_folder(workspace, tmp_path, refused):
+    (workspace.outputs / "students" / "mine").mkdir(parents=True)
+    refused("is in the way", workspace.link, "students", "mine", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -156,21 +161,17 @@ def test_links_are_renewed_in_one_step_and_never_replace_a_real_folder(
 def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(
     workspace, monkeypatch, resumable, error
 ):
-    def fill(folder):  # NumPy's error has no number, and PyTorch's is no OSError
-        np.zeros(100_000).tofile("/dev/full") if error is OSError else torch.save(
-            torch.zeros(100_000), "/dev/full"
-        )
+    def fill(folder):
+        if error is OSError:
+            np.zeros(100_000).tofile("/dev/full")  # NumPy's error has no number
+        else:
+            torch.save(torch.zeros(100_000), "/dev/full")  # PyTorch's is no OSError
 
-    with pytest.raises(
-        error, match=r"requested and|unexpected pos"
-    ):  # as long as there is room, it is something else
+    # As long as there is room, the cause is something else.
+    with pytest.raises(error, match=r"requested and|unexpected pos"):
         workspace.artefact("kind", {}, fill, resumable=resumable)
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=512))
-    with pytest.raises(
-        InputError,
-        match="artefacts/kind: the disk is full; make room and give the same command again",
-    ):
+    message = "artefacts/kind: the disk is full; make room and give the same command again"
+    with pytest.raises(InputError, match=message):
         workspace.artefact("kind", {}, fill, resumable=resumable)
-    assert [
-        path for path in workspace.outputs.rglob("*") if path.is_file() and path.suffix != ".lock"
-    ] == []
+    assert files_in(workspace) == []

@@ -1,5 +1,6 @@
-"""What knows nothing of documents: errors, progress, the machine, checksums, worker processes,
-model files.
+"""Errors, progress bars, the machine, checksums, worker processes and model files.
+
+Nothing in this package knows of documents.
 """
 
 __version__ = "0.1.0"

@@ -1,10 +1,12 @@
-"""The exception for bad input, and the one place where text is made fit for a terminal."""
+"""The exception for bad input, and the functions that make text fit for a terminal."""
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import TypeVar
 
-# characters of an error; a longer one keeps its beginning and its end, which says what to do
+Name = TypeVar("Name")
+# Characters of an error. A longer one keeps its beginning, and its end, which says what to do.
 LONGEST = 1000
 # Control characters but line feed and tab (an escape sequence moves the cursor or names the
 # window), unpaired surrogates, and the characters that change the direction of writing.
@@ -14,11 +16,11 @@ UNSAFE = re.compile(
 
 
 class InputError(ValueError):
-    """A file, field or parameter that the user must change. The command line prints its one line
-    and exits with 2.
+    """A file, field or parameter that the user must change.
 
-    The message is one line: the file or parameter, the value found, and what to write instead. A
-    notebook shows this line without a traceback, because IPython calls `_render_traceback_`.
+    The message is one line: the file or parameter, its value, and what to write instead. The
+    command line prints this line and exits with 2. A notebook shows it without a traceback,
+    because IPython calls `_render_traceback_`.
     """
 
     def __init__(self, message: str) -> None:
@@ -29,27 +31,27 @@ class InputError(ValueError):
 
 
 def nearest(name: str, allowed: Collection[str]) -> str:
-    """The end of an error about an unknown name: the most similar allowed name, and all allowed
-    ones.
-    """
-    close = "".join(
-        f"; did you mean {found}?" for found in difflib.get_close_matches(name, allowed, n=1)
-    )
-    return f"{close} (allowed: {', '.join(allowed)})"
+    """The end of an error about an unknown name: the most similar allowed name, and all of them."""
+    similar = difflib.get_close_matches(name, allowed, n=1)
+    question = f"; did you mean {similar[0]}?" if similar else ""
+    return f"{question} (allowed: {', '.join(allowed)})"
 
 
 def plain(text: str) -> str:
-    """The text with every character that controls a terminal, or has no display, replaced by
-    U+FFFD.
-    """
+    """The text with U+FFFD for every character that controls a terminal or has no display."""
     return UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def as_line(text: object) -> str:
     """The text as one plain line of at most `LONGEST` characters."""
-    line = plain(" ".join(filter(None, map(str.strip, str(text).splitlines()))))
-    return (
-        line
-        if len(line) <= LONGEST
-        else f"{line[: LONGEST * 2 // 3 - 3]} … {line[-(LONGEST // 3) :]}"
-    )
+    lines = (line.strip() for line in str(text).splitlines())
+    line = plain(" ".join(filter(None, lines)))
+    if len(line) <= LONGEST:
+        return line
+    return f"{line[: LONGEST * 2 // 3 - 3]} … {line[-(LONGEST // 3) :]}"
+
+
+def repeated(names: Sequence[Name]) -> Name | None:
+    """The first name that stands earlier in `names`, too; None if all are different."""
+    again = (name for number, name in enumerate(names) if name in names[:number])
+    return next(again, None)

@@ -1,6 +1,4 @@
-"""The machine: its devices, the precision that they compute in, their speed, and the memory that is
-free.
-"""
+"""The machine: its devices, their precision and speed, and the memory that is free."""
 
 from __future__ import annotations
 
@@ -10,42 +8,41 @@ import os
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from docemb_lib.base.errors import InputError
 
 if TYPE_CHECKING:
     import torch
 
-PEAK_SIZE = {
-    "cuda": 8192,
-    "cpu": 2048,
-}  # rows of the square matrices: large, so that only the products take time
-PEAK_SECONDS = 0.3  # of products for a measured peak
-ENVIRONMENT = {  # the libraries of torch read these variables once, when they are loaded
+# Rows of the square matrices that `matmul_peak` multiplies: so many that only the products count.
+PEAK_SIZE = {"cuda": 8192, "cpu": 2048}
+PEAK_SECONDS = 0.3  # how long `matmul_peak` multiplies
+# The libraries of torch read these variables once, when they are loaded.
+ENVIRONMENT = {
     # Waiting threads spin long by default, which makes training three times slower beside other
     # work.
     "GOMP_SPINCOUNT": "10000",
-    # oneDNN caches code for a thousand shapes of products; packed batches hardly repeat one, and it
-    # grows to gigabytes.
+    # oneDNN caches code for a thousand shapes of products. Packed batches hardly repeat a shape,
+    # and the cache grows to gigabytes.
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256",
 }
-# Parameters of glibc's malloc. By default it gives the memory of large tensors back to the system
-# and asks for it again in each step; to keep it makes training on a CPU a quarter faster.
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+# Parameters of glibc's malloc. By default malloc gives the memory of large tensors back to the
+# system and asks for it again in each step. Keeping it makes training on a CPU a quarter faster.
+TRIM_THRESHOLD = -1
+MMAP_THRESHOLD = -3
 KEPT = (2**29, 2**25)  # bytes; releases up to about 2.31 refuse the first as M_MMAP_THRESHOLD
-# collections of younger objects between full ones: with Python's 10 imports take a fifth longer
+# Collections of younger objects between full ones: with Python's 10, imports take a fifth longer.
 FULL_COLLECTIONS = 300
 PRECISION = "DOCEMB_PRECISION"  # the environment variable that chooses the precision of all models
-AskedPrecision = Literal["auto", "bf16", "fp32"]
-CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 def tune_environment() -> None:
-    """Set the parameters of malloc, `FULL_COLLECTIONS` and the variables of `ENVIRONMENT` that the
-    user has not set.
+    """Set up Python's collector, the variables of `ENVIRONMENT` and malloc for training.
 
-    Call it before torch is loaded.
+    Variables that the user has set stay. Call this function before torch is loaded.
     """
     gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
     for name, value in ENVIRONMENT.items():
@@ -53,31 +50,29 @@ def tune_environment() -> None:
     with suppress(AttributeError, OSError, TypeError):  # another C library than glibc
         mallopt = ctypes.CDLL(None).mallopt  # returns 0 for a size that it refuses
         if any(mallopt(MMAP_THRESHOLD, size) for size in KEPT):
-            mallopt(TRIM_THRESHOLD, KEPT[0])  # alone it makes training slower
+            mallopt(TRIM_THRESHOLD, KEPT[0])  # this one alone makes training slower
 
 
-def asked_precision() -> AskedPrecision:
-    """The value of the environment variable DOCEMB_PRECISION; "auto" where it is not set.
+def asked_precision() -> Literal["auto", "bf16", "fp32"]:
+    """The value of the environment variable DOCEMB_PRECISION, or "auto" where it is not set.
 
     Raises InputError for any other value than "auto", "bf16" and "fp32".
     """
-    asked = os.environ.get(PRECISION) or "auto"
-    for allowed in get_args(AskedPrecision):
-        if asked == allowed:
-            return allowed
-    raise InputError(f"{PRECISION}={asked}: set it to auto, bf16 or fp32, or unset it")
+    match os.environ.get(PRECISION) or "auto":
+        case "auto" | "bf16" | "fp32" as precision:
+            return precision
+        case other:
+            raise InputError(f"{PRECISION}={other}: set it to auto, bf16 or fp32, or unset it")
 
 
 def uses_bf16(device: torch.device | str = "cpu") -> bool:
-    """Whether models compute in bfloat16 on a device, where no argument and no field of a profile
-    says it.
+    """Whether models compute in bfloat16 on a device where nothing else chooses their precision.
 
-    DOCEMB_PRECISION decides; with "auto", its default, it is whether the device is `fast_bf16`.
+    An argument or a field of a profile comes first, then DOCEMB_PRECISION. With "auto", the
+    default, models compute in bfloat16 on a device that `fast_bf16` says is fast.
     """
     asked = asked_precision()
-    if asked == "auto":
-        return fast_bf16(device)
-    return asked == "bf16"
+    return fast_bf16(device) if asked == "auto" else asked == "bf16"
 
 
 def fast_bf16(device: torch.device | str = "cpu") -> bool:
@@ -92,13 +87,14 @@ def fast_bf16(device: torch.device | str = "cpu") -> bool:
     if torch.device(device).type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     capabilities = torch.cpu.get_capabilities()
-    by_intel = str(capabilities.get("cpu_name", "")).startswith("Intel")
-    fast = ("amx_bf16", "bf16") if by_intel else ("amx_bf16", "bf16", "avx512_bf16")
-    return any(capabilities.get(name, False) for name in fast)
+    fast = ["amx_bf16", "bf16"]
+    if not str(capabilities.get("cpu_name")).startswith("Intel"):
+        fast.append("avx512_bf16")
+    return any(capabilities.get(name) for name in fast)
 
 
 def devices_at_hand() -> list[str]:
-    """All GPUs, or the CPU."""
+    """The names of all GPUs, or the CPU's where there is none."""
     import torch
 
     return [f"cuda:{index}" for index in range(torch.cuda.device_count())] or ["cpu"]
@@ -106,52 +102,45 @@ def devices_at_hand() -> list[str]:
 
 @lru_cache
 def matmul_peak(device: str, dtype: torch.dtype) -> float:
-    """FLOP/s of a large square matrix product: the median of several, measured once per process."""
+    """FLOP/s of a large square matrix product: the median of several, measured once a process."""
     import torch
     from torch.utils.benchmark import Timer
 
     kind = torch.device(device).type
     n = PEAK_SIZE.get(kind, PEAK_SIZE["cpu"])
     generator = torch.Generator(device).manual_seed(0)
-    with (
-        torch.no_grad(),
-        torch.autocast(kind, enabled=False),
-    ):  # random numbers: GPUs are faster at zeros
-        A, B = (torch.randn(n, n, generator=generator, device=device).to(dtype) for _ in range(2))
-        product = {
-            "mm": torch.mm,
-            "A": A,
-            "B": B,
-            "out": torch.empty(n, n, device=device, dtype=dtype),
-        }
+    with torch.no_grad(), torch.autocast(kind, enabled=False):
+        # The numbers are random, because GPUs are faster at zeros.
+        A = torch.randn(n, n, generator=generator, device=device).to(dtype)
+        B = torch.randn(n, n, generator=generator, device=device).to(dtype)
+        product = {"mm": torch.mm, "A": A, "B": B, "out": torch.empty_like(A)}
         timer = Timer("mm(A, B, out=out)", globals=product, num_threads=torch.get_num_threads())
         return 2 * n**3 / timer.blocked_autorange(min_run_time=PEAK_SECONDS).median
 
 
 def free_memory(device: torch.device | str) -> int:
-    """Free bytes of a GPU, or of the machine within the limits of this process' control groups
-    (Linux, version 2).
+    """Free bytes of a GPU, or of the machine within the limits of this process' control groups.
+
+    The limits are those of Linux' control groups of version 2. Elsewhere the machine alone counts.
     """
     import psutil
     import torch
 
-    if (device := torch.device(device)).type == "cuda":
+    device = torch.device(device)
+    if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     free = [int(psutil.virtual_memory().available)]
-    with suppress(OSError):  # another system
-        own = next(
-            (line for line in OWN_CGROUPS.read_text().splitlines() if line.startswith("0::")),
-            "0::/",
-        )
-        group = CGROUPS / own.removeprefix("0::").lstrip("/")
-        for folder in (group, *group.parents):  # limits of the groups above hold, too
-            with suppress(OSError, ValueError):  # no such file, or "max": no limit
-                limit, used = (
-                    int((folder / name).read_text()) for name in ("memory.max", "memory.current")
-                )
-                counts = dict(
-                    line.split() for line in (folder / "memory.stat").read_text().splitlines()
-                )
-                cached = int(counts["inactive_file"])  # which Linux frees at once
+    group = CGROUPS
+    with suppress(OSError):  # another system has no such file
+        for line in OWN_CGROUPS.read_text().splitlines():
+            if line.startswith("0::"):
+                group /= line.removeprefix("0::").lstrip("/")
+                break
+        for folder in (group, *group.parents):  # the limits of the groups above hold, too
+            with suppress(OSError, ValueError):  # there is no such file, or "max": no limit
+                limit = int((folder / "memory.max").read_text())
+                used = int((folder / "memory.current").read_text())
+                statistics = (folder / "memory.stat").read_text().splitlines()
+                cached = int(dict(map(str.split, statistics))["inactive_file"])  # freed at once
                 free.append(max(0, limit - used + cached))
     return min(free)

@@ -1,6 +1,4 @@
-"""Checksums: the manifest of a published folder lists its files, and each opening compares them
-with it.
-"""
+"""Checksums: the manifest of a published folder lists its files, and each opening compares them."""
 
 import hashlib
 import json
@@ -14,7 +12,8 @@ from docemb_lib.base.errors import InputError
 
 logger = logging.getLogger(__name__)
 
-MANIFEST, MARKER = "artefact.json", "whole.json"  # of a published folder, and of a checkpoint
+MANIFEST = "artefact.json"  # of a published folder
+MARKER = "whole.json"  # the manifest of a checkpoint
 AGAIN = "give the command that made it again"
 CARD = "README.md"  # a model card, which may gain scores later
 
@@ -23,11 +22,9 @@ _digests: dict[tuple[int, ...], str] = {}  # SHA-256 by file and its state
 
 
 def digest_of(file: Path) -> str:
-    """SHA-256 of a file in hexadecimal, computed once per process and again after the file has
-    changed.
-    """
+    """SHA-256 of a file in hexadecimal, computed once per process while the file is unchanged."""
     stat = file.stat()
-    state = stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns  # a renamed file keeps them
+    state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)  # a renamed file keeps them
     if state not in _digests:
         with file.open("rb") as opened:
             _digests[state] = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -39,68 +36,76 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
 
 
-def sealed(folder: Path, content: Mapping[str, Any], manifest: str = MANIFEST) -> str:
-    """The text of a folder's manifest: `content` (JSON; paths become strings) and the checksums of
-    all files.
+def sealed(folder: Path, content: Mapping[str, object], manifest: str = MANIFEST) -> str:
+    """The text of a folder's manifest: `content` and the checksums of all files, as JSON.
+
+    Paths in `content` become strings.
     """
-    names = [name for name in files_of(folder) if name.name not in (manifest, CARD)]
-    made = {**content, "files": {name.as_posix(): digest_of(folder / name) for name in names}}
-    listed = json.loads(json.dumps(made, default=str))
-    return (
-        json.dumps({**listed, "checksum": _checksum(listed)}, indent=1, ensure_ascii=False) + "\n"
-    )
+    names = (name for name in files_of(folder) if name.name not in (manifest, CARD))
+    digests = {name.as_posix(): digest_of(folder / name) for name in names}
+    listed = json.loads(json.dumps({**content, "files": digests}, default=str))
+    listed["checksum"] = _checksum(listed)
+    return json.dumps(listed, indent=1, ensure_ascii=False) + "\n"
 
 
 def damaged(folder: Path, manifest: str = MANIFEST) -> list[Path]:
-    """The files of a published folder that are missing or differ from its manifest, or the manifest
-    itself.
+    """The files of a published folder that are missing or differ from its manifest.
+
+    A manifest that cannot be read, or differs from its own checksum, is the one damaged file.
     """
     try:
         listed = json.loads((folder / manifest).read_text(encoding="utf-8"))
-        if listed.pop("checksum", None) not in (
-            None,
-            _checksum(listed),
-        ):  # None: of an earlier version
+        checksum = listed.pop("checksum", None)  # None: the manifest is of an earlier version
+        if checksum not in (None, _checksum(listed)):
             return [folder / manifest]
-        files = {folder / name: digest for name, digest in listed.get("files", {}).items()}
+        digests = listed.get("files", {}).items()
     except (OSError, ValueError, AttributeError, TypeError):
         return [folder / manifest]
-    return [
-        file for file, digest in files.items() if not file.is_file() or digest_of(file) != digest
-    ]
+    files = ((folder / name, digest) for name, digest in digests)
+    return [file for file, digest in files if not file.is_file() or digest_of(file) != digest]
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a folder is there as it was published; a warning names its first damaged file, once
-    per process.
+    """Whether a folder is as it was published.
+
+    A warning names the first damaged file, once per process.
     """
     if not folder.is_dir():
         return False
-    if damage := damaged(folder):
+    damage = damaged(folder)
+    if damage:
         warn_once("%s: it is not used; what needs it builds it again", fault(damage[0]))
     return not damage
 
 
 def is_published(folder: Path) -> bool:
-    """Whether a folder was published here. Raises InputError for a damaged one: how to build it is
-    not known.
+    """Whether a folder was published here.
+
+    Raises InputError for a damaged one, because how to build it is not known.
     """
-    if (known := (folder / MANIFEST).is_file()) and (damage := damaged(folder)):
+    if not (folder / MANIFEST).is_file():
+        return False
+    damage = damaged(folder)
+    if damage:
         raise InputError(f"{fault(damage[0])}; remove {folder.resolve()} and {AGAIN}")
-    return known
+    return True
 
 
 def fault(file: Path) -> str:
+    """What is wrong with a file that `damaged` names."""
     return f"{file} is {'damaged (its checksum differs)' if file.is_file() else 'missing'}"
 
 
 def read_json(file: Path, mend: str) -> Any:
-    """The content of a JSON file. Raises InputError where it cannot be read."""
+    """The content of a JSON file.
+
+    Raises InputError where the file cannot be read. mend: what to do, at the end of that error.
+    """
     try:
         return json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: the file is not valid JSON ({error}); {mend}") from error
 
 
-def _checksum(listed: Mapping[str, Any]) -> str:
+def _checksum(listed: object) -> str:
     return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()

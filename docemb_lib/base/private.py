@@ -6,12 +6,14 @@ and says which broke.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Module
+    from transformers import TrainingArguments
 
 TRIED = {
     "ipykernel": "6.31.0",
@@ -32,7 +34,7 @@ UNION_LOCATIONS = ("function-", "lax-or-strict[", "list[", "dict[", "constrained
 def keep_grown_workers() -> None:
     """Let this process of loky's grow.
 
-    By default it is restarted once it has grown by 300 MB, as with a model.
+    By default loky restarts a process that has grown by 300 MB, which a model makes it do.
     """
     from joblib.externals.loky import process_executor
 
@@ -46,28 +48,24 @@ def softmax_backward(grad: Tensor, weights: Tensor) -> Tensor:
     return torch._softmax_backward_data(grad, weights, -1, weights.dtype)
 
 
-def use_one_gpu(arguments: Any) -> None:
-    """Keep transformers.Trainer from wrapping the model in nn.DataParallel; `arguments`: its
-    TrainingArguments.
-    """
+def use_one_gpu(arguments: TrainingArguments) -> None:
+    """Keep transformers.Trainer from wrapping the model in nn.DataParallel."""
     _ = arguments.device  # counts the GPUs and sets `_n_gpu`
     arguments._n_gpu = min(arguments._n_gpu, 1)
 
 
-def set_checkpointing(layer: Any, function: Callable[..., Any]) -> None:
-    """Let a transformers GradientCheckpointingLayer recompute its activations through `function`."""
-    layer._gradient_checkpointing_func = function
+def set_checkpointing(layer: Module, function: Callable[..., object]) -> None:
+    """Let a GradientCheckpointingLayer of transformers recompute its activations by `function`."""
+    layer._gradient_checkpointing_func = function  # type: ignore[assignment]
 
 
-def cell_has_begun(cell: dict[str, Any]) -> bool:
+def cell_has_begun(cell: Mapping[str, Any]) -> bool:
     """Whether papermill has begun to execute a cell of the notebook that it writes."""
     return cell.get("metadata", {}).get("papermill", {}).get("status") != "pending"
 
 
-def notebook_file(contents_manager: Any, path: str) -> Path | None:
+def notebook_file(contents_manager: object, path: str) -> Path | None:
     """The file that Jupyter's `path` stands for; None for a contents manager without files."""
-    return (
-        Path(contents_manager._get_os_path(path))
-        if hasattr(contents_manager, "_get_os_path")
-        else None
-    )
+    if hasattr(contents_manager, "_get_os_path"):
+        return Path(contents_manager._get_os_path(path))
+    return None

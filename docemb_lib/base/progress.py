@@ -29,6 +29,7 @@ def is_bar(line: str) -> bool:
 
 
 def in_kernel() -> bool:
+    """Whether this process is the kernel of a notebook."""
     return type(sys.stdout).__module__ == KERNEL_STREAM
 
 
@@ -43,20 +44,20 @@ def log_to_notebook() -> None:
 def progress(
     items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = ""
 ) -> tqdm[Item]:
-    """A bar over `items`, or one to `update` by hand if `items` is None: at most a line a second,
-    none for one item.
+    """A bar over `items`, or a bar to `update` by hand where `items` is None.
+
+    The bar is written at most once a second, and not at all for a single item.
     """
-    bar_format = BAR if total is not None or hasattr(items, "__len__") else BAR_WITHOUT_END
-    file = sys.stdout if in_kernel() else sys.stderr
-    alone = total == 1 or (isinstance(items, Sized) and len(items) == 1)
+    if total is None and isinstance(items, Sized):
+        total = len(items)
     bar = tqdm(
         items,
         plain(desc),
         total,
         unit=unit,
-        bar_format=bar_format,
+        bar_format=BAR_WITHOUT_END if total is None else BAR,
         mininterval=1.0,
-        disable=alone,
-        file=file,
+        disable=total == 1,
+        file=sys.stdout if in_kernel() else sys.stderr,
     )
     return cast("tqdm[Item]", bar)

@@ -1,5 +1,6 @@
-"""Tokens of texts of any length: a long text is taken apart first, as the output of a tokenizer
-takes much memory.
+"""Tokens of texts of any length.
+
+A long text is taken apart first, because the output of a tokenizer takes much memory.
 """
 
 from __future__ import annotations
@@ -16,26 +17,29 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 SLICE = 256  # texts tokenised at a time: a tokenizer's output takes a hundred bytes per token
 PIECE = 2**16  # characters of a text that is tokenised whole, some 10,000 words
-# The place before white space and a word. No tokenizer joins what stands before it with what
-# follows.
+# The place before white space and a word. No tokenizer joins what stands before this place with
+# what follows.
 BETWEEN_WORDS = re.compile(r"(?<=\S)(?=\s+\w)")
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of `size` items, the last one shorter, as of `itertools.batched` from Python 3.12 on."""
+    """Lists of `size` items, the last one shorter: Python 3.12 has this as `itertools.batched`."""
     remaining = iter(items)
     while batch := list(islice(remaining, size)):
         yield batch
 
 
 def pieces(text: str, size: int | None = None) -> Iterator[str]:
-    """The text in pieces of `size` (None: `PIECE`) to twice as many characters, cut between words
-    or in longer ones.
+    """The text in pieces of `size` (None: `PIECE`) to twice as many characters.
+
+    The text is cut between words; a longer word is cut, too.
     """
-    start, size = 0, size or PIECE
+    size = size or PIECE
+    start = 0
     while len(text) - start > size:
-        cut = BETWEEN_WORDS.search(text, start + size, start + 2 * size)
-        end = cut.start() if cut else start + 2 * size
+        latest = start + 2 * size
+        cut = BETWEEN_WORDS.search(text, start + size, latest)
+        end = cut.start() if cut else latest
         yield text[start:end]
         start = end
     if start < len(text):
@@ -43,36 +47,44 @@ def pieces(text: str, size: int | None = None) -> Iterator[str]:
 
 
 def count_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
-    """Number of tokens of each text, without special tokens and truncation; of a long text each
-    word is counted once.
+    """The number of tokens of each text, without special tokens and truncation.
 
-    A repeated word has the same tokens everywhere, so time and memory follow the different words of
-    a long text. A word of more than 2 * `PIECE` characters is counted in parts.
+    A repeated word has the same tokens everywhere, so each word of a long text is tokenised once:
+    time and memory follow its different words. A word of more than 2 * `PIECE` characters is
+    counted in parts.
     """
     counts = [0] * len(texts)
-    words = (
-        chain.from_iterable(map(BETWEEN_WORDS.split, pieces(one))) if len(one) > PIECE else [one]
-        for one in texts
-    )
-    parts = ((row, *item) for row, own in enumerate(words) for item in Counter(own).items())
-    for batch in batched(parts, SLICE):
-        encodings = tokenizer.encode_batch_fast(
-            [part for _, part, _ in batch], add_special_tokens=False
-        )
+    for batch in batched(_different_parts(texts), SLICE):
+        parts = [part for _, part, _ in batch]
+        encodings = tokenizer.encode_batch_fast(parts, add_special_tokens=False)
         for (row, _, times), encoding in zip(batch, encodings, strict=True):
             counts[row] += times * len(encoding)
     return counts
 
 
-def heads(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[str]:
-    """The texts, each cut between two words after more than `most` tokens: truncation to so many
-    keeps the same ones.
+def _different_parts(texts: Sequence[str]) -> Iterator[tuple[int, str, int]]:
+    """For each text, its number and each of its different parts with the times that it occurs.
 
-    tokenizer: without truncation of its own.
+    The parts of a long text are its words; a short text is one part.
     """
-    found = [next(pieces(text, 16 * most), "") for text in texts]
-    cut = [row for row, head in enumerate(found) if len(head) < len(texts[row])]
-    for row, n in zip(cut, count_tokens(tokenizer, [found[row] for row in cut]), strict=True):
-        if n <= most:  # hardly any words
-            found[row] = texts[row]
-    return found
+    for row, text in enumerate(texts):
+        parts: Iterable[str] = [text]
+        if len(text) > PIECE:
+            parts = chain.from_iterable(map(BETWEEN_WORDS.split, pieces(text)))
+        for part, times in Counter(parts).items():
+            yield row, part, times
+
+
+def heads(tokenizer: Tokenizer, texts: Sequence[str], most: int) -> list[str]:
+    """The beginnings of the texts: each is cut between two words after more than `most` tokens.
+
+    Truncation of a beginning to `most` tokens keeps the same tokens as truncation of the text. The
+    tokenizer must not truncate on its own.
+    """
+    beginnings = [next(pieces(text, 16 * most), "") for text in texts]
+    cut = [row for row, text in enumerate(texts) if len(beginnings[row]) < len(text)]
+    counts = count_tokens(tokenizer, [beginnings[row] for row in cut])
+    for row, count in zip(cut, counts, strict=True):
+        if count <= most:  # the text has hardly any words
+            beginnings[row] = texts[row]
+    return beginnings

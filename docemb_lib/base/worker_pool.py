@@ -2,7 +2,7 @@
 
 Workers have a fixed hash seed: gensim starts an inference from the hash of the text, and a running
 process (a Jupyter kernel) cannot change its own hash seed. A worker ends within a second after its
-parent, even if that was killed.
+parent, even if the parent was killed.
 """
 
 import os
@@ -19,7 +19,7 @@ from docemb_lib.base.private import keep_grown_workers
 if TYPE_CHECKING:
     from joblib.externals.loky import ProcessPoolExecutor
 
-# One BLAS thread each: the processes are the parallelism.
+# Each worker has one BLAS thread, because the processes are the parallelism.
 ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 
 class WorkerPool:
-    """Processes that run functions, started at the first task, ended by `stop` or with this object.
+    """Processes that run functions, started at the first task and ended by `stop`.
 
     A function must be importable by its name.
     """
@@ -44,17 +44,17 @@ class WorkerPool:
     def map(
         self, function: Callable[..., Result], arguments: Iterable[Any], *, jobs: int
     ) -> Iterator[Result]:
-        """Yield the results of a function for each tuple of arguments, in order, computed `jobs` at
-        a time.
+        """Yield the results of a function for each tuple of arguments, in order.
 
-        Reads one tuple per process ahead. Any exception, and an interrupt, ends all processes.
+        `jobs` results are computed at a time, and one tuple per process is read ahead. Any
+        exception, and an interrupt, ends all processes.
         """
         pending: deque[Future[Result]] = deque()
         try:
             for args in arguments:
-                if len(pending) == (jobs if jobs < self.size else 2 * jobs):
+                if len(pending) == 2 * jobs:
                     yield pending.popleft().result()
-                pending.append(self._submit(jobs, function, args))
+                pending.append(self._started(jobs).submit(function, *args))
             while pending:
                 yield pending.popleft().result()
         except BaseException:
@@ -65,28 +65,29 @@ class WorkerPool:
         """End all processes, running tasks included."""
         if self._executor is not None:
             self._executor.shutdown(kill_workers=True)
-        self._executor, self.size = None, 0
+        self._executor = None
+        self.size = 0
 
-    def _submit(
-        self, jobs: int, function: Callable[..., Result], args: tuple[Any, ...]
-    ) -> Future[Result]:
-        if self._executor is None or self.size < jobs:
-            from joblib.externals.loky import (
-                ProcessPoolExecutor,
-            )  # here: kernels import this module at their start
+    def _started(self, jobs: int) -> "ProcessPoolExecutor":
+        """The executor of `jobs` processes, which replaces one of another size."""
+        if self._executor is None or self.size != jobs:
+            # Jupyter kernels import this module at their start, so loky is imported late.
+            from joblib.externals.loky import ProcessPoolExecutor
 
             self.stop()
             self.size = jobs
-            start = {"initializer": _start_worker, "initargs": (os.getpid(),)}
             self._executor = ProcessPoolExecutor(
-                jobs, timeout=IDLE_SECONDS, env=ENVIRONMENT, **start
+                jobs,
+                timeout=IDLE_SECONDS,
+                env=ENVIRONMENT,
+                initializer=_start_worker,
+                initargs=(os.getpid(),),
             )
-        future: Future[Result] = self._executor.submit(function, *args)
-        return future
+        return self._executor
 
 
 def end_with_parent(parent: int, folder: str | None = None) -> None:
-    """From now on, end this process at once when its parent is gone, and remove a folder."""
+    """From now on, end this process at once when its parent is gone, and remove `folder`."""
 
     def watch() -> None:
         while os.getppid() == parent:

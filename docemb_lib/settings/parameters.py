@@ -1,113 +1,129 @@
 """The notebook parameters, under the same names in notebooks, grids, profiles and records."""
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from docemb_lib.settings import sections
-from docemb_lib.settings.projections import WIDEST
-from docemb_lib.settings.sections import SINGLE, NoNull, label_of_paragraph_vector
+from docemb_lib.settings.sections import (
+    SINGLE,
+    ContextualLoss,
+    ContextualName,
+    Count,
+    MinCount,
+    NotNegative,
+    OrNone,
+    Positive,
+    ProjectionSpec,
+    Section,
+    Seed,
+    Share,
+    StructuralLoss,
+    Width,
+    label_of_paragraph_vector,
+)
 
+# The label of one Paragraph Vector, see `label_of_paragraph_vector`.
 _LABEL = re.compile(r"(DM|DBOW);([2-9]|[1-9]\d{1,4});(stem|lowercase|None);([1-9]\d{0,8}|10%)")
 
 
-class Parameters(sections.Section):
+class Parameters(Section):
     """All notebook parameters.
 
     The defaults are the thesis' best student with the cosine loss (Table 4.10).
     """
 
-    seed: sections.Seed = 0
+    seed: Seed = 0
+
     # 02: one Paragraph Vector
+
     dm: bool = True  # True: distributed memory (DM); False: distributed bag of words (DBOW)
-    vector_size: int = Field(100, ge=2, le=WIDEST)  # dimensions
-    min_count: sections.MinCount = 2  # drop rarer words; an occurrence count, or the thesis' "10%"
+    vector_size: Width = 100  # dimensions
+    min_count: MinCount = 2  # drop rarer words; an occurrence count, or the thesis' "10%"
     preprocess: Literal["none", "lowercase", "stem"] = "lowercase"
-    compound: Annotated[str | None, NoNull] = None  # labels of trained models, joined by +
+    compound: OrNone[str] = None  # labels of trained models, joined by +
+
     # 03-06: the objective of the student
-    structural_loss: Annotated[sections.StructuralLoss | None, NoNull] = (
-        "cosine"  # or module:Class (docs/extending.md)
-    )
+
+    # A loss of docemb's, or module:Class (docs/extending.md)
+    structural_loss: OrNone[StructuralLoss] = "cosine"
     distance: Literal["mse", "cosine"] = "mse"  # of max-margin
-    gamma: float = Field(1.0, ge=0)  # of max-margin: weight of the negatives
-    temperature: Annotated[float | None, NoNull] = Field(None, gt=0)  # of contrastive; None: none
-    contextual_teacher: Annotated[sections.ContextualName | None, NoNull] = "PV"
-    contextual_loss: sections.ContextualLoss = (
-        "soft-cca"  # or mse; cca; cca:10: the first ten canonical correlations
-    )
-    delta: float = Field(0.03, ge=0)  # of soft-cca: weight of the decorrelation
-    beta: float = Field(0.95, ge=0, lt=1)  # of soft-cca: memory of the running covariance
-    student_projection: sections.ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
-    contextual_projection: sections.ProjectionSpec = "-"
-    lam: Annotated[float | None, NoNull] = Field(
-        0.5, ge=0, le=1
-    )  # λ; None: plain sum of both losses
-    lam_by_length: Annotated[str | None, NoNull] = (
-        None  # "linear:384:4096": λ falls to 0 between so many tokens
-    )
-    max_structural_len: Annotated[int | None, NoNull] = Field(384, ge=1)  # structural tokens
+    gamma: NotNegative = 1.0  # of max-margin: weight of the negatives
+    temperature: OrNone[Positive] = None  # of contrastive; None: none
+    contextual_teacher: OrNone[ContextualName] = "PV"
+    # soft-cca; mse; cca; cca:10: the first ten canonical correlations
+    contextual_loss: ContextualLoss = "soft-cca"
+    delta: NotNegative = 0.03  # of soft-cca: weight of the decorrelation
+    beta: Share = 0.95  # of soft-cca: memory of the running covariance
+    student_projection: ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
+    contextual_projection: ProjectionSpec = "-"
+    # λ, the weight of the structural loss; None: plain sum of both losses
+    lam: OrNone[float] = Field(0.5, ge=0, le=1)
+    # "linear:384:4096": λ falls to 0 between documents of so many tokens; None: one λ for all
+    lam_by_length: OrNone[str] = None
+    max_structural_len: OrNone[Count] = 384  # structural tokens
     documents: int = Field(15_000, ge=2)  # first documents of the train split
+
     # 07: pairs of texts made of one document, without a teacher
-    pairs: Literal["halves", "dropout"] = (
-        "halves"  # SimDE; or the document twice, under dropout (SimCSE)
-    )
-    pair_temperature: float = Field(0.05, gt=0)  # cosines are divided by it
-    mlm_weight: float = Field(
-        0.1, ge=0
-    )  # of the masked-language loss, which doubles the time; 0: without
-    # Weight of the loss on pairs beside the losses of the teachers named above; None: no teachers.
-    beside_teachers: Annotated[float | None, NoNull] = Field(None, gt=0)
+
+    # halves: SimDE; dropout: the document twice, under dropout (SimCSE)
+    pairs: Literal["halves", "dropout"] = "halves"
+    pair_temperature: Positive = 0.05  # cosines are divided by it
+    # Weight of the masked-language loss, which doubles the time; 0: without
+    mlm_weight: NotNegative = 0.1
+    # Weight of the loss on pairs beside the losses of the teachers named above; None: no teachers
+    beside_teachers: OrNone[Positive] = None
 
     @model_validator(mode="before")
     @classmethod
-    def _compound_alone(cls, given: Any) -> Any:
-        """Reset the parameters of a single model beside a compound, whose labels name all its
-        members' parameters.
+    def _compound_alone(cls, given: object) -> object:
+        """Beside a compound, reset the parameters of a single model.
+
+        The labels of a compound name all parameters of its members.
         """
-        if isinstance(given, dict) and given.get("compound") is not None:
-            return {name: value for name, value in given.items() if name not in SINGLE}
-        return given
+        if not isinstance(given, dict) or given.get("compound") is None:
+            return given
+        return {name: value for name, value in given.items() if name not in SINGLE}
 
     @field_validator("compound")
     @classmethod
     def _in_one_order(cls, value: str | None) -> str | None:
-        return (
-            None
-            if value is None
-            else "+".join(label_of_paragraph_vector(**member) for member in members_of(value))
-        )
+        if value is None:
+            return None
+        return "+".join(label_of_paragraph_vector(**member) for member in members_of(value))
 
     @model_validator(mode="after")
     def _fits_its_losses(self) -> Self:
         if self.structural_loss is None and self.contextual_teacher is None:
-            both = "structural_loss and contextual_teacher are both None"
-            raise ValueError(f"{both}; give one of them, because a student needs a teacher")
-        if self.lam_by_length is not None:
-            ramp = re.fullmatch(r"linear:([0-9]{1,9}):([0-9]{1,9})", self.lam_by_length)
-            if ramp is None or int(ramp[1]) >= int(ramp[2]):
-                form = "None or linear:FIRST:LAST with FIRST < LAST, as in linear:384:4096"
-                raise ValueError(f"lam_by_length: must be {form}, got {self.lam_by_length!r:.40}")
+            problem = "structural_loss and contextual_teacher are both None"
+            raise ValueError(f"{problem}; give one of them, because a student needs a teacher")
+        if self.lam_by_length is None:
+            return self
+        ramp = re.fullmatch(r"linear:([0-9]{1,9}):([0-9]{1,9})", self.lam_by_length)
+        if ramp is None or int(ramp[1]) >= int(ramp[2]):
+            form = "None or linear:FIRST:LAST with FIRST < LAST, as in linear:384:4096"
+            raise ValueError(f"lam_by_length: must be {form}, got {self.lam_by_length!r:.40}")
         return self
 
 
 def members_of(compound: str) -> list[dict[str, Any]]:
     """The parameters of the members of a compound, DM before DBOW.
 
-    Raises ValueError unless it consists of labels.
+    Raises ValueError unless the compound consists of two or more different labels.
     """
     labels = [label.strip() for label in compound.split("+")]
-    found = [match for match in map(_LABEL.fullmatch, labels) if match]
-    if len(labels) < 2 or len(found) < len(labels) or len(set(labels)) < len(labels):
-        form = "two or more different labels architecture;vector_size;preprocess;min_count, joined by +"
-        raise ValueError(f"must be {form}, as in DM;1024;stem;2+DBOW;1024;None;10%")
-    members = [
-        {
-            "dm": dm == "DM",
+    matches = [match for match in map(_LABEL.fullmatch, labels) if match]
+    if len(labels) < 2 or len(matches) < len(labels) or len(set(labels)) < len(labels):
+        form = "architecture;vector_size;preprocess;min_count, joined by +"
+        example = "DM;1024;stem;2+DBOW;1024;None;10%"
+        raise ValueError(f"must be two or more different labels {form}, as in {example}")
+    members = []
+    for architecture, size, preprocess, least in (match.groups() for match in matches):
+        member = {
+            "dm": architecture == "DM",
             "vector_size": int(size),
             "preprocess": "none" if preprocess == "None" else preprocess,
             "min_count": least if least == "10%" else int(least),
         }
-        for dm, size, preprocess, least in (match.groups() for match in found)
-    ]
+        members.append(member)
     return sorted(members, key=lambda member: not member["dm"])

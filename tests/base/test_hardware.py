@@ -1,6 +1,4 @@
-"""Speed in bfloat16 follows the processor's flags; free memory is the least that machine and
-control groups leave.
-"""
+"""Speed in bfloat16, the precision of models, malloc, the peak of products, and free memory."""
 
 import time
 from types import SimpleNamespace
@@ -38,7 +36,7 @@ def test_fast_bfloat16_follows_the_processors_flags(monkeypatch, name, flags, fa
 @pytest.mark.parametrize(
     ("asked", "expected"), [("bf16", True), ("fp32", False), ("auto", None), ("", None)]
 )
-def test_the_environment_chooses_the_precision_and_the_hardware_where_it_does_not(
+def test_the_environment_chooses_the_precision_or_else_the_hardware(
     monkeypatch, fast, asked, expected
 ):
     monkeypatch.setattr(hardware, "fast_bf16", lambda device: fast)
@@ -64,7 +62,11 @@ def test_another_precision_is_refused(monkeypatch):
 )
 def test_freed_memory_is_kept_as_far_as_the_c_library_lets(monkeypatch, largest, calls):
     seen = []
-    mallopt = lambda parameter, size: seen.append((parameter, size)) or int(size <= largest)  # noqa: E731
+
+    def mallopt(parameter, size):
+        seen.append((parameter, size))
+        return int(size <= largest)
+
     monkeypatch.setattr(hardware.ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
     monkeypatch.setattr(hardware.gc, "set_threshold", lambda *_: None)
     for name in hardware.ENVIRONMENT:
@@ -84,31 +86,32 @@ def test_the_peak_is_what_plain_products_reach_measured_once(monkeypatch):
     assert 0.1 * reached < peak == matmul_peak("cpu", torch.float32)
 
 
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with 20 GiB of free memory."""
+    memory = SimpleNamespace(available=20 * GiB)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+
+
 @pytest.mark.parametrize(
-    ("own", "files", "free"),
+    ("groups", "files", "free"),
     [
         ("0::/\n", {}, 20),  # no limit to be found: the machine's
         ("0::/job\n", {"job": ("max", 5 * GiB, 0)}, 20),
         ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 0)}, 5),
         ("0::/job\n", {"job": (8 * GiB, 3 * GiB, 2 * GiB)}, 7),  # cached files make room at once
-        (
-            "0::/job/step\n",
-            {"job": (8 * GiB, 3 * GiB, 0), "job/step": ("max", GiB, 0)},
-            5,
-        ),  # the group above limits
+        # the group above limits
+        ("0::/job/step\n", {"job": (8 * GiB, 3 * GiB, 0), "job/step": ("max", GiB, 0)}, 5),
         ("0::/job\n", {"job": (2 * GiB, 3 * GiB, 0)}, 0),
         ("0::/docker/4f1\n", {".": (4 * GiB, GiB, 0)}, 3),
     ],
 )
 def test_free_memory_is_the_least_of_what_machine_and_control_groups_leave(
-    tmp_path, monkeypatch, own, files, free
+    tmp_path, machine, monkeypatch, groups, files, free
 ):
     monkeypatch.setattr(hardware, "CGROUPS", tmp_path)
-    monkeypatch.setattr(hardware, "OWN_CGROUPS", tmp_path / "own")
-    monkeypatch.setattr(
-        psutil, "virtual_memory", lambda: type("Memory", (), {"available": 20 * GiB})
-    )
-    (tmp_path / "own").write_text(f"2:cpu:/\n{own}")
+    monkeypatch.setattr(hardware, "OWN_CGROUPS", tmp_path / "groups")
+    (tmp_path / "groups").write_text(f"2:cpu:/\n{groups}")
     for folder, (limit, usage, cache) in files.items():
         content = {
             "memory.max": limit,
@@ -119,15 +122,12 @@ def test_free_memory_is_the_least_of_what_machine_and_control_groups_leave(
     assert free_memory("cpu") == free * GiB
 
 
-def test_free_memory_without_control_groups_is_that_of_the_machine_or_of_the_gpu(
-    tmp_path, monkeypatch
-):
+def test_free_memory_without_control_groups_is_that_of_the_machine(tmp_path, machine, monkeypatch):
     monkeypatch.setattr(hardware, "OWN_CGROUPS", tmp_path / "no-proc")
-    monkeypatch.setattr(
-        psutil, "virtual_memory", lambda: type("Memory", (), {"available": 20 * GiB})
-    )
     assert free_memory(torch.device("cpu")) == 20 * GiB
-    monkeypatch.setattr(
-        torch.cuda, "mem_get_info", {torch.device("cuda:1"): (7 * GiB, 80 * GiB)}.__getitem__
-    )
+
+
+def test_free_memory_of_a_gpu_is_that_of_the_device(monkeypatch):
+    memory = {torch.device("cuda:1"): (7 * GiB, 80 * GiB)}
+    monkeypatch.setattr(torch.cuda, "mem_get_info", memory.__getitem__)
     assert free_memory("cuda:1") == 7 * GiB

@@ -37,13 +37,19 @@ def test_minilm_is_the_folder_in_its_package(name):
     )
 
 
-def test_other_weights_no_weights_and_a_missing_package_are_refused(
-    other_package, monkeypatch, refused
-):
-    for damage in (lambda file: None, Path.unlink):
-        damage(other_package / "model" / "model.safetensors")
-        said = "model.safetensors: the file is missing, or its SHA-256 is not that of"
-        refused(said, pretrained.resolve, "all-MiniLM-L6-v2")
+WRONG_WEIGHTS = "model.safetensors: the file is missing, or its SHA-256 is not that of"
+
+
+def test_other_weights_are_refused(other_package, refused):
+    refused(WRONG_WEIGHTS, pretrained.resolve, "all-MiniLM-L6-v2")
+
+
+def test_missing_weights_are_refused(other_package, refused):
+    (other_package / "model" / "model.safetensors").unlink()
+    refused(WRONG_WEIGHTS, pretrained.resolve, "all-MiniLM-L6-v2")
+
+
+def test_a_missing_package_is_refused(other_package, monkeypatch, refused):
     monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
     refused(r"docemb\[offline\]", pretrained.resolve, "all-MiniLM-L6-v2")
 
@@ -56,50 +62,45 @@ def test_a_local_folder_wins_and_any_other_name_is_a_hub_id(tmp_path, monkeypatc
     assert pretrained.resolve(hub_id) == pretrained.fingerprint(hub_id) == hub_id
 
 
-def test_a_folders_fingerprint_follows_weights_and_configuration_only(tmp_path):
-    files = {
-        "model.safetensors": "w",
-        "config.json": "{}",
-        "1_Pooling/config.json": "{}",
-        "README.md": "a",
-    }
-    write_files(tmp_path, files)
-    first = pretrained.fingerprint(str(tmp_path))
-    (tmp_path / "README.md").write_text("b")
-    assert pretrained.fingerprint(str(tmp_path)) == first
-    for name in ("model.safetensors", "1_Pooling/config.json"):
-        (tmp_path / name).write_text("other")
-        before, first = first, pretrained.fingerprint(str(tmp_path))
-        assert before != first
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("model.safetensors", True), ("1_Pooling/config.json", True), ("README.md", False)],
+)
+def test_the_fingerprint_follows_weights_and_configuration_only(tmp_path, name, changes):
+    names = ("model.safetensors", "config.json", "1_Pooling/config.json", "README.md")
+    write_files(tmp_path, dict.fromkeys(names, "{}"))
+    before = pretrained.fingerprint(str(tmp_path))
+    (tmp_path / name).write_text("other")
+    assert (pretrained.fingerprint(str(tmp_path)) != before) == changes
 
 
 @pytest.fixture
 def hub(monkeypatch):
-    """Puts a hub of this test, which answers with `status` (None: never), in place of the true one;
-    lists requests.
+    """A function that puts a hub of this test in place of the true one, and lists the requests.
+
+    The hub answers with `status`; None: it never answers.
     """
-    asked, servers = [], []
+    asked = []
+    sockets = []
 
     def serve(status):
-        if status is None:
-            servers.append(silent := socket.create_server(("127.0.0.1", 0)))
-            port = silent.getsockname()[1]
-        else:
-
-            def head(self, status=status):
+        class Handler(BaseHTTPRequestHandler):
+            def do_HEAD(self):  # noqa: N802
                 asked.append(self.path)
                 self.send_response(status)
                 self.end_headers()
 
-            handler = type(
-                "Handler",
-                (BaseHTTPRequestHandler,),
-                {"do_HEAD": head, "log_message": lambda *_: None},
-            )
-            server = HTTPServer(("127.0.0.1", 0), handler)
+            def log_message(self, *_):
+                pass
+
+        if status is None:
+            listening = socket.create_server(("127.0.0.1", 0))
+        else:
+            server = HTTPServer(("127.0.0.1", 0), Handler)
             Thread(target=server.serve_forever, daemon=True).start()
-            servers.append(server.socket)
-            port = server.server_port
+            listening = server.socket
+        sockets.append(listening)
+        port = listening.getsockname()[1]
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{port}")
         return asked
 
@@ -108,12 +109,12 @@ def hub(monkeypatch):
     pretrained.ask_hub.cache_clear()
     get_session(), build_hf_headers()  # their first call takes seconds
     yield serve
-    for server in servers:
-        server.close()
+    for listening in sockets:
+        listening.close()
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "said"),
+    ("name", "status", "message"),
     [
         ("some/model", None, "the hub does not answer"),
         ("some/model", 404, r"does not give it \(HTTP 404\)"),
@@ -122,43 +123,46 @@ def hub(monkeypatch):
     ],
 )
 def test_a_model_that_is_nowhere_is_named_in_one_line_after_one_attempt_of_a_second(
-    hub, refused, name, status, said
+    hub, refused, name, status, message
 ):
     from docemb_lib.student import Student
     from docemb_lib.teachers import SBERT
 
-    asked, start = hub(status), time.monotonic()
-    refused(f"^{name}: there is no such folder, .*{said}", pretrained.require, name)
+    asked = hub(status)
+    start = time.monotonic()
+    refused(f"^{name}: there is no such folder, .*{message}", pretrained.require, name)
     assert time.monotonic() - start < 2
-    assert asked == ([] if status in (None, 200) else [f"/api/models/{name}"])
-    assert ({bool(pretrained.hub_silence()) for _ in range(2)}, asked.count("/")) == (
-        {status is None},
-        bool(status),
-    )
+    requests = [f"/api/models/{name}"] if status in (404, 503) else []
+    assert asked == requests
     for load in (Student.load, Student.from_encoder, lambda name: SBERT(name).dim):
-        refused(f"^{name}: there is no such folder, .*{said}", load, name)
-    assert asked.count(f"/api/models/{name}") == (
-        status in (404, 503)
-    )  # each run of a plan requires it
+        refused(f"^{name}: there is no such folder, .*{message}", load, name)
+    assert asked == requests  # each run of a plan requires the model
 
 
-def test_a_downloaded_model_is_used_without_a_hub_and_one_on_the_hub_is_asked_for_once(
-    hub, tmp_path, monkeypatch
-):
+@pytest.mark.parametrize("status", [None, 200, 404, 503])
+def test_the_hub_is_asked_once_whether_it_answers(hub, status):
+    asked = hub(status)
+    assert [bool(pretrained.hub_silence()) for _ in range(2)] == [status is None] * 2
+    assert asked.count("/") == (status is not None)
+
+
+def test_the_hub_is_asked_once_for_a_model_that_it_has(hub):
     asked = hub(200)
     assert [pretrained.require("some/model") for _ in range(2)] == ["some/model"] * 2
-    assert (asked, constants.HF_HUB_OFFLINE) == (["/api/models/some/model"], False)
+    assert asked == ["/api/models/some/model"]
+    assert not constants.HF_HUB_OFFLINE
+
+
+def test_a_downloaded_model_is_used_without_a_hub(hub, tmp_path, monkeypatch):
     write_files(
         tmp_path / "models--some--other", {"snapshots/abc/config.json": "", "refs/main": "abc"}
     )
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     hub(None)
-    assert (
-        pretrained.require("some/other", stay_online=True) == "some/other"
-    )  # for a corpus that is streamed next
+    # A corpus is streamed next.
+    assert pretrained.require("some/other", stay_online=True) == "some/other"
     assert not constants.HF_HUB_OFFLINE
     assert pretrained.require("some/other") == "some/other"
-    assert (constants.HF_HUB_OFFLINE, os.environ["HF_HUB_OFFLINE"]) == (
-        True,
-        "1",
-    )  # of this process and its kernels
+    # This process stays offline, and so do its kernels.
+    assert constants.HF_HUB_OFFLINE
+    assert os.environ["HF_HUB_OFFLINE"] == "1"

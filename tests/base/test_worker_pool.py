@@ -17,9 +17,9 @@ def test_workers_hash_as_any_process_with_hash_seed_zero():
         command, env=os.environ | {"PYTHONHASHSEED": "0"}, capture_output=True, check=True
     )
     pool = WorkerPool()
-    found = list(pool.map(hash, [("a text",), (7,), ("a text",)], jobs=2))
+    hashes = list(pool.map(hash, [("a text",), (7,), ("a text",)], jobs=2))
     pool.stop()
-    assert found == [int(expected.stdout), 7, int(expected.stdout)]
+    assert hashes == [int(expected.stdout), 7, int(expected.stdout)]
 
 
 def test_arguments_are_read_as_they_are_processed():
@@ -56,16 +56,16 @@ while True:
 
 
 def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path):
-    def alive() -> list[str]:  # of all generations: orphans have no parent to be found by
-        marked = psutil.process_iter(["environ", "cmdline"])
-        mine = (
-            p.info["cmdline"]
-            for p in marked
-            if (p.info["environ"] or {}).get("TMPDIR") == str(tmp_path)
-        )
-        return [" ".join(command or ["(ends as it is read)"]) for command in mine]
+    def alive() -> list[str]:
+        """The commands of all generations: orphans cannot be recognised by their parent."""
+        commands = []
+        for process in psutil.process_iter(["environ", "cmdline"]):
+            if (process.info["environ"] or {}).get("TMPDIR") == str(tmp_path):
+                commands.append(" ".join(process.info["cmdline"] or ["(ends as it is read)"]))
+        return commands
 
-    rng, environment = random.Random(17), os.environ | {"TMPDIR": str(tmp_path)}
+    rng = random.Random(17)
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", WORK]
     start = time.monotonic()
     parents = [
@@ -73,10 +73,10 @@ def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path)
         for _ in range(3)
     ]
     assert [parent.stdout.readline() for parent in parents] == 3 * ["begins\n"]
-    limit = max(
-        5.0, 5 * (time.monotonic() - start)
-    )  # seconds; more where a machine is so busy that starts take long
-    start, most = time.monotonic(), 0
+    # Seconds; more where a machine is so busy that starts take long.
+    limit = max(5.0, 5 * (time.monotonic() - start))
+    start = time.monotonic()
+    most = 0
     for moment, parent in zip(sorted(rng.uniform(0, 4) for _ in parents), parents, strict=True):
         last = parent is parents[-1]
         while time.monotonic() < start + moment or (
@@ -95,4 +95,5 @@ def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path)
 
     while (alive() or semaphores()) and time.monotonic() < killed + limit:
         time.sleep(0.1)
-    assert (alive(), semaphores()) == ([], [])
+    assert alive() == []
+    assert semaphores() == []
