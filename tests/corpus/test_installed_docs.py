@@ -264,7 +264,7 @@ def test_placeholders_and_private_modules_are_left_out_and_encodings_read(pages_
     ],
 )
 def test_a_string_expression_gives_its_constant_text(expression, text):
-    assert library.text_of(ast.parse(expression, mode="eval").body) == text
+    assert library.constant_text(ast.parse(expression, mode="eval").body) == text
 
 
 # See Also sections and names of packages
