@@ -81,8 +81,11 @@ def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition
     need both ends of a link in one. Then each is filled with documents of the source that it has
     least of; without links, in order.
     """
-    room: Counter[Partition] = Counter(validation=round(VALIDATION * size), test=round(TEST * size))
-    room["train"] = size - room.total()
+    room: dict[Partition, int] = {
+        "validation": round(VALIDATION * size),
+        "test": round(TEST * size),
+    }
+    room["train"] = size - sum(room.values())
     held = _hold_linked(documents, {name: int(LINKED * places) for name, places in room.items()})
     source_of = {document.id: document.source for document in documents}
     waiting: dict[str, deque[str]] = defaultdict(deque)  # ids by source, or by "" without links
@@ -172,33 +175,31 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
     links = documents.data.column("see_also").iterchunks()
     linked = tasks > 0 and any(len(chunk.flatten()) for chunk in links)
     # Without links the first documents are held out.
-    columns = documents.select(rows if linked else rows[:tasks])
-    candidates = [
-        Document(id, "", source, tuple(cited))
-        for id, source, cited in zip(
-            columns["id"][:], columns["source"][:], columns["see_also"][:], strict=True
-        )
-    ]
+    without_texts = documents.select_columns(["id", "source", "see_also"])
+    chosen = without_texts.select(rows if linked else rows[:tasks])
+    candidates = [Document(text="", **fields) for fields in chosen]
     held = hold_out(candidates, size=tasks)
-    is_held = np.array([document.id in held for document in candidates], dtype=bool)
-    task_rows = rows[: len(candidates)][is_held]
+    is_held = [document.id in held for document in candidates]
+    task_rows = rows[: len(candidates)][np.array(is_held, dtype=bool)]
     rest = rows[~np.isin(rows, task_rows)]
     # Of small sources most of the first documents are held out. The last are an even sample to
     # learn from.
     if linked:
         rest = rest[::-1]
-    documents = documents.remove_columns(["digest", "see_also"])
+    columns = documents.remove_columns(["digest", "see_also"])
     corpus = DatasetDict(
-        train=documents.select(rest[validation:]), validation=documents.select(rest[:validation])
+        train=columns.select(rest[validation:]), validation=columns.select(rest[:validation])
     )
     if held:
-        fields = documents.select(task_rows).to_dict()
+        fields = columns.select(task_rows).to_dict()
         fields["split"] = [held[id] for id in fields["id"]]
-        cited = {document.id: document.see_also for document in candidates}
         fields["see_also"] = [
-            [target for target in cited[id] if held.get(target) == held[id]] for id in fields["id"]
+            [target for target in see_also if held.get(target) == partition]
+            for see_also, partition in zip(
+                documents.select(task_rows)["see_also"], fields["split"], strict=True
+            )
         ]
-        types = {**documents.features, "split": Value("string"), "see_also": [Value("string")]}
+        types = {**columns.features, "split": Value("string"), "see_also": [Value("string")]}
         corpus["tasks"] = Dataset.from_dict(fields, features=Features(types))
     return corpus
 
@@ -233,15 +234,14 @@ def _measured(
     # Texts are counted once where two columns share a counter.
     counts = {counter: counter(texts) for counter in set(counters.values())}
     columns = {
-        "id": pa.array(ids, pa.string()),
+        "id": ids,
         "text": pa.array(texts, pa.large_string()),  # a split may exceed 2 GB
-        "source": pa.array(sources, pa.string()),
-        "n_words": pa.array([len(text.split()) for text in texts], pa.int64()),
+        "source": sources,
+        "n_words": [len(text.split()) for text in texts],
+        **{name: counts[counter] for name, counter in counters.items()},
     }
-    for name, counter in counters.items():
-        columns[name] = pa.array(counts[counter], pa.int64())
-    columns["digest"] = pa.array([digest(text, copy_words) for text in texts], pa.binary())
-    columns["see_also"] = pa.array(links, pa.list_(pa.string()))
+    columns["digest"] = [digest(text, copy_words) for text in texts]
+    columns["see_also"] = pa.array(links, pa.list_(pa.string()))  # all may be empty
     return pa.RecordBatch.from_pydict(columns)
 
 

@@ -262,8 +262,9 @@ def _document(page: Page, definition: Definition) -> None:
     if not isinstance(definition, ast.ClassDef):
         return
     for member in _statements(definition.body):
-        is_method = isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef)
-        doc = _docstring(member) if is_method else ""
+        if not isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        doc = _docstring(member)
         if doc and member.name == "__init__":  # many classes document their parameters here
             page.doc = f"{page.doc}\n\n{doc}".strip()
         elif doc and not _is_private(member.name):

@@ -93,9 +93,13 @@ def read_csv(
     any other. Raises InputError for repeated names, broken quoting, and too few or many values.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for a text
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    lines = lines_of(file)
-    reader = csv.DictReader(lines, columns, delimiter=delimiter, quoting=quoting, strict=True)
+    reader = csv.DictReader(
+        lines_of(file),
+        columns,
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
     try:
         names = [name.strip() for name in reader.fieldnames or ()]
         listed = ", ".join(names)

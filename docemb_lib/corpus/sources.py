@@ -56,13 +56,9 @@ def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterab
 
         documents = installed_docs(settings.packages or PACKAGES)
         return _sampled(lambda: documents, settings)
-
-    def read() -> Iterable[Document]:
-        fields = {"text_field": settings.text_field, "id_field": settings.id_field}
-        documents = local_documents(settings.path or [], **fields)
-        return progress(documents, desc="reading documents", unit="documents")
-
-    return _sampled(read, settings)
+    fields = {"text_field": settings.text_field, "id_field": settings.id_field}
+    read = partial(local_documents, settings.path or [], **fields)
+    return _sampled(lambda: progress(read(), desc="reading documents", unit="documents"), settings)
 
 
 def source_fingerprint(settings: TextSource) -> str:
@@ -258,9 +254,10 @@ def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Doc
     for number, source in enumerate(settings.datasets):
         if settings.documents is not None:  # the first data sets take the remainder
             limit = -(-(settings.documents - number) // len(settings.datasets))
-        options = {"limit": limit, "seed": settings.seed, "count_tokens": count_tokens}
         given = 0
-        for document in hub_documents(source, **options):
+        for document in hub_documents(
+            source, limit=limit, seed=settings.seed, count_tokens=count_tokens
+        ):
             given += 1
             yield document
         limit = given if limit is None else limit

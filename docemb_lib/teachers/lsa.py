@@ -81,13 +81,11 @@ class LSA:
             others are zero.
         words: size of the vocabulary at most, the most frequent words; each occurs in at least two
             documents.
-        seed: seed of the randomised SVD.
     """
 
-    def __init__(self, dim: int = 100, *, words: int = 50_000, seed: int = 0) -> None:
+    def __init__(self, dim: int = 100, *, words: int = 50_000) -> None:
         self.dim = dim
         self.words = words
-        self.seed = seed
         self.vocabulary: list[str] = []
         # (words, dim) float16: entropy weight times direction times its weight, the largest entry 1
         self.vectors = np.zeros((0, dim), dtype=np.float16)
@@ -134,7 +132,7 @@ class LSA:
         weights = entropy_weights(counts) ** CONTRAST
         weights = weights.astype(counts.dtype)  # float32, which halves the memory
         X = normalize(counts.sqrt() @ sparse.diags(weights), copy=False)
-        svd = TruncatedSVD(directions(len(texts), self.dim), random_state=self.seed)
+        svd = TruncatedSVD(directions(len(texts), self.dim), random_state=0)
         # sklearn divides by the variance, which is 0 for equal texts.
         with np.errstate(divide="ignore", invalid="ignore"):
             svd.fit(X)

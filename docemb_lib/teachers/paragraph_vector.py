@@ -48,9 +48,10 @@ BLOCK = 16
 WORTH = 128  # documents per process at least: the start of a process takes seconds
 PROCESSES = WorkerPool()  # infer for all models; they end after an idle minute
 
-Options = dict[str, bool | int | float | str | None]  # arguments of gensim's Doc2Vec
+Option = bool | int | float | str | None
+Options = dict[str, Option]  # arguments of gensim's Doc2Vec
 # What `load_model` takes: a folder, the fingerprint of its weights, and the items of Options.
-ModelKey = tuple[Path, str, tuple[tuple[str, bool | int | float | str | None], ...]]
+ModelKey = tuple[Path, str, tuple[tuple[str, Option], ...]]
 
 
 @dataclass(frozen=True)
