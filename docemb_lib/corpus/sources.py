@@ -276,17 +276,18 @@ def hub_documents(
     the way.
     """
     documents = _hashed_documents(source)
-    keep_long = partial(_long, least=source.min_student_tokens or 0, count_tokens=count_tokens)
-    ids: set[str] = set()
-    for document in (
-        keep_long(documents) if limit is None else _drawn(documents, limit, seed, keep_long)
-    ):
-        if document.id not in ids:
-            ids.add(document.id)
-            yield document
-    if limit is not None and len(ids) < limit:
+    if limit is None:
+        ids: set[str] = set()
+        for document in _long(documents, source, count_tokens):
+            if document.id not in ids:
+                ids.add(document.id)
+                yield document
+        return
+    sample = _drawn(documents, limit, seed, source, count_tokens)
+    yield from sample
+    if len(sample) < limit:
         message = "%s [%s] gave %d documents of the %d asked for"
-        logger.warning(message, source.dataset, source.split, len(ids), limit)
+        logger.warning(message, source.dataset, source.split, len(sample), limit)
 
 
 def _hashed_documents(source: HubDataset) -> Iterator[Document]:
@@ -309,29 +310,31 @@ def _drawn(
     documents: Iterator[Document],
     limit: int,
     seed: int,
-    keep_long: Callable[[Iterator[Document]], Iterator[Document]],
-) -> Iterator[Document]:
-    """The `limit` documents with the lowest draws among those that `keep_long` keeps.
+    source: HubDataset,
+    count_tokens: CountTokens,
+) -> list[Document]:
+    """The `limit` documents with the lowest draws, without repeated ones, of those that are long.
 
     Tokens are counted only for documents that can still be among them.
     """
     lowest: dict[bytes, Document] = {}  # by draw
     bound = b"\xff" * 32  # above it are documents that cannot be among the lowest
     candidates = (document for document in documents if _draw(document.id, seed) < bound)
-    for document in keep_long(candidates):
+    for document in _long(candidates, source, count_tokens):
         lowest[_draw(document.id, seed)] = document  # a repeated text has the same draw
         # Sorting is rare, because an eighth more than needed is collected before it.
         if len(lowest) >= limit + max(limit // 8, BATCH):
             lowest = {draw: lowest[draw] for draw in nsmallest(limit, lowest)}
             bound = max(lowest, default=b"")
-    yield from (lowest[draw] for draw in nsmallest(limit, lowest))
+    return [lowest[draw] for draw in nsmallest(limit, lowest)]
 
 
 def _long(
-    documents: Iterator[Document], least: int, count_tokens: CountTokens
+    documents: Iterator[Document], source: HubDataset, count_tokens: CountTokens
 ) -> Iterator[Document]:
-    """The documents of at least `least` tokens, which are counted unless it is 0."""
-    if not least:
+    """The documents that are long enough for `source`; counts tokens only where that matters."""
+    least = source.min_student_tokens
+    if least is None:
         yield from documents
         return
     for batch in batched(documents, BATCH):
