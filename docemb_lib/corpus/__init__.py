@@ -1,3 +1,4 @@
-"""Text in, a corpus out: documents from installed documentation, local files or a hub, made into
-splits.
+"""Where text comes from: installed documentation, local files, or a hub.
+
+The documents are measured, freed of copies, and made into the splits of a corpus.
 """

@@ -1,5 +1,4 @@
-"""From documents to a corpus: measured and written to parts, copies dropped, task documents held
-out, and split.
+"""Makes a corpus of documents: measures them, drops copies, holds out task documents, and splits.
 
 The texts are never all in memory: they lie on disk in parts. A stopped build goes on after the last
 whole part.
@@ -8,17 +7,16 @@ whole part.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import os
 import shutil
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from docemb_lib.base.errors import InputError
@@ -33,12 +31,11 @@ logger = logging.getLogger(__name__)
 
 Partition = Literal["train", "validation", "test"]
 PARTITIONS: tuple[Partition, ...] = ("train", "validation", "test")
-VALIDATION, TEST = 0.2, 0.3  # shares of the held-out documents; train has the rest
+VALIDATION = 0.2  # share of the held-out documents
+TEST = 0.3  # share of the held-out documents; train has the rest
 LINKED = 0.7  # share of each partition for pages with their links; the rest balances the sources
-MIN_LINKS, MAX_LINKS = (
-    2,
-    6,
-)  # a linked page brings its first MAX_LINKS targets and needs MIN_LINKS of them
+MIN_LINKS = 2  # targets that a linked page needs in its partition
+MAX_LINKS = 6  # targets that a linked page brings with it, the first ones
 PART = 10_000  # documents of a part: the most that are in memory, and that a kill costs
 BATCH = 256  # documents measured at once
 
@@ -58,6 +55,8 @@ def build_corpus(
     Columns: id, text, source, n_words, and one per counter. Rows of `tasks` have also `split`
     (train, validation or test) and `see_also`, the ids they refer to in the same split. The order
     depends on `seed` and the ids alone.
+
+    Raises InputError for too few documents, and for two documents with the same id.
 
     Args:
         counters: functions from texts to numbers of tokens, by column.
@@ -88,27 +87,23 @@ def hold_out(documents: Sequence[Document], *, size: int) -> dict[str, Partition
     }
     room["train"] = size - sum(room.values())
     held = _hold_linked(documents, {name: int(LINKED * places) for name, places in room.items()})
-    waiting: dict[str, deque[Document]] = defaultdict(deque)
-    for document in documents:
-        if document.id not in held:
-            waiting[document.source if held else ""].append(document)
     source_of = {document.id: document.source for document in documents}
+    waiting: dict[str, deque[str]] = defaultdict(deque)  # ids by source, or by "" without links
+    for id, source in source_of.items():
+        if id not in held:
+            waiting[source if held else ""].append(id)
     for name in PARTITIONS:
         count = Counter(source_of[id] for id, partition in held.items() if partition == name)
         for _ in range(room[name] - count.total()):
-            source = min(
-                (source for source, queue in waiting.items() if queue),
-                key=lambda one: (count[one], one),
-            )
-            held[waiting[source].popleft().id] = name
+            sources = [source for source, ids in waiting.items() if ids]
+            source = min(sources, key=lambda source: (count[source], source))
+            held[waiting[source].popleft()] = name
             count[source] += 1
     return held
 
 
 def _hold_linked(documents: Sequence[Document], room: dict[Partition, int]) -> dict[str, Partition]:
-    """Pages with at least MIN_LINKS targets in their partition, as long as a page and its targets
-    fit into `room`.
-    """
+    """Pages with at least MIN_LINKS targets in their partition, as long as both fit into `room`."""
     known = {document.id for document in documents}
     held: dict[str, Partition] = {}
     used: Counter[Partition] = Counter()
@@ -117,8 +112,8 @@ def _hold_linked(documents: Sequence[Document], room: dict[Partition, int]) -> d
         new = [id for id in (page.id, *targets) if id not in held]
         emptiest = sorted(PARTITIONS, key=lambda name: used[name] / max(room[name], 1))
         for home in [held[page.id]] if page.id in held else emptiest:
-            beside = sum(held.get(target, home) == home for target in targets)
-            if beside >= MIN_LINKS and used[home] + len(new) <= room[home]:
+            links = sum(held.get(target, home) == home for target in targets)
+            if links >= MIN_LINKS and used[home] + len(new) <= room[home]:
                 held.update(dict.fromkeys(new, home))
                 used[home] += len(new)
                 break
@@ -132,19 +127,20 @@ def write_parts(
     *,
     copy_words: int | None,
 ) -> None:
-    """Measure the documents and write them as `00000.arrow`, `00001.arrow`, …, each file whole or
-    not at all.
+    """Measure the documents and write them as `00000.arrow`, `00001.arrow`, and so on.
 
-    Parts that exist already stay, and as many of the documents are skipped.
+    Each file is written whole or not at all. Parts that exist already stay, and as many of the
+    documents are skipped.
     """
     folder.mkdir(parents=True, exist_ok=True)
     done = len(list(folder.glob("*.arrow")))
-    rest = islice(documents, done * PART, None)
-    while part := [
-        _measured(batch, counters, copy_words) for batch in batched(islice(rest, PART), BATCH)
-    ]:
-        _write(folder / f"{done:05}.arrow", part)
-        done += 1
+    remaining = itertools.islice(documents, done * PART, None)
+    for number in itertools.count(done):
+        batches = batched(itertools.islice(remaining, PART), BATCH)
+        part = [_measured(batch, counters, copy_words) for batch in batches]
+        if not part:
+            return
+        _write(folder / f"{number:05}.arrow", part)
 
 
 def open_parts(folder: Path) -> Dataset:
@@ -152,12 +148,13 @@ def open_parts(folder: Path) -> Dataset:
     from datasets import Dataset, concatenate_datasets
 
     parts = [Dataset.from_file(str(file)) for file in sorted(folder.glob("*.arrow"))]
-    return concatenate_datasets(parts) if parts else Dataset.from_dict({})
+    return concatenate_datasets(parts) if parts else Dataset.from_dict({"id": [], "digest": []})
 
 
 def digest(text: str, words: int | None) -> bytes:
-    """16 bytes of a hash of the first `words` words (None: all), case and white space aside; equal
-    for copies.
+    """16 bytes of a hash of the first `words` words (None: all), equal for copies.
+
+    Case and white space make no difference.
     """
     plain = " ".join(text.lower().split(None, -1 if words is None else words)[:words])
     return hashlib.sha256(plain.encode()).digest()[:16]
@@ -166,94 +163,92 @@ def digest(text: str, words: int | None) -> bytes:
 def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetDict:
     from datasets import Dataset, DatasetDict, Features, Value
 
-    everything = open_parts(folder)
-    rows = distinct_rows(everything, seed=seed) if everything else np.empty(0, np.int64)
-    if len(rows) < (needed := validation + tasks + 1):
-        both = f"corpus.validation ({validation}) and corpus.tasks ({tasks})"
-        problem = f"there are {len(rows)} distinct documents, but {both} need {needed} or more"
-        raise InputError(f"corpus: {problem}; lower one of the two, or add documents")
-    linked = tasks and any(
-        len(chunk.flatten()) for chunk in everything.data.column("see_also").iterchunks()
-    )
-    chosen = everything.select(
-        rows if linked else rows[:tasks]
-    )  # without links the first documents are held out
-    columns = (chosen[name][:] for name in ("id", "source", "see_also"))
-    candidates = [
-        Document(id, "", source, tuple(cited)) for id, source, cited in zip(*columns, strict=True)
-    ]
+    documents = open_parts(folder)
+    rows = distinct_rows(documents, seed=seed)
+    needed = validation + tasks + 1
+    if len(rows) < needed:
+        raise InputError(
+            f"corpus: there are {len(rows)} distinct documents, but corpus.validation "
+            f"({validation}) and corpus.tasks ({tasks}) need {needed} or more; "
+            "lower one of the two, or add documents"
+        )
+    links = documents.data.column("see_also").iterchunks()
+    linked = tasks > 0 and any(len(chunk.flatten()) for chunk in links)
+    # Without links the first documents are held out.
+    without_texts = documents.select_columns(["id", "source", "see_also"])
+    chosen = without_texts.select(rows if linked else rows[:tasks])
+    candidates = [Document(text="", **fields) for fields in chosen]
     held = hold_out(candidates, size=tasks)
-    keys = {row: key for row, key in zip(rows.tolist(), candidates, strict=False) if key.id in held}
-    everything = everything.remove_columns(["digest", "see_also"])
-    rest = rows[~np.isin(rows, list(keys))]
-    # of small sources most of the first documents are held out; the last are an even sample to
-    # learn from
+    is_held = [document.id in held for document in candidates]
+    task_rows = rows[: len(candidates)][np.array(is_held, dtype=bool)]
+    rest = rows[~np.isin(rows, task_rows)]
+    # Of small sources most of the first documents are held out. The last are an even sample to
+    # learn from.
     if linked:
         rest = rest[::-1]
+    columns = documents.remove_columns(["digest", "see_also"])
     corpus = DatasetDict(
-        train=everything.select(rest[validation:]), validation=everything.select(rest[:validation])
+        train=columns.select(rest[validation:]), validation=columns.select(rest[:validation])
     )
     if held:
-        fields: dict[str, Any] = everything.select(list(keys)).to_dict()
-        fields["split"] = [held[key.id] for key in keys.values()]
+        fields = columns.select(task_rows).to_dict()
+        fields["split"] = [held[id] for id in fields["id"]]
         fields["see_also"] = [
-            [id for id in key.see_also if held.get(id) == held[key.id]] for key in keys.values()
+            [target for target in see_also if held.get(target) == partition]
+            for see_also, partition in zip(
+                documents.select(task_rows)["see_also"], fields["split"], strict=True
+            )
         ]
-        types = {**everything.features, "split": Value("string"), "see_also": [Value("string")]}
+        types = {**columns.features, "split": Value("string"), "see_also": [Value("string")]}
         corpus["tasks"] = Dataset.from_dict(fields, features=Features(types))
     return corpus
 
 
 def distinct_rows(documents: Dataset, *, seed: int) -> np.ndarray:
-    """The rows of the documents, ordered by a hash of seed and id; of each group of copies the row
-    of the first id.
+    """The rows of the documents, ordered by a hash of seed and id, without copies.
+
+    Of each group of copies the row of the first id stays. Raises InputError for two different
+    documents with the same id.
     """
-    frame = pd.DataFrame(
-        {name: documents.data.column(name).to_pylist() for name in ("id", "digest")}
-    )
-    frame = frame.drop_duplicates(
-        ["id", "digest"]
-    )  # a text of two splits of a hub's data set has the id of its hash
-    if (repeated := frame["id"].duplicated()).any():
+    # A text of two splits of a hub's data set has the same id, the hash of the text.
+    frame = documents.select_columns(["id", "digest"]).to_pandas().drop_duplicates()
+    repeated = frame["id"][frame["id"].duplicated()]
+    if len(repeated):
         raise InputError(
-            f"corpus: two documents have the id {frame['id'][repeated].min()!r}; rename one of them"
+            f"corpus: two documents have the id {repeated.min()!r}; rename one of them"
         )
-    place = [hashlib.sha256(f"{seed}:{id}".encode()).digest() for id in frame["id"]]
-    distinct = (
-        frame.assign(place=place).sort_values("id").drop_duplicates("digest").sort_values("place")
-    )
-    if dropped := len(documents) - len(distinct):
-        logger.warning(
-            "%d of %d documents repeat an earlier one and are left out", dropped, len(documents)
-        )
+    frame["place"] = [hashlib.sha256(f"{seed}:{id}".encode()).digest() for id in frame["id"]]
+    distinct = frame.sort_values("id").drop_duplicates("digest").sort_values("place")
+    dropped = len(documents) - len(distinct)
+    if dropped:
+        message = "%d of %d documents repeat an earlier one and are left out"
+        logger.warning(message, dropped, len(documents))
     return distinct.index.to_numpy()
 
 
 def _measured(
     batch: Sequence[Document], counters: Mapping[str, CountTokens], copy_words: int | None
 ) -> pa.RecordBatch:
+    """The columns of some documents; `digest` and `see_also` are removed from a finished corpus."""
     ids, texts, sources, links = map(list, zip(*batch, strict=True))
-    counts = {
-        counter: counter(texts) for counter in set(counters.values())
-    }  # once where two columns share a tokenizer
-    columns: dict[str, Any] = {
-        "id": pa.array(ids, pa.string()),
+    # Texts are counted once where two columns share a counter.
+    counts = {counter: counter(texts) for counter in set(counters.values())}
+    columns = {
+        "id": ids,
         "text": pa.array(texts, pa.large_string()),  # a split may exceed 2 GB
-        "source": pa.array(sources, pa.string()),
-        "n_words": pa.array([len(text.split()) for text in texts], pa.int64()),
-        **{name: pa.array(counts[counter], pa.int64()) for name, counter in counters.items()},
-        "digest": pa.array([digest(text, copy_words) for text in texts], pa.binary()),
-        "see_also": pa.array(links, pa.list_(pa.string())),
+        "source": sources,
+        "n_words": [len(text.split()) for text in texts],
+        **{name: counts[counter] for name, counter in counters.items()},
     }
+    columns["digest"] = [digest(text, copy_words) for text in texts]
+    columns["see_also"] = pa.array(links, pa.list_(pa.string()))  # all may be empty
     return pa.RecordBatch.from_pydict(columns)
 
 
 def _write(file: Path, batches: list[pa.RecordBatch]) -> None:
     """Write a part as one batch, because opening a file takes time for each batch in it."""
+    table = pa.Table.from_batches(batches).combine_chunks()
     temporary = file.with_name(f"{file.name}.partial")
-    with (
-        pa.OSFile(str(temporary), "wb") as out,
-        pa.ipc.new_stream(out, batches[0].schema) as stream,
-    ):
-        stream.write_table(pa.Table.from_batches(batches).combine_chunks())
+    with pa.OSFile(str(temporary), "wb") as out, pa.ipc.new_stream(out, table.schema) as stream:
+        stream.write_table(table)
     os.replace(temporary, file)

@@ -15,6 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from operator import eq
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,13 +35,16 @@ PACKAGES = (
     "networkx",
     "sympy",
 )
+# Files and folders of a package that are left out.
 SKIPPED = {
+    # They are not documentation.
     "tests",
     "test",
     "_testing",
     "_internal",
     "conftest.py",
-    "setup.py",  # not documentation
+    "setup.py",
+    # They are copies of other packages; `_numpy` is torch's copy of NumPy.
     "externals",
     "external",
     "extern",
@@ -48,23 +52,25 @@ SKIPPED = {
     "array_api_compat",
     "array_api_extra",
     "pyprima",
-    "cobyqa",  # copies
-    "_numpy",  # torch's copy of NumPy
+    "cobyqa",
+    "_numpy",
+    # They hold notes to the developers of torch's compiler.
     "_inductor",
     "_dynamo",
-    "_functorch",  # torch's compiler: notes to its developers
+    "_functorch",
 }
+# Fewest and most words of a page. A page with more, which is a class of hundreds of methods, takes
+# as long as twenty others or more.
+WORDS = (80, 6000)
 
 # Names inside other words count too: `to_numpy` and `NetworkXError` give away the package as
 # `numpy` does.
-NAMES = (
-    r"scikit[\W_]{0,9}learn|natural language toolkit|pytorch|torch|numpy|scipy|sklearn|pandas|matplotlib|seaborn|nltk|"
-    r"gensim|networkx|sympy"
-)
+NAMES = "|".join([r"scikit[\W_]{0,9}learn", "natural language toolkit", "pytorch", *PACKAGES])
 ALIASES = r"np|sp|pd|mpl|plt|sns|nx"  # customary in examples; only as whole identifiers
 NAME = re.compile(rf"(?:{NAMES}|\b(?:{ALIASES})\b)(?:\.(?=\w))?", re.IGNORECASE)
 IMPORT = re.compile(
-    rf"(?im)^[ \t]*(?:>>> |\.\.\. )?import[ \t]+(?:{NAMES})(?:\.\w+)*(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:#.*)?$"
+    rf"(?im)^[ \t]*(?:>>> |\.\.\. )?import[ \t]+(?:{NAMES})(?:\.\w+)*"
+    r"(?:[ \t]+as[ \t]+\w+)?[ \t]*(?:#.*)?$"
 )
 FROM = re.compile(rf"\bfrom[ \t]+(?:{NAMES})[ \t]+(?=import\b)", re.IGNORECASE)
 
@@ -78,83 +84,70 @@ SENTENCE = re.compile(
 LEAD = re.compile(r"\W*see[ -]?also\s*(?::(?=\s))?\s*", re.IGNORECASE)
 # `a.b`, ``a.b``, :func:`~a.b`, :func:`title <a.b>`
 QUOTED = re.compile(r"(?::[\w:+-]+:)?`+(?:[^`<]*<)?[~!.]*([\w.]+)(?:\(\))?>?`+_?")
-PATH = re.compile(
-    r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|\b\w+_\w+\b|\b\w+(?=\(\))"
-)  # a.b, a_b or a(): no word of prose
+# a.b, a_b or a(), none of which is a word of prose
+PATH = re.compile(r"\b[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|\b\w+_\w+\b|\b\w+(?=\(\))")
+# names with commas or `and` between them
 LIST = re.compile(
     r"\.?[A-Za-z_][\w.]*(?:\(\))?(?:(?:\s*,\s*|\s+and\s+)\.?[A-Za-z_][\w.]*(?:\(\))?)*\s*[.,]?"
 )
 
-ATTACHING = {
-    "add_newdoc",
-    "add_docstr",
-    "_add_docstr",
-    "add_docstr_all",
-}  # document compiled objects
-TEXT_METHODS = {
-    "format",
-    "replace",
-    "strip",
-    "lstrip",
-    "rstrip",
-}  # their effect is too small to be evaluated
-WORDS = (
-    80,
-    6000,
-)  # of a page; one with more, a class of hundreds of methods, takes as long as twenty others or more
+# Functions that attach documentation to compiled objects.
+ATTACHING = {"add_newdoc", "add_docstr", "_add_docstr", "add_docstr_all"}
+# Methods of strings that change too little of a text to be evaluated.
+TEXT_METHODS = {"replace", "strip", "lstrip", "rstrip"}
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass
-class Page:  # the documentation of one public module, class or function
+class Page:
+    """The documentation of one public module, class or function."""
+
     module: str  # dotted path of the module that defines it, private parts included
     name: str  # "" for the page of the module itself
     doc: str = ""  # dedented; "" where only members are documented
-    members: dict[str, str] = field(
-        default_factory=dict
-    )  # docs of the public methods of a class, in source order
+    # docs of the public methods of a class, in source order
+    members: dict[str, str] = field(default_factory=dict)
 
 
 class _Clean(NamedTuple):
     path: str  # private parts included
-    members: tuple[str, ...]  # names of the documented methods
+    members: list[str]  # names of the documented methods
     text: str
-    cited: tuple[str, ...]  # names, to be resolved
+    cited: dict[str, None]  # names, to be resolved
 
 
 def installed_docs(
     packages: Sequence[str] = PACKAGES, *, words: tuple[int, int] = WORDS
 ) -> list[Document]:
-    """The documentation pages of `packages` (import names), sorted by id, no two with the same
-    text.
+    """The documentation pages of `packages`, sorted by id, no two with the same text.
 
     The id is the dotted path without its private parts, where that is unique; `source` is the
-    package; `see_also` holds ids of pages of the same package. words: fewest and most of a page;
-    shorter and longer ones are left out.
-    """
-    files = [file for package in packages for file in _source_files(package)]
-    found = (
-        page
-        for file in progress(files, desc="reading docs", unit="files")
-        for page in _clean_pages(*file)
-    )
-    pages = {
-        page.path: page for page in found if words[0] <= len(page.text.split()) <= words[1]
-    }.values()
+    package; `see_also` holds ids of pages of the same package.
 
-    uses = Counter(_public(page.path) for page in pages)
-    by_id = {
-        public if uses[public := _public(page.path)] == 1 else page.path: page for page in pages
-    }
+    Args:
+        packages: import names. Raises InputError for one that is not installed.
+        words: fewest and most words of a page; shorter and longer pages are left out.
+    """
+    fewest, most = words
+    files = [file for package in packages for file in _source_files(package)]
+    pages: dict[str, _Clean] = {}
+    for file, module in progress(files, desc="reading docs", unit="files"):
+        for page in map(_clean, read_pages(file, module)):
+            if fewest <= len(page.text.split()) <= most:
+                pages[page.path] = page
+
+    uses = Counter(map(_public, pages))
+    by_id: dict[str, _Clean] = {}
+    for path, page in pages.items():
+        public = _public(path)
+        by_id[public if uses[public] == 1 else path] = page
     first: dict[str, str] = {}  # of texts that are equal except for case and spacing, the first id
     for id in sorted(by_id):
         first.setdefault(" ".join(by_id[id].text.lower().split()), id)
     documents: list[Document] = []
     for package in sorted(packages):
-        own = {
-            id: by_id[id] for id in first.values() if by_id[id].path.partition(".")[0] == package
-        }
-        documents += _linked(own, package)
+        ids = (id for id in first.values() if by_id[id].path.partition(".")[0] == package)
+        documents += _linked({id: by_id[id] for id in ids}, package)
     return documents
 
 
@@ -170,13 +163,16 @@ def _source_files(package: str) -> Iterator[tuple[Path, str]]:
             yield path, ".".join(parts).removesuffix(".py").removesuffix(".__init__")
 
 
-def _clean_pages(file: Path, module: str) -> Iterator[_Clean]:
-    for page in read_pages(file, module):
-        path = f"{page.module}.{page.name}" if page.name else page.module
-        cuts = {name: cut_see_also(doc) for name, doc in (("", page.doc), *page.members.items())}
-        text = "\n\n".join(f"{name}\n{left}" if name else left for name, (left, _) in cuts.items())
-        cited = dict.fromkeys(name for _, names in cuts.values() for name in names)
-        yield _Clean(path, tuple(page.members), remove_names(text), tuple(cited))
+def _clean(page: Page) -> _Clean:
+    """A page without See Also sections and names of packages."""
+    cited: dict[str, None] = {}
+    texts: list[str] = []
+    for name, doc in {"": page.doc, **page.members}.items():
+        text, names = cut_see_also(doc)
+        texts.append(f"{name}\n{text}" if name else text)
+        cited |= dict.fromkeys(names)
+    path = f"{page.module}.{page.name}" if page.name else page.module
+    return _Clean(path, [*page.members], remove_names("\n\n".join(texts)), cited)
 
 
 def _public(path: str) -> str:
@@ -185,44 +181,39 @@ def _public(path: str) -> str:
 
 def _linked(pages: dict[str, _Clean], package: str) -> Iterator[Document]:
     """The documents of a package; `see_also` are the pages that the cited names stand for."""
-    known: dict[str, list[tuple[list[str], str]]] = defaultdict(
-        list
-    )  # last part -> full paths and their ids
+    known: dict[str, list[tuple[list[str], str]]] = {}  # last part -> full paths and their ids
     for id, page in pages.items():
         for path in [page.path, *(f"{page.path}.{member}" for member in page.members)]:
             parts = path.split(".")
-            known[parts[-1]].append((parts, id))
+            known.setdefault(parts[-1], []).append((parts, id))
     for id, page in pages.items():
         targets = dict.fromkeys(_resolve(name, page.path, known) for name in page.cited)
-        yield Document(
-            id, page.text, package, tuple(target for target in targets if target not in {None, id})
-        )
+        see_also = tuple(target for target in targets if target not in {None, id})
+        yield Document(id, page.text, package, see_also)
 
 
 def _resolve(name: str, citing: str, known: dict[str, list[tuple[list[str], str]]]) -> str | None:
-    """The id that `name`, found on the page `citing`, stands for: the nearest page of that name,
-    None for a tie.
+    """The id of the nearest page that `name` on the page `citing` stands for, None for a tie.
 
     The nearest page shares most leading parts with the citing page, then has the shortest public
     path. A full name (one that begins with the package) may leave out inner parts: numpy.argsort is
     numpy._core.fromnumeric.argsort.
     """
-    wanted, here = name.split("."), citing.split(".")
+    wanted = name.split(".")
+    here = citing.split(".")
     ranked: dict[tuple[int, int], set[str]] = defaultdict(set)
     for parts, id in known.get(wanted[-1], ()):
         remaining = iter(parts)
         if all(part in remaining for part in wanted):  # `wanted` is a subsequence of `parts`
-            alike = takewhile(lambda pair: pair[0] == pair[1], zip(here, parts, strict=False))
-            shared = 0 if wanted[0] == here[0] else len(list(alike))
-            ranked[-shared, len(_public(".".join(parts)).split("."))].add(id)
+            is_full = wanted[0] == here[0]
+            shared = 0 if is_full else sum(takewhile(bool, map(eq, here, parts)))
+            ranked[-shared, sum(not part.startswith("_") for part in parts)].add(id)
     nearest = ranked[min(ranked)] if ranked else set()
     return nearest.pop() if len(nearest) == 1 else None
 
 
 def read_pages(path: Path, module: str) -> list[Page]:
-    """All documented public objects of the file `path`, which is the module `module`; [] if it is
-    no valid Python.
-    """
+    """The documented public objects of a file, the module `module`; [] if it is no valid Python."""
     try:
         with tokenize.open(path) as file, warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # invalid escapes in the packages
@@ -234,7 +225,7 @@ def read_pages(path: Path, module: str) -> list[Page]:
     def page(place: str, name: str) -> Page:
         return pages.setdefault((place, name), Page(place, name))
 
-    page(module, "").doc = _own_doc(tree)
+    page(module, "").doc = _docstring(tree)
     for statement in _statements(tree.body):
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -242,15 +233,19 @@ def read_pages(path: Path, module: str) -> list[Page]:
             case ast.Assign(
                 targets=[ast.Attribute(value=ast.Name(id=name), attr="__doc__"), *_], value=value
             ):
-                page(module, name).doc = _tidy_docstring(text_of(value))
+                page(module, name).doc = _constant_doc(value)
             case ast.Assign(targets=[ast.Name(id="__doc__"), *_], value=value):
-                page(module, "").doc = _tidy_docstring(text_of(value)) or page(module, "").doc
+                page(module, "").doc = _constant_doc(value) or page(module, "").doc
             case ast.Assign(targets=[ast.Name(id=name), *_], value=ast.Call() as call):
                 _document_compiled(page, module, call, assigned=name)
             case ast.Expr(value=ast.Call() as call):
-                _document_compiled(page, module, call, assigned=None)
-    found = (one for one in pages.values() if one.doc or one.members)
-    return [one for one in found if not (one.name or one.module).rpartition(".")[2].startswith("_")]
+                _document_compiled(page, module, call)
+    documented = [page for page in pages.values() if page.doc or page.members]
+    return [page for page in documented if not _is_private(page.name or page.module)]
+
+
+def _is_private(path: str) -> bool:
+    return path.rpartition(".")[2].startswith("_")
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -262,79 +257,89 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _statements(getattr(statement, "orelse", []))
 
 
-def _document(page: Page, node: Definition) -> None:
-    page.doc = page.doc or _own_doc(node)
-    for member in _statements(node.body) if isinstance(node, ast.ClassDef) else ():
-        if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) and (doc := _own_doc(member)):
-            if member.name == "__init__":  # many classes document their parameters here
-                page.doc = f"{page.doc}\n\n{doc}".strip()
-            elif not member.name.startswith("_"):
-                page.members.setdefault(member.name, doc)
+def _document(page: Page, definition: Definition) -> None:
+    page.doc = page.doc or _docstring(definition)
+    if not isinstance(definition, ast.ClassDef):
+        return
+    for member in _statements(definition.body):
+        if not isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        doc = _docstring(member)
+        if doc and member.name == "__init__":  # many classes document their parameters here
+            page.doc = f"{page.doc}\n\n{doc}".strip()
+        elif doc and not _is_private(member.name):
+            page.members.setdefault(member.name, doc)
 
 
 def _document_compiled(
-    page: Callable[[str, str], Page], module: str, call: ast.Call, *, assigned: str | None
+    page: Callable[[str, str], Page], module: str, call: ast.Call, *, assigned: str = ""
 ) -> None:
     """Add the documentation that a call attaches to a compiled object."""
     function = getattr(call.func, "id", getattr(call.func, "attr", ""))
     if function not in ATTACHING:
         return
     match call.args:
-        case [ast.Constant(value=str(name)), doc]:
-            place = (
-                "torch.Tensor" if function == "add_docstr_all" else module
-            )  # torch's methods, scipy.special
+        case [
+            ast.Constant(value=str(name)),
+            doc,
+        ]:  # torch's methods, or a function of scipy.special
+            place = "torch.Tensor" if function == "add_docstr_all" else module
         case [
             ast.Constant(value=str(place)),
             ast.Constant(value=str(name)),
             ast.Tuple(elts=[member, doc]),
         ]:
-            if not (method := text_of(member)).startswith("_"):
-                page(place, name).members[method] = _tidy_docstring(text_of(doc))
+            method = constant_text(member)
+            if not _is_private(method):
+                page(place, name).members[method] = _constant_doc(doc)
             return
         case [ast.Constant(value=str(place)), ast.Constant(value=str(name)), doc, *_]:
             pass
         case [ast.Attribute() as compiled, doc]:
             place, _, name = ast.unparse(compiled).rpartition(".")
-            place, name = (module, assigned) if assigned else (place, name)
+            if assigned:
+                place = module
+                name = assigned
         case _:
             return
-    page(place, name).doc = _tidy_docstring(text_of(doc))
+    page(place, name).doc = _constant_doc(doc)
 
 
-def text_of(node: ast.expr) -> str:
-    """The constant text of a string expression, without placeholders and values that are computed
-    at run time.
-    """
+def constant_text(node: ast.expr) -> str:
+    """The constant text of a string expression, without what is computed at run time."""
     match node:
         case ast.Constant(value=str(text)):
             return text
         case ast.JoinedStr(values=values):
-            return "".join(text_of(value) for value in values)
+            return "".join(map(constant_text, values))
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return text_of(left) + text_of(right)
+            return constant_text(left) + constant_text(right)
         case ast.BinOp(left=left, op=ast.Mod()):
-            return text_of(left).replace("%%", "%")
+            return constant_text(left).replace("%%", "%")
         case ast.Call(func=ast.Attribute(value=inner, attr="format")):
-            text = re.sub(
-                r"\{seealso\.(\w+)\}", r"\1", text_of(inner)
-            )  # seaborn's placeholders for function names
+            # In seaborn's placeholders, the attributes of `seealso` are names of functions.
+            text = re.sub(r"\{seealso\.(\w+)\}", r"\1", constant_text(inner))
             text = re.sub(r"(?<!\{)\{[\w.]+\}(?!\})", "", text)
             return text.replace("{{", "{").replace("}}", "}")
         case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in TEXT_METHODS:
-            return text_of(inner)
+            return constant_text(inner)
         case ast.Call(func=ast.Name(id="dedent") | ast.Attribute(attr="dedent"), args=[inner]):
-            return text_of(inner)
+            return constant_text(inner)
     return ""
 
 
-def _own_doc(node: ast.Module | Definition) -> str:
+def _constant_doc(node: ast.expr) -> str:
+    return _tidy_docstring(constant_text(node))
+
+
+def _docstring(node: ast.Module | Definition) -> str:
     return _tidy_docstring(ast.get_docstring(node, clean=False) or "")
 
 
 def _tidy_docstring(text: str) -> str:
-    """Dedent, and drop the placeholders that a decorator fills: `%(name)s`, and `{name}` alone on
-    its line.
+    """The text dedented, without the placeholders that a decorator fills.
+
+    These are `%(name)s`, and `{name}` alone on a line.
     """
     text = re.sub(r"%\([\w:.]+\)s", "", text)
     text = re.sub(r"(?m)^[ \t]*\{\w+\}[ \t]*$", "", text)
@@ -342,34 +347,29 @@ def _tidy_docstring(text: str) -> str:
 
 
 def cut_see_also(text: str) -> tuple[str, tuple[str, ...]]:
-    """A text without See Also sections, `..
+    """The text without its references to other pages, and the names that they cite.
 
-    seealso::` blocks and "See also ..." sentences, and the names they cite.
+    A reference is a See Also section, a block of `.. seealso::`, or a sentence "See also ...".
     """
     kept: list[str] = []
     cited: list[str] = []
     lines = text.split("\n")
-    at = 0
-    while (start := at) < len(lines):
-        at += 1
-        if heading := HEADING.fullmatch(lines[start].strip()):
-            at = _block_end(lines, start)
-            block = [
-                line
-                for line in lines[start + 1 : at]
-                if line.strip() and not RULE.fullmatch(line.strip())
-            ]
-            entries = [
-                line for line in block if _indent(line) == _indent(block[0])
-            ]  # without indented descriptions
-            cited += [
-                name for entry in (heading["inline"] or "", *entries) for name in _names(entry)
-            ]
+    start = 0
+    while start < len(lines):
+        heading = HEADING.fullmatch(lines[start].strip())
+        end = _block_end(lines, start) if heading else start + 1
+        if heading:
+            cited += _cited_names(heading["inline"] or "")
+            block = [line for line in lines[start + 1 : end] if line.strip() and not _is_rule(line)]
+            for line in block:
+                if _indent(line) == _indent(block[0]):  # descriptions are indented deeper
+                    cited += _cited_names(line)
         else:
             kept.append(lines[start])
+        start = end
     text = "\n".join(kept)
     for sentence in SENTENCE.findall(text):
-        cited += _names(LEAD.sub("", sentence.strip("()")))
+        cited += _cited_names(LEAD.sub("", sentence.strip("()")))
     return _tidy(SENTENCE.sub("", text)), tuple(dict.fromkeys(cited))
 
 
@@ -384,34 +384,37 @@ def _block_end(lines: list[str], heading: int) -> int:
     A block with an underlined heading ends at the next underlined heading or with text that is
     indented less. Any other ends with the lines that are indented deeper.
     """
-    indent, rules = (
-        _indent(lines[heading]),
-        [RULE.fullmatch(line.strip()) is not None for line in lines] + [False],
-    )
-    underlined = rules[heading + 1]
+    indent = _indent(lines[heading])
+    following = [*lines[1:], ""]
+    underlined = _is_rule(following[heading])
     for at in range(heading + 1 + underlined, len(lines)):
-        own = _indent(lines[at])
-        if lines[at].strip() and ((own < indent or rules[at + 1]) if underlined else own <= indent):
+        deeper = _indent(lines[at]) - indent
+        ends = deeper < 0 or _is_rule(following[at]) if underlined else deeper <= 0
+        if ends and lines[at].strip():
             return at
     return len(lines)
+
+
+def _is_rule(line: str) -> bool:
+    return RULE.fullmatch(line.strip()) is not None
 
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _names(text: str) -> list[str]:
+def _cited_names(text: str) -> list[str]:
     """The names cited in one entry (`a, b : what they do`) or in a sentence of prose."""
     plain = QUOTED.sub(r"\1", text)
-    head = re.split(r"\s:|:\s|:$", plain.strip().removeprefix("- ").removeprefix("* "))[0].strip()
-    if LIST.fullmatch(head):
-        found = re.split(r"\s*,\s*|\s+and\s+", head)
+    entry = re.split(r"\s:|:\s|:$", plain.strip().removeprefix("- ").removeprefix("* "))[0].strip()
+    if LIST.fullmatch(entry):
+        names = re.split(r"\s*,\s*|\s+and\s+", entry)
     else:
-        found = QUOTED.findall(text) + PATH.findall(QUOTED.sub(" ", text))
-    return [name for name in (item.replace("()", "").strip(" .,") for item in found) if name]
+        names = QUOTED.findall(text) + PATH.findall(QUOTED.sub(" ", text))
+    return list(filter(None, (name.replace("()", "").strip(" .,") for name in names)))
 
 
 def _tidy(text: str) -> str:
-    """No trailing spaces, no runs of blank lines."""
+    """The text without trailing spaces and runs of blank lines."""
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", text).strip("\n")

@@ -1,5 +1,6 @@
-"""Documents of a corpus, in a fixed order: from installed documentation, from local files, or from
-a hub.
+"""Reads the documents of a corpus from installed documentation, local files, or a hub.
+
+The order of the documents is the same in each run.
 """
 
 import glob
@@ -13,7 +14,6 @@ from heapq import nsmallest
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.integrity import digest_of
@@ -36,17 +36,18 @@ from docemb_lib.workspace import VERSIONS, fingerprint_of
 logger = logging.getLogger(__name__)
 
 BATCH = 256  # texts given to a counter at once
-BY_CONTENT = (
-    2**28
-)  # bytes of local files that are known by their content: half a second to read, once per process
+# Local files of at most so many bytes in all are identified by their contents, which takes half a
+# second to read, once per process.
+BY_CONTENT = 2**28
 
-CountTokens = Callable[[list[str]], list[int]]  # texts -> tokens of each
+CountTokens = Callable[[list[str]], list[int]]  # texts -> the number of tokens of each
 
 
 def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterable[Document]:
-    """The documents of a corpus section: at most `settings.documents`.
+    """The documents of a corpus section, at most `settings.documents`.
 
-    count_tokens: texts to their numbers of student tokens, for data sets with `min_student_tokens`.
+    Args:
+        count_tokens: gives numbers of student tokens, for data sets with `min_student_tokens`.
     """
     if settings.source == "hub":
         return _hub_shares(settings, count_tokens)
@@ -55,23 +56,18 @@ def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterab
 
         documents = installed_docs(settings.packages or PACKAGES)
         return _sampled(lambda: documents, settings)
-    read = partial(
-        local_documents,
-        settings.path or [],
-        text_field=settings.text_field,
-        id_field=settings.id_field,
-    )
+    fields = {"text_field": settings.text_field, "id_field": settings.id_field}
+    read = partial(local_documents, settings.path or [], **fields)
     return _sampled(lambda: progress(read(), desc="reading documents", unit="documents"), settings)
 
 
 def source_fingerprint(settings: TextSource) -> str:
-    """A hash that identifies the texts: by versions of packages, or by local files, see
-    `files_fingerprint`.
+    """A hash that identifies the texts: by versions of packages, or by `files_fingerprint`.
+
+    Raises InputError for a package or a file that is not there.
     """
-    inputs = {
-        "version": VERSIONS["source"],
-        **settings.model_dump(mode="json", exclude={"path", "datasets"}),
-    }
+    inputs = settings.model_dump(mode="json", exclude={"path", "datasets"})
+    inputs["version"] = VERSIONS["source"]
     if settings.source == "installed-docs":
         from docemb_lib.corpus.installed_docs import PACKAGES, WORDS
 
@@ -79,20 +75,18 @@ def source_fingerprint(settings: TextSource) -> str:
         inputs["versions"] = {name: _version(name) for name in settings.packages or PACKAGES}
     elif settings.source == "local":
         try:
-            inputs["files"] = files_fingerprint(
-                (one, _names(one)) for one in local_paths(settings.path or [])
-            )
+            places = local_paths(settings.path or [])
+            inputs["files"] = files_fingerprint((place, _names(place)) for place in places)
         except InputError as error:
             raise InputError(f"corpus.path: {error}") from None
     else:
-        found = [(source, _dataset_files(source)) for source in settings.datasets]
-        inputs["files"] = [
-            files_fingerprint((file, [file]) for file in files) for _, files in found
-        ]
-        inputs["datasets"] = [
-            {**one.model_dump(), "dataset": stem(Path(one.dataset)) if files else one.dataset}
-            for one, files in found
-        ]
+        inputs["files"] = []
+        inputs["datasets"] = [source.model_dump() for source in settings.datasets]
+        for fields, source in zip(inputs["datasets"], settings.datasets, strict=True):
+            files = _dataset_files(source)
+            inputs["files"].append(files_fingerprint((file, [file]) for file in files))
+            if files:  # the folder that holds them does not matter
+                fields["dataset"] = stem(Path(source.dataset))
     return fingerprint_of(inputs)
 
 
@@ -103,59 +97,48 @@ def streamed(settings: TextSource) -> list[str]:
 
 
 def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
-    """A hash of files: of their contents, and of their names in the folder that is named, that
-    folder's included.
+    """A hash of the contents of files and of their names, which copying and moving do not change.
 
-    So files that are copied or moved stay the same. Of more than `BY_CONTENT` bytes in all, sizes
-    and times of the last change stand for the contents. places: files or folders, each with its
-    files. Raises InputError.
+    A name begins with the folder that is given. For more than `BY_CONTENT` bytes in all, sizes and
+    times of the last change stand for the contents. Raises InputError for an unreadable file.
+
+    Args:
+        places: data files or folders, each with its files.
     """
-    named = [
-        (file.relative_to(place.parent).as_posix(), file)
-        for place, files in places
-        for file in files
-    ]
-    count = Counter(name for name, _ in named)
+    names: list[tuple[Path, str]] = []
+    for place, files in places:
+        names += [(file, file.relative_to(place.parent).as_posix()) for file in files]
+    uses = Counter(name for _, name in names)
+    lines = []
     try:
-        stats = [file.stat() for _, file in named]
-        small = sum(stat.st_size for stat in stats) <= BY_CONTENT
-        states = (
-            [digest_of(file) for _, file in named]
-            if small
-            else [(one.st_size, one.st_mtime_ns) for one in stats]
-        )
+        is_small = sum(file.stat().st_size for file, _ in names) <= BY_CONTENT
+        for file, name in names:
+            stat = file.stat()
+            state = digest_of(file) if is_small else (stat.st_size, stat.st_mtime_ns)
+            lines.append(f"{file if uses[name] > 1 else name} {state}")
     except OSError as error:
-        problem = f"the file cannot be read ({error.strerror})"
-        mend = "make it readable, or leave it out"
-        raise InputError(f"{error.filename}: {problem}; {mend}") from None
-    lines = [
-        f"{file if count[name] > 1 else name} {state}"
-        for (name, file), state in zip(named, states, strict=True)
-    ]
+        raise InputError(
+            f"{error.filename}: the file cannot be read ({error.strerror}); "
+            "make it readable, or leave it out"
+        ) from error
     return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
 
 
-def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Document]:
-    """Equal shares of all data sets; if `documents` is None, all of the first one and as many of
-    each other one.
-    """
-    share, rest = (
-        divmod(settings.documents, len(settings.datasets)) if settings.documents else (None, 0)
-    )
-    for number, source in enumerate(settings.datasets):
-        given = 0
-        limit = None if share is None else share + (number < rest)
-        for document in hub_documents(
-            source, limit=limit, seed=settings.seed, count_tokens=count_tokens
-        ):
-            given += 1
-            yield document
-        share = given if share is None else share
+@cache
+def _version(package: str) -> str:
+    """The version of an installed package, by its import name. Raises InputError."""
+    with suppress(PackageNotFoundError):
+        return version("scikit-learn" if package == "sklearn" else package)
+    names = packages_distributions().get(package)  # reads all of site-packages
+    if not names:
+        raise not_installed(package)
+    return version(names[0])
 
 
 def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:
-    """The `settings.documents` documents with the lowest hashes of seed and id; added documents
-    replace few of them.
+    """The `settings.documents` documents with the lowest hashes of seed and id.
+
+    Documents that are added later replace few of them.
     """
     if settings.documents is None:
         return read()
@@ -164,45 +147,37 @@ def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> It
     return (document for document in read() if document.id in chosen)
 
 
-_distributions = cache(packages_distributions)  # reads all of site-packages
-
-
-@cache
-def _version(package: str) -> str:
-    """The version of an installed package, by its import name. Raises InputError."""
-    with suppress(PackageNotFoundError):
-        return version("scikit-learn" if package == "sklearn" else package)
-    if names := _distributions().get(package):
-        return version(names[0])
-    raise not_installed(package)
+def _draw(id: str, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed}\0{id}".encode()).digest()
 
 
 def local_documents(
     path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id"
 ) -> Iterator[Document]:
-    """The documents of folders (every visible .txt and .md file below them) and of data files (see
-    `corpus.rows`).
+    """The documents of folders (every visible .txt and .md file below them) and of data files.
 
     In a folder the id is the path below it, and the source is the name of the folder that holds the
-    file. In a data file the id is `id_field`, or where that is missing the number of the row (after
-    the name of the file, if there are several files), and the source is the name of the file
-    without its endings. Where such names of two folders or files are the same, the name of the
-    folder precedes them. Raises InputError.
+    file. In a data file (see `corpus.rows`) the id is `id_field`, or where that is missing the
+    number of the row, after the name of the file if there are several files; the source is the name
+    of the file without its endings. Where such names of two folders or files are the same, the name
+    of the folder precedes them.
+
+    Raises InputError for unreadable files, for blank texts and repeated ids, and for a place
+    without documents.
     """
-    paths, ids = local_paths(path), set[str]()
-    names = [_names(one) for one in paths]
-    count = Counter(name for own in names for name in own.values())
-    for one, own in zip(paths, names, strict=True):
-        above = (
-            (one if one.is_dir() else one.parent).resolve().name
-        )  # makes names differ that repeat
-        prefix = well_formed(f"{above}/") if any(count[name] > 1 for name in own.values()) else ""
-        prefix += f"{own[one]}:" if len(paths) > 1 and not one.is_dir() else ""
-        found = (
-            _folder(own, prefix) if one.is_dir() else _data_file(one, text_field, id_field, prefix)
-        )
+    paths = local_paths(path)
+    names = {place: _names(place) for place in paths}
+    uses = Counter(name for place in paths for name in names[place].values())
+    ids: set[str] = set()
+    for place in paths:
+        prefix = ""
+        if any(uses[name] > 1 for name in names[place].values()):
+            folder = place if place.is_dir() else place.parent
+            prefix = well_formed(f"{folder.resolve().name}/")
+        if len(paths) > 1 and not place.is_dir():
+            prefix += f"{names[place][place]}:"
         before = len(ids)
-        for where, document in found:
+        for where, document in _read_place(place, names[place], prefix, text_field, id_field):
             if not document.text.strip():
                 raise InputError(f"{where}: the text is blank; write one, or delete the document")
             if document.id in ids:
@@ -212,69 +187,56 @@ def local_documents(
             ids.add(document.id)
             yield document
         if len(ids) == before:
-            mend = "add .txt or .md files to the folder" if one.is_dir() else "add rows to the file"
-            raise InputError(f"{one}: it holds no document; {mend}")
+            mend = ".txt or .md files to the folder" if place.is_dir() else "rows to the file"
+            raise InputError(f"{place}: it holds no document; add {mend}")
 
 
 def local_paths(path: Path | Sequence[Path]) -> list[Path]:
-    """The folders and data files that a path, a pattern such as `news/*.jsonl.gz`, or a list of
-    them stands for.
+    """The folders and data files that a path, a pattern (`news/*.jsonl.gz`) or a list stands for.
+
+    Raises InputError for a path or a pattern without a match.
     """
-    found: list[Path] = []
-    for one in [path] if isinstance(path, str | Path) else path:
-        matches = _matches(one)
-        if not matches:
-            raise InputError(f"{one} does not exist; name a folder of .txt/.md files or data files")
-        found += matches
-    return found
-
-
-def local_files(path: Path | Sequence[Path]) -> list[Path]:
-    """The files that `local_documents` reads."""
-    return [file for one in local_paths(path) for file in _names(one)]
+    matches: list[Path] = []
+    for place in [path] if isinstance(path, str | Path) else path:
+        places = _matches(place)
+        if not places:
+            raise InputError(
+                f"{place} does not exist; name a folder of .txt/.md files or data files"
+            )
+        matches += places
+    return matches
 
 
 def _matches(path: Path | str) -> list[Path]:
     """The path itself where it exists, or else what it matches as a pattern."""
-    return (
-        [Path(path)]
-        if Path(path).exists()
-        else sorted(map(Path, glob.glob(str(path), recursive=True)))
-    )
+    if Path(path).exists():
+        return [Path(path)]
+    return sorted(map(Path, glob.glob(str(path), recursive=True)))
 
 
-def _names(path: Path) -> dict[Path, str]:
-    """The data file, or the text files of a folder, and what their ids begin with where no field
-    gives them.
-    """
-    if not path.is_dir():
-        return {path: stem(path)}
-    files = (file for file in visible_files(path) if file.suffix.lower() in {".txt", ".md"})
-    return {file: well_formed(file.relative_to(path).as_posix()) for file in files}
+def _names(place: Path) -> dict[Path, str]:
+    """The data file, or the text files of a folder, and how ids begin that no field gives."""
+    if not place.is_dir():
+        return {place: stem(place)}
+    files = (file for file in visible_files(place) if file.suffix.lower() in {".txt", ".md"})
+    return {file: well_formed(file.relative_to(place).as_posix()) for file in files}
 
 
-def _folder(names: dict[Path, str], prefix: str) -> Iterator[tuple[str, Document]]:
-    for file, name in names.items():
-        yield (
-            str(file),
-            Document(
-                f"{prefix}{name}", "".join(lines_of(file)), well_formed(file.resolve().parent.name)
-            ),
-        )
-
-
-def _data_file(
-    file: Path, text_field: str, id_field: str, prefix: str
+def _read_place(
+    place: Path, names: dict[Path, str], prefix: str, text_field: str, id_field: str
 ) -> Iterator[tuple[str, Document]]:
-    source = stem(file)
-    for where, number, fields in read_rows(file):
+    """The documents of a folder or a data file, and where each stands, for messages."""
+    if place.is_dir():
+        for file, name in names.items():
+            source = well_formed(file.resolve().parent.name)
+            yield str(file), Document(f"{prefix}{name}", "".join(lines_of(file)), source)
+        return
+    for where, number, fields in read_rows(place):
         id = fields.get(id_field)
         if id is None:
             id = f"{prefix}{number}"
-        yield (
-            where,
-            Document(well_formed(str(id)), text_of(fields, text_field, where=where), source),
-        )
+        text = text_of(fields, text_field, where=where)
+        yield where, Document(well_formed(str(id)), text, names[place])
 
 
 def stem(path: Path) -> str:
@@ -283,92 +245,108 @@ def stem(path: Path) -> str:
     return well_formed(name[: len(name) - len(file_format(path) or "")])
 
 
+def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Document]:
+    """Equal shares of all data sets.
+
+    Without `settings.documents`, all of the first data set and as many of each other one.
+    """
+    limit = None
+    for number, source in enumerate(settings.datasets):
+        if settings.documents is not None:  # the first data sets take the remainder
+            limit = -(-(settings.documents - number) // len(settings.datasets))
+        given = 0
+        for document in hub_documents(
+            source, limit=limit, seed=settings.seed, count_tokens=count_tokens
+        ):
+            given += 1
+            yield document
+        limit = given if limit is None else limit
+
+
 def hub_documents(
     source: HubDataset, *, limit: int | None, seed: int, count_tokens: CountTokens
 ) -> Iterator[Document]:
-    """A uniform sample of `limit` documents of a data set (None: all of them); all rows are
-    streamed.
+    """A uniform sample of `limit` documents of a data set (None: all); all rows are streamed.
 
-    Skips blank texts, repeated ones, and those below `source.min_student_tokens`, counted by
-    `count_tokens`. The id is a hash of the text. The sample, which is held in memory, consists of
-    the documents with the lowest hashes of seed and id, in this order; it does not depend on the
-    order of rows and shards.
+    Blank and repeated texts are left out, and those below `source.min_student_tokens`. The id is a
+    hash of the text. The sample, which is held in memory, consists of the documents with the lowest
+    hashes of seed and id, in this order; it does not depend on the order of rows and shards.
+
     Raises InputError for local files that cannot be read, ConnectionError for a hub that fails on
     the way.
     """
+    documents = _hashed_documents(source)
+    if limit is None:
+        ids: set[str] = set()
+        for document in _long(documents, source, count_tokens):
+            if document.id not in ids:
+                ids.add(document.id)
+                yield document
+        return
+    sample = _drawn(documents, limit, seed, source, count_tokens)
+    yield from sample
+    if len(sample) < limit:
+        message = "%s [%s] gave %d documents of the %d asked for"
+        logger.warning(message, source.dataset, source.split, len(sample), limit)
+
+
+def _hashed_documents(source: HubDataset) -> Iterator[Document]:
+    """The documents of all rows with a text."""
     name = stem(Path(source.dataset))
-    if files := _dataset_files(source):
+    files = _dataset_files(source)
+    if files:
         rows: Iterator[Row] = chain.from_iterable(map(read_rows, files))
     else:
-        rows = (
-            row
-            for _, row in hub_rows(source.dataset, source.config, [source.split], streaming=True)
-        )
-    shown = progress(rows, desc=f"streaming {name}", unit="rows")
-    texts = (text_of(row.fields, source.text_field, where=row.where) for row in shown)
-    ids = (
-        (f"{name}/{hashlib.sha256(text.encode()).hexdigest()[:16]}", text)
-        for text in texts
-        if text.strip()
-    )
-    documents = (Document(id, text, name) for id, text in ids)
-    long = partial(_long, min_tokens=source.min_student_tokens, count_tokens=count_tokens)
-    given = set[str]()
-    for document in long(documents) if limit is None else _drawn(documents, limit, seed, long):
-        if document.id not in given:
-            given.add(document.id)
-            yield document
-    if limit is not None and len(given) < limit:
-        logger.warning(
-            "%s [%s] gave %d documents of the %d asked for",
-            source.dataset,
-            source.split,
-            len(given),
-            limit,
-        )
+        pairs = hub_rows(source.dataset, source.config, [source.split], streaming=True)
+        rows = (row for _, row in pairs)
+    for row in progress(rows, desc=f"streaming {name}", unit="rows"):
+        text = text_of(row.fields, source.text_field, where=row.where)
+        if text.strip():
+            id = hashlib.sha256(text.encode()).hexdigest()[:16]
+            yield Document(f"{name}/{id}", text, name)
 
 
 def _drawn(
     documents: Iterator[Document],
     limit: int,
     seed: int,
-    long: Callable[[Iterator[Document]], Iterator[Document]],
-) -> Iterator[Document]:
-    """The `limit` documents with the lowest draws.
+    source: HubDataset,
+    count_tokens: CountTokens,
+) -> list[Document]:
+    """The `limit` documents with the lowest draws, without repeated ones, of those that are long.
 
-    Only those that could be among them are counted by `long`.
+    Tokens are counted only for documents that can still be among them.
     """
-    lowest: dict[
-        bytes, Document
-    ] = {}  # by draw; an eighth more than needed before the highest are left out
-    bound = b"\xff" * 32
+    lowest: dict[bytes, Document] = {}  # by draw
+    bound = b"\xff" * 32  # above it are documents that cannot be among the lowest
     candidates = (document for document in documents if _draw(document.id, seed) < bound)
-    for document in long(candidates):
+    for document in _long(candidates, source, count_tokens):
         lowest[_draw(document.id, seed)] = document  # a repeated text has the same draw
+        # Sorting is rare, because an eighth more than needed is collected before it.
         if len(lowest) >= limit + max(limit // 8, BATCH):
             lowest = {draw: lowest[draw] for draw in nsmallest(limit, lowest)}
             bound = max(lowest, default=b"")
-    yield from (lowest[draw] for draw in nsmallest(limit, lowest))
-
-
-def _draw(id: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}\0{id}".encode()).digest()
+    return [lowest[draw] for draw in nsmallest(limit, lowest)]
 
 
 def _long(
-    documents: Iterator[Document], min_tokens: int | None, count_tokens: CountTokens
+    documents: Iterator[Document], source: HubDataset, count_tokens: CountTokens
 ) -> Iterator[Document]:
-    if min_tokens is None:
+    """The documents that are long enough for `source`; counts tokens only where that matters."""
+    least = source.min_student_tokens
+    if least is None:
         yield from documents
         return
     for batch in batched(documents, BATCH):
         counts = count_tokens([document.text for document in batch])
-        yield from (document for document, n in zip(batch, counts, strict=True) if n >= min_tokens)
+        yield from (document for document, n in zip(batch, counts, strict=True) if n >= least)
 
 
 def _dataset_files(source: HubDataset) -> list[Path]:
-    """The data files of a local data set, of a folder those with the split in their names; [] for a
-    hub.
+    """The data files of a local data set; [] for a hub.
+
+    Of a folder these are the files with the split in their names. Raises InputError where there is
+    none.
     """
     place = Path(source.dataset)
     if not place.is_dir():
@@ -378,23 +356,24 @@ def _dataset_files(source: HubDataset) -> list[Path]:
                 f"corpus.datasets: {place} does not exist; name files, a folder or a hub's data set"
             )
         return files
-    split, files = (
-        any_word(source.split.lower()),
-        [file for file in visible_files(place) if file_format(file)],
-    )
-    own = [file for file in files if split.search(file.relative_to(place).as_posix().lower())]
-    if not own:
-        problem = f"no data file in this folder has the split {source.split!r} in its name"
-        mend = f"name the files by a pattern, such as {place}/*.jsonl"
-        raise InputError(f"{place}: {problem}; {mend}")
-    return own
+    split = any_word(source.split.lower())
+    files = [
+        file
+        for file in visible_files(place)
+        if file_format(file) and split.search(file.relative_to(place).as_posix().lower())
+    ]
+    if not files:
+        raise InputError(
+            f"{place}: no data file in this folder has the split {source.split!r} in its name; "
+            f"name the files by a pattern, such as {place}/*.jsonl"
+        )
+    return files
 
 
 def hub_rows(
     dataset: str, config: str | None, splits: Sequence[str], *, streaming: bool
 ) -> Iterator[tuple[str, Row]]:
-    """The split and the fields of every row of a data set of a hub, in those of `splits` that it
-    has.
+    """The split and the fields of every row of a hub's data set, in those of `splits` that it has.
 
     Raises InputError for an unknown or unreachable data set, ConnectionError for a hub that fails
     on the way.
@@ -402,25 +381,29 @@ def hub_rows(
     from datasets import load_dataset  # takes seconds to import
     from datasets.exceptions import DatasetsError
 
-    load: Callable[..., Any] = partial(load_dataset, dataset, config, streaming=streaming)
+    load = partial(load_dataset, dataset, config, streaming=streaming)
     try:
         try:
-            found = load()
+            tables = load()
         except RuntimeError:  # the main branch is a script, which `datasets` no longer runs
-            found = load(revision="refs/convert/parquet")  # has the files of such data sets
-        if not (named := [name for name in splits if name in found]):
-            raise ValueError(f"it has no split {' or '.join(splits)}, only {', '.join(found)}")
+            tables = load(revision="refs/convert/parquet")  # has the files of such data sets
+        known = [name for name in splits if name in tables]
+        if not known:
+            raise ValueError(f"it has no split {' or '.join(splits)}, only {', '.join(tables)}")
     except (ValueError, OSError, DatasetsError) as error:  # also an unknown config
-        mend = "correct its name, config or split, connect, or name a folder of its files"
-        raise InputError(f"dataset {dataset!r}: it cannot be read ({error}); {mend}") from error
-    for name in named:
-        where, number = f"dataset {dataset!r}, split {name!r}", 0
+        raise InputError(
+            f"dataset {dataset!r}: it cannot be read ({error}); "
+            "correct its name, config or split, connect, or name a folder of its files"
+        ) from error
+    for name in known:
+        where = f"dataset {dataset!r}, split {name!r}"
+        number = 0
         try:
-            for number, fields in enumerate(found[name], start=1):
+            for number, fields in enumerate(tables[name], start=1):
                 yield name, Row(f"{where}, row {number}", number, fields)
-        except (
-            Exception
-        ) as error:  # libraries raise many kinds of errors for formats and the network
-            reason = f"the stream broke off ({type(error).__name__}: {error})"
-            line = f"{where}, after row {number}: {reason}; the same command streams it again"
-            raise ConnectionError(as_line(line)) from error
+        except Exception as error:  # formats and the network raise many kinds of errors
+            message = (
+                f"{where}, after row {number}: the stream broke off "
+                f"({type(error).__name__}: {error}); the same command streams it again"
+            )
+            raise ConnectionError(as_line(message)) from error

@@ -1,7 +1,7 @@
-"""The frozen teachers: `SBERT` (structural), `ParagraphVector`, `Compound` and `LSA` (contextual),
-and their stores.
+"""The frozen teachers, and their embeddings on disk.
 
-Importing this package loads neither torch nor gensim.
+`SBERT` is structural; `ParagraphVector`, `Compound` and `LSA` are contextual. Importing
+this package loads neither torch nor gensim.
 """
 
 from docemb_lib.teachers.lsa import LSA

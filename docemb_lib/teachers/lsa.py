@@ -1,57 +1,68 @@
-"""Tempered latent semantic analysis: a vector per word, and documents as weighted sums of their
-words.
+"""Latent semantic analysis with partial whitening: a vector per word, summed over a document.
+
+It is a contextual teacher, and it fits the lexical half of a student.
 """
+
+from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.teachers.words import spaced
 
-VOCABULARY, VECTORS = "vocabulary.json", "lsa.safetensors"
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+    from sklearn.feature_extraction.text import CountVectorizer
+
+VOCABULARY = "vocabulary.json"
+VECTORS = "lsa.safetensors"
 DOCUMENTS = 50_000  # documents at most that are fitted, evenly spaced: bounds time and memory
 # A word among the first 10 words of a document, where its title stands, counts ten times more,
 # among the first 150 two times more. Chosen on eight collections (outputs/published/LOG.md).
 LEADS = ((10, 10), (150, 2))
-CONTRAST = (
-    1.5  # power of the entropy weights, chosen on eleven collections (outputs/published/LOG.md)
-)
-# squared singular value of a direction that is halved; one document alone has 1. Chosen on
-# validation
+# Power of the entropy weights, chosen on eleven collections (outputs/published/LOG.md).
+CONTRAST = 1.5
+# Squared singular value of a direction that is halved; one document alone has 1. Chosen on
+# validation splits.
 NOISE = 3.0
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
-MEND = "use more documents, or fewer dimensions (--dim of docemb adapt; lsa_dim or lexical in a profile)"
+MEND = (
+    "use more documents, "
+    "or fewer dimensions (--dim of docemb adapt; lsa_dim or lexical in a profile)"
+)
 
 
 def directions(documents: int, dim: int) -> int:
-    """The number of directions to keep: at most a third as many as documents.
+    """The number of directions to keep: `dim`, but at most a third as many as documents.
 
-    Further directions belong to single documents: heads learn less from them, and rankings gain
-    nothing.
+    Further directions belong to single documents: classifiers learn less from them, and rankings
+    gain nothing.
     """
     return max(1, min(dim, documents // 3))
 
 
-def entropy_weights(counts: Any) -> np.ndarray:
-    """(words,), one minus the entropy of a word's counts over the N documents, divided by log N
-    (Dumais 1991).
+def entropy_weights(counts: csr_matrix) -> np.ndarray:
+    """(words,), one minus the entropy of a word's counts over the N documents, divided by log N.
 
-    A word of one document has 1, a word that all documents hold equally often 0. counts: (N,
-    words), sparse, N of at least 2, each word in one document or more.
+    A word of one document has 1, a word that all documents hold equally often 0 (Dumais 1991).
+
+    Args:
+        counts: (N, words), sparse, N of at least 2, each word in one document or more.
     """
     products = counts.astype(np.float64)
     totals = np.asarray(products.sum(axis=0)).ravel()
     products.data *= np.log(products.data)
+    # With c the counts of a word and t their sum, the entropy of c / t is log t - sum(c log c) / t.
     entropies = np.log(totals) - np.asarray(products.sum(axis=0)).ravel() / totals
-    return np.clip(
-        np.round(1 - entropies / np.log(counts.shape[0]), 9), 0, 1
-    )  # equal counts give 0, not 1e-16
+    weights = 1 - entropies / np.log(counts.shape[0])
+    return np.clip(np.round(weights, 9), 0, 1)  # equal counts give 0, not 1e-16
 
 
 class LSA:
@@ -70,11 +81,11 @@ class LSA:
             others are zero.
         words: size of the vocabulary at most, the most frequent words; each occurs in at least two
             documents.
-        seed: of the randomised SVD.
     """
 
-    def __init__(self, dim: int = 100, *, words: int = 50_000, seed: int = 0) -> None:
-        self.dim, self.words, self.seed = dim, words, seed
+    def __init__(self, dim: int = 100, *, words: int = 50_000) -> None:
+        self.dim = dim
+        self.words = words
         self.vocabulary: list[str] = []
         # (words, dim) float16: entropy weight times direction times its weight, the largest entry 1
         self.vectors = np.zeros((0, dim), dtype=np.float16)
@@ -99,33 +110,35 @@ class LSA:
         from sklearn.feature_extraction.text import CountVectorizer
         from sklearn.preprocessing import normalize
 
-        if (N := len(texts)) < max(self.dim, MIN_DOCUMENTS):
-            raise InputError(f"{self.label}: {N} documents are too few; {MEND}")
-        fitted = (
-            [texts[int(row)] for row in np.linspace(0, N - 1, DOCUMENTS)]
-            if N > DOCUMENTS
-            else texts
-        )
+        documents = len(texts)
+        if documents < max(self.dim, MIN_DOCUMENTS):
+            raise InputError(f"{self.label}: {documents} documents are too few; {MEND}")
+        if documents > DOCUMENTS:
+            texts = [texts[int(row)] for row in np.linspace(0, documents - 1, DOCUMENTS)]
         counter = CountVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32)
         try:
-            counts = counter.fit_transform(map(spaced, fitted))  # (N, words)
+            counts = counter.fit_transform(map(spaced, texts))  # (N, words)
             self.vocabulary = counter.get_feature_names_out().tolist()
         except ValueError:  # raised for an empty vocabulary
             self.vocabulary = []
-        if (words := len(self.vocabulary)) < max(self.dim, 2):  # sklearn takes no single word
-            problem = f"only {words} words, separated by spaces or punctuation, occur in {MIN_DOCUMENTS} documents"
-            raise InputError(f"{self.label}: {problem}; {MEND}")
-        self.__dict__.pop("_counter", None)
-        counts = self._with_leads(map(spaced, fitted), counts)
-        weights = (entropy_weights(counts) ** CONTRAST).astype(
-            counts.dtype
-        )  # float32, which halves the memory
+        words = len(self.vocabulary)
+        if words < max(self.dim, 2):  # TruncatedSVD takes no single word
+            raise InputError(
+                f"{self.label}: only {words} words, separated by spaces or punctuation, "
+                f"occur in {MIN_DOCUMENTS} documents; {MEND}"
+            )
+        self._counter = counter
+        counts = self._with_leads(map(spaced, texts), counts)
+        weights = entropy_weights(counts) ** CONTRAST
+        weights = weights.astype(counts.dtype)  # float32, which halves the memory
         X = normalize(counts.sqrt() @ sparse.diags(weights), copy=False)
-        with np.errstate(
-            divide="ignore", invalid="ignore"
-        ):  # sklearn divides by the variance, 0 for equal texts
-            svd = TruncatedSVD(directions(len(fitted), self.dim), random_state=self.seed).fit(X)
-        s = svd.singular_values_
+        svd = TruncatedSVD(directions(len(texts), self.dim), random_state=0)
+        # sklearn divides by the variance, which is 0 for equal texts.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            svd.fit(X)
+        # Of K directions, each divided by the root of s, the factor s^2 / (s^2 + NOISE) fades the
+        # weak ones. Embedding multiplies term frequencies by `vectors`: weights are folded in.
+        s = svd.singular_values_  # (K,)
         vectors = np.zeros((words, self.dim))
         vectors[:, : len(s)] = weights[:, None] * svd.components_.T * (s**1.5 / (s**2 + NOISE))
         self.vectors = (vectors / (np.abs(vectors).max() or 1)).astype(np.float16)
@@ -134,8 +147,8 @@ class LSA:
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Float32 (N, dim), rows of unit length or zero."""
         texts = list(map(spaced, texts))
-        counts = self._with_leads(texts, self._counter.transform(texts))
-        X = counts.sqrt() @ self.vectors.astype(np.float32)
+        counts = self._with_leads(texts, self._counter.transform(texts))  # (N, words)
+        X = counts.sqrt() @ self.vectors.astype(np.float32)  # (N, dim)
         return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
     def save(self, folder: Path | str) -> None:
@@ -149,28 +162,27 @@ class LSA:
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
+        """The model that `save` has written to `folder`."""
         from safetensors.numpy import load_file
 
-        vectors = load_file(Path(folder) / VECTORS)["vectors"]
+        vectors = load_file(Path(folder, VECTORS))["vectors"]
         model = cls(vectors.shape[1])
-        model.vocabulary, model.vectors = (
-            json.loads((Path(folder) / VOCABULARY).read_text()),
-            vectors,
-        )
+        model.vocabulary = json.loads(Path(folder, VOCABULARY).read_text())
+        model.vectors = vectors
         return model
 
-    def _with_leads(self, texts: Iterable[str], counts: Any) -> Any:
-        """The counts of words, in which leads count more: (N, words), sparse, as `counts`."""
-        longest = max(first for first, _ in LEADS)
-        heads = [text.split(maxsplit=longest)[:longest] for text in texts]
-        for first, more in LEADS:
-            counts = counts + more * self._counter.transform(
-                " ".join(head[:first]) for head in heads
-            )
+    def _with_leads(self, texts: Iterable[str], counts: csr_matrix) -> csr_matrix:
+        """The counts of words, (N, words), in which the beginnings of texts count more."""
+        longest = max(size for size, _ in LEADS)
+        beginnings = [text.split(maxsplit=longest)[:longest] for text in texts]
+        for size, more in LEADS:
+            leads = (" ".join(words[:size]) for words in beginnings)
+            counts = counts + more * self._counter.transform(leads)
         return counts
 
     @cached_property
-    def _counter(self) -> Any:
+    def _counter(self) -> CountVectorizer:
+        """Counts the words of the vocabulary; `fit` puts its own in this place."""
         from sklearn.feature_extraction.text import CountVectorizer
 
         return CountVectorizer(vocabulary=self.vocabulary, dtype=np.float32)

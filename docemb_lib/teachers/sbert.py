@@ -1,5 +1,6 @@
-"""The structural teacher: a sentence encoder with a short context, mean-pooled and not normalised
-(thesis, 4.2).
+"""The structural teacher: a sentence encoder with a short context (thesis, 4.2).
+
+Its embeddings are mean-pooled and not normalised.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ logger = logging.getLogger(__name__)
 
 
 class SBERT:
-    """A sentence-transformers model without its normalisation: the MSE losses of the thesis need
-    raw embeddings.
+    """A sentence-transformers model without its normalisation.
+
+    The MSE losses of the thesis need the raw embeddings.
 
     Args:
         model: folder, hub id, or `all-MiniLM-L6-v2`, which is installed with its package. Loaded at
             first use.
         max_tokens: context, special tokens included; None is the model's own (256 for MiniLM, 384
-            for MPNet).
+            for MPNet). Loading raises InputError for a number that the model does not take.
         long: a document beyond the context is truncated, or cut into chunks of that size, whose
             embeddings are averaged with their tokens (special ones included) as weights.
         batch_tokens: tokens per forward pass, padding included.
@@ -55,13 +57,19 @@ class SBERT:
         bf16: bool | None = None,
         device: str | None = None,
     ) -> None:
-        self.model, self.long, self.batch_tokens, self.device = model, long, batch_tokens, device
-        self._wanted_tokens = max_tokens
+        self.model = model
+        self.long = long
+        self.batch_tokens = batch_tokens
+        self.device = device
         self.bf16 = uses_bf16(device or devices_at_hand()[0]) if bf16 is None else bf16
+        self._wanted_tokens = max_tokens
 
     @property
     def fingerprint(self) -> str:
-        """Of the model's files and all options that change an embedding; the model is not loaded."""
+        """Identifies the model's files and all options that change an embedding.
+
+        The model is not loaded.
+        """
         options = f"{self._wanted_tokens or 'own'}:{self.long}{':bf16' if self.bf16 else ''}"
         return f"sbert:{pretrained.fingerprint(self.model)}:{options}"
 
@@ -71,11 +79,10 @@ class SBERT:
 
     @cached_property
     def max_tokens(self) -> int:
-        own = self._encoder.max_seq_length
-        limit = (
-            context_of(self._encoder[0].auto_model.config.to_dict()) or own or 512
-        )  # T5 has relative positions
-        tokens = self._wanted_tokens or min(own or limit, limit)
+        default = self._encoder.max_seq_length
+        # A T5 has relative positions, so its config gives no limit.
+        limit = context_of(self._encoder[0].auto_model.config.to_dict()) or default or 512
+        tokens = self._wanted_tokens or min(default or limit, limit)
         least = sum(map(len, self._affixes)) + 1
         if not least <= tokens <= limit:
             mend = f"{self.model} takes {least} to {limit}, give one of these"
@@ -96,63 +103,57 @@ class SBERT:
         return self.embed_both(texts)[1]
 
     def embed_both(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings of the texts truncated (the first chunk of each), and as `long` says: float32
-        (N, dim) each.
+        """Embeddings of the truncated texts, and as `long` says: float32 (N, dim) each.
+
+        The first are those of the first chunk of each text.
         """
-        (prefix, suffix), room = self._affixes, self.max_text_tokens
-        sequences: list[list[int]] = []
-        owners: list[int] = []  # sequences[k] is a part of texts[owners[k]]
+        prefix, suffix = self._affixes
+        room = self.max_text_tokens
+        chunks: list[list[int]] = []  # token ids with the special ones
+        rows: list[int] = []  # chunks[k] is a part of texts[rows[k]]
         n_long = 0
-        for owner, ids in enumerate(self._tokenize(texts)):
+        for row, ids in enumerate(self._tokenize(texts)):
             n_long += len(ids) > room
-            for start in [0] if self.long == "truncate" else range(0, max(len(ids), 1), room):
-                sequences.append([*prefix, *ids[start : start + room], *suffix])
-                owners.append(owner)
+            end = 1 if self.long == "truncate" else max(len(ids), 1)
+            for start in range(0, end, room):
+                chunks.append([*prefix, *ids[start : start + room], *suffix])
+                rows.append(row)
         if n_long:
             verb = "truncated to" if self.long == "truncate" else "cut into chunks of"
-            logger.info(
-                "%s: %d of %d documents %s %d tokens",
-                self.model,
-                n_long,
-                len(texts),
-                verb,
-                self.max_tokens,
-            )
-        weights = np.array([len(ids) for ids in sequences], dtype=np.float32)
-        first = np.zeros(len(sequences), dtype=bool)  # sequences that begin a text
-        first[np.unique(owners, return_index=True)[1]] = True
-        total = (
-            np.bincount(owners, weights=weights, minlength=len(texts)) if sequences else np.zeros(0)
-        )
-        truncated, embeddings = (
-            np.zeros((len(texts), self.dim), dtype=np.float32) for _ in range(2)
-        )
-        for part, rows in self._forward(sequences, show_bar=len(texts) >= BAR_FROM):
-            documents = np.array(owners)[part]
-            shares = (weights[part] / total[documents]).astype(np.float32)
-            np.add.at(embeddings, documents, rows * shares[:, None])
-            truncated[documents[first[part]]] = rows[first[part]]
+            message = "%s: %d of %d documents %s %d tokens"
+            logger.info(message, self.model, n_long, len(texts), verb, self.max_tokens)
+
+        owners = np.array(rows, dtype=np.intp)
+        is_first = np.diff(owners, prepend=-1) > 0  # whether a chunk begins a text
+        weights = np.array([len(ids) for ids in chunks], dtype=np.float32)
+        total = np.bincount(owners, weights=weights, minlength=len(texts))  # (N,)
+        truncated = np.zeros((len(texts), self.dim), dtype=np.float32)
+        embeddings = np.zeros_like(truncated)
+        for batch, vectors in self._forward(chunks, show_bar=len(texts) >= BAR_FROM):
+            documents = owners[batch]
+            shares = (weights[batch] / total[documents]).astype(np.float32)
+            np.add.at(embeddings, documents, vectors * shares[:, None])
+            truncated[documents[is_first[batch]]] = vectors[is_first[batch]]
         return truncated, embeddings
 
     def _forward(
-        self, sequences: list[list[int]], *, show_bar: bool
+        self, chunks: list[list[int]], *, show_bar: bool
     ) -> Iterator[tuple[list[int], np.ndarray]]:
-        """Yield the indices and the embeddings of sequences of about equal length, longest first."""
+        """Yield the indices and the embeddings of chunks of about equal length, longest first."""
         import torch
 
-        batches: Iterable[list[int]] = _batches([len(ids) for ids in sequences], self.batch_tokens)
+        batches: Iterable[list[int]] = _batches([len(ids) for ids in chunks], self.batch_tokens)
+        device = self._encoder.device
         for batch in progress(batches, desc="SBERT", unit="batches") if show_bar else batches:
-            ids = {"input_ids": [sequences[index] for index in batch]}
-            device = self._encoder.device
+            ids = {"input_ids": [chunks[index] for index in batch]}
             padded = self._encoder.tokenizer.pad(ids, return_tensors="pt", verbose=False).to(device)
-            with (
-                torch.inference_mode(),
-                torch.autocast(device.type, torch.bfloat16, enabled=self.bf16),
-            ):
+            autocast = torch.autocast(device.type, torch.bfloat16, enabled=self.bf16)
+            with torch.inference_mode(), autocast:
                 out = self._encoder(padded)
             yield batch, out["sentence_embedding"].float().cpu().numpy()
 
     def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """The token ids of each text, without special tokens."""
         for part in tokenizing.batched(texts, tokenizing.SLICE):
             if self.long == "truncate":
                 part = tokenizing.heads(self._tokenizer, part, self.max_text_tokens)
@@ -167,7 +168,7 @@ class SBERT:
         # Compared by name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
         encoder = SentenceTransformer(modules=modules, device=self.device).eval()
-        # which MiniLM's tokenizer file contains, like padding
+        # The tokenizer file of MiniLM asks for truncation and padding.
         encoder.tokenizer.backend_tokenizer.no_truncation()
         encoder.tokenizer.backend_tokenizer.no_padding()
         return encoder
@@ -181,27 +182,29 @@ class SBERT:
         """Ids of the special tokens before and after a text."""
         encoding = self._tokenizer.encode("a")
         special = encoding.special_tokens_mask
-        first, last = special.index(0), len(special) - special[::-1].index(0)
-        return encoding.ids[:first], encoding.ids[last:]
+        first = special.index(0)
+        end = len(special) - special[::-1].index(0)
+        return encoding.ids[:first], encoding.ids[end:]
 
 
 def context_of(config: Mapping[str, Any]) -> int:
-    """The number of tokens that an encoder has positions for, from its config.json; 0 where that
-    does not say.
+    """The number of tokens that an encoder has positions for, from its config.json.
+
+    0 where that does not say.
     """
-    # RoBERTa-like encoders number positions from the padding id + 1 onwards.
-    numbered = config.get("model_type") in {"roberta", "mpnet", "xlm-roberta", "camembert"}
-    return config.get("max_position_embeddings", 0) - (
-        config.get("pad_token_id", 1) + 1 if numbered else 0
-    )
+    positions: int = config.get("max_position_embeddings", 0)
+    if config.get("model_type") in {"roberta", "mpnet", "xlm-roberta", "camembert"}:
+        positions -= config.get("pad_token_id", 1) + 1  # they number positions from there onwards
+    return positions
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Indices of `lengths`, longest first, in batches of at most `batch_tokens` with padding (at
-    least one each).
+    """Indices of `lengths`, longest first, in batches of at most `batch_tokens` with padding.
+
+    A batch has at least one.
     """
     batches: list[list[int]] = []
-    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         if not batches or (len(batches[-1]) + 1) * lengths[batches[-1][0]] > batch_tokens:
             batches.append([])
         batches[-1].append(index)

@@ -1,13 +1,11 @@
-"""Words of a corpus as Paragraph Vector reads them (thesis, Table 4.5), and the memory that
-training on them takes.
-"""
+"""The words of a corpus as Paragraph Vector reads them (thesis, Table 4.5)."""
 
 import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -21,10 +19,12 @@ from docemb_lib.base.progress import progress
 Preprocessing = Literal["none", "lowercase", "stem"]
 # gensim silently drops the words of a document beyond this, in training and in inference
 MAX_WORDS = 10_000
-LINES, COUNTS, SUMMARY = "words.txt", "counts.npy", "words.json"
+LINES = "words.txt"
+COUNTS = "counts.npy"
+SUMMARY = "words.json"
 # A run of the characters of Chinese and Japanese, which are written without spaces. A lexical half
-# keeps it, and cuts runs as `spaced` does (student/lexical_module.py, which imports nothing of
-# docemb).
+# is saved with this pattern, and cuts runs as `spaced` does; its module
+# (student/lexical_module.py) imports nothing of docemb.
 UNSPACED = (
     r"[\u3005-\u3007\u3041-\u3096\u309d\u309e\u30a1-\u30fa\u30fc-\u30fe"
     r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f]+"
@@ -32,28 +32,32 @@ UNSPACED = (
 
 
 def spaced(text: str) -> str:
-    """The text with blanks between words of Chinese and Japanese: each two neighbouring characters
-    of an UNSPACED run.
+    """The text with blanks between words of Chinese and Japanese.
 
-    A character that is a run by itself is a word. As in Lucene's CJKAnalyzer.
+    Each two neighbouring characters of an UNSPACED run are a word, as in Lucene's CJKAnalyzer. A
+    character that is a run by itself is a word, too.
     """
-    return re.sub(
-        UNSPACED, lambda run: f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} ", text
-    )
+    return re.sub(UNSPACED, lambda run: f" {_pairs(run[0])} ", text)
+
+
+def _pairs(run: str) -> str:
+    return " ".join(map("".join, pairwise(run))) or run
 
 
 def preprocess(text: str, how: Preprocessing) -> list[str]:
     """Split at white space, and Chinese and Japanese into pairs of characters, see `spaced`.
 
-    `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem.
+    `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem. Raises
+    InputError for another `how`.
     """
-    if how not in get_args(Preprocessing):
-        mend = f"give one of {', '.join(get_args(Preprocessing))}"
-        raise InputError(f"preprocess: got {how!r}; {mend}")
+    choices = get_args(Preprocessing)
+    if how not in choices:
+        raise InputError(f"preprocess: got {how!r}; give one of {', '.join(choices)}")
+    text = spaced(text)
     if how == "none":
-        return spaced(text).split()
-    words = spaced(text).lower().split()
-    return words if how == "lowercase" else [_stem(word) for word in words]
+        return text.split()
+    words = text.lower().split()
+    return words if how == "lowercase" else list(map(_stem, words))
 
 
 @lru_cache(maxsize=1_000_000)  # a corpus repeats its words: each different word is stemmed once
@@ -87,17 +91,17 @@ class Words:
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        return cls(
-            folder=Path(folder), **json.loads((Path(folder) / SUMMARY).read_text(encoding="utf-8"))
-        )
+        content = json.loads(Path(folder, SUMMARY).read_text(encoding="utf-8"))
+        return cls(folder=Path(folder), **content)
 
     @property
     def file(self) -> Path:
         return self.folder / LINES
 
     def occurrences(self, min_count: int | str) -> int:
-        """`min_count` as a number: "10%", the thesis' name for it, is 1% of the documents, at least
-        2.
+        """`min_count` as a number.
+
+        "10%", the thesis' name for it, is 1% of the documents, at least 2.
         """
         return max(2, round(0.01 * self.documents)) if min_count == "10%" else int(min_count)
 
@@ -110,19 +114,23 @@ class Words:
         counts = np.load(self.folder / COUNTS, mmap_mode="r")  # ascending
         kept = len(counts) - int(np.searchsorted(counts, least))
         if not kept:
-            problem = f"none of the {self.words} words in {self.documents} training documents occurs {least} times"
-            most = f"the most frequent one occurs {counts[-1]} times"
-            raise InputError(f"min_count: {problem}, and {most}; give a smaller number")
+            raise InputError(
+                f"min_count: none of the {self.words} words in {self.documents} training documents "
+                f"occurs {least} times, and the most frequent one occurs {counts[-1]} times; "
+                "give a smaller number"
+            )
         return kept
 
 
 def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) -> Words:
-    """Write the words of `texts`, read once, into `folder`; all different words are in memory
-    meanwhile.
+    """Write the words of `texts`, read once, into `folder`.
+
+    All different words are in memory meanwhile. Raises InputError for texts without a word.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    counts, digest = Counter[str](), hashlib.sha256()
+    counts: Counter[str] = Counter()
+    digest = hashlib.sha256()
     documents = lines = long_documents = 0
     # gensim reads strict UTF-8, so half a surrogate pair becomes a question mark. Words contain no
     # white space, so gensim splits a line into the same words again.
@@ -134,21 +142,22 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
             counts.update(words)
             parts = pieces(words) if words else []
             file.writelines(" ".join(part) + "\n" for part in parts)
-            documents, lines, long_documents = (
-                documents + 1,
-                lines + len(parts),
-                long_documents + (len(parts) > 1),
-            )
+            documents += 1
+            lines += len(parts)
+            long_documents += len(parts) > 1
     if not counts:
-        mend = "add documents with words"
-        raise InputError(f"corpus: the {documents} documents hold no word to train on; {mend}")
-    np.save(
-        folder / COUNTS, np.sort(np.fromiter(counts.values(), dtype=np.int64, count=len(counts)))
-    )
-    fingerprint = digest.hexdigest()[:16]
-    summary = Words(
-        folder, how, documents, lines, counts.total(), len(counts), long_documents, fingerprint
-    )
-    content = {name: value for name, value in asdict(summary).items() if name != "folder"}
+        raise InputError(
+            f"corpus: the {documents} documents hold no word to train on; add documents with words"
+        )
+    np.save(folder / COUNTS, np.sort(np.array(list(counts.values()), dtype=np.int64)))
+    content = {
+        "preprocess": how,
+        "documents": documents,
+        "lines": lines,
+        "words": counts.total(),
+        "types": len(counts),
+        "long_documents": long_documents,
+        "texts": digest.hexdigest()[:16],
+    }
     (folder / SUMMARY).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    return summary
+    return Words.open(folder)

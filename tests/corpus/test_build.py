@@ -1,6 +1,4 @@
-"""Documents become a corpus: parts on disk, whole or not at all; copies dropped; tasks held out;
-splits; statistics.
-"""
+"""A corpus is made of documents: parts on disk, copies, documents held out for tasks, splits."""
 
 import hashlib
 import itertools
@@ -66,9 +64,7 @@ def rows_of(corpus):
     return {name: split.to_list() for name, split in corpus.items()}
 
 
-def test_every_document_is_in_exactly_one_split_and_links_of_task_rows_stay_in_their_partition(
-    build,
-):
+def test_every_document_is_in_exactly_one_split_with_its_counts(build):
     corpus = build(documents())
     assert {name: len(split) for name, split in corpus.items()} == {
         "train": 70,
@@ -85,7 +81,11 @@ def test_every_document_is_in_exactly_one_split_and_links_of_task_rows_stay_in_t
         assert (row["text"], row["source"]) == (original.text, original.source)
         assert row["n_words"] == row["n_structural_tokens"] == 2 * (int(row["id"]) + 1)
         assert row["n_student_tokens"] == len(original.text)
-    tasks = corpus["tasks"].to_pandas().set_index("id")
+
+
+def test_task_rows_keep_the_links_into_their_own_partition(build):
+    originals = {document.id: document for document in documents()}
+    tasks = build(documents())["tasks"].to_pandas().set_index("id")
     assert dict(Counter(tasks["split"])) == {"train": 20, "validation": 8, "test": 12}
     for id, row in tasks.iterrows():
         cited = originals[id].see_also
@@ -95,15 +95,18 @@ def test_every_document_is_in_exactly_one_split_and_links_of_task_rows_stay_in_t
     assert tasks.see_also.map(len).sum() > 20
 
 
-def test_the_order_depends_on_seed_and_ids_alone_also_without_tasks_and_links(build):
-    one = build(documents())
-    assert rows_of(build(reversed(documents()))) == rows_of(one)
-    assert build(documents(), seed=1)["train"]["id"][:] != one["train"]["id"][:]
+def test_the_order_depends_on_seed_and_ids_alone(build):
+    corpus = build(documents())
+    assert rows_of(build(reversed(documents()))) == rows_of(corpus)
+    assert build(documents(), seed=1)["train"]["id"][:] != corpus["train"]["id"][:]
     longer = [*documents(), Document("new", "fresh words", "a")]
     before, after = (
         build(rows, tasks=0, validation=0)["train"]["id"][:] for rows in (documents(), longer)
     )
     assert [id for id in after if id != "new"] == before != sorted(before)
+
+
+def test_a_corpus_may_have_no_tasks_and_no_links(build):
     assert set(build(documents(), tasks=0)) == {"train", "validation"}
     tasks = build(documents(linked=False))["tasks"]
     assert (tasks["see_also"][:], tasks.features["see_also"].feature.dtype) == ([[]] * 40, "string")
@@ -173,7 +176,8 @@ def test_documents_that_make_no_corpus_are_refused(build, kept, refused):
         kept([Document(id, f"text {n}", "x") for n, id in enumerate("bzazb")])
     refused("0 distinct documents", kept, [])
     refused(
-        r"50 distinct documents, but corpus.validation \(10\) and corpus.tasks \(40\) .* 51 or more; lower",
+        r"50 distinct documents, but corpus.validation \(10\) and corpus.tasks \(40\) "
+        ".* 51 or more; lower",
         build,
         documents(50),
     )
@@ -233,12 +237,13 @@ def test_parts_have_the_documents_in_order(tmp_path, monkeypatch, number):
     given = documents(number)
     write_parts(tmp_path, iter(given), {"n": words}, copy_words=None)
     assert len(list(tmp_path.glob("*.arrow"))) == -(-number // 20)
-    found = [
+    rows = [
         (row["id"], tuple(row["see_also"]), row["n"], row["n_words"])
         for row in open_parts(tmp_path)
     ]
-    assert found == [
-        (one.id, one.see_also, 2 * (n + 1), 2 * (n + 1)) for n, one in enumerate(given)
+    assert rows == [
+        (document.id, document.see_also, 2 * (n + 1), 2 * (n + 1))
+        for n, document in enumerate(given)
     ]
 
 
@@ -257,9 +262,12 @@ def clusters(number, size=4):
     ]
 
 
-def test_a_page_and_its_targets_up_to_six_stay_in_one_partition_of_its_share():
-    for size in (0, 1, 2, 7):
-        assert len(hold_out(clusters(5), size=size)) == size
+@pytest.mark.parametrize("size", [0, 1, 2, 7])
+def test_as_many_documents_are_held_out_as_asked_for(size):
+    assert len(hold_out(clusters(5), size=size)) == size
+
+
+def test_linked_pages_fill_seven_tenths_of_each_partition():
     pages = [*clusters(100), *[page(f"b{n}", "b") for n in range(100)]]
     held = hold_out(pages, size=100)
     assert Counter(held.values()) == {"train": 50, "validation": 20, "test": 30}
@@ -270,6 +278,9 @@ def test_a_page_and_its_targets_up_to_six_stay_in_one_partition_of_its_share():
             whole[homes.pop()] += 4
     # 70% of 50, 20 and 30 places, in groups of four
     assert whole == {"train": 32, "validation": 12, "test": 20}
+
+
+def test_a_page_brings_its_first_six_targets():
     hub = page("hub", see_also=[f"leaf{n}" for n in range(9)])
     held = hold_out(
         [hub, *[page(f"leaf{n}") for n in range(9)], *[page(f"other{n}") for n in range(100)]],
@@ -277,6 +288,9 @@ def test_a_page_and_its_targets_up_to_six_stay_in_one_partition_of_its_share():
     )
     linked = [id for id, partition in held.items() if partition == held["hub"]][:7]
     assert linked == ["hub", *[f"leaf{n}" for n in range(6)]]
+
+
+def test_pages_with_a_common_target_are_in_one_partition():
     pages = [page("first", see_also=["x", "y"]), page("second", see_also=["x", "z"])]
     held = hold_out(
         [*pages, *[page(f"other{n}") for n in range(40)], *[page(id) for id in "xyz"]], size=30
@@ -299,7 +313,8 @@ def test_the_rest_balances_the_sources_where_there_are_links():
     assert counts == {
         (partition, "abc"[i]): share[i] for partition, share in shares.items() for i in range(3)
     }
-    pages = [
-        page(f"{n:02}", "ab"[n % 3 == 0]) for n in range(50)
-    ]  # without links the first, in order
+
+
+def test_without_links_the_first_documents_are_held_out_in_order():
+    pages = [page(f"{n:02}", "ab"[n % 3 == 0]) for n in range(50)]
     assert list(hold_out(pages, size=10)) == [f"{n:02}" for n in range(10)]

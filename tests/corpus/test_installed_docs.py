@@ -1,6 +1,4 @@
-"""Pages of installed packages become documents: nothing lost, no answer of a task left in the text,
-links resolved.
-"""
+"""Pages of installed packages become documents, with their links and without names of packages."""
 
 import ast
 import re
@@ -109,25 +107,28 @@ def test_a_package_becomes_exactly_its_pages_with_their_links_imported_or_not(si
     assert installed_docs(["minishop"], words=(6, 50)) == EXPECTED
 
 
-def test_a_name_shared_by_private_modules_keeps_its_full_path_and_a_copy_in_another_package_is_left_out(
-    site,
-):
+def test_a_name_shared_by_private_modules_keeps_its_full_path(site):
     twins = {f"_{name}.py": f'def f():\n    """{name}: one of two."""' for name in "ab"}
     citing = 'def g():\n    """Cites.\n\n    See Also\n    --------\n    f\n    twins._b.f\n    """'
     write_package(site, "twins", {"__init__.py": "", **twins, "c.py": citing})
     documents = installed_docs(["twins"], words=(1, 50))
     assert [document.id for document in documents] == ["twins._a.f", "twins._b.f", "twins.c.g"]
     assert documents[2].see_also == ("twins._b.f",)  # `f` alone could be either
+
+
+def test_a_copy_in_another_package_is_left_out(site):
     page = 'def f():\n    """One page in two packages."""'
     write_package(site, "alpha", {"__init__.py": page})
     write_package(site, "beta", {"__init__.py": page.replace("One", "ONE")})
-    assert [document.id for document in installed_docs(["beta", "alpha"], words=(1, 50))] == [
-        "alpha.f"
-    ]
+    documents = installed_docs(["beta", "alpha"], words=(1, 50))
+    assert [document.id for document in documents] == ["alpha.f"]
 
 
-def test_the_default_packages_are_the_eleven_classes_and_a_missing_package_is_named(refused):
+def test_the_default_packages_are_the_eleven_classes():
     assert len(set(PACKAGES)) == len(PACKAGES) == 11
+
+
+def test_a_missing_package_is_named(refused):
     refused(
         r"nowhere_at_all is not installed; install it \(`pip install`\)",
         installed_docs,
@@ -140,17 +141,27 @@ def real():
     return installed_docs(["seaborn", "networkx"])
 
 
-def test_real_pages_are_distinct_sorted_long_enough_and_linked_as_a_reader_would(real):
+def test_real_pages_are_distinct_sorted_and_long_enough(real):
     by_id = {document.id: document for document in real}
     assert [document.id for document in real] == sorted(by_id)
     assert {document.source for document in real} == {"seaborn", "networkx"}
     assert all(80 <= len(document.text.split()) <= 6000 for document in real)
     assert len({" ".join(document.text.lower().split()) for document in real}) == len(real)
+
+
+def test_real_links_stay_in_their_package_and_lead_elsewhere(real):
+    by_id = {document.id: document for document in real}
     for document in real:
         assert document.id not in document.see_also
         assert all(by_id[target].source == document.source for target in document.see_also)
-    for pattern in (PACKAGE_NAME, SEE_ALSO):
-        assert [match.group() for page in real for match in pattern.finditer(page.text)] == []
+
+
+@pytest.mark.parametrize("pattern", [PACKAGE_NAME, SEE_ALSO])
+def test_real_pages_give_no_answer_of_a_task_away(real, pattern):
+    assert [match.group() for page in real for match in pattern.finditer(page.text)] == []
+
+
+def test_real_references_are_resolved_as_a_reader_would(real):
     pages = {page.id: page for page in real}
     of = "networkx.algorithms.efficiency_measures"
     assert pages[f"{of}.efficiency"].see_also == (
@@ -264,7 +275,7 @@ def test_placeholders_and_private_modules_are_left_out_and_encodings_read(pages_
     ],
 )
 def test_a_string_expression_gives_its_constant_text(expression, text):
-    assert library.text_of(ast.parse(expression, mode="eval").body) == text
+    assert library.constant_text(ast.parse(expression, mode="eval").body) == text
 
 
 # See Also sections and names of packages

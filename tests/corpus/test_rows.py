@@ -1,6 +1,4 @@
-"""Rows: equal in every format, what is broken is named with its place; sentences: nothing of a text
-is lost; words.
-"""
+"""Rows are equal in every format, and broken ones are named; sentences and words of texts."""
 
 import random
 from pathlib import Path
@@ -61,13 +59,16 @@ def test_every_format_gives_the_same_rows(tmp_path, name):
     assert all(str(tmp_path / name) in row.where for row in rows)
 
 
-def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
+def test_a_quotation_mark_between_tabs_is_a_character(tmp_path):
     file = tmp_path / "a.tsv"
     file.write_text('id\ttext\n1\t"Heroes" (album)\n2\tsaid "so\n', encoding="utf-8")
     assert [[*row.fields.values()] for row in read_rows(file)] == [
         ["1", '"Heroes" (album)'],
         ["2", 'said "so'],
     ]
+
+
+def test_columns_may_be_named_by_the_caller(tmp_path):
     file = tmp_path / "pairs.txt"
     file.write_bytes(b'\xef\xbb\xbf1,"a, b","c"\r\n\r\n0,d,"e ""f"""\r\n')
     rows = list(read_csv(file, columns=("label", "one", "two")))
@@ -94,7 +95,8 @@ def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
         (
             "a.csv",
             b"id,text\n1,caf\xe9\n",
-            r"a\.csv, near line 2: .*byte 0xe9 in position 5: .*; save it again, whole and as UTF-8",
+            r"a\.csv, near line 2: .*byte 0xe9 in position 5: .*; "
+            "save it again, whole and as UTF-8",
         ),
         ("a.parquet", b"PAR1 but not really", r"a\.parquet: this is not a whole parquet file"),
         (
@@ -105,7 +107,7 @@ def test_tabs_know_no_quotes_and_columns_may_be_named_by_the_caller(tmp_path):
         ("a.xlsx", b"", r"a\.xlsx: this is not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
     ],
 )
-def test_what_is_broken_is_named_with_its_place(tmp_path, name, content: bytes, message, refused):
+def test_what_is_broken_is_named_with_its_place(tmp_path, name, content, message, refused):
     (tmp_path / name).write_bytes(content)
     refused(message, lambda: list(read_rows(tmp_path / name)))
 
@@ -117,20 +119,28 @@ def test_a_truncated_file_is_refused_by_name(tmp_path, name, refused):
     refused(rf"{name}[:,] .*; (save|write) .* again", lambda: list(read_rows(file)))
 
 
-def test_the_name_tells_the_format_unpaired_surrogates_are_replaced_and_pairs_joined():
-    names = ("a.jsonl", "A.JSONL", "b.c.csv.gz", "t.parquet", "a.gz", "a.txt")
-    assert [file_format(Path(name)) for name in names] == [
-        ".jsonl",
-        ".jsonl",
-        ".csv",
-        ".parquet",
-        None,
-        None,
-    ]
-    assert module.well_formed("a\ud83db") == "a\ufffdb"
-    assert module.well_formed("\ud83d\ude00") == "😀"
-    assert module.well_formed("plain 😀") == "plain 😀"
-    assert text_of({"text": "\udc00"}, "text", where="here") == "\ufffd"
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("a.jsonl", ".jsonl"),
+        ("A.JSONL", ".jsonl"),
+        ("b.c.csv.gz", ".csv"),
+        ("t.parquet", ".parquet"),
+        ("a.gz", None),
+        ("a.txt", None),
+    ],
+)
+def test_the_name_tells_the_format(name, format):
+    assert file_format(Path(name)) == format
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("a\ud83db", "a\ufffdb"), ("\ud83d\ude00", "😀"), ("plain 😀", "plain 😀")],
+)
+def test_unpaired_surrogates_are_replaced_and_pairs_joined(text, expected):
+    assert module.well_formed(text) == expected
+    assert text_of({"text": text}, "text", where="here") == expected
 
 
 # Sentences and words
@@ -169,20 +179,21 @@ def test_nothing_is_lost_whatever_the_text_and_wherever_its_windows_end(seed, mo
     rng = random.Random(seed)
     monkeypatch.setattr(module, "WINDOW", rng.choice([1, 7, 50, 10_000]))
     text = "".join(rng.choices(PIECES, k=rng.randrange(200)))
-    found = split_sentences(text)
-    assert "".join(found) == text
-    assert all(sentence.strip() for sentence in found) or len(found) == 1
+    sentences = split_sentences(text)
+    assert "".join(sentences) == text
+    assert all(sentence.strip() for sentence in sentences) or len(sentences) == 1
 
 
-def test_windows_end_no_sentences_and_long_texts_have_all_their_sentences_and_words(monkeypatch):
+def test_windows_end_no_sentences(monkeypatch):
     text = "Dr. Smith went to York in 1990. He left! Was it far? Nobody knows, e.g. I do not. " * 30
     whole = split_sentences(text)
     monkeypatch.setattr(module, "WINDOW", 20)
     assert (split_sentences(text), len(whole)) == (whole, 120)
-    assert (
-        len(split_sentences("It rains here. " * 100_000)),
-        len(tag_words("word " * 30_000)),
-    ) == (100_000, 30_000)
+
+
+def test_long_texts_have_all_their_sentences_and_words():
+    assert len(split_sentences("It rains here. " * 100_000)) == 100_000
+    assert len(tag_words("word " * 30_000)) == 30_000
 
 
 @pytest.mark.parametrize(
@@ -202,46 +213,58 @@ def test_time_is_linear_in_the_length_of_a_text(unit, monkeypatch):
 
 
 # A word and its part: n, v, a or o; tricky ones included, so that the tagger is not always right.
-TAGGED = (
-    "The/o old/a ships/n left/v the/o harbour/n early/o and/o sank/v slowly/o near/o the/o rocky/a coast/n .",
-    "She/o runs/v a/o small/a company/n , and/o her/o runs/n on/o Sunday/n mornings/n keep/v her/o fit/a .",
-    "We/o train/v neural/a networks/n on/o long/a documents/n because/o longer/a texts/n need/v better/a embeddings/n .",
-    "The/o training/n of/o a/o model/n does/v not/o always/o improve/v its/o results/n , but/o it/o rarely/o hurts/v them/o .",
-    "Prices/n rose/v sharply/o after/o the/o government/n announced/v new/a taxes/n on/o foreign/a steel/n .",
-    "I/o think/v you/o should/o call/v him/o about/o the/o broken/a printer/n before/o he/o leaves/v the/o office/n .",
-    "Dr./n Smith/n was/v born/v in/o Vienna/n and/o studied/v physics/n until/o the/o war/n ended/v her/o plans/n .",
-    "Most/a students/n who/o have/v read/v the/o book/n say/v that/o the/o last/a chapter/n is/v difficult/a .",
-)
-PARTS = {
-    "n": "noun",
-    "v": "verb",
-    "a": "other",
-    "o": "other",
-}  # a: adjectives, often taken for nouns or verbs
+TAGGED = """
+The/o old/a ships/n left/v the/o harbour/n early/o and/o sank/v slowly/o near/o the/o rocky/a
+coast/n .
+
+She/o runs/v a/o small/a company/n , and/o her/o runs/n on/o Sunday/n mornings/n keep/v her/o
+fit/a .
+
+We/o train/v neural/a networks/n on/o long/a documents/n because/o longer/a texts/n need/v
+better/a embeddings/n .
+
+The/o training/n of/o a/o model/n does/v not/o always/o improve/v its/o results/n , but/o it/o
+rarely/o hurts/v them/o .
+
+Prices/n rose/v sharply/o after/o the/o government/n announced/v new/a taxes/n on/o foreign/a
+steel/n .
+
+I/o think/v you/o should/o call/v him/o about/o the/o broken/a printer/n before/o he/o leaves/v
+the/o office/n .
+
+Dr./n Smith/n was/v born/v in/o Vienna/n and/o studied/v physics/n until/o the/o war/n ended/v
+her/o plans/n .
+
+Most/a students/n who/o have/v read/v the/o book/n say/v that/o the/o last/a chapter/n is/v
+difficult/a .
+"""
+# Adjectives are often taken for nouns or verbs.
+PARTS = {"n": "noun", "v": "verb", "a": "other", "o": "other"}
 
 
 def test_nine_of_ten_words_have_the_part_that_a_person_gives_them():
-    pairs = [token.split("/") for line in TAGGED for token in line.split() if "/" in token]
-    found = [
-        word
-        for line in TAGGED
-        for word in tag_words(" ".join(token.split("/")[0] for token in line.split()))
-    ]
-    assert [word.rstrip(".") for word, _ in found] == [text.rstrip(".") for text, _ in pairs]
-    assert (
-        np.mean([own == PARTS[part] for (_, own), (_, part) in zip(found, pairs, strict=True)])
-        > 0.9
+    pairs = [token.split("/") for token in TAGGED.split() if "/" in token]
+    tagged = []
+    for line in TAGGED.strip().split("\n\n"):
+        tagged += tag_words(" ".join(token.split("/")[0] for token in line.split()))
+    assert len(pairs) > 100
+    assert [word.rstrip(".") for word, _ in tagged] == [text.rstrip(".") for text, _ in pairs]
+    both = [(part, expected) for (_, part), (_, expected) in zip(tagged, pairs, strict=True)]
+    assert np.mean([part == PARTS[expected] for part, expected in both]) > 0.9
+    # Nouns and verbs together.
+    assert np.mean([(part == "other") == (expected in "ao") for part, expected in both]) > 0.96
+
+
+def test_words_are_cut_as_in_the_lexicon():
+    text = (
+        "It doesn't matter: the U.S. and state-of-the-art 3.14 …\n\n"
+        "  «Größe» isn’t 🙂 they’re here."
     )
-    content = [
-        (own == "other") == (part in "ao") for (_, own), (_, part) in zip(found, pairs, strict=True)
-    ]
-    assert np.mean(content) > 0.96  # nouns and verbs together
-    assert len(content) > 100
-
-
-def test_a_word_has_letters_and_is_as_in_the_lexicon():
-    text = "It doesn't matter: the U.S. and state-of-the-art 3.14 …\n\n  «Größe» isn’t 🙂 they’re here."
     words = "It does n't matter the U.S. and state-of-the-art Größe is n’t they ’re here"
     assert [word for word, _ in tag_words(text)] == words.split()
-    assert [tag_words(text) for text in ("", " \n", "1 2 3", "*** --- 🙂", "...")] == [[]] * 5
     assert len(tag_words("مرحبا بالعالم")) == 2
+
+
+@pytest.mark.parametrize("text", ["", " \n", "1 2 3", "*** --- 🙂", "..."])
+def test_a_text_without_letters_has_no_words(text):
+    assert tag_words(text) == []

@@ -68,7 +68,7 @@ def test_copies_and_empty_documents_do_not_drown_what_unseen_texts_are_about(mor
 
 
 def test_a_saved_model_is_the_same_model(pages, tmp_path):
-    model = LSA(10, words=300, seed=4).fit(pages)
+    model = LSA(10, words=300).fit(pages)
     model.save(tmp_path)
     loaded = LSA.load(tmp_path)
     np.testing.assert_array_equal(loaded.embed(pages), model.embed(pages))
