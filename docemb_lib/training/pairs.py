@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 from accelerate.utils import send_to_device
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedTokenizerFast
 
@@ -391,12 +391,15 @@ class PairTrainer(DistillationTrainer):
         return update
 
     def training_step(
-        self,
-        model: PairObjective,
-        inputs: tuple[list[PairBatch], list[MicroBatch]],
-        num_items_in_batch: Tensor | int | None = None,
+        self, model: nn.Module, inputs: Any, num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
+        """Accumulate the gradients of one update: the mean over its batches of pairs.
+
+        Where the objective distils, the loss of the update's documents is added, pass by pass.
+        """
         model.train()
+        batches: list[PairBatch]
+        micro_batches: list[MicroBatch]
         batches, micro_batches = inputs
         outputs = [
             learn_from_pairs(
@@ -416,8 +419,9 @@ class PairTrainer(DistillationTrainer):
         parts = {}
         for name in outputs[0].parts:
             parts[name] = torch.stack([output.parts[name] for output in outputs]).mean()
+        distillation: Any = self.model.distillation
         for micro in micro_batches:
-            output, loss = self.learn(self.model.distillation, micro, scale=micro.share)
+            output, loss = self.learn(distillation, micro, scale=micro.share)
             losses.append(loss)
             rows.append(self.train_dataset.rows.searchsorted(micro.rows).tolist())
             tokens += sum(micro.batch.sizes)

@@ -1,8 +1,19 @@
 """`transformers.Trainer` for packed documents: updates, validation, the log, checkpoints and stops.
 
-A run resumes bit-exactly from a checkpoint that is complete, of the same configuration and of as
-many processes. The Trainer writes a checkpoint in place. A marker, written last, lists checksums: a
-folder that differs from its marker is incomplete or damaged.
+An update of the weights goes through these steps:
+
+1. `Updates` draws the rows of its documents, and `Collate` cuts them into passes (`batches`).
+2. `training_step` runs the passes one after the other and sums their gradients.
+3. The Trainer clips the gradient, lets the optimizer step, and moves the learning rate on.
+4. The callbacks below move the bar on, stop on request, and decide what is logged, validated and
+   saved.
+
+A checkpoint holds all that the rest of a run depends on: the objective (student, projections,
+running statistics), optimizer, schedule, the states of the random number generators of each
+process, the history, the sums of the monitor of each process, and a marker. So a run resumes
+bit-exactly from a checkpoint that is complete, of the same configuration and of as many processes.
+The Trainer writes a checkpoint in place. The marker, written last, lists checksums: a folder that
+differs from its marker is incomplete or damaged.
 """
 
 import json
@@ -36,7 +47,7 @@ from docemb_lib.workspace import write_text
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS = "checkpoints"  # in the folder of the run
 LOG = "log.jsonl"  # in the folder of the checkpoints, see `Log`
 BAR = "training the student"
 
@@ -45,8 +56,9 @@ class DistillationTrainer(Trainer):
     """Trains an `Objective`.
 
     A batch of the Trainer is one update of the weights. `Collate` cuts it into as many passes as
-    memory asks for, and `training_step` accumulates their gradients, so the Trainer's own gradient
-    accumulation is not used. A subclass changes the content of an update (`collate`), its gradients
+    memory asks for, and `training_step` accumulates their gradients. The Trainer's own gradient
+    accumulation is not used, because its passes all have the same number of documents, whatever
+    their lengths. A subclass changes the content of an update (`collate`), its gradients
     (`training_step`) and `validation_means`.
 
     Args:
@@ -90,10 +102,17 @@ class DistillationTrainer(Trainer):
         return validate(self.model, self.eval_dataset, **self.ranks, **self.validation_options)
 
     def get_train_dataloader(self) -> DataLoader:
-        """Rows in the order of `Updates`; `collate` turns those of an update into documents."""
-        # The dataset is only row numbers, because a pass needs several documents at once.
+        """The updates of an epoch, each a list of micro-batches of this process.
+
+        Every process goes through the same updates, and `Collate` picks its documents by its rank.
+        So the loader is not handed to accelerate, which would give each process other updates.
+        """
+        # The data set is the row numbers alone. `collate` reads the documents of all rows of an
+        # update at once, because it packs them by their lengths.
         rows: Any = range(len(self.train_dataset))
-        # The epoch is asked for when an iteration begins, so a resumed run continues its order.
+        # The order is a function of seed and epoch. Updates ask for the epoch when an iteration
+        # begins: a resumed run draws the order of the epoch in which it was saved, and the Trainer
+        # skips the updates of it that are done.
         updates = Updates(
             len(rows), self.settings, seed=self.args.seed, epoch=lambda: int(self.state.epoch or 0)
         )
@@ -101,16 +120,22 @@ class DistillationTrainer(Trainer):
             rows,
             batch_sampler=updates,
             collate_fn=self.collate(updates),
+            # A GPU copies from pinned memory while it computes: see `learn`.
             pin_memory=self.args.device.type == "cuda",
         )
 
     def check_finite(self, rows: Sequence[Sequence[int]], losses: Tensor) -> None:
-        """Check the losses of an update, (passes,); `rows` are the documents of each pass.
+        """Check the losses of an update.
 
-        Raises FloatingPointError, in all processes, where a loss is not finite.
+        Args:
+            rows: of the documents of each pass.
+            losses: one for each pass, (passes,).
+
+        Raises FloatingPointError, in all processes, where a loss is not finite. It names the
+        documents of the pass where they are in this process.
         """
-        finite = losses.isfinite()
-        # Every process must learn of it: one that goes on alone would wait for the others forever.
+        finite = losses.isfinite()  # (passes,)
+        # Every process must know: one that goes on alone would wait for the others forever.
         if not all_reduced((~finite).any().int(), dist.ReduceOp.MAX):
             return
         ids = self.train_dataset.ids
@@ -120,6 +145,7 @@ class DistillationTrainer(Trainer):
             if not is_finite
             for row in rows_of_pass
         ]
+        # The process that has the documents names them; the others say that they have none.
         documents = ", ".join(names) or "of another process"
         raise FloatingPointError(
             f"update {self.state.global_step + 1}: the loss is not finite, with documents "
@@ -129,10 +155,11 @@ class DistillationTrainer(Trainer):
     def _get_grad_norm(
         self, model: nn.Module, grad_norm: float | None = None
     ) -> Tensor | float | None:
-        """The Trainer's norm of the gradients after clipping.
+        """The Trainer's norm of the gradient of an update, before clipping.
 
-        Raises FloatingPointError where it is not finite. In fp16 the gradient scaler skips such an
-        update, and lowers its scale.
+        A loss may be finite and its gradient not, as after an overflow in the backward pass. In
+        fp16 that is expected: the gradient scaler skips such an update, and lowers its scale. In
+        any other precision the weights would be lost, hence a FloatingPointError.
         """
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if norm is not None and self.accelerator.scaler is None and not math.isfinite(norm):
@@ -143,16 +170,25 @@ class DistillationTrainer(Trainer):
         return norm
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add the monitor's means and speed to a row of training."""
+        """Log a row; one of training gets the monitor's means and speed since the row before.
+
+        A row of training is one that has a learning rate. Its `loss` is then the mean over the
+        documents of all processes, in place of the Trainer's mean over updates.
+        """
         if "learning_rate" in logs:
             logs |= self.monitor.row()
         super().log(logs, start_time)
 
     def evaluate(self, *_: object, **__: object) -> dict[str, float]:
-        """Validation loss by part, in place of the Trainer's padded prediction loop."""
+        """Validation means, in place of the Trainer's padded prediction loop.
+
+        Returns the means by name with the prefix `eval_`, by which the Trainer and its callbacks
+        know a row of validation.
+        """
         start = time.perf_counter()
         means = self.validation_means()
         self.monitor.started += time.perf_counter() - start  # leaves this time out of the speed
+        # Logging a row of validation leaves the sums of the monitor alone: see `log`.
         metrics = {f"eval_{name}": value for name, value in means.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
@@ -163,15 +199,18 @@ class DistillationTrainer(Trainer):
     def learn(
         self, model: nn.Module, micro: MicroBatch, *, scale: float
     ) -> tuple[ObjectiveOutput, Tensor]:
-        """Accumulate the gradients of `scale` times an objective's loss.
+        """Run one pass, and accumulate the gradients of `scale` times its loss.
 
-        Returns the objective's output and the scaled loss, ().
+        Returns:
+            The objective's output, and the scaled loss, (), without gradient.
         """
+        # The copies to a GPU come from pinned memory, so they overlap with its work.
         micro = send_to_device(micro, self.args.device, non_blocking=True)
-        with self.compute_loss_context_manager():
+        with self.compute_loss_context_manager():  # autocast
             output: ObjectiveOutput = model(
                 micro.batch, **micro.targets._asdict(), run_groups=micro.run_groups
             )
+        # The objective's loss is the mean over the documents of this process in this pass.
         loss = output.loss * scale
         self.accelerator.backward(loss)
         return output, loss.detach()
@@ -184,35 +223,53 @@ class DistillationTrainer(Trainer):
     ) -> Tensor:
         """Accumulate the gradients of one update.
 
-        With n_k of the update's n documents in pass k, the gradient is that of
-        L = sum_k (n_k / n) L_k, the mean over all n documents. Returns the sum of this process'
-        weighted losses, ().
+        Let n be the documents of the update, n_kr those that process r of W has in pass k, and
+        L_kr their mean loss. The loss of the update is the mean over all n documents::
+
+            L = sum_k sum_r (n_kr / n) L_kr
+
+        This process adds its terms of the sum. DDP adds up the processes, but divides by W, so each
+        term is multiplied by W.
+
+        Args:
+            model: the objective, in DDP where there are several processes.
+            inputs: the passes of this process, from `collate`.
+
+        Returns:
+            The sum of W (n_kr / n) L_kr over the passes of this process, ().
         """
         model.train()
         losses = []
         for number, micro in enumerate(inputs, 1):
-            # DDP exchanges gradients in a backward pass. They are sums over the passes, so the last
-            # backward pass of the update is the only one that needs to exchange them.
+            # Gradients are sums over the passes of a process. DDP exchanges them in a backward
+            # pass, and once is enough: in the last one of the update. All processes have as many
+            # passes, or the exchange would wait forever.
             with self.accelerator.no_sync(model) if number < len(inputs) else nullcontext():
-                # n_k / n is `micro.share`. DDP takes the mean over W processes, hence the factor W.
+                # `share` is n_kr / n, and `world_size` is W.
                 output, loss = self.learn(model, micro, scale=micro.share * self.args.world_size)
             losses.append(loss)
-            if micro.share:  # otherwise a filler, which adds gradients of zero
+            # A filler has a share of zero. Its gradients are zero, and it is not in the means.
+            if micro.share:
                 self.monitor.add(output, tokens=sum(micro.batch.sizes))
+        # The losses stay on the device until here, so that no pass waits for the one before.
         each = torch.stack(losses)  # (passes,)
-        # One check for all passes, because it waits for the device.
+        # The check waits for the device. One after all passes lets a GPU work without a break.
         self.check_finite([micro.rows for micro in inputs], each)
         return each.sum()
 
 
 class Bar(TrainerCallback):
-    """A progress bar over the updates with the last loss."""
+    """A progress bar over the updates with the last loss.
+
+    Only the first process shows it. `transformers.ProgressCallback` would also print every row.
+    """
 
     bar: Any = None
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Begin the bar at the update from which the run goes on."""
         if state.is_world_process_zero:
             self.bar = progress(desc=BAR, total=state.max_steps, unit="updates")
             # The first updates of a resumed run are left out of the pace.
@@ -223,10 +280,12 @@ class Bar(TrainerCallback):
             self.bar.update(1)
 
     def on_log(self, *_: object, logs: Mapping[str, float], **__: object) -> None:
+        """Show the loss of a row of training, when the bar is drawn next."""
         if self.bar is not None and "learning_rate" in logs:
             self.bar.set_description_str(f"{BAR} (loss {logs['loss']:.4f})", refresh=False)
 
     def close(self) -> None:
+        """End the line of the bar, also after an error."""
         if self.bar is not None:
             self.bar.close()
 
@@ -235,19 +294,24 @@ class Log(TrainerCallback):
     """Writes `log.jsonl` in the folder of the checkpoints, for displays of a running training.
 
     The first line has the title and the number of updates. Then the history follows while it grows,
-    one row a line.
+    one row a line, with the time at which it was written. A display may read the file at any
+    moment; nothing that is computed depends on it.
     """
 
     def __init__(self, folder: Path, title: str) -> None:
+        """`folder` is that of the checkpoints; `title` names the run in displays."""
         self.file = folder / LOG
         self.title = title
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Write the file anew: its head, and the rows of a resumed run so far."""
         if state.is_world_process_zero:
             head = {"title": self.title, "updates": state.max_steps}
-            # A resumed run writes the history of its checkpoint; later rows were lost with a kill.
+            # A resumed run writes the file anew from the history of its checkpoint: the rows of
+            # later updates are of a time that it goes through again. The last of these rows says
+            # when it went on.
             rows = [head, *state.log_history, {"step": state.global_step, "at": time.time()}]
             self.file.parent.mkdir(parents=True, exist_ok=True)
             self.file.write_text("".join(map(_json_line, rows)), encoding="utf-8")
@@ -255,6 +319,7 @@ class Log(TrainerCallback):
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Append the newest row of the history."""
         if state.is_world_process_zero and self.file.is_file():  # not before the training begins
             with self.file.open("a", encoding="utf-8") as file:
                 file.write(_json_line({**state.log_history[-1], "at": time.time()}))
@@ -267,14 +332,18 @@ def _json_line(row: Mapping[str, Any]) -> str:
 class Stop(TrainerCallback):
     """On SIGTERM: a checkpoint after the current update in all processes, then the usual effect.
 
-    The request is kept here rather than in the Trainer's `should_training_stop`, which the Trainer
-    resets when it begins and sets itself after the last update.
+    Schedulers of clusters send SIGTERM some time before they kill, so that no update is lost.
+
+    The request is kept here. The Trainer's `should_training_stop` could not hold it: the Trainer
+    resets it when it begins, which may be after the signal, and sets it after the last update,
+    where it says nothing about a signal.
     """
 
     requested = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
+        """Take note of SIGTERM in this context, and raise it at its end if it came."""
         # Python lets only the main thread set signal handlers.
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -290,7 +359,9 @@ class Stop(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        # A launcher may signal one process alone, and all must stop after the same update.
+        """Save and stop, in all processes, where one of them was signalled."""
+        # A launcher may signal one process alone, and processes may be in different updates when
+        # they are signalled. The reduction makes all of them stop after the same one.
         requested = torch.tensor(int(self.requested), device=args.device)
         if all_reduced(requested, dist.ReduceOp.MAX):
             # These are only ever set to True, never to the flag: a signal that arrives during the
@@ -303,8 +374,13 @@ class Stop(TrainerCallback):
 class Checkpoints(TrainerCallback):
     """Completes the Trainer's checkpoints with the monitor's state and the marker.
 
-    Restores the monitor's state from the checkpoint `resumed`. Decides what is logged, validated
-    and saved after the last update.
+    It also restores the monitor's state, and decides what is logged, validated and saved after the
+    last update.
+
+    Args:
+        marker: content of the marker, to which the checksums of the checkpoint are added.
+        monitor: has sums since the last row, which a resumed run needs for its next row.
+        resumed: the checkpoint that the run goes on from. None: the run starts anew.
     """
 
     def __init__(
@@ -317,24 +393,30 @@ class Checkpoints(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Restore what the Trainer does not know of a checkpoint, and start the clock."""
         if self.resumed is not None:
             self.monitor.load(self.resumed, args.process_index)
-            # The settings save_every and log_every may differ from those of the checkpoint.
+            # The Trainer takes the steps of logs and checkpoints from the checkpoint. They do not
+            # change a result, so the settings may have other ones now, and these hold.
             state.compute_steps(args, state.max_steps)
         self.monitor.start_clock()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Log and validate after the last update, which is saved only where it is due anyway."""
+        # The Trainer's own callback has set these for the current update; the last update differs.
         if state.global_step == state.max_steps:
             control.should_log = True
             control.should_evaluate = True
-            # The Trainer would always save here, but the result is saved at once.
+            # The Trainer would always save here, but the result itself is saved next.
             control.should_save = state.global_step % state.save_steps == 0
 
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Add the state of the monitor of each process, then the marker."""
+        # The Trainer has written its part of the checkpoint before it calls.
         checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         self.monitor.save(checkpoint, args.process_index)
         if args.world_size > 1:
@@ -348,15 +430,21 @@ class Checkpoints(TrainerCallback):
 def find_checkpoint(folder: Path, configuration: str) -> tuple[Path | None, int | None]:
     """The newest complete checkpoint in `folder`, and its tokens of a pass; None without one.
 
-    A resumed run takes as many tokens in a pass as before, because another number would round
-    differently. The first process looks and all use its answer, since a shared file system may show
-    others an older state. It removes incomplete checkpoints: the Trainer would count them among
-    those to keep, and delete a complete one instead.
+    A resumed run takes as many tokens in a pass as before, because other passes would add up the
+    gradients in another order, which rounds differently. The first process looks and all use its
+    answer, since a shared file system may show others an older state. It removes incomplete
+    checkpoints: the Trainer would count them among those to keep, and delete a complete one.
 
-    Raises InputError where the newest checkpoint is from a run with another `configuration`.
+    Args:
+        folder: of the checkpoints.
+        configuration: fingerprint of all that a resumed run must have in common with the first.
+
+    Raises InputError where the newest checkpoint is from a run with another configuration, and then
+    removes nothing.
     """
 
     def find() -> tuple[Path | None, int | None]:
+        # A checkpoint is named by its update; the names of trackers' files are left alone.
         paths = [path for path in folder.glob("checkpoint-*") if _number(path).isdigit()]
         complete = [path for path in paths if not damaged(path, MARKER)]
         newest = max(complete, key=lambda path: int(_number(path)), default=None)
@@ -381,7 +469,8 @@ def _number(checkpoint: Path) -> str:
 def remove_checkpoints(folder: Path) -> None:
     """Remove checkpoints and log of a training in `folder`, once its result is saved.
 
-    Files of trackers stay.
+    Files of trackers stay, and so does the folder of the checkpoints if it holds any. A kill in
+    between does no harm, because whoever calls has saved the result before.
     """
     checkpoints = folder / CHECKPOINTS
     for path in checkpoints.glob("checkpoint-*"):
