@@ -24,8 +24,8 @@ from docemb_lib.base import __version__
 
 Name = TypeVar("Name")
 PROCESS = Path("/proc/self")
-# Mean and standard deviation of a training document's tokens (thesis, Section 4.1), of which the
-# student reads at most LONGEST.
+# Mean and standard deviation of the tokens of a training document (thesis, Section 4.1). The
+# student reads at most LONGEST of them.
 THESIS_MEAN = 1371
 THESIS_STD = 1723
 SHORTEST = 8

@@ -13,7 +13,7 @@ from docemb_lib.evaluation.heads import HeadJob, initial_head, one_thread, train
 from docemb_lib.settings.sections import HeadSettings
 
 HEADS = 20  # four folds of five seeds
-# The thesis' smallest round.
+# The size of the thesis' smallest round.
 EXAMPLES = 1000
 CLASSES = 3
 WIDTH = 384  # dimensions of the embeddings: MiniLM's
@@ -29,7 +29,7 @@ def bench_heads(*, quick: bool = False) -> Report:
     repeats = 1 if quick else 3
     settings = HeadSettings(epochs=1 if quick else 10)
     rng = np.random.default_rng(0)
-    features = rng.normal(size=(EXAMPLES, WIDTH)) / math.sqrt(WIDTH)  # of length about 1
+    features = rng.normal(size=(EXAMPLES, WIDTH)) / math.sqrt(WIDTH)  # their length is about 1
     features = features.astype(np.float32)
     labels = rng.integers(CLASSES, size=EXAMPLES)
     jobs = [HeadJob(np.arange(EXAMPLES), seed) for seed in range(HEADS)]

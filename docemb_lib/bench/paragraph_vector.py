@@ -18,7 +18,7 @@ from docemb_lib.base.progress import progress
 from docemb_lib.bench.harness import Report, Row, interleaved, ratio_row, thesis_lengths
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
 
-# Words of a document for each token of the thesis' documents: about 400 words in the mean.
+# The words of a document for each token of one of the thesis: about 400 words in the mean.
 SCALE = 0.3
 TYPES = 30_000  # different words, with frequencies after Zipf's law
 

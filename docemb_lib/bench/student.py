@@ -52,11 +52,11 @@ class Workload:
 
     device: str = "cpu"
     layers: int = 3
-    documents: int = 6  # of the thesis' lengths
-    repeats: int = 3  # of each timing
+    documents: int = 6  # documents of the thesis' lengths
+    repeats: int = 3  # repeats of each timing
     longest: int = LONGEST  # tokens; the thesis' lengths are scaled with it
-    long_documents: int = 6  # of `longest` tokens each, for the peak of memory
-    growth_tokens: int = 4096  # in all documents of one length together
+    long_documents: int = 6  # documents of `longest` tokens, for the peak of memory
+    growth_tokens: int = 4096  # tokens of all documents of one length together
 
     def config(self) -> LongformerConfig:
         """The configuration of longformer-base-4096 in another size and without dropout."""

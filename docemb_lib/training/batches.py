@@ -160,9 +160,9 @@ class MicroBatch(NamedTuple):
 
     batch: PackedBatch
     targets: Targets
-    rows: list[int]  # of the packed documents
-    # Share of the update's documents. It is 0 for a filler: a process that has no batch in this
-    # pass repeats one of another process, because DDP requires a gradient of each process.
+    rows: list[int]  # the rows of the packed documents
+    # The share of the update's documents. It is 0 for a filler: a process that has no batch in this
+    # pass repeats a batch of another process, because DDP requires a gradient of every process.
     share: float
     run_groups: GroupRunner  # see `Objective.forward`
 
@@ -209,7 +209,7 @@ def plan_passes(
     """Cut an update into passes: the numbers of the batches of each, and the process of each batch.
 
     A pass holds consecutive batches. It ends before any process has more than `budget` tokens; a
-    longer batch is alone in its process. `tokens` are those of each batch of the update.
+    longer batch is alone in its process. `tokens` are the lengths of the update's batches.
     """
     start = 0
     owners = assign(tokens[:1], processes)
@@ -225,7 +225,7 @@ def plan_passes(
 
 
 def assign(tokens: Sequence[int], processes: int) -> tuple[int, ...]:
-    """The process of each batch, by the number of tokens of each.
+    """The process of each batch, chosen by the numbers of tokens of the batches.
 
     The longest batch comes first; each goes to the process that has the fewest tokens so far.
     """

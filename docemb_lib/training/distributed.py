@@ -104,8 +104,8 @@ class GroupExchange:
     of a single process. All groups must have the same size, and all processes must call.
     """
 
-    owners: tuple[int, ...]  # rank that holds each group, in the groups' order
-    rank: int  # of this process, which has its groups in that order
+    owners: tuple[int, ...]  # the rank that holds each group, in the order of the groups
+    rank: int  # the rank of this process, which has its groups in that order
 
     def __call__(self, loss: nn.Module, groups: list[tuple[Tensor, ...]]) -> Tensor:
         """The losses of this process' groups, (B,). A group is two views, (b, P) each.

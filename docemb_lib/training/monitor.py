@@ -15,9 +15,9 @@ from docemb_lib.losses import Objective, ObjectiveOutput
 from docemb_lib.training.batches import Collate, TrainingDocuments
 from docemb_lib.training.distributed import all_reduced
 
-COMPONENTS = 10  # canonical correlations in `cca`
-RIDGE = 0.01  # of `cca`, a share of the mean variance of a view's features
-# Documents that `cca` needs: at least so many, and so many for each feature of a view.
+COMPONENTS = 10  # `cca` is the mean of so many canonical correlations
+RIDGE = 0.01  # regularises `cca`; a share of the mean variance of a view's features
+# `cca` needs at least so many documents, and so many for each feature of a view.
 FEWEST = 20
 PER_FEATURE = 2
 
@@ -190,8 +190,8 @@ def validate(
     Args:
         batch_size: documents whose losses are computed together; a single one left over joins the
             batch before.
-        dtype: of autocast. None: no autocast.
-        budget: tokens of a process in a pass, with padding.
+        dtype: the dtype of autocast. None: no autocast.
+        budget: the tokens of a process in a pass, with padding.
     """
     device = next(objective.parameters()).device
     was_training = objective.training

@@ -45,9 +45,9 @@ from docemb_lib.training.trainer import DistillationTrainer
 
 logger = logging.getLogger(__name__)
 END = -1  # stands after each sentence among token ids
-# Share of the tokens to predict (Devlin et al., 2019, Section 3.1); the SimDE paper gives no rate.
+# The share of the tokens to predict (Devlin et al., 2019, Section 3.1). The SimDE paper gives none.
 PREDICTED = 0.15
-# Shares of these that become the mask token, and a random token; the rest stays as it is.
+# Shares of the chosen tokens that become the mask token, and a random token; the rest stays.
 MASKED = 0.8
 REPLACED = 0.1
 
@@ -117,7 +117,8 @@ def mask_tokens(
 class Part(NamedTuple):
     """The texts of a batch that one forward pass holds."""
 
-    # Among the batch's texts, which are the first texts of all B pairs, then the second ones.
+    # The places of these texts among the 2B texts of the batch: the first texts of all pairs come
+    # before the second ones.
     places: list[int]
     texts: PackedBatch
     masked: PackedBatch
@@ -127,9 +128,9 @@ class Part(NamedTuple):
 class PairBatch(NamedTuple):
     """B pairs in as many parts as memory asks for; the loss compares each text with all others."""
 
-    rows: list[int]  # of the B documents
+    rows: list[int]  # the rows of the B documents
     parts: list[Part]
-    n_labels: int  # tokens to predict in all parts
+    n_labels: int  # the number of tokens to predict in all parts
 
     @property
     def order(self) -> Tensor:
@@ -149,9 +150,9 @@ class PairedDocuments:
     It logs how many documents are left out, and how many are cut.
 
     Args:
-        sentences: by row, from `encode_sentences`.
-        ids: by row, unique.
-        max_tokens: of a text, special tokens included.
+        sentences: a sequence of `encode_sentences` for each document.
+        ids: a unique name for each document.
+        max_tokens: the limit of a text, special tokens included.
         pairs: "halves" or "dropout". Both leave out the same documents, so that a comparison is of
             the pairs alone.
     """
@@ -188,7 +189,7 @@ class PairedDocuments:
         self.ids = [ids[row] for row in self.rows.tolist()]
         self.lengths = (lengths - self.n_sentences)[self.rows]  # in tokens
         special = tokenizer("")["input_ids"]
-        # Ids, masked ids and labels of the special tokens, of which the first opens a text.
+        # Ids, masked ids and labels of the special tokens. The first opens a text, the rest end it.
         self._special = np.array([special, special, [NO_LABEL] * len(special)])
         self._room = max_tokens - len(special)
         n_cut = np.count_nonzero(self.lengths > self._room * (2 if pairs == "halves" else 1))

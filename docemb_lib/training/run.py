@@ -39,9 +39,11 @@ AUTOCAST: dict[str, torch.dtype | None] = {
     "fp32": None,
 }
 VALIDATIONS = 3  # before the first update, after the last, and at even steps between
-PROBE = (32, 160)  # tokens of the documents that measure the memory of a token
-SHARE = 0.5  # of the free memory; gradients, a layer's working set and fragments need the rest
-LARGEST = {"cpu": 2**14, "cuda": 2**17}  # tokens of a pass; more is no faster
+PROBE = (32, 160)  # lengths in tokens of the documents that measure the memory of a token
+# The share of the free memory for activations. Gradients, a layer's working set and fragments need
+# the rest.
+SHARE = 0.5
+LARGEST = {"cpu": 2**14, "cuda": 2**17}  # the most tokens of a pass; more is no faster
 
 
 class History(NamedTuple):

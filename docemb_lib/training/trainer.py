@@ -62,10 +62,10 @@ class DistillationTrainer(Trainer):
     (`training_step`) and `validation_means`.
 
     Args:
-        settings: of the profile.
-        budget: tokens of a process in a pass, with padding.
-        dtype: of autocast in validation. None: no autocast.
-        monitor: collects the rows of the history.
+        settings: the settings of the training.
+        budget: the tokens of a process in a pass, with padding.
+        dtype: the dtype of autocast in validation. None: no autocast.
+        monitor: the object that collects the rows of the history.
         **kwargs: the arguments of `transformers.Trainer`.
     """
 
@@ -93,6 +93,7 @@ class DistillationTrainer(Trainer):
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
         """The function that turns the rows of an update into the `inputs` of `training_step`."""
+        # A student whose forward pass is padded counts its padding among the tokens of a pass.
         padded = self.model.student.padded
         batch_size = self.settings.batch_size
         return Collate(self.train_dataset, batch_size, self.budget, padded, **self.ranks)
@@ -128,8 +129,8 @@ class DistillationTrainer(Trainer):
         """Check the losses of an update.
 
         Args:
-            rows: of the documents of each pass.
-            losses: one for each pass, (passes,).
+            rows: the rows of the documents of each pass.
+            losses: a loss for each pass, (passes,).
 
         Raises FloatingPointError, in all processes, where a loss is not finite. It names the
         documents of the pass where they are in this process.
@@ -309,9 +310,8 @@ class Log(TrainerCallback):
         """Write the file anew: its head, and the rows of a resumed run so far."""
         if state.is_world_process_zero:
             head = {"title": self.title, "updates": state.max_steps}
-            # A resumed run writes the file anew from the history of its checkpoint: the rows of
-            # later updates are of a time that it goes through again. The last of these rows says
-            # when it went on.
+            # A resumed run writes the file anew from the history of its checkpoint, because it goes
+            # through the later updates again. The last of these rows says when it went on.
             rows = [head, *state.log_history, {"step": state.global_step, "at": time.time()}]
             self.file.parent.mkdir(parents=True, exist_ok=True)
             self.file.write_text("".join(map(_json_line, rows)), encoding="utf-8")
@@ -378,8 +378,8 @@ class Checkpoints(TrainerCallback):
     last update.
 
     Args:
-        marker: content of the marker, to which the checksums of the checkpoint are added.
-        monitor: has sums since the last row, which a resumed run needs for its next row.
+        marker: the content of the marker, without the checksums of the checkpoint.
+        monitor: the sums since the last row, which a resumed run needs for its next row.
         resumed: the checkpoint that the run goes on from. None: the run starts anew.
     """
 
@@ -396,8 +396,8 @@ class Checkpoints(TrainerCallback):
         """Restore what the Trainer does not know of a checkpoint, and start the clock."""
         if self.resumed is not None:
             self.monitor.load(self.resumed, args.process_index)
-            # The Trainer takes the steps of logs and checkpoints from the checkpoint. They do not
-            # change a result, so the settings may have other ones now, and these hold.
+            # The Trainer takes the intervals of logs and checkpoints from the checkpoint. They do
+            # not change a result, so the settings may differ now, and the settings hold.
             state.compute_steps(args, state.max_steps)
         self.monitor.start_clock()
 
@@ -405,7 +405,7 @@ class Checkpoints(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Log and validate after the last update, which is saved only where it is due anyway."""
-        # The Trainer's own callback has set these for the current update; the last update differs.
+        # The Trainer's own callback has set the three for every update; the last one differs.
         if state.global_step == state.max_steps:
             control.should_log = True
             control.should_evaluate = True
@@ -436,8 +436,8 @@ def find_checkpoint(folder: Path, configuration: str) -> tuple[Path | None, int 
     checkpoints: the Trainer would count them among those to keep, and delete a complete one.
 
     Args:
-        folder: of the checkpoints.
-        configuration: fingerprint of all that a resumed run must have in common with the first.
+        folder: the folder of the checkpoints.
+        configuration: the fingerprint of all that a resumed run must have in common with the first.
 
     Raises InputError where the newest checkpoint is from a run with another configuration, and then
     removes nothing.
