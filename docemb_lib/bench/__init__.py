@@ -1,3 +1,1 @@
-"""Benchmarks of docemb beside its peers, both sides in one process: student, Paragraph Vector,
-heads.
-"""
+"""Benchmarks of docemb and its peers in one process: student, Paragraph Vector, heads."""

@@ -1,11 +1,8 @@
-"""Classification heads trained as one against a loop that trains each with torch's own modules, in
-one process.
-"""
+"""Classification heads trained together, and a loop that trains each with torch's own modules."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,51 +13,49 @@ from docemb_lib.evaluation.heads import HeadJob, initial_head, one_thread, train
 from docemb_lib.settings.sections import HeadSettings
 
 HEADS = 20  # four folds of five seeds
-EXAMPLES, CLASSES = 1000, 3  # the thesis' smallest round
+# The size of the thesis' smallest round.
+EXAMPLES = 1000
+CLASSES = 3
 WIDTH = 384  # dimensions of the embeddings: MiniLM's
-RATIO = 10  # budget
 
 
 def bench_heads(*, quick: bool = False) -> Report:
-    """Heads per second of both sides. The loop as it is usually written has a budget, the tuned
-    loop has none.
+    """Heads per second of both sides.
 
-    The loops draw batches by torch.randperm and an index, since a DataLoader would be slower.
-    quick: one epoch, to see that all parts run.
+    The loop as it is usually written has a budget, the tuned loop has none. The loops draw batches
+    by torch.randperm and an index, since a DataLoader would be slower. `quick` trains one epoch, to
+    see that all parts run.
     """
-    epochs, repeats = (1, 1) if quick else (10, 3)
-    settings, seeds = HeadSettings(epochs=epochs), range(HEADS)
+    repeats = 1 if quick else 3
+    settings = HeadSettings(epochs=1 if quick else 10)
     rng = np.random.default_rng(0)
-    features = (rng.normal(size=(EXAMPLES, WIDTH)) / math.sqrt(WIDTH)).astype(
-        np.float32
-    )  # of length about 1
+    features = rng.normal(size=(EXAMPLES, WIDTH)) / math.sqrt(WIDTH)  # their length is about 1
+    features = features.astype(np.float32)
     labels = rng.integers(CLASSES, size=EXAMPLES)
-    jobs = [HeadJob(np.arange(EXAMPLES), seed) for seed in seeds]
-    loop = partial(train_loop, features, labels, settings, seeds)
-    runs: dict[str, Any] = {
+    jobs = [HeadJob(np.arange(EXAMPLES), seed) for seed in range(HEADS)]
+    loop = partial(train_loop, features, labels, settings, range(HEADS))
+    runs: dict[str, Callable[[], object]] = {
         "ours": partial(train_jobs, features, labels, jobs, settings, classes=CLASSES),
         "loop": loop,
-        "tuned loop": one_thread()(
-            partial(loop, fused=True)
-        ),  # its steps are too short for several threads
+        # The steps of the tuned loop are too short for several threads.
+        "tuned loop": one_thread()(partial(loop, fused=True)),
     }
     seconds = interleaved(runs, repeats)
     rate = partial(ratio_row, amount=HEADS, unit="heads/s", ours=seconds["ours"])
+    name = f"{HEADS} heads against the loop"
+    tuned = f"{name} with a fused optimiser on one thread"
     rows = [
-        rate(f"{HEADS} heads against the loop", peer=seconds["loop"], at_least=RATIO),
-        rate(
-            f"{HEADS} heads against the loop with a fused optimiser on one thread",
-            peer=seconds["tuned loop"],
-        ),
+        rate(name, peer=seconds["loop"], at_least=10),
+        rate(tuned, peer=seconds["tuned loop"]),
     ]
-    about = {
+    sizes = {
         "heads": HEADS,
         "examples": EXAMPLES,
         "classes": CLASSES,
         "dimensions": WIDTH,
         "repeats": repeats,
     }
-    return Report("heads", "loop", about | settings.model_dump(), rows)
+    return Report("heads", "loop", sizes | settings.model_dump(), rows)
 
 
 def train_loop(
@@ -71,26 +66,26 @@ def train_loop(
     *,
     fused: bool | None = None,
 ) -> list[nn.Sequential]:
-    """One head after the other, in the usual way; initial weights and batches are those of
-    `train_jobs`.
+    """One head after the other, in the usual way.
+
+    Initial weights and batches are those of `train_jobs`.
     """
-    X, y = torch.tensor(features), torch.tensor(labels)
+    X = torch.tensor(features)
+    y = torch.tensor(labels)
     steps = settings.epochs * math.ceil(len(X) / settings.batch_size)
     loss = nn.CrossEntropyLoss(label_smoothing=settings.label_smoothing)
     trained = []
     for seed in seeds:
         generator = torch.Generator().manual_seed(seed)
         start = initial_head(X.shape[1], CLASSES, hidden=settings.hidden, generator=generator)
-        hidden, out = nn.Linear(X.shape[1], settings.hidden), nn.Linear(settings.hidden, CLASSES)
-        for layer, W, b in ((hidden, start.W1, start.b1), (out, start.W2, start.b2)):
-            layer.load_state_dict({"weight": W[0].T, "bias": b[0, 0]})
+        hidden = nn.Linear(X.shape[1], settings.hidden)
+        out = nn.Linear(settings.hidden, CLASSES)
+        hidden.load_state_dict({"weight": start.W1[0].T, "bias": start.b1[0, 0]})
+        out.load_state_dict({"weight": start.W2[0].T, "bias": start.b2[0, 0]})
         net = nn.Sequential(hidden, nn.ReLU(), nn.Dropout(settings.dropout), out)
-        decayed, others = (
-            [p for p in net.parameters() if (p.ndim > 1) is matrix] for matrix in (True, False)
-        )
         groups = [
-            {"params": decayed, "weight_decay": settings.weight_decay},
-            {"params": others, "weight_decay": 0.0},
+            {"params": [hidden.weight, out.weight], "weight_decay": settings.weight_decay},
+            {"params": [hidden.bias, out.bias], "weight_decay": 0.0},
         ]
         optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=fused)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)

@@ -1,21 +1,20 @@
-"""The student against stock `transformers.LongformerModel`: same random weights, same documents,
-one process.
+"""The student against stock `transformers.LongformerModel`.
 
-Dropout is 0 on both sides, because flash attention for packed documents has none for the attention
-weights.
+Both have the same random weights and documents and run in one process. Dropout is 0 on both sides,
+because flash attention for packed documents has none for the attention weights.
 """
 
 import copy
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import product
 from statistics import median
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils import clip_grad_norm_
 from transformers import BertConfig, BertModel, LongformerConfig, LongformerModel
 
 from docemb_lib.base.errors import InputError
@@ -42,28 +41,9 @@ GEOMETRIES = {  # by device: MiniLM's with three layers, and Longformer-base's
     },
 }
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-FORWARD, TRAINING = "forward", "forward + backward"
-# Budgets. Shares of the measured peak on a CPU, by what is timed and its precision:
-SHARES = {
-    (FORWARD, "fp32"): 0.90,
-    (TRAINING, "fp32"): 0.80,
-    (FORWARD, "bf16"): 0.70,
-    (TRAINING, "bf16"): 0.70,
-}
-HIDDEN, COSINE = 1e-5, 1e-4  # equality
-LENGTH_RATIO, MEMORY_RATIO = (
-    1.15,
-    0.25,
-)  # time per token of 4,096 against 256 tokens; peak memory against stock
-GPU_SHARE = 0.40  # of full training on a GPU
 CHUNK = 256  # tokens that a sentence encoder reads
-EQUAL_LENGTHS = (
-    8,
-    257,
-    513,
-    1000,
-    2500,
-)  # tokens: below a window, just above one and two halves of it, several
+# Tokens of the documents for equality: below half a window, just above one and two halves, several.
+EQUAL_LENGTHS = (8, 257, 513, 1000, 2500)
 
 
 @dataclass(frozen=True)
@@ -72,29 +52,27 @@ class Workload:
 
     device: str = "cpu"
     layers: int = 3
-    documents: int = 6  # of the thesis' lengths
-    repeats: int = 3  # of each timing
+    documents: int = 6  # documents of the thesis' lengths
+    repeats: int = 3  # repeats of each timing
     longest: int = LONGEST  # tokens; the thesis' lengths are scaled with it
-    long_documents: int = 6  # of `longest` tokens each, for the peak of memory
-    growth_tokens: int = 4096  # in all documents of one length together
+    long_documents: int = 6  # documents of `longest` tokens, for the peak of memory
+    growth_tokens: int = 4096  # tokens of all documents of one length together
 
     def config(self) -> LongformerConfig:
         """The configuration of longformer-base-4096 in another size and without dropout."""
-        size = {
-            **GEOMETRIES[self.device],
-            "num_hidden_layers": self.layers,
-            "attention_window": [512] * self.layers,
-        }
-        fixed = {
-            "hidden_dropout_prob": 0.0,
-            "attention_probs_dropout_prob": 0.0,
-            "layer_norm_eps": 1e-5,
-        }
+        size = GEOMETRIES[self.device] | {"num_hidden_layers": self.layers}
         return LongformerConfig(
-            **size, **fixed, max_position_embeddings=LONGEST + 2, type_vocab_size=1
+            **size,
+            attention_window=[512] * self.layers,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            layer_norm_eps=1e-5,
+            max_position_embeddings=LONGEST + 2,
+            type_vocab_size=1,
         )
 
     def drawn(self, documents: int) -> list[np.ndarray]:
+        """Documents of the thesis' lengths."""
         return self.tokens(harness.thesis_lengths(documents, seed=0, scale=self.longest / LONGEST))
 
     def tokens(self, lengths: Sequence[int]) -> list[np.ndarray]:
@@ -105,22 +83,21 @@ class Workload:
 
 def both_sides(model: LongformerModel, longest: int) -> tuple[Student, Student]:
     """Stock and ours with the same weights; stock pads each document to whole windows."""
-    stock, ours = (
-        Student(one, SimpleNamespace(model_max_length=longest))
-        for one in (model, copy.deepcopy(model))
-    )
+    tokenizer = SimpleNamespace(model_max_length=longest)
+    stock = Student(model, tokenizer)
     stock.packed = False
-    return stock, ours
+    return stock, Student(copy.deepcopy(model), tokenizer)
 
 
 def batches_of(
     documents: Sequence[np.ndarray], side: Student, budget: int | None = None
 ) -> list[PackedBatch]:
-    """The documents in batches, longest first; for stock each counts as whole windows, as it is
-    padded.
-    """
-    rows = token_batches([side.padded(len(one)) for one in documents], budget or token_budget(side))
-    return [pack([documents[k] for k in some]).to(side.device) for some in rows]
+    """The documents in batches of `budget` tokens, longest first; stock's include the padding."""
+    lengths = [side.padded(len(document)) for document in documents]
+    return [
+        pack([documents[row] for row in rows]).to(side.device)
+        for rows in token_batches(lengths, budget or token_budget(side))
+    ]
 
 
 def token_budget(side: Student) -> int:
@@ -137,20 +114,20 @@ def token_budget(side: Student) -> int:
 def forward_flops(config: LongformerConfig, lengths: Sequence[int]) -> float:
     """Floating-point operations over documents of `lengths` tokens; a multiply-add counts as two.
 
-    The matrix products of the layers, and the attention over the keys that each token sees; a
-    training step takes three times as many: the backward pass computes two products for each one of
-    the forward pass.
+    They are the matrix products of the layers, and the attention over the keys that each token
+    sees. torch's FlopCounterMode would count whole blocks of the attention, hidden keys included,
+    and nothing of flash attention. A training step takes three times as many: the backward pass
+    computes two products for each one of the forward pass.
     """
-    D, layers = config.hidden_size, config.num_hidden_layers
-    weights, pairs = layers * (4 * D * D + 2 * D * config.intermediate_size), 0
-    for length, window in product(lengths, config.attention_window):
-        reach = min(window // 2, length - 1)
-        pairs += length * (2 * reach + 1) - reach * (
-            reach + 1
-        )  # tokens (i, j) with |i - j| <= reach
-    return (
-        2.0 * weights * sum(lengths) + 4.0 * D * pairs
-    )  # two products of D per pair: scores, weighted values
+    D = config.hidden_size
+    weights = config.num_hidden_layers * (4 * D * D + 2 * D * config.intermediate_size)
+    flops = 2.0 * weights * sum(lengths)
+    for window in config.attention_window:
+        for length in lengths:
+            reach = min(window // 2, length - 1)
+            pairs = length * (2 * reach + 1) - reach * (reach + 1)  # (i, j) with |i - j| <= reach
+            flops += 4.0 * D * pairs  # two products of D per pair: scores, weighted values
+    return flops
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
@@ -165,95 +142,99 @@ def forward(side: Student, batches: Sequence[PackedBatch], precision: str) -> No
 
 
 def forward_backward(side: Student, batches: Sequence[PackedBatch], precision: str) -> None:
-    """Forward pass, then backward pass from the sum of the embeddings' dot products with one fixed
-    direction.
+    """A forward pass, then a backward pass that leaves gradients.
+
+    The loss is the sum of the embeddings' dot products with one fixed direction, because LayerNorm
+    makes a plain sum constant.
     """
     side.train()
-    side.zero_grad(set_to_none=True)
-    direction = torch.linspace(
-        -1, 1, side.dim, device=side.device
-    )  # LayerNorm makes a plain sum constant
+    side.zero_grad()
+    direction = torch.linspace(-1, 1, side.dim, device=side.device)
     for batch in batches:
         with autocast(side.device, precision):
             embeddings = side(batch)
         (embeddings @ direction).sum().backward()
 
 
-def bench_student(*, device: str | None = None, quick: bool = False) -> Report:
-    """Measure the student beside stock Longformer.
+def workload_for(device: str, *, quick: bool) -> Workload:
+    """What is measured on a device; `quick` takes one layer and short documents."""
+    layers = GEOMETRIES[device]["num_hidden_layers"]
+    workload = Workload(device, layers)
+    if device == "cuda":
+        workload = replace(workload, documents=128, growth_tokens=65536)
+    if quick:
+        workload = Workload(device, 1, 4, 1, longest=512, long_documents=2, growth_tokens=1024)
+    return workload
 
-    device: cpu or cuda (None: a GPU where there is one), which also decides the size of the model;
-    quick: one layer and short documents, to see that all parts run. Raises InputError for a device
-    that is not there.
+
+def bench_student(*, device: str | None = None, quick: bool = False) -> Report:
+    """Measure the student and stock Longformer.
+
+    `device` is cpu or cuda (None: a GPU where there is one), and decides the size of the model,
+    too. `quick` only sees that all parts run. Raises InputError for a device that is not there.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device not in GEOMETRIES or (device == "cuda" and not torch.cuda.is_available()):
         problem = "torch sees no GPU" if device in GEOMETRIES else f"{device} cannot be measured"
         raise InputError(f"device: {problem}; give cpu, or cuda where torch sees a GPU")
-    given: dict[str, Any] = {"device": device, "layers": GEOMETRIES[device]["num_hidden_layers"]}
+    workload = workload_for(device, quick=quick)
     precisions = ["fp32", "bf16"] if uses_bf16(device) else ["fp32"]
-    if device == "cuda":
-        given |= {"documents": 128, "growth_tokens": 65536}
-    if quick:
-        given |= {
-            "layers": 1,
-            "longest": 512,
-            "documents": 4,
-            "repeats": 1,
-            "long_documents": 2,
-            "growth_tokens": 1024,
-        }
-    workload = Workload(**given)
     torch.manual_seed(0)
-    stock, ours = both_sides(
-        LongformerModel(workload.config(), add_pooling_layer=False).to(device), workload.longest
-    )
+    model = LongformerModel(workload.config(), add_pooling_layer=False).to(device)
+    stock, ours = both_sides(model, workload.longest)
+    mixed = workload.tokens([min(length, workload.longest) for length in EQUAL_LENGTHS])
     parts: list[Callable[[], list[Row]]] = [
         partial(speed, stock, ours, workload, precisions),
-        partial(
-            equality,
-            stock,
-            ours,
-            workload.tokens([min(n, workload.longest) for n in EQUAL_LENGTHS]),
-        ),
+        partial(equality, stock, ours, mixed),
         partial(growth, ours, workload, precisions[-1]),
         partial(embedding, ours, workload, precisions[-1]),
         partial(memory, stock, ours, workload),
     ]
     if device == "cuda":
         parts.append(partial(throughput, ours, workload))
-    rows = [row for part in progress(parts, desc="bench", unit="parts") for row in part()]
+    rows = []
+    for part in progress(parts, desc="bench", unit="parts"):
+        rows += part()
     return Report("student", "stock", asdict(workload), rows, device)
 
 
 def speed(
     stock: Student, ours: Student, workload: Workload, precisions: Sequence[str]
 ) -> list[Row]:
-    """Forward, and forward with backward: shares of the measured peak, and tokens a second beside
-    stock in fp32.
+    """Forward, and forward with backward: shares of the measured peak, and tokens a second.
+
+    Stock runs in fp32.
     """
-    device, documents = ours.device, workload.drawn(workload.documents)
+    documents = workload.drawn(workload.documents)
     lengths = [len(document) for document in documents]
-    batches = {side: batches_of(documents, side) for side in (stock, ours)}
-    shares, ratios = [], []
-    for what, passes, run in ((FORWARD, 1, forward), (TRAINING, 3, forward_backward)):
-        runs: dict[tuple[Student, str], Callable[[], None]] = {}
-        for side, precision in [(stock, "fp32"), *((ours, precision) for precision in precisions)]:
+    flops = forward_flops(ours.config, lengths)
+    shares = []
+    ratios = []
+    for what, passes, run, budgets in (
+        ("forward", 1, forward, {"fp32": 0.90, "bf16": 0.70}),  # shares of the peak of a CPU
+        ("forward + backward", 3, forward_backward, {"fp32": 0.80, "bf16": 0.70}),
+    ):
+        runs: dict[str, Callable[[], None]] = {}
+        sides = [
+            ("stock", stock, "fp32"),
+            *((precision, ours, precision) for precision in precisions),
+        ]
+        for name, side, precision in sides:
+            batches = batches_of(documents, side)
             # The shortest batch warms a CPU up; a long one of stock takes half a minute.
-            run(side, batches[side] if device.type == "cuda" else batches[side][-1:], precision)
-            runs[side, precision] = partial(run, side, batches[side], precision)
-        seconds = harness.interleaved(runs, workload.repeats, device)
+            run(side, batches if workload.device == "cuda" else batches[-1:], precision)
+            runs[name] = partial(run, side, batches, precision)
+        seconds = harness.interleaved(runs, workload.repeats)
         for precision in precisions:
-            own, peak = seconds[ours, precision], matmul_peak(device.type, DTYPES[precision])
-            share = passes * forward_flops(ours.config, lengths) / median(own) / peak
-            budget = SHARES[what, precision] if device.type == "cpu" else None
-            shares.append(Row(f"{what} {precision}", share, "of the peak", at_least=budget))
-            name = f"{what} {precision}, stock in fp32"
-            ratios.append(
-                harness.ratio_row(name, sum(lengths), "tokens/s", own, seconds[stock, "fp32"])
-            )
-    for side in (ours, stock):
-        side.zero_grad(set_to_none=True)
+            name = f"{what} {precision}"
+            peak = matmul_peak(workload.device, DTYPES[precision])
+            share = passes * flops / median(seconds[precision]) / peak
+            at_least = budgets[precision] if workload.device == "cpu" else -math.inf
+            shares.append(Row(name, share, "of the peak", at_least=at_least))
+            rate = partial(harness.ratio_row, f"{name}, stock in fp32", sum(lengths), "tokens/s")
+            ratios.append(rate(seconds[precision], seconds["stock"]))
+    stock.zero_grad()
+    ours.zero_grad()
     return shares + ratios
 
 
@@ -265,47 +246,44 @@ def equality(stock: Student, ours: Student, documents: Sequence[np.ndarray]) -> 
         with autocast(ours.device, "bf16"):
             embeddings = ours(batch)
         distance = 1 - torch.cosine_similarity(embeddings, stock(batch), dim=1).min()
+    name = "embeddings bf16, largest cosine distance to stock fp32"
     return [
-        Row("hidden states fp32, largest difference", float(difference), "", at_most=HIDDEN),
-        Row(
-            "embeddings bf16, largest cosine distance to stock fp32",
-            float(distance),
-            "",
-            at_most=COSINE,
-        ),
+        Row("hidden states fp32, largest difference", float(difference), "", at_most=1e-5),
+        Row(name, float(distance), "", at_most=1e-4),
     ]
 
 
 def growth(ours: Student, workload: Workload, precision: str) -> list[Row]:
-    """Time per token of forward and backward, of long documents against short ones, `growth_tokens`
-    in all.
+    """Time per token of forward and backward, of long documents against short ones.
+
+    Both have `growth_tokens` tokens in all.
     """
-    short, long = workload.longest // 16, workload.longest
+    short = workload.longest // 16
+    long = workload.longest
     runs: dict[int, Callable[[], None]] = {}
     for length in (short, long):
         documents = workload.tokens([length] * (workload.growth_tokens // length))
         runs[length] = partial(forward_backward, ours, batches_of(documents, ours), precision)
         runs[length]()
-    seconds = harness.interleaved(runs, workload.repeats, ours.device)
-    ours.zero_grad(set_to_none=True)
+    seconds = harness.interleaved(runs, workload.repeats)
+    ours.zero_grad()
     name = f"time per token {precision}, {long} tokens a document against {short}"
-    return [Row(name, median(seconds[long]) / median(seconds[short]), "×", at_most=LENGTH_RATIO)]
+    return [Row(name, median(seconds[long]) / median(seconds[short]), "×", at_most=1.15)]
 
 
 def embedding(ours: Student, workload: Workload, precision: str) -> list[Row]:
-    """Embedding long documents in one pass, beside a stock BERT of the same size over chunks,
-    without tokenising.
+    """Embedding long documents in one pass, and by a stock BERT of the same size over chunks.
+
+    Neither includes tokenising.
     """
     device = ours.device
-    geometry = {
-        name: getattr(ours.config, name) for name in (*GEOMETRIES["cpu"], "num_attention_heads")
-    }
-    config = BertConfig(**geometry, max_position_embeddings=CHUNK)
+    names = (*GEOMETRIES["cpu"], "num_attention_heads")
+    size = {name: getattr(ours.config, name) for name in names}
+    config = BertConfig(**size, max_position_embeddings=CHUNK)
     bert = BertModel(config, add_pooling_layer=False).eval().to(device)
     longest = workload.longest // CHUNK  # chunks of a document, all of them whole
-    lengths = [
-        CHUNK * max(1, int(n)) for n in np.linspace(longest // 4, longest, workload.documents)
-    ]
+    n_chunks = np.linspace(longest // 4, longest, workload.documents).astype(int).clip(1)
+    lengths = (CHUNK * n_chunks).tolist()
     documents = workload.tokens(lengths)
     chunks = torch.from_numpy(np.concatenate(documents)).view(-1, CHUNK)
 
@@ -314,37 +292,35 @@ def embedding(ours: Student, workload: Workload, precision: str) -> list[Row]:
             for batch in chunks.split(token_budget(ours) // CHUNK):
                 bert(batch.to(device)).last_hidden_state.mean(1).float().cpu()
 
-    one_pass = partial(embed_chunks, ours, [documents], None, precision == "bf16", int)
-    runs: dict[str, Callable[[], object]] = {"ours": lambda: list(one_pass()), "chunks": in_chunks}
-    harness.interleaved(runs, 1, device)  # warms both up
-    seconds = harness.interleaved(runs, workload.repeats, device)
-    name = f"embedding {precision}, {lengths[0]} to {lengths[-1]} tokens, the same encoder over chunks of {CHUNK}"
-    return [
-        harness.ratio_row(
-            name, sum(lengths), "tokens/s", seconds["ours"], seconds["chunks"], at_least=1.0
-        )
-    ]
+    def in_one_pass() -> None:
+        list(embed_chunks(ours, [documents], None, precision == "bf16", int))
+
+    runs: dict[str, Callable[[], None]] = {"ours": in_one_pass, "chunks": in_chunks}
+    harness.interleaved(runs, 1)  # warms both up
+    seconds = harness.interleaved(runs, workload.repeats)
+    name = (
+        f"embedding {precision}, {lengths[0]} to {lengths[-1]} tokens, "
+        f"the same encoder over chunks of {CHUNK}"
+    )
+    rate = partial(harness.ratio_row, name, sum(lengths), "tokens/s", at_least=1.0)
+    return [rate(seconds["ours"], seconds["chunks"])]
 
 
 def memory(stock: Student, ours: Student, workload: Workload) -> list[Row]:
-    """Peak memory of forward and backward in fp32 over documents of the greatest length, in one
-    batch.
-    """
+    """Peak memory of forward and backward in fp32, of one batch of the longest documents."""
     documents = workload.tokens([workload.longest] * workload.long_documents)
+    sizes = f"{len(documents)} documents of {workload.longest} tokens"
     peaks = []
     for side in (stock, ours):
         # Libraries allocate memory of their own at first use.
         forward_backward(side, batches_of(workload.tokens([64]), side), "fp32")
-        side.zero_grad(set_to_none=True)
+        side.zero_grad()
         batches = batches_of(documents, side, sum(map(len, documents)))
-        peaks.append(
-            harness.peak_memory(partial(forward_backward, side, batches, "fp32"), ours.device)
-        )
-        side.zero_grad(set_to_none=True)
-    name = (
-        f"peak memory of {TRAINING} fp32, {len(documents)} documents of {workload.longest} tokens"
-    )
-    return [Row(name, peaks[1], "GiB", peaks[0], at_most=MEMORY_RATIO)]
+        run = partial(forward_backward, side, batches, "fp32")
+        peaks.append(harness.peak_memory(run, ours.device))
+        side.zero_grad()
+    name = f"peak memory of forward + backward fp32, {sizes}"
+    return [Row(name, peaks[1], "GiB", peaks[0], at_most=0.25)]
 
 
 def throughput(ours: Student, workload: Workload) -> list[Row]:
@@ -352,24 +328,19 @@ def throughput(ours: Student, workload: Workload) -> list[Row]:
     batches = batches_of(workload.drawn(4 * workload.documents), ours)
     optimizer = torch.optim.AdamW(ours.parameters(), lr=2e-5, fused=True)
 
-    def step(batch: PackedBatch) -> None:
-        forward_backward(ours, [batch], "bf16")
-        torch.nn.utils.clip_grad_norm_(ours.parameters(), 1.0)
-        optimizer.step()
+    def train() -> None:
+        for batch in batches:
+            forward_backward(ours, [batch], "bf16")
+            clip_grad_norm_(ours.parameters(), 1.0)
+            optimizer.step()
 
-    for batch in batches:
-        step(batch)
-    runs = {k: partial(step, batch) for k, batch in enumerate(batches)}
-    seconds = sum(times[0] for times in harness.interleaved(runs, 1, ours.device).values())
-    ours.zero_grad(set_to_none=True)
+    train()  # warms up
+    (seconds,) = harness.interleaved({"train": train}, 1)["train"]
+    ours.zero_grad()
     lengths = [size for batch in batches for size in batch.sizes]
-    share = (
-        3
-        * forward_flops(ours.config, lengths)
-        / seconds
-        / matmul_peak(ours.device.type, torch.bfloat16)
-    )
+    flops = 3 * forward_flops(ours.config, lengths)
+    share = flops / seconds / matmul_peak(ours.device.type, torch.bfloat16)
     return [
         Row("training steps bf16", sum(lengths) / seconds, "tokens/s"),
-        Row("training steps bf16", share, "of the peak", at_least=GPU_SHARE),
+        Row("training steps bf16", share, "of the peak", at_least=0.40),
     ]

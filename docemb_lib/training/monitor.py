@@ -1,162 +1,172 @@
-"""Monitoring of a training: means of losses, speed, signs of collapse, and the validation loss of
-an objective.
-"""
+"""Monitoring of a training: mean losses, speed, signs of collapse, and the validation loss."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from accelerate.utils import send_to_device
 from torch import Tensor
+from torch.linalg import solve_triangular
 from torch.nn import functional as F
 
 from docemb_lib.losses import Objective, ObjectiveOutput
 from docemb_lib.training.batches import Collate, TrainingDocuments
 from docemb_lib.training.distributed import all_reduced
 
-COMPONENTS = 10  # canonical correlations in `cca`
-RIDGE = 0.01  # of `cca`, a share of the mean variance of a view's features
-FEWEST, EACH = (
-    20,
-    2,
-)  # documents that `cca` needs: at least so many, and so many for each feature of a view
+COMPONENTS = 10  # `cca` is the mean of so many canonical correlations
+RIDGE = 0.01  # regularises `cca`; a share of the mean variance of a view's features
+# `cca` needs at least so many documents, and so many for each feature of a view.
+FEWEST = 20
+PER_FEATURE = 2
 
 
 class Means:
-    """Means over documents of named losses and of the norm of embeddings, and their spread; summed
-    on the device.
+    """Means over documents of named losses and of the norm of embeddings, and their spread.
+
+    The sums stay on the device.
     """
 
     def __init__(self, names: Sequence[str], *, dim: int, device: torch.device) -> None:
         self.names = (*names, "norm")
-        self.sums = torch.zeros(
-            1 + len(self.names), dtype=torch.float64, device=device
-        )  # documents, then by name
-        self.directions = torch.zeros(
-            dim, dtype=torch.float64, device=device
-        )  # sum of the embeddings' unit vectors
+        # The number of documents, then a sum for each name.
+        self.sums = torch.zeros(1 + len(self.names), dtype=torch.float64, device=device)
+        # The sum of the embeddings' unit vectors.
+        self.directions = torch.zeros(dim, dtype=torch.float64, device=device)
 
     @torch.no_grad()
-    def add(self, losses: Sequence[Tensor], embeddings: Tensor) -> None:
-        """losses: mean of each over B documents, in the order of the names; embeddings: (B, D)."""
-        B, embeddings = len(embeddings), embeddings.double()
+    def add(self, losses: Iterable[Tensor], embeddings: Tensor) -> None:
+        """Add B documents: the mean of each loss, in the order of the names; embeddings: (B, D)."""
+        B = len(embeddings)
+        embeddings = embeddings.double()
         means = torch.stack(list(losses)).double()
-        self.sums += torch.cat(
-            [means.new_full((1,), B), means * B, embeddings.norm(dim=1).sum()[None]]
-        )
+        norms = embeddings.norm(dim=1).sum()
+        self.sums += torch.cat([means.new_full((1,), B), means * B, norms[None]])
         self.directions += F.normalize(embeddings, dim=1).sum(0)
 
     def values(self) -> dict[str, float]:
-        """Means over the documents of all processes, by name, and `spread`, the mean cosine
-        distance between two embeddings; every process must call."""
+        """Means over the documents of all processes, by name, and `spread`.
+
+        `spread` is the mean cosine distance between two embeddings. Every process must call.
+        """
         n, *totals = all_reduced(self.sums.clone()).tolist()
         means = {name: total / max(n, 1) for name, total in zip(self.names, totals, strict=True)}
-        square = (
-            all_reduced(self.directions.clone()).square().sum().item()
-        )  # cosines of all pairs twice, and n ones
-        return {**means, "spread": 1 - (square - n) / (n * (n - 1)) if n > 1 else 0.0}
+        # |sum of unit vectors|^2 holds the cosine of each pair twice, and n ones.
+        square = all_reduced(self.directions.clone()).square().sum().item()
+        spread = 1 - (square - n) / (n * (n - 1)) if n > 1 else 0.0
+        return {**means, "spread": spread}
 
 
 class Monitor:
-    """The rows of a training's history: means and speed since the row before. parts: of the loss;
-    dim: D.
+    """The rows of a training's history: means and speed since the row before.
+
+    `parts` are the names of the loss' parts; `dim` is D.
     """
 
     def __init__(self, parts: Sequence[str], *, dim: int, device: torch.device) -> None:
+        self.parts = parts
         self.means = Means(["loss", *parts], dim=dim, device=device)
         self.start_clock()
 
     def start_clock(self) -> None:
-        self.started, self.tokens, self.documents = time.perf_counter(), 0, 0
+        self.started = time.perf_counter()
+        self.documents = 0
+        self.tokens = 0
 
-    def add(self, output: ObjectiveOutput | None, *, documents: int, tokens: int) -> None:
-        """documents, tokens: of all processes; output: of this process, None if its pass is
-        uncounted.
-        """
+    def add(self, output: ObjectiveOutput, *, tokens: int) -> None:
+        """Add what this process computed from so many tokens."""
         self.tokens += tokens
-        self.documents += documents
-        if output is not None:
-            losses = [output.loss, *(output.parts[name] for name in self.means.names[1:-1])]
-            self.means.add(losses, output.embeddings)
+        self.documents += len(output.embeddings)
+        losses = [output.parts[name] for name in self.parts]
+        self.means.add([output.loss, *losses], output.embeddings)
 
     def row(self) -> dict[str, float]:
-        """The next row; every process must call."""
+        """The next row, over all processes. Every process must call."""
         row = self.means.values()  # waits for the device
+        counts = self.means.sums.new_tensor([self.documents, self.tokens])
+        documents, tokens = all_reduced(counts).tolist()
         seconds = max(time.perf_counter() - self.started, 1e-9)
-        row |= {
-            "documents_per_second": self.documents / seconds,
-            "tokens_per_second": self.tokens / seconds,
-        }
+        row["documents_per_second"] = documents / seconds
+        row["tokens_per_second"] = tokens / seconds
         self.means.sums.zero_()
         self.means.directions.zero_()
         self.start_clock()
         return row
 
     def save(self, checkpoint: Path, rank: int) -> None:
-        torch.save(
-            {"sums": self.means.sums, "directions": self.means.directions},
-            checkpoint / f"monitor_{rank}.pt",
-        )
+        state = {"sums": self.means.sums, "directions": self.means.directions}
+        torch.save(state, checkpoint / f"monitor_{rank}.pt")
 
     def load(self, checkpoint: Path, rank: int) -> None:
-        file, device = checkpoint / f"monitor_{rank}.pt", self.means.sums.device
-        state: dict[str, Any] = torch.load(file, map_location=device, weights_only=True)
-        self.means.sums, self.means.directions = state["sums"], state["directions"]
+        file = checkpoint / f"monitor_{rank}.pt"
+        state = torch.load(file, map_location=self.means.sums.device, weights_only=True)
+        self.means.sums = state["sums"]
+        self.means.directions = state["directions"]
 
 
 def documents_for_correlation(width: int) -> int:
     """The fewest documents on which `cca` of views of this width is measured."""
-    return max(FEWEST, EACH * width)
+    return max(FEWEST, PER_FEATURE * width)
 
 
 def canonical_correlation(
     student: Tensor, teacher: Tensor, *, components: int = COMPONENTS, ridge: float = RIDGE
 ) -> float:
-    """Mean correlation of the first `components` pairs of canonical variates of two views, (N, P)
-    and (N, Q).
+    """Mean correlation of the first `components` pairs of canonical variates of two views.
 
-    Regularised CCA (Vinod, 1976): `ridge` times the mean variance of a view's features is added to
-    the variance of each, so directions of hardly any variance count as uncorrelated. The variates
-    are fitted on every other document and correlated on the rest, then the other way round, and the
-    mean is taken: on the documents that they are fitted on, even independent views correlate by
-    nearly 1 if there are few documents for each feature. NaN for a view that is constant or not
-    finite.
+    The views are (N, P) and (N, Q). Regularised CCA (Vinod, 1976): `ridge` times the mean variance
+    of a view's features is added to the variance of each, so directions of hardly any variance
+    count as uncorrelated.
+
+    The variates are fitted on every other document and correlated on the rest, then the other way
+    round, and the mean is taken: on the documents that they are fitted on, even independent views
+    correlate by nearly 1 if there are few documents for each feature. The result is NaN for a view
+    that is constant or not finite.
     """
-    views = student.double(), teacher.double()
-    found = [
-        _correlation(*views, fitted=half, components=components, ridge=ridge) for half in (0, 1)
-    ]
-    return sum(found) / len(found)
+    X1 = student.double()
+    X2 = teacher.double()
+    even = _covariances(X1[0::2], X2[0::2])
+    odd = _covariances(X1[1::2], X2[1::2])
+    fitted_on_even = _held_out_correlation(even, odd, components, ridge)
+    fitted_on_odd = _held_out_correlation(odd, even, components, ridge)
+    return (fitted_on_even + fitted_on_odd) / 2
 
 
-def _correlation(X1: Tensor, X2: Tensor, *, fitted: int, components: int, ridge: float) -> float:
-    S11, S12, S22 = _covariances(X1[fitted::2], X2[fitted::2])
-    roots, ridges = [], []
-    for S in (S11, S22):
-        if not (variance := S.diagonal().mean()) > 0 or variance.isinf():
-            return float("nan")
-        ridges.append(ridge * torch.eye(len(S), dtype=S.dtype, device=S.device) * variance)
-        roots.append(torch.linalg.cholesky(S + ridges[-1]))  # S + R = L L^T
-    # A = L1^{-1} S12 L2^{-T}; its singular vectors are the directions p and q, in coordinates in
-    # which S + R is I.
-    A = torch.linalg.solve_triangular(roots[0], S12, upper=False)
-    left, _, right = torch.linalg.svd(
-        torch.linalg.solve_triangular(roots[1], A.T, upper=False).T, full_matrices=False
-    )
-    sides = zip(roots, (left[:, :components], right.T[:, :components]), strict=True)
-    p, q = (torch.linalg.solve_triangular(L.T, vectors, upper=True) for L, vectors in sides)
-    S11, S12, S22 = _covariances(X1[1 - fitted :: 2], X2[1 - fitted :: 2])
-    variances = (p * ((S11 + ridges[0]) @ p)).sum(dim=0) * (q * ((S22 + ridges[1]) @ q)).sum(dim=0)
-    return ((p * (S12 @ q)).sum(dim=0) / variances.sqrt()).mean().item()
+Covariances = tuple[Tensor, Tensor, Tensor]  # S11, S12, S22
 
 
-def _covariances(X1: Tensor, X2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    X1, X2 = X1 - X1.mean(dim=0), X2 - X2.mean(dim=0)
+def _covariances(X1: Tensor, X2: Tensor) -> Covariances:
+    X1 = X1 - X1.mean(dim=0)
+    X2 = X2 - X2.mean(dim=0)
     n = len(X1) - 1
     return X1.T @ X1 / n, X1.T @ X2 / n, X2.T @ X2 / n
+
+
+def _held_out_correlation(
+    fitted: Covariances, rest: Covariances, components: int, ridge: float
+) -> float:
+    """The mean correlation on the `rest` along the directions of CCA on the `fitted` half."""
+    S11, S12, S22 = fitted
+    variances = torch.stack([S11.diagonal().mean(), S22.diagonal().mean()])
+    if not (variances > 0).all() or variances.isinf().any():
+        return float("nan")
+    R1, R2 = (
+        ridge * variance * torch.eye(len(S)).to(S)
+        for S, variance in zip((S11, S22), variances, strict=True)
+    )
+    L1 = torch.linalg.cholesky(S11 + R1)  # S11 + R1 = L1 L1^T
+    L2 = torch.linalg.cholesky(S22 + R2)
+    # The singular vectors of L1^{-1} S12 L2^{-T} are the directions p and q in coordinates in
+    # which S + R is the identity; L^{-T} takes them back to features.
+    A = solve_triangular(L1, S12, upper=False)
+    A = solve_triangular(L2, A.T, upper=False).T
+    left, _, right = torch.linalg.svd(A, full_matrices=False)
+    p = solve_triangular(L1.T, left[:, :components], upper=True)
+    q = solve_triangular(L2.T, right.T[:, :components], upper=True)
+    S11, S12, S22 = rest
+    variances = (p * ((S11 + R1) @ p)).sum(dim=0) * (q * ((S22 + R2) @ q)).sum(dim=0)
+    return ((p * (S12 @ q)).sum(dim=0) / variances.sqrt()).mean().item()
 
 
 @torch.no_grad()
@@ -170,43 +180,47 @@ def validate(
     rank: int = 0,
     processes: int = 1,
 ) -> dict[str, float]:
-    """Mean loss over `documents`, the part of each teacher by name, `norm`, `spread` and, of enough
-    documents, `cca`.
+    """The mean loss over `documents` and its parts by teacher, `norm`, `spread` and perhaps `cca`.
 
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the
     mean cosine distance between two. `cca` is the canonical correlation of the first contextual
-    teacher's views, over all documents; fewer than `documents_for_correlation` have none.
-    batch_size: documents whose losses are computed together; a single one left over joins the batch
-    before. dtype: of autocast, None without; budget: tokens in a pass, with padding.
+    teacher's views, over all documents; it is left out where there are fewer than
+    `documents_for_correlation`.
+
+    Args:
+        batch_size: documents whose losses are computed together; a single one left over joins the
+            batch before.
+        dtype: the dtype of autocast. None: no autocast.
+        budget: the tokens of a process in a pass, with padding.
     """
     device = next(objective.parameters()).device
     was_training = objective.training
     objective.eval()
     means = Means(["loss", *objective.parts], dim=objective.student.dim, device=device)
-    views: list[Tensor] = []  # (N, P) each, rows of other processes are zero
+    views: list[Tensor] = []  # (N, P) each; rows of other processes are zero
     collate = Collate(documents, batch_size, budget, objective.student.padded, rank, processes)
     for micro in collate.passes(range(len(documents))):
-        if not micro.share:  # an uncounted pass
+        if not micro.share:  # a filler
             continue
-        # The batches of a pass are the objective's groups; only the last of all, which ends a pass,
-        # has another size.
+        # The batches of a pass are the objective's groups. Only the last batch of all, which ends a
+        # pass, has another size.
         targets = send_to_device(micro.targets, device, non_blocking=True)
         with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
             output = objective(micro.batch.to(device), **targets._asdict())
         means.add([output.loss, *output.parts.values()], output.embeddings)
-        if output.views is not None:
-            views = views or [
-                view.new_zeros(len(documents), view.shape[1]) for view in output.views
-            ]
-            for whole, view in zip(views, output.views, strict=True):
-                whole[micro.rows] = view
+        if output.views is None:
+            continue
+        if not views:
+            views = [view.new_zeros(len(documents), view.shape[1]) for view in output.views]
+        for rows, view in zip(views, output.views, strict=True):
+            rows[micro.rows] = view
     objective.train(was_training)
-    found = means.values()
-    seen = torch.tensor([view.shape[1] for view in views] or [0, 0], device=device)
-    widths = all_reduced(seen, dist.ReduceOp.MAX).tolist()  # a process may have had no document
-    if max(widths) and len(documents) >= documents_for_correlation(max(widths)):
-        views = views or [
-            means.sums.new_zeros(len(documents), width, dtype=torch.float32) for width in widths
-        ]
-        found["cca"] = canonical_correlation(*map(all_reduced, views))
-    return found
+    values = means.values()
+    widths = torch.tensor([view.shape[1] for view in views] or [0, 0], device=device)
+    all_reduced(widths, dist.ReduceOp.MAX)  # a process may have had no document
+    width = int(widths.max())
+    if width and len(documents) >= documents_for_correlation(width):
+        if not views:
+            views = [torch.zeros(len(documents), P, device=device) for P in widths.tolist()]
+        values["cca"] = canonical_correlation(*map(all_reduced, views))
+    return values

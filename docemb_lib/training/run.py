@@ -1,15 +1,15 @@
-"""A training run: the Trainer's arguments, resuming, distillation, and the precision and passes
-that fit the device.
-"""
+"""A training run: the Trainer's arguments, resuming, and the precision and passes that fit here."""
 
 import contextlib
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from transformers import PrinterCallback, TrainingArguments
 
 from docemb_lib.base.hardware import asked_precision, devices_at_hand, fast_bf16, free_memory
@@ -18,7 +18,7 @@ from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
 from docemb_lib.student.longformer import fits_varlen
-from docemb_lib.training.distributed import all_reduced
+from docemb_lib.training.distributed import LAUNCHED, all_reduced
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import (
     CHECKPOINTS,
@@ -39,26 +39,39 @@ AUTOCAST: dict[str, torch.dtype | None] = {
     "fp32": None,
 }
 VALIDATIONS = 3  # before the first update, after the last, and at even steps between
-PROBE = (32, 160)  # tokens of the documents that measure the memory of a token
-SHARE = 0.5  # of the free memory; gradients, a layer's working set and fragments need the rest
-LARGEST = {"cpu": 2**14, "cuda": 2**17}  # tokens of a pass; more is no faster
+PROBE = (32, 160)  # lengths in tokens of the documents that measure the memory of a token
+# The share of the free memory for activations. Gradients, a layer's working set and fragments need
+# the rest.
+SHARE = 0.5
+LARGEST = {"cpu": 2**14, "cuda": 2**17}  # the most tokens of a pass; more is no faster
 
 
 class History(NamedTuple):
     """What a training run logged; every row is flat and has the update as `step`.
 
-    train, means since the row before: loss and its parts by name; grad_norm, learning_rate; norm,
-    spread; documents_per_second, tokens_per_second. validation: loss, its parts, norm, spread, and
-    cca where there are enough documents for it (see `validate`).
+    A row of `train` has means since the row before: the loss and its parts by name, grad_norm,
+    learning_rate, norm, spread, documents_per_second and tokens_per_second. A row of `validation`
+    has the loss, its parts, norm, spread, and cca where there are enough documents for it (see
+    `validate`).
     """
 
     train: list[dict[str, float]]
     validation: list[dict[str, float]]
 
 
+class Documents(Protocol):
+    """What a run asks of documents: `TrainingDocuments` and `PairedDocuments` have it."""
+
+    def __len__(self) -> int: ...
+
+    def digest(self) -> str: ...
+
+
 def train_objective(
     model: Objective | PairObjective,
-    *documents: Any,
+    train: Documents,
+    validation: Documents,
+    *others: Documents,
     settings: Training,
     seed: int,
     folder: Path,
@@ -69,19 +82,22 @@ def train_objective(
 ) -> History:
     """Train `model` in place, resuming from the last complete checkpoint in `folder/checkpoints`.
 
-    documents: for training, for validation, and any others whose digest identifies the run; title:
-    for progress displays; trainer_class: made with `options`; pass_documents: number of documents
-    that one pass must hold, however long they are (None: a batch). The checkpoints stay: call
-    `remove_checkpoints` once the result is saved.
+    The checkpoints stay: call `remove_checkpoints` once the result is saved.
+
+    Args:
+        others: further documents whose digest identifies the run.
+        title: for progress displays.
+        trainer_class: the trainer, which gets `options`.
+        pass_documents: number of documents that one pass must hold, however long they are. None: a
+            batch.
+
     Raises InputError for too few documents, and for a checkpoint of another run; FloatingPointError
     for a loss that is not finite, naming its documents.
     """
-    train, validation = documents[:2]
     settings.check_fills_a_batch(len(train))
-    dtype, checkpoints = (
-        AUTOCAST[precision := precision_of(settings.precision)],
-        folder / CHECKPOINTS,
-    )
+    precision = precision_of(settings.precision)
+    dtype = AUTOCAST[precision]
+    checkpoints = folder / CHECKPOINTS
     args = training_arguments(settings, precision, seed=seed, folder=checkpoints)
     configuration = {
         "processes": args.world_size,
@@ -91,29 +107,26 @@ def train_objective(
         "objective": repr(model),
         "torch": torch.__version__,
         "weights": {name: list(tensor.shape) for name, tensor in model.state_dict().items()},
-        "documents": [each.digest() for each in documents],
+        "documents": [documents.digest() for documents in (train, validation, *others)],
     }
-    last, last_budget = find_checkpoint(checkpoints, identity := fingerprint_of(configuration))
+    identity = fingerprint_of(configuration)
+    last, budget_of_last = find_checkpoint(checkpoints, identity)
     args.eval_on_start = last is None  # a resumed run has that row already
     student: Student = model.student
     model.to(args.device)
-    local_processes = int(
-        os.environ.get("LOCAL_WORLD_SIZE", args.world_size)
-    )  # which share the memory of a machine
+    # The processes that share the memory of this machine.
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", args.world_size))
     pass_documents = pass_documents or settings.batch_size
-    set_up(student, settings, dtype, processes=local_processes, pass_documents=pass_documents)
-    budget = settings.batch_tokens or last_budget
+    set_up(student, settings, dtype, processes=processes, pass_documents=pass_documents)
+    budget = settings.batch_tokens or budget_of_last
     if not budget:  # the least of what each process has room for
-        room = torch.tensor(
-            batch_tokens_for(student, dtype=dtype, processes=local_processes), device=args.device
-        )
-        budget = int(all_reduced(room, dist.ReduceOp.MIN))
+        room = batch_tokens_for(student, dtype=dtype, processes=processes)
+        budget = int(all_reduced(torch.tensor(room, device=args.device), dist.ReduceOp.MIN))
     monitor = Monitor(model.parts, dim=student.dim, device=args.device)
-    stop, bar = Stop(), Bar()
+    marker = {"configuration": identity, "batch_tokens": budget}
+    stop = Stop()
+    bar = Bar()
     with stop.listening(), contextlib.closing(bar):
-        saved = Checkpoints(
-            {"configuration": identity, "batch_tokens": budget}, monitor, resumed=last
-        )
         trainer = trainer_class(
             model=model,
             args=args,
@@ -123,29 +136,36 @@ def train_objective(
             budget=budget,
             dtype=dtype,
             monitor=monitor,
-            callbacks=[bar, Log(checkpoints, title), saved, stop],
+            callbacks=[
+                bar,
+                Log(checkpoints, title),
+                Checkpoints(marker, monitor, resumed=last),
+                stop,
+            ],
             **options,
         )
         trainer.remove_callback(PrinterCallback)
-        torch.manual_seed(
-            seed + args.process_index
-        )  # the Trainer gives all one seed, and so equal dropout
-        trainer.train(resume_from_checkpoint=None if last is None else str(last))
-        # reference cycles keep the Trainer until the next full collection
+        # The Trainer gives all processes one seed, and so equal dropout.
+        torch.manual_seed(seed + args.process_index)
+        trainer.train(resume_from_checkpoint=last and str(last))
+        # Reference cycles keep the Trainer until the next full collection.
         trainer.optimizer.state.clear()
     rows = trainer.state.log_history
-    validations = [
-        {k.removeprefix("eval_"): value for k, value in row.items()}
-        for row in rows
-        if "eval_loss" in row
-    ]
-    return History([row for row in rows if "learning_rate" in row], validations)
+    return History(
+        train=[row for row in rows if "learning_rate" in row],
+        validation=[_without_prefix(row) for row in rows if "eval_loss" in row],
+    )
+
+
+def _without_prefix(row: dict[str, float]) -> dict[str, float]:
+    return {name.removeprefix("eval_"): value for name, value in row.items()}
 
 
 def training_arguments(
     settings: Training, precision: Precision, *, seed: int, folder: Path
 ) -> TrainingArguments:
-    on_cpu = devices_at_hand()[0] == "cpu"
+    """The Trainer's arguments; the order of documents and the batches are our own."""
+    on_cpu = devices_at_hand() == ["cpu"]
     args = TrainingArguments(
         output_dir=str(folder),
         seed=seed,
@@ -159,9 +179,7 @@ def training_arguments(
         bf16=precision == "bf16",
         fp16=precision == "fp16",
         use_cpu=on_cpu,
-        ddp_backend="gloo"
-        if on_cpu and "LOCAL_RANK" in os.environ
-        else None,  # set by torchrun and accelerate
+        ddp_backend="gloo" if on_cpu and LAUNCHED in os.environ else None,
         ddp_find_unused_parameters=False,
         ddp_broadcast_buffers=False,  # every process computes the same statistics
         remove_unused_columns=False,
@@ -189,22 +207,29 @@ def set_up(
     processes: int,
     pass_documents: int,
 ) -> None:
-    """Choose attention, checkpointing and compilation; results are the same but for rounding and
-    `varlen`'s dropout.
+    """Choose attention, checkpointing and compilation.
+
+    The results are the same but for rounding and `varlen`'s dropout.
     """
-    student.attention, student.compiled, student.checkpointing = settings.attention, False, False
-    longest = (
-        pass_documents * student.padded(student.max_tokens) * activation_bytes(student, dtype=dtype)
-    )
-    fits = longest <= _room(student.device, processes)
-    student.checkpointing = not fits if settings.checkpointing is None else settings.checkpointing
-    detect = settings.compile is None and student.device.type == "cuda"
-    student.compiled = compiles(student, dtype) if detect else bool(settings.compile)
+    student.attention = settings.attention
+    student.compiled = False
+    student.checkpointing = False
+    if settings.checkpointing is None:
+        longest = pass_documents * student.padded(student.max_tokens)  # tokens of a pass
+        needed = longest * activation_bytes(student, dtype=dtype)
+        student.checkpointing = needed > _room(student.device, processes)
+    else:
+        student.checkpointing = settings.checkpointing
+    if settings.compile is None:
+        student.compiled = student.device.type == "cuda" and compiles(student, dtype)
+    else:
+        student.compiled = settings.compile
 
 
 def compiles(student: Student, dtype: torch.dtype | None) -> bool:
-    """Whether torch.compile works here: it needs Triton and a C compiler, and fails only at the
-    first pass.
+    """Whether torch.compile works here; it needs Triton and a C compiler.
+
+    It fails only at the first pass, so this runs a pass and leaves the student compiled.
     """
     student.compiled = True
     try:
@@ -233,39 +258,41 @@ def precision_of(asked: Precision | None, device: torch.device | None = None) ->
 
 
 def chosen_here(settings: Training, *, packed: bool) -> dict[str, str]:
-    """The precision of training and its backend of attention on this machine, for heads of a usual
-    width.
-    """
-    precision, device = precision_of(settings.precision), torch.device(devices_at_hand()[0])
-    best = (
-        "varlen"
-        if fits_varlen(device, AUTOCAST[precision] or torch.float32, head_dim=64)
-        else "blocks"
-    )
-    attention = settings.attention or best if packed else "of transformers"
+    """The precision of training and its attention on this machine, for heads of a usual width."""
+    precision = precision_of(settings.precision)
+    device = torch.device(devices_at_hand()[0])
+    dtype = AUTOCAST[precision] or torch.float32
+    attention = "of transformers"
+    if packed:
+        best = "varlen" if fits_varlen(device, dtype, head_dim=64) else "blocks"
+        attention = settings.attention or best
     return {"training.precision": precision, "training.attention": attention}
 
 
 def batch_tokens_for(student: Student, *, dtype: torch.dtype | None, processes: int) -> int:
-    """Tokens of a pass, with padding, that half of the free memory holds: a power of two, at least
-    the longest text.
+    """Tokens of a pass, with padding, that half of the free memory holds.
+
+    They are a power of two, but at least the longest text.
     """
-    fitting = int(_room(student.device, processes) / activation_bytes(student, dtype=dtype))
-    rounded = 1 << max(fitting.bit_length() - 1, 0)
-    return max(min(rounded, LARGEST[student.device.type]), student.padded(student.max_tokens))
+    bytes_per_token = activation_bytes(student, dtype=dtype)
+    fitting = int(_room(student.device, processes) / bytes_per_token)
+    power = 1 << max(fitting.bit_length() - 1, 0)  # the largest that is at most `fitting`
+    longest = student.padded(student.max_tokens)
+    return max(min(power, LARGEST[student.device.type]), longest)
 
 
 def activation_bytes(student: Student, *, dtype: torch.dtype | None) -> float:
-    """Bytes per token, or padding, that a forward pass saves for the backward pass: the difference
-    of two passes.
+    """Bytes per token, or padding, that a forward pass saves for the backward pass.
+
+    They are measured as the difference of two passes.
     """
     if not student.packed:  # documents of different lengths may be padded to the same one
         n = min(student.padded(PROBE[1]), student.max_tokens)
-        return (_saved(student, [n, n], dtype) - _saved(student, [n], dtype)) / student.padded(n)
+        difference = _saved(student, [n, n], dtype) - _saved(student, [n], dtype)
+        return difference / student.padded(n)
     few, many = (min(size, student.max_tokens) for size in PROBE)
-    return max(_saved(student, [many, few], dtype) - _saved(student, [few, few], dtype), 1) / max(
-        many - few, 1
-    )
+    difference = _saved(student, [many, few], dtype) - _saved(student, [few, few], dtype)
+    return max(difference, 1) / max(many - few, 1)
 
 
 def _room(device: torch.device, processes: int) -> float:
@@ -273,26 +300,25 @@ def _room(device: torch.device, processes: int) -> float:
     return SHARE * free_memory(device) / (processes if device.type == "cpu" else 1)
 
 
-def _saved(student: Student, sizes: list[int], dtype: torch.dtype | None) -> int:
-    """Bytes saved for the backward pass over documents of `sizes` tokens, each storage counted
-    once.
-    """
-    batch = pack([[0] * size for size in sizes]).to(student.device)
-    saved: dict[
-        int, torch.Tensor
-    ] = {}  # by address; the reference prevents that an address is reused
+def _saved(student: Student, sizes: Sequence[int], dtype: torch.dtype | None) -> int:
+    """Bytes saved for the backward pass over documents of `sizes` tokens.
 
-    def save(tensor: torch.Tensor) -> torch.Tensor:
+    Each storage is counted once.
+    """
+    device = student.device
+    batch = pack([[0] * size for size in sizes]).to(device)
+    # By address; the reference to the tensor prevents that an address is used again.
+    saved: dict[int, Tensor] = {}
+
+    def save(tensor: Tensor) -> Tensor:
         saved[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
     was_training = student.training
     student.train()
     with (
-        torch.random.fork_rng(
-            [student.device] if student.device.type == "cuda" else []
-        ),  # dropout draws
-        torch.autocast(student.device.type, dtype=dtype, enabled=dtype is not None),
+        torch.random.fork_rng([device] if device.type == "cuda" else []),  # for dropout
+        torch.autocast(device.type, dtype=dtype, enabled=dtype is not None),
         torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor),
     ):
         student(batch)

@@ -1,9 +1,19 @@
-"""`transformers.Trainer` for packed documents: how updates are computed, ordered, validated, logged
-and stopped.
+"""`transformers.Trainer` for packed documents: updates, validation, the log, checkpoints and stops.
 
-A run resumes bit-exactly from a checkpoint that is complete, of the same configuration and of as
-many processes. The Trainer writes in place. A marker, written last, lists checksums: a folder that
-differs is incomplete or damaged.
+An update of the weights goes through these steps:
+
+1. `Updates` draws the rows of its documents, and `Collate` cuts them into passes (`batches`).
+2. `training_step` runs the passes one after the other and sums their gradients.
+3. The Trainer clips the gradient, lets the optimizer step, and moves the learning rate on.
+4. The callbacks below move the bar on, stop on request, and decide what is logged, validated and
+   saved.
+
+A checkpoint holds all that the rest of a run depends on: the objective (student, projections,
+running statistics), optimizer, schedule, the states of the random number generators of each
+process, the history, the sums of the monitor of each process, and a marker. So a run resumes
+bit-exactly from a checkpoint that is complete, of the same configuration and of as many processes.
+The Trainer writes a checkpoint in place. The marker, written last, lists checksums: a folder that
+differs from its marker is incomplete or damaged.
 """
 
 import json
@@ -13,7 +23,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +31,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from accelerate.utils import send_to_device
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -37,27 +47,44 @@ from docemb_lib.workspace import write_text
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINTS = "checkpoints"
-LOG = "log.jsonl"  # beside the checkpoints, see `Log`
+CHECKPOINTS = "checkpoints"  # in the folder of the run
+LOG = "log.jsonl"  # in the folder of the checkpoints, see `Log`
+BAR = "training the student"
 
 
 class DistillationTrainer(Trainer):
-    """Trains an `Objective`. A batch of the Trainer is one update, run as several passes where
-    memory asks for it.
+    """Trains an `Objective`.
 
-    A subclass changes the content of an update (`collate`), its gradients (`training_step`) and
-    `validation_means`.
+    A batch of the Trainer is one update of the weights. `Collate` cuts it into as many passes as
+    memory asks for, and `training_step` accumulates their gradients. The Trainer's own gradient
+    accumulation is not used, because its passes all have the same number of documents, whatever
+    their lengths. A subclass changes the content of an update (`collate`), its gradients
+    (`training_step`) and `validation_means`.
+
+    Args:
+        settings: the settings of the training.
+        budget: the tokens of a process in a pass, with padding.
+        dtype: the dtype of autocast in validation. None: no autocast.
+        monitor: the object that collects the rows of the history.
+        **kwargs: the arguments of `transformers.Trainer`.
     """
 
     control: TrainerControl
 
     def __init__(
-        self, *, settings: Training, budget: int, dtype: Any, monitor: Monitor, **kwargs: Any
+        self,
+        *,
+        settings: Training,
+        budget: int,
+        dtype: torch.dtype | None,
+        monitor: Monitor,
+        **kwargs: Any,
     ) -> None:
-        """budget: tokens in a pass, with padding; dtype: of autocast, None without."""
         super().__init__(**kwargs)
-        self.settings, self.budget, self.monitor = settings, budget, monitor
-        self.validation_options = {
+        self.settings = settings
+        self.budget = budget
+        self.monitor = monitor
+        self.validation_options: dict[str, Any] = {
             "batch_size": settings.batch_size,
             "dtype": dtype,
             "budget": budget,
@@ -65,63 +92,104 @@ class DistillationTrainer(Trainer):
         self.ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
+        """The function that turns the rows of an update into the `inputs` of `training_step`."""
+        # A student whose forward pass is padded counts its padding among the tokens of a pass.
         padded = self.model.student.padded
-        return Collate(
-            self.train_dataset, self.settings.batch_size, self.budget, padded, **self.ranks
-        )
+        batch_size = self.settings.batch_size
+        return Collate(self.train_dataset, batch_size, self.budget, padded, **self.ranks)
 
     def validation_means(self) -> dict[str, float]:
+        """The mean loss over the validation documents, and the rest of a validation row."""
         return validate(self.model, self.eval_dataset, **self.ranks, **self.validation_options)
 
     def get_train_dataloader(self) -> DataLoader:
-        rows: Any = range(len(self.train_dataset))  # which `collate` turns into documents
+        """The updates of an epoch, each a list of micro-batches of this process.
+
+        Every process goes through the same updates, and `Collate` picks its documents by its rank.
+        So the loader is not handed to accelerate, which would give each process other updates.
+        """
+        # The data set is the row numbers alone. `collate` reads the documents of all rows of an
+        # update at once, because it packs them by their lengths.
+        rows: Any = range(len(self.train_dataset))
+        # The order is a function of seed and epoch. Updates ask for the epoch when an iteration
+        # begins: a resumed run draws the order of the epoch in which it was saved, and the Trainer
+        # skips the updates of it that are done.
         updates = Updates(
             len(rows), self.settings, seed=self.args.seed, epoch=lambda: int(self.state.epoch or 0)
         )
-        pinned = self.args.device.type == "cuda"
         return DataLoader(
-            rows, batch_sampler=updates, collate_fn=self.collate(updates), pin_memory=pinned
+            rows,
+            batch_sampler=updates,
+            collate_fn=self.collate(updates),
+            # A GPU copies from pinned memory while it computes: see `learn`.
+            pin_memory=self.args.device.type == "cuda",
         )
 
     def check_finite(self, rows: Sequence[Sequence[int]], losses: Tensor) -> None:
-        """Raise FloatingPointError, in all processes, where a loss is not finite, naming the
-        documents of its rows.
-        """
-        if not all_reduced((~losses.isfinite()).any().int(), dist.ReduceOp.MAX):
-            return
-        own = [
-            row
-            for batch, finite in zip(rows, losses.isfinite(), strict=True)
-            if not finite
-            for row in batch
-        ]
-        names = ", ".join(str(self.train_dataset.ids[row]) for row in own) or "of another process"
-        problem = (
-            f"update {self.state.global_step + 1}: the loss is not finite, with documents {names}"
-        )
-        raise FloatingPointError(f"{problem}; look at these, or lower training.learning_rate")
+        """Check the losses of an update.
 
-    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        norm = super()._get_grad_norm(
-            model, grad_norm=grad_norm
-        )  # a gradient scaler skips those that are not finite
+        Args:
+            rows: the rows of the documents of each pass.
+            losses: a loss for each pass, (passes,).
+
+        Raises FloatingPointError, in all processes, where a loss is not finite. It names the
+        documents of the pass where they are in this process.
+        """
+        finite = losses.isfinite()  # (passes,)
+        # Every process must know: one that goes on alone would wait for the others forever.
+        if not all_reduced((~finite).any().int(), dist.ReduceOp.MAX):
+            return
+        ids = self.train_dataset.ids
+        names = [
+            str(ids[row])
+            for rows_of_pass, is_finite in zip(rows, finite, strict=True)
+            if not is_finite
+            for row in rows_of_pass
+        ]
+        # The process that has the documents names them; the others say that they have none.
+        documents = ", ".join(names) or "of another process"
+        raise FloatingPointError(
+            f"update {self.state.global_step + 1}: the loss is not finite, with documents "
+            f"{documents}; look at these, or lower training.learning_rate"
+        )
+
+    def _get_grad_norm(
+        self, model: nn.Module, grad_norm: float | None = None
+    ) -> Tensor | float | None:
+        """The Trainer's norm of the gradient of an update, before clipping.
+
+        A loss may be finite and its gradient not, as after an overflow in the backward pass. In
+        fp16 that is expected: the gradient scaler skips such an update, and lowers its scale. In
+        any other precision the weights would be lost, hence a FloatingPointError.
+        """
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
         if norm is not None and self.accelerator.scaler is None and not math.isfinite(norm):
-            mend = "lower training.learning_rate, or set training.precision to fp32"
             raise FloatingPointError(
-                f"update {self.state.global_step + 1}: the gradient is not finite; {mend}"
+                f"update {self.state.global_step + 1}: the gradient is not finite; "
+                "lower training.learning_rate, or set training.precision to fp32"
             )
         return norm
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log a row; one of training gets the monitor's means and speed since the row before.
+
+        A row of training is one that has a learning rate. Its `loss` is then the mean over the
+        documents of all processes, in place of the Trainer's mean over updates.
+        """
         if "learning_rate" in logs:
             logs |= self.monitor.row()
         super().log(logs, start_time)
 
-    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
-        """Validation loss by part, in place of the Trainer's padded prediction loop."""
+    def evaluate(self, *_: object, **__: object) -> dict[str, float]:
+        """Validation means, in place of the Trainer's padded prediction loop.
+
+        Returns the means by name with the prefix `eval_`, by which the Trainer and its callbacks
+        know a row of validation.
+        """
         start = time.perf_counter()
         means = self.validation_means()
         self.monitor.started += time.perf_counter() - start  # leaves this time out of the speed
+        # Logging a row of validation leaves the sums of the monitor alone: see `log`.
         metrics = {f"eval_{name}": value for name, value in means.items()}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
@@ -130,41 +198,63 @@ class DistillationTrainer(Trainer):
         return metrics
 
     def learn(
-        self, model: Any, micro: MicroBatch, *, scale: float
+        self, model: nn.Module, micro: MicroBatch, *, scale: float
     ) -> tuple[ObjectiveOutput, Tensor]:
-        """Accumulate the gradients of `scale` times an objective's loss.
+        """Run one pass, and accumulate the gradients of `scale` times its loss.
 
-        Returns the output and the scaled loss.
+        Returns:
+            The objective's output, and the scaled loss, (), without gradient.
         """
+        # The copies to a GPU come from pinned memory, so they overlap with its work.
         micro = send_to_device(micro, self.args.device, non_blocking=True)
-        with self.compute_loss_context_manager():
+        with self.compute_loss_context_manager():  # autocast
             output: ObjectiveOutput = model(
                 micro.batch, **micro.targets._asdict(), run_groups=micro.run_groups
             )
+        # The objective's loss is the mean over the documents of this process in this pass.
         loss = output.loss * scale
         self.accelerator.backward(loss)
         return output, loss.detach()
 
     def training_step(
-        self, model: Any, inputs: list[MicroBatch], num_items_in_batch: Any = None
+        self,
+        model: nn.Module,
+        inputs: list[MicroBatch],
+        num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor:
         """Accumulate the gradients of one update.
 
-        Returns the sum of this process' weighted losses.
+        Let n be the documents of the update, n_kr those that process r of W has in pass k, and
+        L_kr their mean loss. The loss of the update is the mean over all n documents::
+
+            L = sum_k sum_r (n_kr / n) L_kr
+
+        This process adds its terms of the sum. DDP adds up the processes, but divides by W, so each
+        term is multiplied by W.
+
+        Args:
+            model: the objective, in DDP where there are several processes.
+            inputs: the passes of this process, from `collate`.
+
+        Returns:
+            The sum of W (n_kr / n) L_kr over the passes of this process, ().
         """
         model.train()
         losses = []
         for number, micro in enumerate(inputs, 1):
-            # Processes exchange gradients once, in the last backward pass of the update.
+            # Gradients are sums over the passes of a process. DDP exchanges them in a backward
+            # pass, and once is enough: in the last one of the update. All processes have as many
+            # passes, or the exchange would wait forever.
             with self.accelerator.no_sync(model) if number < len(inputs) else nullcontext():
-                # A document weighs 1 / (documents of the update); DDP averages over processes,
-                # hence `world_size`.
+                # `share` is n_kr / n, and `world_size` is W.
                 output, loss = self.learn(model, micro, scale=micro.share * self.args.world_size)
             losses.append(loss)
-            self.monitor.add(
-                output if micro.share else None, documents=micro.documents, tokens=micro.tokens
-            )
-        each = torch.stack(losses)
+            # A filler has a share of zero. Its gradients are zero, and it is not in the means.
+            if micro.share:
+                self.monitor.add(output, tokens=sum(micro.batch.sizes))
+        # The losses stay on the device until here, so that no pass waits for the one before.
+        each = torch.stack(losses)  # (passes,)
+        # The check waits for the device. One after all passes lets a GPU work without a break.
         self.check_finite([micro.rows for micro in inputs], each)
         return each.sum()
 
@@ -172,78 +262,90 @@ class DistillationTrainer(Trainer):
 class Bar(TrainerCallback):
     """A progress bar over the updates with the last loss.
 
-    The last update is always logged and validated.
+    Only the first process shows it. `transformers.ProgressCallback` would also print every row.
     """
 
     bar: Any = None
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Begin the bar at the update from which the run goes on."""
         if state.is_world_process_zero:
-            self.bar = progress(desc="training the student", total=state.max_steps, unit="updates")
-            self.bar.initial = self.bar.n = (
-                state.global_step
-            )  # leaves a resumed run's first updates out of the pace
+            self.bar = progress(desc=BAR, total=state.max_steps, unit="updates")
+            # The first updates of a resumed run are left out of the pace.
+            self.bar.initial = self.bar.n = state.global_step
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, *_: object, **__: object) -> None:
         if self.bar is not None:
             self.bar.update(1)
-        if state.global_step == state.max_steps:
-            control.should_evaluate = control.should_log = True
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+    def on_log(self, *_: object, logs: Mapping[str, float], **__: object) -> None:
+        """Show the loss of a row of training, when the bar is drawn next."""
         if self.bar is not None and "learning_rate" in logs:
-            self.bar.set_description_str(
-                f"training the student (loss {logs['loss']:.4f})", refresh=False
-            )
+            self.bar.set_description_str(f"{BAR} (loss {logs['loss']:.4f})", refresh=False)
 
     def close(self) -> None:
+        """End the line of the bar, also after an error."""
         if self.bar is not None:
             self.bar.close()
 
 
 class Log(TrainerCallback):
-    """Writes title and number of updates, then the history while it grows, a line a row, beside the
-    checkpoints.
+    """Writes `log.jsonl` in the folder of the checkpoints, for displays of a running training.
+
+    The first line has the title and the number of updates. Then the history follows while it grows,
+    one row a line, with the time at which it was written. A display may read the file at any
+    moment; nothing that is computed depends on it.
     """
 
     def __init__(self, folder: Path, title: str) -> None:
-        self.file, self.title = folder / LOG, title
+        """`folder` is that of the checkpoints; `title` names the run in displays."""
+        self.file = folder / LOG
+        self.title = title
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Write the file anew: its head, and the rows of a resumed run so far."""
         if state.is_world_process_zero:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
             head = {"title": self.title, "updates": state.max_steps}
-            lines = [head, *state.log_history, {"step": state.global_step, "at": time.time()}]
-            self.file.write_text(
-                "".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8"
-            )
+            # A resumed run writes the file anew from the history of its checkpoint, because it goes
+            # through the later updates again. The last of these rows says when it went on.
+            rows = [head, *state.log_history, {"step": state.global_step, "at": time.time()}]
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.write_text("".join(map(_json_line, rows)), encoding="utf-8")
 
     def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Append the newest row of the history."""
         if state.is_world_process_zero and self.file.is_file():  # not before the training begins
             with self.file.open("a", encoding="utf-8") as file:
-                file.write(f"{json.dumps({**state.log_history[-1], 'at': time.time()})}\n")
+                file.write(_json_line({**state.log_history[-1], "at": time.time()}))
+
+
+def _json_line(row: Mapping[str, Any]) -> str:
+    return f"{json.dumps(row)}\n"
 
 
 class Stop(TrainerCallback):
-    """On SIGTERM: a checkpoint after the current update in all processes, then the signal's usual
-    effect.
+    """On SIGTERM: a checkpoint after the current update in all processes, then the usual effect.
+
+    Schedulers of clusters send SIGTERM some time before they kill, so that no update is lost.
+
+    The request is kept here. The Trainer's `should_training_stop` could not hold it: the Trainer
+    resets it when it begins, which may be after the signal, and sets it after the last update,
+    where it says nothing about a signal.
     """
 
     requested = False
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        if (
-            threading.current_thread() is not threading.main_thread()
-        ):  # which alone may set signal handlers
+        """Take note of SIGTERM in this context, and raise it at its end if it came."""
+        # Python lets only the main thread set signal handlers.
+        if threading.current_thread() is not threading.main_thread():
             yield
             return
         earlier = signal.signal(signal.SIGTERM, lambda *_: setattr(self, "requested", True))
@@ -255,92 +357,124 @@ class Stop(TrainerCallback):
             signal.raise_signal(signal.SIGTERM)
 
     def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        # Only ever set: a signal during the reduction is for the next update.
-        if all_reduced(torch.tensor(int(self.requested), device=args.device), dist.ReduceOp.MAX):
-            self.requested = control.should_save = control.should_training_stop = True
+        """Save and stop, in all processes, where one of them was signalled."""
+        # A launcher may signal one process alone, and processes may be in different updates when
+        # they are signalled. The reduction makes all of them stop after the same one.
+        requested = torch.tensor(int(self.requested), device=args.device)
+        if all_reduced(requested, dist.ReduceOp.MAX):
+            # These are only ever set to True, never to the flag: a signal that arrives during the
+            # reduction counts for the next update.
+            self.requested = True
+            control.should_save = True
+            control.should_training_stop = True
 
 
 class Checkpoints(TrainerCallback):
-    """Completes the Trainer's checkpoints with the monitor's state and the marker, and restores
-    that state.
+    """Completes the Trainer's checkpoints with the monitor's state and the marker.
+
+    It also restores the monitor's state, and decides what is logged, validated and saved after the
+    last update.
+
+    Args:
+        marker: the content of the marker, without the checksums of the checkpoint.
+        monitor: the sums since the last row, which a resumed run needs for its next row.
+        resumed: the checkpoint that the run goes on from. None: the run starts anew.
     """
 
-    def __init__(self, marker: dict[str, Any], monitor: Monitor, *, resumed: Path | None) -> None:
-        self.marker, self.monitor, self.resumed = marker, monitor, resumed
+    def __init__(
+        self, marker: Mapping[str, Any], monitor: Monitor, *, resumed: Path | None
+    ) -> None:
+        self.marker = marker
+        self.monitor = monitor
+        self.resumed = resumed
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
+        """Restore what the Trainer does not know of a checkpoint, and start the clock."""
         if self.resumed is not None:
             self.monitor.load(self.resumed, args.process_index)
-            state.compute_steps(
-                args, state.max_steps
-            )  # the checkpoint's may differ: save_every, log_every
+            # The Trainer takes the intervals of logs and checkpoints from the checkpoint. They do
+            # not change a result, so the settings may differ now, and the settings hold.
+            state.compute_steps(args, state.max_steps)
         self.monitor.start_clock()
 
     def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        if (
-            state.global_step == state.max_steps
-        ):  # the Trainer would always save here, but the result follows at once
+        """Log and validate after the last update, which is saved only where it is due anyway."""
+        # The Trainer's own callback has set the three for every update; the last one differs.
+        if state.global_step == state.max_steps:
+            control.should_log = True
+            control.should_evaluate = True
+            # The Trainer would always save here, but the result itself is saved next.
             control.should_save = state.global_step % state.save_steps == 0
 
     def on_save(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        checkpoint = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+        """Add the state of the monitor of each process, then the marker."""
+        # The Trainer has written its part of the checkpoint before it calls.
+        checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         self.monitor.save(checkpoint, args.process_index)
         if args.world_size > 1:
             dist.barrier()  # every process has written its part
         if state.is_world_process_zero:
+            # The checksums cover all files, so the marker comes last: a kill before it leaves a
+            # folder without a marker, which `find_checkpoint` removes.
             write_text(checkpoint / MARKER, sealed(checkpoint, self.marker, MARKER))
 
 
 def find_checkpoint(folder: Path, configuration: str) -> tuple[Path | None, int | None]:
-    """The newest complete checkpoint in `folder`, the same one in all processes, and its tokens of
-    a pass, because another number would round differently; (None, None) where there is none.
+    """The newest complete checkpoint in `folder`, and its tokens of a pass; None without one.
 
-    The first process looks, since a shared file system may show others an older state. It removes
-    the others: the Trainer would keep them, and delete a complete one instead. Raises InputError
-    for a checkpoint of another run.
+    A resumed run takes as many tokens in a pass as before, because other passes would add up the
+    gradients in another order, which rounds differently. The first process looks and all use its
+    answer, since a shared file system may show others an older state. It removes incomplete
+    checkpoints: the Trainer would count them among those to keep, and delete a complete one.
+
+    Args:
+        folder: the folder of the checkpoints.
+        configuration: the fingerprint of all that a resumed run must have in common with the first.
+
+    Raises InputError where the newest checkpoint is from a run with another configuration, and then
+    removes nothing.
     """
 
     def find() -> tuple[Path | None, int | None]:
-        found = [
-            path
-            for path in folder.glob("checkpoint-*")
-            if path.name.removeprefix("checkpoint-").isdigit()
-        ]
-        markers = {
-            path: json.loads((path / MARKER).read_bytes())
-            for path in found
-            if not damaged(path, MARKER)
-        }
-        newest = max(
-            markers, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None
-        )
-        if newest and markers[newest]["configuration"] != configuration:
-            other = "other settings, documents, versions or number of processes"
-            of_another = f"this checkpoint is from a run with {other}"
-            mend = f"go on with these, or remove {folder} to begin anew"
-            raise InputError(f"{newest}: {of_another}; {mend}")
-        for path in set(found) - set(markers):
+        # A checkpoint is named by its update; the names of trackers' files are left alone.
+        paths = [path for path in folder.glob("checkpoint-*") if _number(path).isdigit()]
+        complete = [path for path in paths if not damaged(path, MARKER)]
+        newest = max(complete, key=lambda path: int(_number(path)), default=None)
+        marker = json.loads((newest / MARKER).read_bytes()) if newest else {}
+        if newest and marker["configuration"] != configuration:
+            raise InputError(
+                f"{newest}: this checkpoint is from a run with other settings, documents, versions "
+                f"or number of processes; go on with these, or remove {folder} to begin anew"
+            )
+        for path in set(paths) - set(complete):
             logger.warning("%s is incomplete or damaged, and not used", path)
             shutil.rmtree(path)
-        return (newest, markers[newest]["batch_tokens"]) if newest else (None, None)
+        return newest, marker.get("batch_tokens")
 
     return from_first(find)
 
 
+def _number(checkpoint: Path) -> str:
+    return checkpoint.name.removeprefix("checkpoint-")
+
+
 def remove_checkpoints(folder: Path) -> None:
-    """Remove checkpoints and log of a training in `folder`, once its result is saved; files of
-    trackers stay.
+    """Remove checkpoints and log of a training in `folder`, once its result is saved.
+
+    Files of trackers stay, and so does the folder of the checkpoints if it holds any. A kill in
+    between does no harm, because whoever calls has saved the result before.
     """
-    for path in (folder / CHECKPOINTS).glob("checkpoint-*"):
+    checkpoints = folder / CHECKPOINTS
+    for path in checkpoints.glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
-    (folder / CHECKPOINTS / LOG).unlink(missing_ok=True)
-    with suppress(OSError):  # not empty, or not there
-        (folder / CHECKPOINTS).rmdir()
+    (checkpoints / LOG).unlink(missing_ok=True)
+    with suppress(OSError):  # the folder is not empty, or not there
+        checkpoints.rmdir()

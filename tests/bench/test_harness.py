@@ -1,10 +1,9 @@
-"""Timings take turns, memory is that of one run, rows are judged at their bounds, reports hold
-every row.
-"""
+"""Timings, peak memory, rows at their bounds, reports, and the lengths of documents."""
 
 import io
 import json
 import math
+from functools import partial
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -29,19 +28,27 @@ ROWS = [
 REPORT = Report("student", "stock", {"layers": 3}, ROWS)
 
 
-def test_runs_take_turns_and_the_device_is_synchronised_on_both_sides(monkeypatch):
+def test_runs_take_turns_between_two_readings_of_the_clock(monkeypatch):
     events = []
-    monkeypatch.setattr(harness, "_wait_for", lambda device: events.append(f"wait {device}"))
-    monkeypatch.setattr(
-        harness.time, "perf_counter", lambda: float(events.append("clock") or len(events))
-    )
+
+    def clock():
+        events.append("clock")
+        return float(len(events))
+
+    monkeypatch.setattr(harness, "timer", clock)
     seconds = harness.interleaved(
-        {"A": lambda: events.append("A"), "B": lambda: events.append("B")}, 2, "cuda"
+        {"A": lambda: events.append("A"), "B": lambda: events.append("B")}, 2
     )
-    assert events == [
-        event for run in "ABAB" for event in ("wait cuda", "clock", run, "wait cuda", "clock")
-    ]
-    assert seconds == {"A": [3.0, 3.0], "B": [3.0, 3.0]}
+    assert events == [event for run in "ABAB" for event in ("clock", run, "clock")]
+    assert seconds == {"A": [2.0, 2.0], "B": [2.0, 2.0]}
+
+
+def test_the_clock_waits_for_a_gpu(monkeypatch):
+    events = []
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: events.append("wait"))
+    harness.interleaved({"A": lambda: events.append("A")}, 1)
+    assert events == ["wait", "A", "wait"]
 
 
 @pytest.mark.skipif(
@@ -52,14 +59,16 @@ def test_the_peak_is_that_of_this_run_alone():
         for number in mebibytes:
             np.ones(number * 2**20, dtype=np.uint8)
 
-    for given, peak in (([200], 200), ([50], 50), ([60, 60], 60)):  # the peak of 200 is reset
-        assert 1024 * peak_memory(lambda given=given: take(*given), CPU) == pytest.approx(
-            peak, abs=16
-        )
+    for sizes, peak in (([200], 200), ([50], 50), ([60, 60], 60)):  # the peak of 200 is reset
+        measured = 1024 * peak_memory(partial(take, *sizes), CPU)
+        assert measured == pytest.approx(peak, abs=16)
 
 
-def test_a_peak_that_is_not_to_be_had_is_no_number(monkeypatch, tmp_path):
+def test_a_peak_without_enough_memory_is_no_number():
     assert math.isnan(peak_memory(Mock(side_effect=torch.OutOfMemoryError), CPU))
+
+
+def test_a_peak_that_the_system_does_not_report_is_no_number(monkeypatch, tmp_path):
     monkeypatch.setattr(harness, "PROCESS", tmp_path / "no-proc")
     assert math.isnan(peak_memory(lambda: pytest.fail("was run"), CPU))
 
@@ -93,19 +102,12 @@ def test_a_row_is_judged_by_its_ratio_or_by_ours(row, verdict):
 
 def test_ratios_are_of_medians_with_the_spread_of_the_pairs():
     row = harness.ratio_row("", 60, "words/s", [2.0, 2.0, 4.0], [20.0, 30.0, 20.0], at_least=10)
-    assert (row.ours, row.peer, row.ratio, row.ratio_low, row.ratio_high, row.verdict) == (
-        30,
-        3,
-        10,
-        5,
-        15,
-        "ok",
-    )
+    assert (row.ours, row.peer, row.ratio) == (30, 3, 10)
+    assert (row.ratio_low, row.ratio_high, row.verdict) == (5, 15, "ok")
 
 
-def test_the_json_holds_every_row_and_the_table_shows_what_is_measured():
-    content = json.loads(REPORT.json())
-    assert content["results"][0] == {
+def test_the_json_holds_the_fields_of_a_row():
+    assert json.loads(REPORT.json())["results"][0] == {
         "name": "speed",
         "peer": 300.0,
         "ours": 3000.0,
@@ -116,16 +118,24 @@ def test_the_json_holds_every_row_and_the_table_shows_what_is_measured():
         "budget": "≥ 10",
         "verdict": "ok",
     }
-    rows = [(row["name"], row["ours"], row["ratio"], row["verdict"]) for row in content["results"]]
-    assert rows[1:] == [
+
+
+def test_the_json_holds_every_row():
+    rows = json.loads(REPORT.json())["results"]
+    assert [(row["name"], row["ours"], row["ratio"], row["verdict"]) for row in rows[1:]] == [
         ("memory", 3, 0.375, "below"),
         ("share", 0.5, None, "ok"),
         ("gone", None, None, ""),
     ]
-    assert (content["machine"]["threads"], content["machine"]["torch"]) == (
-        torch.get_num_threads(),
-        torch.__version__,
-    )
+
+
+def test_the_json_names_the_machine_and_the_versions():
+    machine = json.loads(REPORT.json())["machine"]
+    assert machine["threads"] == torch.get_num_threads()
+    assert machine["torch"] == torch.__version__
+
+
+def test_the_table_shows_what_is_measured():
     console = Console(width=160, file=io.StringIO())
     print_table(REPORT.table(), console, REPORT.title)
     title, *lines = console.file.getvalue().splitlines()
@@ -137,22 +147,36 @@ def test_the_json_holds_every_row_and_the_table_shows_what_is_measured():
     assert ["gone", "GiB", "≤", "0.25"] in rows
 
 
-def test_lengths_follow_the_log_normal_of_the_thesis_cut_at_4096():
+def expected_lengths():
+    """Quantiles of the thesis' log-normal, cut at 4096, and the share of its tail."""
     sigma = math.sqrt(math.log(1 + (1723 / 1371) ** 2))
     thesis = stats.lognorm(sigma, scale=1371 / math.exp(sigma**2 / 2))
     assert (thesis.mean(), thesis.std()) == (pytest.approx(1371), pytest.approx(1723))
-    expected = np.clip(thesis.ppf((np.arange(50_000) + 0.5) / 50_000), SHORTEST, LONGEST)
+    quantiles = thesis.ppf((np.arange(50_000) + 0.5) / 50_000)
+    return np.clip(quantiles, SHORTEST, LONGEST), thesis.sf(LONGEST)
+
+
+def test_lengths_follow_the_log_normal_of_the_thesis_cut_at_4096():
+    expected, tail = expected_lengths()
     lengths = np.array(thesis_lengths(5000, seed=3))
     np.testing.assert_allclose(
         np.quantile(lengths, [0.1, 0.5, 0.9]), np.quantile(expected, [0.1, 0.5, 0.9]), rtol=0.01
     )
     assert (lengths.mean(), lengths.max()) == (pytest.approx(expected.mean(), rel=0.005), LONGEST)
-    assert (lengths == LONGEST).mean() == pytest.approx(thesis.sf(LONGEST), abs=0.001)
-    assert all(
-        0.8 < np.mean(thesis_lengths(8, seed=seed)) / lengths.mean() < 1.25 for seed in range(30)
-    )
-    # they depend on their seed and are in random order
-    first = thesis_lengths(20, seed=1)
-    assert first == thesis_lengths(20, seed=1)
-    assert first not in (thesis_lengths(20, seed=2), sorted(first))
+    assert (lengths == LONGEST).mean() == pytest.approx(tail, abs=0.001)
+
+
+def test_a_few_lengths_have_about_the_mean_of_many():
+    expected, _ = expected_lengths()
+    means = [np.mean(thesis_lengths(8, seed=seed)) for seed in range(30)]
+    assert all(0.8 < mean / expected.mean() < 1.25 for mean in means)
+
+
+def test_lengths_are_in_a_random_order_of_their_seed():
+    lengths = thesis_lengths(20, seed=1)
+    assert lengths == thesis_lengths(20, seed=1)
+    assert lengths not in (thesis_lengths(20, seed=2), sorted(lengths))
+
+
+def test_scaled_lengths_are_cut_at_the_scaled_limit():
     assert max(thesis_lengths(20, seed=1, scale=1 / 8)) == 512

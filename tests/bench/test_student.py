@@ -1,6 +1,4 @@
-"""Both sides do the same work on the same documents; each kind of difference shows; rows are judged
-by the budgets.
-"""
+"""Both sides do the same work on the same documents, each kind of difference shows, and budgets."""
 
 import math
 from types import SimpleNamespace
@@ -37,70 +35,78 @@ def test_a_window_that_differs_shows(sides):
     assert equality(sides.stock, sides.ours, sides.documents)[0].verdict == "below"
 
 
-def test_shares_count_three_times_the_arithmetic_for_training(sides, monkeypatch):
+@pytest.fixture
+def speed_rows(sides, monkeypatch):
+    """Rows by name, where a run of stock takes 8 seconds and one of ours 1."""
     peaks = {torch.float32: 1e9, torch.bfloat16: 4e9}
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: peaks[dtype])
     monkeypatch.setattr(
         student.harness,
         "interleaved",
-        lambda runs, *_: {n: [1 if n[0].packed else 8] for n in runs},
+        lambda runs, _: {name: [8 if name == "stock" else 1] for name in runs},
     )
     monkeypatch.setattr(Workload, "drawn", lambda workload, documents: sides.documents)
-    rows = {
-        row.name: row
-        for row in student.speed(sides.stock, sides.ours, sides.workload, ["fp32", "bf16"])
-    }
-    flops = forward_flops(sides.ours.config, [40, 7, 300, 12, 150])
-    expected = {("forward", "fp32"): flops / 1e9, ("forward", "bf16"): flops / 4e9}
-    expected |= {
-        ("forward + backward", precision): 3 * expected["forward", precision]
-        for precision in ("fp32", "bf16")
-    }
-    assert {name: rows[f"{name[0]} {name[1]}"].ours for name in expected} == pytest.approx(expected)
-    ratio = rows["forward bf16, stock in fp32"]
-    assert (ratio.ours, ratio.peer, ratio.ratio, ratio.budget) == (
-        509,
-        pytest.approx(509 / 8),
-        8,
-        "",
-    )
-    assert rows["forward fp32"].budget == "≥ 0.9"
+    rows = student.speed(sides.stock, sides.ours, sides.workload, ["fp32", "bf16"])
     assert all(parameter.grad is None for parameter in sides.ours.model.parameters())
+    return {row.name: row for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("name", "passes", "peak"),
+    [
+        ("forward fp32", 1, 1e9),
+        ("forward bf16", 1, 4e9),
+        ("forward + backward fp32", 3, 1e9),
+        ("forward + backward bf16", 3, 4e9),
+    ],
+)
+def test_shares_count_three_times_the_arithmetic_for_training(
+    sides, speed_rows, name, passes, peak
+):
+    flops = forward_flops(sides.ours.config, [40, 7, 300, 12, 150])
+    assert speed_rows[name].ours == pytest.approx(passes * flops / peak)
+
+
+def test_rates_are_those_of_all_tokens_and_have_no_budget(speed_rows):
+    row = speed_rows["forward bf16, stock in fp32"]
+    assert (row.ours, row.ratio, row.budget) == (509, 8, "")
+    assert row.peer == pytest.approx(509 / 8)
+
+
+def test_a_share_of_the_peak_has_a_budget(speed_rows):
+    assert speed_rows["forward fp32"].budget == "≥ 0.9"
 
 
 def test_growth_has_the_same_tokens_in_long_and_short_documents(sides, monkeypatch):
     asked = []
-    tokens = type(sides.workload).tokens
-    monkeypatch.setattr(
-        type(sides.workload),
-        "tokens",
-        lambda self, lengths: asked.append(lengths) or tokens(self, lengths),
-    )
+
+    class Recorded(type(sides.workload)):
+        def tokens(self, lengths):
+            asked.append(lengths)
+            return super().tokens(lengths)
+
     monkeypatch.setattr(
         student.harness,
         "interleaved",
-        lambda runs, *_: {length: [float(length)] for length in runs},
+        lambda runs, _: {length: [float(length)] for length in runs},
     )
-    (row,) = student.growth(
-        sides.ours, type(sides.workload)(layers=1, growth_tokens=512, longest=256), "fp32"
-    )
-    assert (asked, row.ours, row.budget, row.verdict) == (
-        [[16] * 32, [256] * 2],
-        16.0,
-        "≤ 1.15",
-        "below",
-    )
+    workload = Recorded(layers=1, growth_tokens=512, longest=256)
+    (row,) = student.growth(sides.ours, workload, "fp32")
+    assert asked == [[16] * 32, [256] * 2]
+    assert (row.ours, row.budget, row.verdict) == (16.0, "≤ 1.15", "below")
 
 
 def test_embedding_takes_the_same_tokens_in_one_pass_and_in_chunks(sides, monkeypatch):
-    monkeypatch.setattr(student, "embed_chunks", packed := Mock(wraps=student.embed_chunks))
+    packed = Mock(wraps=student.embed_chunks)
+    monkeypatch.setattr(student, "embed_chunks", packed)
     workload = type(sides.workload)(layers=1, longest=1024, documents=3, repeats=1)
     bert = student.BertModel
     with patch.object(bert, "forward", autospec=True, side_effect=bert.forward) as chunked:
         (row,) = student.embedding(sides.ours, workload, "fp32")
-    assert [[len(document) for document in call.args[1][0]] for call in packed.call_args_list] == [
-        [256, 512, 1024]
-    ] * 2
+    for call in packed.call_args_list:
+        ((documents,),) = call.args[1:2]
+        assert [len(document) for document in documents] == [256, 512, 1024]
+    assert packed.call_count == 2
     assert sum(call.args[1].numel() for call in chunked.call_args_list) == 2 * 1792
     assert row.name == "embedding fp32, 256 to 1024 tokens, the same encoder over chunks of 256"
     assert row.ratio == pytest.approx(row.ours / row.peer)
@@ -115,23 +121,30 @@ def test_memory_is_that_of_both_sides(sides):
     assert row.name.endswith("4 documents of 1024 tokens")
 
 
-def test_full_training_follows_the_gradient_and_counts_all_of_the_arithmetic(sides, monkeypatch):
+def trained(side):
+    return [parameter for parameter in side.model.parameters() if parameter.requires_grad]
+
+
+@pytest.fixture
+def small_throughput(sides, monkeypatch):
     monkeypatch.setattr(student, "matmul_peak", lambda device, dtype: 1e12)
     monkeypatch.setattr(student, "token_budget", lambda side: 1000)
-    before = [
-        parameter.detach().clone()
-        for parameter in sides.ours.model.parameters()
-        if parameter.requires_grad
-    ]
-    speed, share = student.throughput(
-        sides.ours, type(sides.workload)(layers=1, longest=512, documents=3)
-    )
-    after = [parameter for parameter in sides.ours.model.parameters() if parameter.requires_grad]
+    workload = type(sides.workload)(layers=1, longest=512, documents=3)
+    return lambda: student.throughput(sides.ours, workload)
+
+
+def test_full_training_follows_the_gradient_and_leaves_none(sides, small_throughput):
+    before = [parameter.detach().clone() for parameter in trained(sides.ours)]
+    small_throughput()
+    after = trained(sides.ours)
     assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
     assert all(parameter.grad is None for parameter in after)
-    arithmetic = (
-        3 * 2 * (4 * 48 * 48 + 2 * 48 * 64)
-    )  # one layer's products a token; attention comes on top
+
+
+def test_full_training_counts_all_of_the_arithmetic(small_throughput):
+    speed, share = small_throughput()
+    # One layer's products a token, three times; attention comes on top.
+    arithmetic = 3 * 2 * (4 * 48 * 48 + 2 * 48 * 64)
     assert share.ours > arithmetic * speed.ours / 1e12
     assert share.budget == "≥ 0.4"
 
@@ -169,19 +182,26 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch, refused):
     )
 
 
-@pytest.mark.parametrize("window", [1, 2, 4, 5, 39, 40, 100])
-def test_operations_are_products_as_torch_counts_them_and_visible_keys_as_a_loop_finds_them(
-    sides, window
-):
-    config, batch = sides.ours.config, pack([list(range(5, 5 + length)) for length in FEW])
+def test_operations_of_layers_are_those_that_torch_counts(sides):
+    batch = pack([list(range(5, 5 + length)) for length in FEW])
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         sides.ours(batch)
-    linear = {str(name): n for name, n in counter.get_flop_counts()["Global"].items()}["aten.addmm"]
+    config = sides.ours.config
+    config.attention_window = []  # the layers without attention
+    counts = {str(name): n for name, n in counter.get_flop_counts()["Global"].items()}
+    assert forward_flops(config, FEW) == counts["aten.addmm"]
+
+
+@pytest.mark.parametrize("window", [1, 2, 4, 5, 39, 40, 100])
+def test_operations_of_attention_are_those_of_the_keys_in_the_window(sides, window):
+    config = sides.ours.config
+    config.attention_window = []
+    layers = forward_flops(config, FEW)
     config.attention_window = [2 * window]
     pairs = sum(
         abs(i - j) <= window for length in FEW for i in range(length) for j in range(length)
     )
-    assert forward_flops(config, FEW) == linear + 2 * 2 * 48 * pairs
+    assert forward_flops(config, FEW) == layers + 2 * 2 * 48 * pairs
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from docemb_lib.training.batches import (
     TokenFile,
     TrainingDocuments,
     Updates,
-    deal,
-    rounds,
+    assign,
+    plan_passes,
     write_tokens,
 )
 
@@ -90,41 +90,49 @@ def test_updates_go_through_all_whole_batches_once_in_an_order_of_seed_and_epoch
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
 @pytest.mark.parametrize("budget", [1, 50, 120, 10_000])
-def test_rounds_hold_consecutive_batches_within_the_budget(processes, budget):
+def test_passes_hold_consecutive_batches_within_the_budget(processes, budget):
     tokens = np.random.default_rng(budget + processes).integers(1, 60, 23).tolist()
-    planned = list(rounds(tokens, budget=budget, processes=processes))
-    assert list(itertools.chain(*(plan for plan, _ in planned))) == list(range(23))
-    for number, (plan, owners) in enumerate(planned):
-        assert np.bincount(owners, [tokens[i] for i in plan]).max() <= max(
-            budget, *(tokens[i] for i in plan)
-        )
-        if number + 1 < len(planned):  # no batch more would have fitted
-            longer = [tokens[i] for i in (*plan, plan[-1] + 1)]
-            assert (
-                max(longer) > budget or np.bincount(deal(longer, processes), longer).max() > budget
-            )
+    planned = list(plan_passes(tokens, budget=budget, processes=processes))
+    assert list(itertools.chain(*(batches for batches, _ in planned))) == list(range(23))
+    for batches, owners in planned:
+        sizes = [tokens[i] for i in batches]
+        assert np.bincount(owners, sizes).max() <= max(budget, *sizes)
 
 
-def test_batches_are_dealt_by_tokens_and_a_process_without_one_runs_one_that_does_not_count():
-    assert [owners for _, owners in rounds([20_000] * 8, budget=16_384, processes=4)] == [
-        (0, 1, 2, 3)
-    ] * 2
-    assert deal([10, 9, 2, 8], 2) == (
-        0,
-        1,
-        0,
-        1,
-    )  # 12 and 17 tokens: the longest first, to the process that has least
-    assert deal([5], 3) == (0,)
-    rows = TrainingDocuments([[1] * n for n in (9, 8, 7, 2, 6, 6)], [1] * 6, teachers={})
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("budget", [1, 50, 120, 10_000])
+def test_no_batch_more_would_have_fitted_into_a_pass(processes, budget):
+    tokens = np.random.default_rng(budget + processes).integers(1, 60, 23).tolist()
+    for batches, _ in list(plan_passes(tokens, budget=budget, processes=processes))[:-1]:
+        longer = [tokens[i] for i in (*batches, batches[-1] + 1)]
+        fullest = np.bincount(assign(longer, processes), longer).max()
+        assert max(longer) > budget or fullest > budget
+
+
+def test_as_many_passes_as_a_batch_for_each_process_needs():
+    planned = plan_passes([20_000] * 8, budget=16_384, processes=4)
+    assert [owners for _, owners in planned] == [(0, 1, 2, 3)] * 2
+
+
+@pytest.mark.parametrize(
+    ("tokens", "processes", "owners"),
+    [
+        ([10, 9, 2, 8], 2, (0, 1, 0, 1)),  # 12 and 17 tokens: the longest first
+        ([5], 3, (0,)),
+    ],
+)
+def test_each_batch_goes_to_the_process_with_the_fewest_tokens(tokens, processes, owners):
+    assert assign(tokens, processes) == owners
+
+
+def test_a_process_without_a_batch_repeats_one_with_a_share_of_zero():
+    documents = TrainingDocuments([[1] * n for n in (9, 8, 7, 2, 6, 6)], [1] * 6, teachers={})
     parts = [
-        Collate(rows, batch_size=2, budget=20, rank=rank, processes=2)(range(6))
+        Collate(documents, batch_size=2, budget=20, rank=rank, processes=2)(range(6))
         for rank in range(2)
     ]
-    assert [[micro.rows for micro in part] for part in parts] == [
-        [[0, 1], [4, 5]],
-        [[2, 3], [4, 5]],
-    ]
-    assert [[micro.share for micro in part] for part in parts] == [[1 / 3, 1 / 3], [1 / 3, 0.0]]
+    rows = [[micro.rows for micro in part] for part in parts]
+    assert rows == [[[0, 1], [4, 5]], [[2, 3], [4, 5]]]
+    shares = [[micro.share for micro in part] for part in parts]
+    assert shares == [[1 / 3, 1 / 3], [1 / 3, 0.0]]
     assert [micro.run_groups.owners for micro in parts[1]] == [(0, 1), (0,)]
-    assert [(micro.documents, micro.tokens) for micro in parts[0]] == [(4, 26), (2, 12)]

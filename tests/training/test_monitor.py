@@ -11,8 +11,10 @@ import torch
 from scipy.linalg import block_diag, eigh
 from sklearn import cross_decomposition
 
+from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.training.monitor import (
     Means,
+    Monitor,
     canonical_correlation,
     documents_for_correlation,
     validate,
@@ -35,6 +37,20 @@ def test_spread_is_that_of_a_loop_over_pairs():
     assert spread(y) == pytest.approx(np.mean(distances))
     assert spread(torch.tensor([[0.0, 1.0]] * 4)) == pytest.approx(0)
     assert spread(y[:1]) == 0
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_speed_counts_the_documents_and_tokens_of_all_processes(processes, monkeypatch):
+    """Each of the processes adds the same passes: of 4 and 2 documents, 26 and 12 tokens."""
+    monkeypatch.setattr("docemb_lib.training.monitor.all_reduced", lambda sums: sums * processes)
+    monkeypatch.setattr("time.perf_counter", iter([10.0, 12.0, 12.0]).__next__)
+    monitor = Monitor([], dim=5, device=torch.device("cpu"))
+    for documents, tokens in ((4, 26), (2, 12)):
+        output = ObjectiveOutput(torch.tensor(0.0), {}, torch.ones(documents, 5), None)
+        monitor.add(output, tokens=tokens)
+    row = monitor.row()
+    assert row["documents_per_second"] == processes * 6 / 2
+    assert row["tokens_per_second"] == processes * 38 / 2
 
 
 def two_views(seed, n=90, widths=(7, 5), noise=0.5):
