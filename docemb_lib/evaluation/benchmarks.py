@@ -116,7 +116,7 @@ def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
     of_paper = benchmark.size is not None
     if files:
         rows = _pair_rows(files)
-        texts = [(column,) for column in PAIR_COLUMNS[1:]]
+        texts: list[tuple[str, ...]] = [(column,) for column in PAIR_COLUMNS[1:]]
     else:
         rows = readers.source_rows(source, config=benchmark.config)
         texts = [benchmark.text]

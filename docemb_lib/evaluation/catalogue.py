@@ -226,9 +226,9 @@ def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> 
     """
     halves: list[Link] = []
     for page in pages:
-        first, second = cut_in_half(page.text)
-        if first and second:
-            halves.append((page._replace(text=first), page._replace(text=second)))
+        start, end = cut_in_half(page.text)
+        if start and end:
+            halves.append((page._replace(text=start), page._replace(text=end)))
     halves = halves[: limit // 2]
     size = Counter(first.source for first, _ in halves)
     for i, (first, second) in enumerate(halves):

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ BLOCK = 4096  # rows whose hidden layers of all heads are held at a time
 # Heads in one stack: larger stacks are hardly faster, and smaller ones use more cores.
 TOGETHER = 10
 
-Features = np.ndarray | csr_array  # (N, D), dense or sparse
+Features: TypeAlias = "np.ndarray | csr_array"  # (N, D), dense or sparse
 
 
 class Heads(NamedTuple):
@@ -176,9 +176,10 @@ def train_stack(
         loss = summed_loss(
             heads, X[rows], y[rows], keep=keep, weight=weight, smoothing=settings.label_smoothing
         )
-        optimizer.zero_grad()
-        loss.backward()
-        clip_each_head([weights.grad for weights in heads], max_norm=max_norm)
+        gradients = torch.autograd.grad(loss, heads)
+        clip_each_head(gradients, max_norm=max_norm)
+        for weights, gradient in zip(heads, gradients, strict=True):
+            weights.grad = gradient
         optimizer.step()
         schedule.step()
     return Heads(*(weights.detach() for weights in heads))

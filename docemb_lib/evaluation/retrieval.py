@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,8 @@ from docemb_lib.teachers.words import spaced
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-    Embeddings = np.ndarray | csr_array  # (N, D), dense, or sparse with rows of unit length
+    # (N, D), dense, or sparse with rows of unit length
+    Embeddings: TypeAlias = np.ndarray | csr_array
 
 BLOCK = 256  # queries whose similarities are held at a time
 # Equal rows may differ in the last bits of a float64 dot product: cosines are compared up to these.

@@ -117,7 +117,7 @@ def standing(
     scores = over_tasks(intervals).set_index("model")
     verdict_of = _verdicts(comparison, student)
     references = [model for model in verdict_of if model in scores.index]
-    best = scores.loc[references, "value"].idxmax()
+    best = str(scores.loc[references, "value"].idxmax())
 
     def scored(model: str) -> str:
         return f"({with_interval(*scores.loc[model, ['value', 'low', 'high']])})"

@@ -262,7 +262,7 @@ class HeadTask:
                 views = [factor * view for view in views]
             features = views[0]
             if len(views) == 2:
-                features = pair_features(*views, head.pair_features)
+                features = pair_features(views[0], views[1], head.pair_features)
             labels = np.array([number[label] for label in data.labels])
             inputs.append(HeadInputs(features, labels, len(classes)))
         return inputs

@@ -5,8 +5,9 @@ of the head. Intervals resample the examples; tests swap the results of two mode
 All models are resampled alike, so differences are paired. For a mean over tasks, the examples of
 each task are resampled separately and weigh the more, the fewer they are.
 
-`scipy.stats.bootstrap` gives the same intervals, but holds every resample and every jackknife
-sample of N - 1 examples, which takes too long for the thousands of examples of a benchmark.
+`scipy.stats.bootstrap` gives the same intervals, but copies the examples for every resample and
+every jackknife sample: for 20 models it takes 7 times as long on 1,000 examples, and 12 times on
+3,000. It gives NaN where all examples are equal.
 
 B: resamples; K: tasks; M: models; N: examples of a task.
 """
