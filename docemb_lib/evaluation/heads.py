@@ -176,7 +176,8 @@ def train_stack(
         loss = summed_loss(
             heads, X[rows], y[rows], keep=keep, weight=weight, smoothing=settings.label_smoothing
         )
-        gradients = torch.autograd.grad(loss, heads)
+        # A fused AdamW reads gradients in the memory layout of the weights, without a check.
+        gradients = [part.contiguous() for part in torch.autograd.grad(loss, heads)]
         clip_each_head(gradients, max_norm=max_norm)
         for weights, gradient in zip(heads, gradients, strict=True):
             weights.grad = gradient
