@@ -171,10 +171,18 @@ def train_stack(
     schedule = LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * step / steps)) / 2)
     max_norm = torch.tensor(settings.max_grad_norm)
 
+    # The large input of a step is allocated once: allocation takes as long as the products.
+    memory = X.new_empty(len(jobs) * settings.batch_size, D)
     for rows, keep, weight in batches(jobs, settings, generators):
+        x = torch.index_select(X, 0, rows.flatten(), out=memory[: rows.numel()])
         # Heads share no weights, so the gradient of the sum is the gradient of each head's loss.
         loss = summed_loss(
-            heads, X[rows], y[rows], keep=keep, weight=weight, smoothing=settings.label_smoothing
+            heads,
+            x.view(*rows.shape, D),
+            y[rows],
+            keep=keep,
+            weight=weight,
+            smoothing=settings.label_smoothing,
         )
         # A fused AdamW reads gradients in the memory layout of the weights, without a check.
         gradients = [part.contiguous() for part in torch.autograd.grad(loss, heads)]
@@ -212,13 +220,12 @@ def summed_loss(
     x: (K, B, D); y: (K, B); keep: (K, B, H), the dropout mask divided by its mean, or None without
     dropout; weight: (K, B).
     """
-    hidden = torch.baddbmm(heads.b1, x, heads.W1).relu()  # (K, B, H)
+    hidden = torch.baddbmm(heads.b1, x, heads.W1).relu_()  # (K, B, H)
     if keep is not None:
         hidden = hidden * keep
-    # (K, C, B): a softmax over a short last axis is slow
-    logits = torch.baddbmm(heads.b2.mT, heads.W2.mT, hidden.mT)
-    losses = cross_entropy(logits, y, reduction="none", label_smoothing=smoothing)  # (K, B)
-    return (weight * losses).sum()
+    logits = torch.baddbmm(heads.b2, hidden, heads.W2).flatten(0, 1)  # (K * B, C)
+    losses = cross_entropy(logits, y.flatten(), reduction="none", label_smoothing=smoothing)
+    return weight.flatten() @ losses
 
 
 def batches(
@@ -250,7 +257,7 @@ def batches(
                 drawn = np.ones((*batch.shape, settings.hidden), dtype=np.float32)
                 for mask, rng, size in zip(drawn, mask_rngs, left.tolist(), strict=True):
                     rng.random(dtype=np.float32, out=mask[:size])
-                keep = (torch.from_numpy(drawn) < share) / share
+                keep = torch.from_numpy(drawn).lt_(share).div_(share)
             yield batch, keep, weight
 
 
