@@ -1,5 +1,4 @@
-"""Published tasks: the thesis' eight and the five classification tasks of the SimDE paper (Table
-1); their statistics.
+"""Published tasks, and their statistics: the thesis' eight, and the SimDE paper's five (Table 1).
 
 The SimDE paper names no splits: where the files name none, a fifth of each class is drawn for test
 and as much for validation. Its document matching is the task `aan`.
@@ -14,7 +13,7 @@ import pickle
 import pickletools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,6 +40,15 @@ PAIR_COLUMNS = ("label", "text_0", "text_1")  # of the pair files, which have no
 SEPARATOR = "\x01"  # stands between the sentences of the pair files
 LISTS = "gt"  # the lists of similar articles, a pickle, or `gt.json`
 LENGTHS = (384, 512)  # tokens: what SBERT reads in the thesis, and the limit of its tokenizer
+# What a row raises whose second column is no Python list of (title, text).
+NOT_LITERAL = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    SyntaxError,
+    MemoryError,
+    RecursionError,
+)
 
 
 class Benchmark(NamedTuple):
@@ -50,7 +58,7 @@ class Benchmark(NamedTuple):
     """
 
     hub: str | None = None  # id of the data set on a hub
-    config: str | None = None  # its configuration, or the subfolder of a copy
+    config: str | None = None  # the configuration of the data set, or the subfolder of a copy
     text: tuple[str, ...] = ("text",)  # names of the field in the different layouts
     label: tuple[str, ...] = ("label",)
     files: tuple[str, ...] = ()  # pairs: train, validation, test; similar articles: articles, lists
@@ -79,10 +87,10 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 def benchmark_task(name: str, source: str | None = None) -> Task:
     """A published task by name.
 
-    source: a folder with the published files; of a task without `files` also a file or the id of a
-    data set on a hub; None: the task's own on the hub. Logs a size that differs from that in the
-    SimDE paper, and the number of rows without text or class, which the tasks of that paper leave
-    out.
+    source: a folder with the published files; for a task without `files` also a file or the id of a
+    data set on a hub; None: the task's data set on the hub. Logs a size that differs from that in
+    the SimDE paper, and the number of rows without text or class, which the tasks of that paper
+    leave out. Raises InputError for an unknown name and for data that do not fit.
     """
     if name not in BENCHMARKS:
         raise InputError(f"benchmark task {name!r} is not one of {', '.join(BENCHMARKS)}")
@@ -92,7 +100,7 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
         mend = "name the folder or file that holds its data"
         raise InputError(f"benchmark task {name}: it is on no hub; {mend}")
     files = [_plain_or_packed(Path(source) / file) for file in benchmark.files]
-    if len(files) == 2:
+    if LISTS in benchmark.files:
         task: Task = Retrieval(name, {"test": read_similar_articles(*files)})
     else:
         task = readers.head_task(name, _examples(name, source, files))
@@ -105,12 +113,13 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
 
 def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
     benchmark = BENCHMARKS[name]
-    of_paper, texts = benchmark.size is not None, [benchmark.text]
-    rows = readers.source_rows(source, config=benchmark.config)  # nothing is read yet
+    of_paper = benchmark.size is not None
     if files:
-        by_split = zip(SPLITS, files, strict=True)
-        rows = ((split, row) for split, file in by_split for row in _pair_rows(file))
-        texts = [(column,) for column in PAIR_COLUMNS[1:]]
+        rows = _pair_rows(files)
+        texts: list[tuple[str, ...]] = [(column,) for column in PAIR_COLUMNS[1:]]
+    else:
+        rows = readers.source_rows(source, config=benchmark.config)
+        texts = [benchmark.text]
     examples = readers.read_examples(
         rows,
         texts=texts,
@@ -119,12 +128,10 @@ def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
         skip_blank=of_paper,
         split_field="split",
     )
-    if (
-        name == "arxiv-abstracts"
-    ):  # the archive of the first category, math of `math.CO cs.DM`: 38 classes
-        examples["label"] = [
-            categories.split()[0].split(".")[0] for categories in examples["label"]
-        ]
+    if name == "arxiv-abstracts":
+        # The archive of the first category, math of `math.CO cs.DM`: 38 classes.
+        archives = [categories.split()[0].split(".")[0] for categories in examples["label"]]
+        examples["label"] = archives
     if (examples["split"] != readers.NO_SPLIT).all():
         return examples
     if not of_paper:
@@ -133,15 +140,16 @@ def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
     return readers.draw_splits(examples, share=SHARE, seed=0, where=source)
 
 
-def _pair_rows(file: Path) -> Iterator[Row]:
-    """Rows of 0 or 1, the first text and the second, quoted with `"`."""
-    for row in read_csv(file, columns=PAIR_COLUMNS):
-        label, *texts = (str(row.fields[column]) for column in PAIR_COLUMNS)
-        if label.strip() not in ("0", "1"):
-            found = f"the label is {label!r:.40} and must be 0 or 1"
-            raise InputError(f"{row.where}: {found}; look for a shifted column")
-        values = (label, *(text.replace(SEPARATOR, " ") for text in texts))
-        yield row._replace(fields=dict(zip(PAIR_COLUMNS, values, strict=True)))
+def _pair_rows(files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
+    """Rows of 0 or 1, the first text and the second, quoted with `"`; a file for each split."""
+    for split, file in zip(SPLITS, files, strict=True):
+        for row in read_csv(file, columns=PAIR_COLUMNS):
+            fields = {name: str(value) for name, value in row.fields.items()}
+            if fields["label"].strip() not in ("0", "1"):
+                problem = f"the label is {fields['label']!r:.40} and must be 0 or 1"
+                raise InputError(f"{row.where}: {problem}; look for a shifted column")
+            texts = {name: fields[name].replace(SEPARATOR, " ") for name in PAIR_COLUMNS[1:]}
+            yield split, row._replace(fields=fields | texts)
 
 
 def _plain_or_packed(file: Path) -> Path:
@@ -150,14 +158,11 @@ def _plain_or_packed(file: Path) -> Path:
 
 
 def missing_files(name: str, source: str) -> list[str]:
-    """The files of a benchmark that a folder lacks; none for the id of a data set of a task without
-    `files`.
-    """
-    folder, wanted = Path(source), BENCHMARKS[name].files
-    if not wanted:
-        return (
-            ["its published file or folder"] if folder.is_absolute() and not folder.exists() else []
-        )
+    """The files of a benchmark that a folder lacks; none for the id of a data set on a hub."""
+    folder = Path(source)
+    wanted = BENCHMARKS[name].files
+    if not wanted and folder.is_absolute() and not folder.exists():
+        return ["its published file or folder"]
     return [file for file in wanted if not _plain_or_packed(folder / file).is_file()]
 
 
@@ -167,54 +172,47 @@ def read_similar_articles(articles: Path, relevance: Path) -> Ranking:
     Left out, and counted: titles without an article, the title of the list itself, lists without a
     remaining title.
     """
-    texts, lists = read_articles(articles), read_relevance(relevance)
-    found = {
-        title: [t for t in targets if t in texts and t != title] for title, targets in lists.items()
-    }
-    links = {title: targets for title, targets in found.items() if title in texts and targets}
-    missing = sum(map(len, lists.values())) - sum(map(len, found.values()))
+    texts = read_articles(articles)
+    lists = read_relevance(relevance)
+    links = {}
+    missing = 0
+    for title, targets in lists.items():
+        present = [target for target in targets if target in texts and target != title]
+        missing += len(targets) - len(present)
+        if title in texts and present:
+            links[title] = present
     if missing or len(links) < len(lists):
-        counts = len(lists) - len(links), len(lists), missing
         message = "%s: without an article, %d of %d lists and %d relevant titles are left out"
-        logger.warning(message, relevance, *counts)
+        logger.warning(message, relevance, len(lists) - len(links), len(lists), missing)
     return readers.make_ranking(texts, links)
 
 
 def read_articles(file: Path) -> dict[str, str]:
-    """Text of each article by its title, in file order: the title, then every section that is not
-    empty.
+    """Text of each article by its title, in file order: the title, then every section with a text.
 
     The second column is a Python literal: `"[('Taste', 'Sour.'), ('History', '')]"` gives `"Taste
-    Sour."`.
+    Sour."`. Raises InputError for any other row and for a second article of a title.
     """
     texts: dict[str, str] = {}
     for row in read_csv(file):
         try:
             title, literal = row.fields.values()
-            sections = [
-                f"{name} {text}" for name, text in ast.literal_eval(literal) if text.strip()
-            ]
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-            SyntaxError,
-            MemoryError,
-            RecursionError,
-        ) as error:
+            sections = ast.literal_eval(literal)
+            parts = [title, *(f"{name} {text}" for name, text in sections if text.strip())]
+        except NOT_LITERAL as error:
             needed = "a row must hold a title and a Python list of (title, text), its sections"
             raise InputError(f"{row.where}: {needed}; mend it") from error
         if title in texts:
-            raise InputError(
-                f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete one"
-            )
-        texts[title] = well_formed(" ".join([title, *sections]))
+            problem = f"the title {title!r} stands in an earlier row too"
+            raise InputError(f"{row.where}: {problem}; rename or delete one")
+        texts[title] = well_formed(" ".join(parts))
     return texts
 
 
 def read_relevance(file: Path) -> dict[str, list[str]]:
-    """For each title the titles to retrieve, each once; values of an inner mapping (votes) are
-    ignored.
+    """For each title the titles to retrieve, each once. Raises InputError.
+
+    Values of an inner mapping (votes) are ignored.
     """
     try:
         data = (
@@ -233,9 +231,8 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
         several = isinstance(targets, Mapping | list | tuple | set | frozenset)
         if not several or not all(isinstance(name, str) for name in (title, *targets)):
             raise wrong
-        lists[title] = list(
-            dict.fromkeys(sorted(targets) if isinstance(targets, set | frozenset) else targets)
-        )
+        ordered = sorted(targets) if isinstance(targets, set | frozenset) else targets
+        lists[title] = list(dict.fromkeys(ordered))
     return lists
 
 
@@ -247,11 +244,8 @@ PLAIN: dict[str, type] = {
     "Counter": dict,
     "defaultdict": collections.defaultdict,
 }
-MODULES = (
-    "builtins",
-    "__builtin__",
-    "collections",
-)  # __builtin__: of Python 2, in pickles of protocol 2 and below
+# Python 2, in pickles of protocol 2 and below, calls the module of built-in types __builtin__.
+MODULES = ("builtins", "__builtin__", "collections")
 # Python hashes nested tuples by unlimited recursion in C, so a key of deeply nested tuples can
 # crash the process.
 MOST_TUPLES = 10_000
@@ -260,22 +254,21 @@ MOST_TUPLES = 10_000
 class PlainUnpickler(pickle.Unpickler):
     """An unpickler that admits the types in PLAIN only."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> type:
         if module not in MODULES or name not in PLAIN:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}")
         return PLAIN[name]
 
 
-def read_plain_pickle(file: Path) -> Any:
-    """The data of a pickle of dicts, lists, tuples, sets, strings and numbers; InputError for any
-    other file.
+def read_plain_pickle(file: Path) -> object:
+    """The data of a pickle of dicts, lists, tuples, sets, strings and numbers.
+
+    Raises InputError for any other file.
     """
     try:
         data = file.read_bytes()
-        if (
-            sum(opcode.name.startswith("TUPLE") for opcode, _, _ in pickletools.genops(data))
-            > MOST_TUPLES
-        ):
+        names = [opcode.name for opcode, _, _ in pickletools.genops(data)]
+        if sum(name.startswith("TUPLE") for name in names) > MOST_TUPLES:
             raise pickle.UnpicklingError(f"it holds more than {MOST_TUPLES:,} tuples")
         return PlainUnpickler(io.BytesIO(data)).load()
     except Exception as error:  # a broken pickle may raise anything
@@ -287,8 +280,7 @@ def read_plain_pickle(file: Path) -> Any:
 def task_lengths(
     task: Task, counters: Mapping[str, Callable[[list[str]], list[int]]]
 ) -> pd.DataFrame:
-    """Columns split and those of `counters`: a row per document of each split, for a pair one per
-    document.
+    """Columns split and those of `counters`: a row per document of each split, two for a pair.
 
     counters: for each column a function from texts to their numbers of tokens, which is given each
     text once.
@@ -310,31 +302,33 @@ def task_statistics(task: Task, lengths: pd.DataFrame, *, limit: int) -> pd.Data
     relevant_std relevant documents per query, over_384 and over_512 percent of the documents with
     more tokens; deviations are those of a population.
     """
-    rows = []
+    parts = []
     for split, data in task.splits.items():
         tokens = lengths.loc[lengths["split"] == split, "n_structural_tokens"]
-        over = {f"over_{length}": 100 * (tokens > length).mean() for length in LENGTHS}
-        rows += [
-            ("final", task.name, split, name, float(value))
-            for name, value in (_sizes(data) | over).items()
-        ]
+        over = {f"over_{length}": 100 * float((tokens > length).mean()) for length in LENGTHS}
+        parts.append(("final", split, _sizes(data) | over))
     if isinstance(task, HeadTask):
-        for split, data in for_validation(task, limit).splits.items():
-            rows += [
-                ("validation", task.name, split, name, value)
-                for name, value in _sizes(data).items()
-            ]
+        cut = for_validation(task, limit)
+        parts += [("validation", split, _sizes(data)) for split, data in cut.splits.items()]
+    rows = []
+    for protocol, split, statistics in parts:
+        rows += [(protocol, task.name, split, name, value) for name, value in statistics.items()]
     return pd.DataFrame(rows, columns=["protocol", "task", "split", "statistic", "value"])
 
 
 def _sizes(data: Labelled | LabelledPairs | Ranking) -> dict[str, float]:
     if isinstance(data, Ranking):
-        found = [len(rows) for rows in data.relevant]
-        sizes: dict[str, float] = {"documents": len(data.texts), "queries": len(data.queries)}
-        return sizes | {
-            "relevant_mean": float(np.mean(found)),
-            "relevant_std": float(np.std(found)),
+        counts = [len(rows) for rows in data.relevant]
+        return {
+            "documents": len(data.texts),
+            "queries": len(data.queries),
+            "relevant_mean": float(np.mean(counts)),
+            "relevant_std": float(np.std(counts)),
         }
     percent = 100 * np.array(list(collections.Counter(data.labels).values())) / len(data.labels)
-    sizes = {"examples": len(data.labels), "classes": len(percent)}
-    return sizes | {"class_mean": float(percent.mean()), "class_std": float(percent.std())}
+    return {
+        "examples": len(data.labels),
+        "classes": len(percent),
+        "class_mean": float(percent.mean()),
+        "class_std": float(percent.std()),
+    }

@@ -1,4 +1,4 @@
-"""The one place from a task's name to the task: own tasks, benchmarks, and four embedded tasks.
+"""The way from a task's name to the task: own tasks, benchmarks, and four embedded tasks.
 
 Embedded tasks need no download: they are made from pages that were kept out of the distillation
 corpus, rows with the columns id, text, source (the package), split and see_also (ids in the same
@@ -24,40 +24,42 @@ import pandas as pd
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.document import Document
 from docemb_lib.corpus.sources import files_fingerprint
-from docemb_lib.evaluation import tasks
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.readers import own_task, task_files
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     Classification,
+    HeadTask,
     Labelled,
     LabelledPairs,
     Pairs,
     Ranking,
     Retrieval,
     Task,
+    warn_of_problems,
 )
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation, OwnTask
 from docemb_lib.workspace import VERSIONS, Workspace, write_text
+
+Row = Mapping[str, Any]  # a page, see above
+Build = Callable[[Sequence[Document], int, np.random.Generator], Any]
+Link = tuple[Document, Document]
 
 TRAIN_SHARE = 0.6  # of the texts of an embedded task in train, the rest in the split that is scored
 LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike
 LEAST_PAIRS = 4  # two of each class
 
 
-def profile_task(
-    profile: Profile, name: str, pages: Callable[[], Iterable[Mapping[str, Any]]]
-) -> Task:
-    """The task of that name, made of `pages` if it is embedded; logs what is odd about it."""
+def profile_task(profile: Profile, name: str, pages: Callable[[], Iterable[Row]]) -> Task:
+    """The task of that name, made of `pages` if it is embedded; logs the problems of its data."""
+    evaluation = profile.evaluation
     if name in BUILDERS:
-        task = embedded_task(
-            pages(), name, seed=profile.corpus.seed, limit=profile.evaluation.texts
-        )
+        task = embedded_task(pages(), name, seed=profile.corpus.seed, limit=evaluation.texts)
     else:
-        task = load_task(name, profile.evaluation)
-    tasks.warn_of_problems(task)
+        task = load_task(name, evaluation)
+    warn_of_problems(task)
     return task
 
 
@@ -66,16 +68,18 @@ def load_task(name: str, settings: Evaluation) -> Task:
 
     Raises InputError for an embedded task, which needs a corpus.
     """
-    own = _own(name, settings)
-    return own_task(own) if own else benchmark_task(name, _place(name, settings))
+    task = _own_settings(name, settings)
+    return own_task(task) if task else benchmark_task(name, _place(name, settings))
 
 
 def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[str, Any]:
-    """What determines a task, without building it. corpus: returns the corpus' fingerprint, for
-    embedded tasks only.
+    """What determines a task, without building it.
+
+    corpus: returns the fingerprint of the corpus; it is called for embedded tasks only.
     """
-    if outside := task_fingerprint(name, profile.evaluation):
-        return {"task": name, "files": outside}
+    files = task_fingerprint(name, profile.evaluation)
+    if files:
+        return {"task": name, "files": files}
     return {
         "task": name,
         "version": VERSIONS["task"],
@@ -85,104 +89,97 @@ def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[
 
 
 def task_fingerprint(name: str, settings: Evaluation) -> str | None:
-    """What identifies a task: its settings and the contents of its files; None for an embedded
-    task.
+    """The settings of a task and the contents of its files; None for an embedded task.
+
+    Raises InputError where a file of an own task is missing.
     """
-    if own := _own(name, settings):
-        files = task_files(own)
-        if missing := [file for _, found in files.values() for file in found if not file.is_file()]:
-            raise InputError(
-                f"evaluation.own_tasks: {name}: {missing[0]} is no file; name the one that holds the data"
-            )
-        contents = {field: files_fingerprint([placed]) for field, placed in files.items()}
-        return f"{VERSIONS['task']} {own.model_dump_json(exclude={'path', 'relevance'})} {contents}"
+    version = VERSIONS["task"]
+    task = _own_settings(name, settings)
+    if task:
+        contents = {}
+        for field, (place, files) in task_files(task).items():
+            missing = [file for file in files if not file.is_file()]
+            if missing:
+                problem = f"{missing[0]} is no file; name the one that holds the data"
+                raise InputError(f"evaluation.own_tasks: {name}: {problem}")
+            contents[field] = files_fingerprint([(place, files)])
+        return f"{version} {task.model_dump_json(exclude={'path', 'relevance'})} {contents}"
     if name not in BENCHMARKS:
         return None
-    place, found = _place(name, settings), files_of(name, settings)
-    texts = (
-        files_fingerprint([(Path(place), found)])
-        if place and found
-        else place or BENCHMARKS[name].hub
-    )
-    return f"{VERSIONS['task']} {name} {texts}"
-
-
-def files_of(name: str, settings: Evaluation) -> list[Path]:
-    """The files of an own task or of a local benchmark task; none for an embedded one, or one of a
-    hub.
-    """
-    if own := _own(name, settings):
-        return [file for _, files in task_files(own).values() for file in files]
-    place = _place(name, settings)
-    return (
-        sorted(file for file in (Path(place), *Path(place).rglob("*")) if file.is_file())
-        if place
-        else []
-    )
+    source = _place(name, settings)
+    if not source:
+        return f"{version} {name} {BENCHMARKS[name].hub}"
+    place = Path(source)
+    files = sorted(file for file in (place, *place.rglob("*")) if file.is_file())
+    return f"{version} {name} {files_fingerprint([(place, files)]) if files else source}"
 
 
 def check_task(profile: Profile, workspace: Workspace, name: str, split: str) -> None:
-    """Check that an own task, or files of a benchmark, can be read and scored on `split`.
+    """Raise InputError for an own task, or files of a benchmark, that cannot be scored on `split`.
 
     The files are read once until they change. A data set of a hub is not fetched for this.
     """
-    evaluation, place = profile.evaluation, _place(name, profile.evaluation)
-    if not _own(name, evaluation) and not (place and Path(place).exists()):
+    evaluation = profile.evaluation
+    place = _place(name, evaluation)
+    if not _own_settings(name, evaluation) and not (place and Path(place).exists()):
         return
 
     def build(folder: Path) -> None:
         task = load_task(name, evaluation)
-        splits = [*task.splits]
-        if isinstance(task, tasks.HeadTask):  # cross-validation may replace a validation split
+        splits = list(task.splits)
+        if isinstance(task, HeadTask):  # cross-validation may replace a validation split
             labels = for_validation(task, evaluation.limit).splits["train"].labels
-            splits += ["validation"] * (min(Counter(labels).values()) >= evaluation.folds)
+            if min(Counter(labels).values()) >= evaluation.folds:
+                splits.append("validation")
         write_text(folder / "splits.json", json.dumps(splits))
 
     inputs = {
+        "task": name,
         "outline": task_fingerprint(name, evaluation),
         "limit": evaluation.limit,
         "folds": evaluation.folds,
     }
-    artefact = workspace.artefact("task", {"task": name, **inputs}, build)
+    artefact = workspace.artefact("task", inputs, build)
     if split not in json.loads((artefact.path / "splits.json").read_text(encoding="utf-8")):
-        more = (
-            ""
-            if split == "test"
-            else f", and cannot be cross-validated (evaluation.folds {evaluation.folds})"
-        )
-        mend = "add this split, or leave the task out"
-        raise InputError(f"task {name}: it has no split {split}{more}; {mend}")
+        problem = f"it has no split {split}"
+        if split != "test":
+            problem += f", and cannot be cross-validated (evaluation.folds {evaluation.folds})"
+        raise InputError(f"task {name}: {problem}; add this split, or leave the task out")
 
 
-def _own(name: str, settings: Evaluation) -> OwnTask | None:
-    return next((own for own in settings.own_tasks if own.name == name), None)
+def _own_settings(name: str, settings: Evaluation) -> OwnTask | None:
+    return next((task for task in settings.own_tasks if task.name == name), None)
 
 
 def _place(name: str, settings: Evaluation) -> str | None:
+    """The folder, file or hub id that a profile names for a benchmark task."""
     return {str(benchmark): place for benchmark, place in settings.benchmarks.items()}.get(name)
 
 
-def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, limit: int) -> Task:
-    """An embedded task of `rows`, the pages. seed: of choices and pairs; limit: most texts that
-    scoring needs.
+def embedded_task(rows: Iterable[Row], name: str, *, seed: int, limit: int) -> Task:
+    """An embedded task of `rows`, the pages.
+
+    seed: determines the choice of pages and pairs; limit: most texts that scoring needs. Raises
+    InputError where the pages give too few examples.
     """
     pages: dict[str, list[Document]] = {split: [] for split in SPLITS}
-    for row in sorted(
-        rows, key=lambda row: row["id"]
-    ):  # so that the order of the rows does not matter
-        pages[row["split"]].append(
-            Document(row["id"], row["text"], row["source"], tuple(row["see_also"]))
-        )
+    for row in sorted(rows, key=lambda row: row["id"]):  # any order of rows gives the same task
+        page = Document(row["id"], row["text"], row["source"], tuple(row["see_also"]))
+        pages[row["split"]].append(page)
     kind, build = BUILDERS[name]
     train = round(limit * TRAIN_SHARE)
+    size_of = {"train": train, "validation": limit - train, "test": limit - train}
+    least = LEAST_PAIRS if kind is Pairs else 1
+
     splits = {}
-    for number, (split, own) in enumerate(pages.items()):
-        order, rng = (np.random.default_rng([seed, number]) for _ in range(2))
-        size = limit if kind is Retrieval else train if split == "train" else limit - train
-        data = build([own[i] for i in order.permutation(len(own))], size, rng)
+    for number, (split, candidates) in enumerate(pages.items()):
+        order = np.random.default_rng([seed, number]).permutation(len(candidates))
+        size = limit if kind is Retrieval else size_of[split]
+        shuffled = [candidates[i] for i in order]
+        data = build(shuffled, size, np.random.default_rng([seed, number]))
         examples = len(data.queries if kind is Retrieval else data.labels)
-        if examples < (LEAST_PAIRS if kind is Pairs else 1):
-            few = f"{len(own)} pages give {examples} examples, which are too few"
+        if examples < least:
+            few = f"{len(candidates)} pages give {examples} examples, which are too few"
             mend = "raise corpus.tasks or evaluation.texts, or leave the task out"
             raise InputError(f"task {name!r}, split {split!r}: {few}; {mend}")
         splits[split] = data
@@ -190,74 +187,75 @@ def embedded_task(rows: Iterable[Mapping[str, Any]], name: str, *, seed: int, li
 
 
 def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Labelled:
-    """At most `limit` pages: the first of every package, then the second of every package, and so
-    on.
-    """
+    """At most `limit` pages: the first of every package, then the second of every package, ..."""
     sources = pd.Series([page.source for page in pages])
-    taken = [
-        pages[i] for i in np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]
-    ]
-    return Labelled([page.text for page in taken], [page.source for page in taken])
+    order = np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]
+    return Labelled([pages[i].text for i in order], [pages[i].source for i in order])
 
 
 def _see_also_pairs(
     pages: Sequence[Document], limit: int, rng: np.random.Generator
 ) -> LabelledPairs:
-    """As many linked pairs as unlinked ones, which permute the cited pages of the linked ones
-    within each package.
+    """As many linked pairs as unlinked ones, which permute cited pages within each package.
 
     So every page is in equally many pairs of both classes, on either side; page and package do not
     predict the class.
     """
     by_id = {page.id: page for page in pages}
     taken: set[str] = set()
-    links: list[tuple[Document, Document]] = []
+    links: list[Link] = []
     for page in pages:
-        # a random part of the list: many lists begin with the same page, whose links leave few
-        # unlinked pairs
-        for target in [by_id[other] for other in rng.permutation(page.see_also)[:LINKS_PER_PAGE]]:
+        # A random part of the list: many lists begin with the same page, whose links leave few
+        # unlinked pairs.
+        for other in rng.permutation(page.see_also)[:LINKS_PER_PAGE]:
+            target = by_id[other]
             if len(taken | {page.id, target.id}) <= limit and (target, page) not in links:
                 taken |= {page.id, target.id}
                 links.append((page, target))
-    return _balanced_pairs(
-        links, lambda a, b: a.id == b.id or b.id in a.see_also or a.id in b.see_also, rng
-    )
+
+    def related(a: Document, b: Document) -> bool:
+        return a.id == b.id or b.id in a.see_also or a.id in b.see_also
+
+    return _balanced_pairs(links, related, rng)
 
 
 def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> LabelledPairs:
-    """Each first half with the second half of the same page, and with that of another page; `limit`
-    counts halves.
+    """Each first half with the second half of the same page, and with that of another page.
+
+    limit: counts halves.
     """
-    cut = [(page, *cut_in_half(page.text)) for page in pages]
-    halves = [(page._replace(text=a), page._replace(text=b)) for page, a, b in cut if a and b][
-        : limit // 2
-    ]
+    halves: list[Link] = []
+    for page in pages:
+        start, end = cut_in_half(page.text)
+        if start and end:
+            halves.append((page._replace(text=start), page._replace(text=end)))
+    halves = halves[: limit // 2]
     size = Counter(first.source for first, _ in halves)
-    # a page that is alone in its source is paired with other such pages
-    halves = [
-        (a, b) if size[a.source] > 1 else (a._replace(source=""), b._replace(source=""))
-        for a, b in halves
-    ]
+    for i, (first, second) in enumerate(halves):
+        if size[first.source] == 1:  # a page that is alone in its source is paired with others such
+            halves[i] = (first._replace(source=""), second._replace(source=""))
     return _balanced_pairs(halves, lambda a, b: a.id == b.id, rng)
 
 
 def _see_also_ranking(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Ranking:
-    """The listed pages among all pages of the split; of more than `limit` pages, unlinked ones are
-    dropped first.
+    """The listed pages among all pages of the split.
+
+    Of more than `limit` pages, pages without a link are dropped first.
     """
     cited = {other for page in pages for other in page.see_also}
     pool = sorted(pages, key=lambda page: not page.see_also and page.id not in cited)[:limit]
     row = {page.id: i for i, page in enumerate(pool)}
-    relevant = {
-        row[page.id]: [row[other] for other in page.see_also if other in row] for page in pool
-    }
-    queries = [query for query, wanted in relevant.items() if wanted]
-    return Ranking([page.text for page in pool], queries, [relevant[query] for query in queries])
+    queries = []
+    relevant = []
+    for query, page in enumerate(pool):
+        targets = [row[other] for other in page.see_also if other in row]
+        if targets:
+            queries.append(query)
+            relevant.append(targets)
+    return Ranking([page.text for page in pool], queries, relevant)
 
 
-BUILDERS: Mapping[
-    str, tuple[Any, Callable[[Sequence[Document], int, np.random.Generator], Any]]
-] = {
+BUILDERS: Mapping[str, tuple[type[Task], Build]] = {
     "package": (Classification, _packages),
     "see-also-pairs": (Pairs, _see_also_pairs),
     "halves": (Pairs, _halves),
@@ -266,10 +264,9 @@ BUILDERS: Mapping[
 
 
 def cut_in_half(text: str) -> tuple[str, str]:
-    """Two halves, cut at the white space, or after the Chinese or Japanese punctuation, nearest to
-    the middle.
+    """Two halves, cut at the gap nearest to the middle; without a gap the second half is empty.
 
-    Without either the second half is empty.
+    Gaps are white space, and the places after Chinese or Japanese punctuation.
     """
     text = text.strip()
     middle = len(text) // 2
@@ -283,39 +280,43 @@ def cut_in_half(text: str) -> tuple[str, str]:
 
 
 def _balanced_pairs(
-    positives: Sequence[tuple[Document, Document]],
+    positives: Sequence[Link],
     related: Callable[[Document, Document], bool],
     rng: np.random.Generator,
 ) -> LabelledPairs:
-    """Each positive pair (label 1), then its first page with an unrelated second page of its source
-    (label 0).
+    """Each positive pair (label 1), then its first page with an unrelated second page (label 0).
 
-    The latter are drawn by a matching, so that every second page is used once, if possible, and
-    being used does not predict the class. A pair for which there is no unrelated page is left out.
+    Unrelated pages are drawn from the second pages of the same source by a matching, so that every
+    second page is used once, if possible, and being used does not predict the class. A pair for
+    which there is no unrelated page is left out.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
-    first, second = [a for a, _ in positives], [b for _, b in positives]
-    unrelated: dict[int, Document] = {}
     by_source = defaultdict(list)
-    for i, page in enumerate(first):
+    for i, (page, _) in enumerate(positives):
         by_source[page.source].append(i)
+    unrelated: dict[int, Document] = {}
     for members in by_source.values():
-        rows, columns = rng.permutation(members), rng.permutation(members)
-        other = [
-            [second[i].text != second[j].text and not related(first[i], second[j]) for j in columns]
-            for i in rows
-        ]
-        allowed = np.array(other)
+        rows = rng.permutation(members)
+        columns = rng.permutation(members)
+        allowed = np.zeros((len(rows), len(columns)), dtype=bool)
+        for r, i in enumerate(rows):
+            first, second = positives[i]
+            for c, j in enumerate(columns):
+                other = positives[j][1]
+                allowed[r, c] = second.text != other.text and not related(first, other)
         matched = maximum_bipartite_matching(csr_array(allowed), perm_type="column")
         for i, options, choice in zip(rows, allowed, matched, strict=True):
             if choice < 0 and options.any():
                 choice = rng.choice(np.flatnonzero(options))
             if choice >= 0:
-                unrelated[i] = second[columns[choice]]
-    kept = sorted(unrelated)
-    seconds = [page.text for i in kept for page in (second[i], unrelated[i])]
-    return LabelledPairs(
-        [first[i].text for i in kept for _ in range(2)], seconds, [1, 0] * len(kept)
-    )
+                unrelated[i] = positives[columns[choice]][1]
+
+    first_texts = []
+    second_texts = []
+    for i in sorted(unrelated):
+        first, second = positives[i]
+        first_texts += [first.text, first.text]
+        second_texts += [second.text, unrelated[i].text]
+    return LabelledPairs(first_texts, second_texts, [1, 0] * len(unrelated))

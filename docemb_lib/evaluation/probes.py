@@ -1,11 +1,11 @@
-"""Measurements without a task: the plane of a space, what a student keeps of a teacher, and the
-SimDE paper's analyses.
+"""Measurements without a task: the plane of a space, what a student keeps of a teacher, and more.
 
-The analyses are `redundancy` (Table 4) and `sentence_similarity` (Table 5).
+`redundancy` and `sentence_similarity` are the analyses of the SimDE paper (Tables 4 and 5).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -33,16 +33,14 @@ Distance = Literal["cosine", "mse"]
 
 
 class Plane(NamedTuple):
+    """The first two principal components of a space."""
+
     points: np.ndarray  # (N, 2)
-    explained: (
-        float  # share of the variance that both axes hold; NaN where all documents are one point
-    )
+    explained: float  # share of the variance on both axes; NaN where all documents are one point
 
 
 def principal_plane(embeddings: np.ndarray) -> Plane:
-    """The first two principal components of (N, D) embeddings; the largest weight of each axis is
-    positive.
-    """
+    """The plane of (N, D) embeddings; the largest weight of each axis is positive."""
     pca = PCA(2, svd_solver="full")
     with np.errstate(invalid="ignore"):  # no variance at all
         points = pca.fit_transform(np.asarray(embeddings, dtype=np.float64))
@@ -50,17 +48,16 @@ def principal_plane(embeddings: np.ndarray) -> Plane:
 
 
 def fit_ridge(student: np.ndarray, teacher: np.ndarray) -> Pipeline:
-    """Ridge regression with an intercept; leave-one-out cross-validation chooses the penalty from
-    ALPHAS.
+    """Ridge regression with an intercept and the penalty of ALPHAS that leave-one-out chooses.
 
-    student: (N, D); teacher: (N, d). One factor scales all student dimensions to a mean variance of
+    student: (N, S); teacher: (N, D). A factor scales all student dimensions to a mean variance of
     1, so that a penalty means the same for embeddings of any norm.
     """
-    student, teacher = (np.asarray(side, dtype=np.float64) for side in (student, teacher))
-    scale = float(np.sqrt(student.var(axis=0).mean())) or 1.0  # a collapsed student is not scaled
-    return make_pipeline(FunctionTransformer(lambda X: X / scale), RidgeCV(alphas=ALPHAS)).fit(
-        student, teacher
-    )
+    X = np.asarray(student, dtype=np.float64)
+    scale = float(np.sqrt(X.var(axis=0).mean())) or 1.0  # a collapsed student is not scaled
+    scaled = FunctionTransformer(lambda X: X / scale)
+    model = make_pipeline(scaled, RidgeCV(alphas=ALPHAS))
+    return model.fit(X, np.asarray(teacher, dtype=np.float64))
 
 
 def probe(
@@ -70,7 +67,7 @@ def probe(
 ) -> pd.DataFrame:
     """How much of a teacher a linear map reads from a student: columns bucket, documents, r2.
 
-    train, validation: student (N, D) and teacher (N, d) embeddings; buckets: masks (N,) over the
+    train, validation: student (N, S) and teacher (N, D) embeddings; buckets: masks (N,) over the
     validation documents, to which ALL is added. r2: variance-weighted over the teacher's
     dimensions, against the mean of the bucket.
     """
@@ -79,16 +76,16 @@ def probe(
     rows = []
     for name, chosen in {ALL: np.ones(len(teacher), dtype=bool), **buckets}.items():
         n = int(chosen.sum())
-        r2 = (
-            r2_score(teacher[chosen], predicted[chosen], multioutput="variance_weighted")
-            if n > 1
-            else np.nan
-        )
+        r2 = np.nan
+        if n > 1:
+            r2 = r2_score(teacher[chosen], predicted[chosen], multioutput="variance_weighted")
         rows.append((name, n, r2))
     return pd.DataFrame(rows, columns=["bucket", "documents", "r2"])
 
 
 class Distances(NamedTuple):
+    """Distances between student and teacher embeddings of N documents."""
+
     documents: np.ndarray  # (N,) rows of the embeddings
     positive: np.ndarray  # (N,) to the teacher embedding of the same document
     others: np.ndarray  # (N, K) rows of other documents, in the order in which they were drawn
@@ -96,12 +93,11 @@ class Distances(NamedTuple):
 
     def part(self, chosen: np.ndarray, negatives: int) -> Self:
         """The documents of a mask (N,), with the first `negatives` others."""
-        documents, positive, others, negative = self
         return type(self)(
-            documents[chosen],
-            positive[chosen],
-            others[chosen, :negatives],
-            negative[chosen, :negatives],
+            self.documents[chosen],
+            self.positive[chosen],
+            self.others[chosen, :negatives],
+            self.negative[chosen, :negatives],
         )
 
 
@@ -113,20 +109,20 @@ def measure_distances(
     negatives: int = 20,
     seed: int = 0,
 ) -> Distances:
-    """The distance of each document to its own teacher embedding and to those of `negatives` others
-    drawn with `seed`.
+    """The distance of each document to its teacher embedding and to those of `negatives` others.
 
-    student, teacher: (N, D), row i of both is document i. distance: "mse" is the squared L2
-    distance over D.
+    The others are drawn with `seed`. student, teacher: (N, D), row i of both is document i.
+    distance: "mse" is the squared L2 distance over D.
     """
     n = len(student)
-    shifts = np.random.default_rng(seed).permuted(np.tile(np.arange(1, n), (n, 1)), axis=1)[
-        :, :negatives
-    ]
-    own = np.arange(n)
-    others = (own[:, None] + shifts) % n  # a shift from 1 to n - 1 never gives the document itself
+    documents = np.arange(n)
+    shifts = np.tile(np.arange(1, n), (n, 1))
+    drawn = np.random.default_rng(seed).permuted(shifts, axis=1)[:, :negatives]
+    # A shift from 1 to n - 1 never gives the document itself.
+    others = (documents[:, None] + drawn) % n
+    positive = _distance(student, teacher, distance)
     negative = [_distance(student, teacher[column], distance) for column in others.T]
-    return Distances(own, _distance(student, teacher, distance), others, np.stack(negative, axis=1))
+    return Distances(documents, positive, others, np.stack(negative, axis=1))
 
 
 def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
@@ -139,47 +135,46 @@ def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
 def separation(distances: Distances, *, gamma: float = 1.0) -> tuple[float, float]:
     """AUC and loss.
 
-    AUC is the probability that a positive distance is below a negative one, ties counting half; the
-    loss is the mean max-margin loss, positive - gamma * mean negative (Eq. 4.1).
+    AUC is the probability that a positive distance is below a negative one, where ties count half;
+    the loss is the mean max-margin loss, positive - gamma * mean negative (Eq. 4.1).
     """
-    positive, negative = (
-        distances.positive.astype(np.float64),
-        distances.negative.ravel().astype(np.float64),
-    )
-    auc = mannwhitneyu(negative, positive, method="asymptotic").statistic / (
-        positive.size * negative.size
-    )
+    positive = distances.positive.astype(np.float64)
+    negative = distances.negative.ravel().astype(np.float64)
+    wins = mannwhitneyu(negative, positive, method="asymptotic").statistic
     loss = positive - gamma * distances.negative.mean(axis=1)
-    return float(auc), float(loss.mean())
+    return float(wins / (positive.size * negative.size)), float(loss.mean())
 
 
 def mistaken(distances: Distances, *, k: int = 10) -> pd.DataFrame:
     """The k pairs of documents that the student confuses most, largest `ahead` first.
 
     Columns document, other (rows), and ahead: how much nearer the student's embedding is to the
-    teacher embedding of the other document than to its own.
+    teacher embedding of the other document than to that of the same document.
     """
-    documents, positive, others, negative = distances
-    ahead = positive[:, None] - negative  # (N, K)
-    top = np.unravel_index(np.argsort(-ahead, axis=None, kind="stable")[:k], ahead.shape)
-    return pd.DataFrame({"document": documents[top[0]], "other": others[top], "ahead": ahead[top]})
+    ahead = distances.positive[:, None] - distances.negative  # (N, K)
+    order = np.argsort(-ahead, axis=None, kind="stable")[:k]
+    columns = {
+        "document": np.repeat(distances.documents, ahead.shape[1])[order],
+        "other": distances.others.ravel()[order],
+        "ahead": ahead.ravel()[order],
+    }
+    return pd.DataFrame(columns)
 
 
 def tidy_distances(distances: Distances) -> pd.DataFrame:
-    """A row per distance: document, other (rows), kind ("positive" or "negative"), value, and the
-    AUC of all as auc.
+    """A row per distance: document, other (rows), kind, value, and the AUC of all as auc.
+
+    kind: "positive" or "negative".
     """
     documents, positive, others, negative = distances
-    of_own = {"document": documents, "other": documents, "kind": "positive", "value": positive}
-    rows = np.repeat(documents, others.shape[1])
-    of_others = {
-        "document": rows,
-        "other": others.ravel(),
-        "kind": "negative",
-        "value": negative.ravel(),
+    N, K = others.shape
+    columns = {
+        "document": np.concatenate([documents, np.repeat(documents, K)]),
+        "other": np.concatenate([documents, others.ravel()]),
+        "kind": ["positive"] * N + ["negative"] * (N * K),
+        "value": np.concatenate([positive, negative.ravel()]),
     }
-    frame = pd.concat([pd.DataFrame(of_own), pd.DataFrame(of_others)], ignore_index=True)
-    return frame.assign(auc=separation(distances)[0])
+    return pd.DataFrame(columns).assign(auc=separation(distances)[0])
 
 
 def redundancy(texts: Sequence[str]) -> pd.DataFrame:
@@ -194,14 +189,16 @@ def redundancy(texts: Sequence[str]) -> pd.DataFrame:
     lemma = cache(lambda word, part: getLemma(word, upos=part.upper())[0])
     rows = []
     for text in progress(texts, desc="nouns and verbs", unit="documents"):
-        content = [lemma(word.lower(), part) for word, part in tag_words(text) if part != "other"]
-        rows.append((len(text.split()), len(content) / len(set(content)) if content else np.nan))
+        lemmas = [lemma(word.lower(), part) for word, part in tag_words(text) if part != "other"]
+        ratio = len(lemmas) / len(set(lemmas)) if lemmas else np.nan
+        rows.append((len(text.split()), ratio))
     return pd.DataFrame(rows, columns=["words", "redundancy"])
 
 
 def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
-    """A row of Table 4: mean redundancy of `documents` by length in words, index BINS and
-    ALL_LENGTHS.
+    """A row of Table 4: mean redundancy by length in words, index BINS and ALL_LENGTHS.
+
+    documents: see `redundancy`.
     """
     length = pd.cut(documents["words"], list(EDGES), labels=list(BINS))
     means = documents.groupby(length, observed=False)["redundancy"].mean()
@@ -213,36 +210,29 @@ def redundancy_by_length(documents: pd.DataFrame) -> pd.DataFrame:
 def sentence_similarity(
     texts: Sequence[str], embed: Callable[[list[str]], np.ndarray], *, language: str = "en"
 ) -> dict[str, float]:
-    """Mean cosine of every two sentences `inside` a document and `across` documents; NaN where
-    there are no such two.
+    """Mean cosine of every two sentences `inside` a document and `across` documents.
 
-    Ignored are sentences of fewer than SHORTEST words and documents of fewer than two different
-    sentences.
+    It is NaN where there are no such two. Ignored are sentences of fewer than SHORTEST words and
+    documents of fewer than two different sentences.
     """
     documents: list[list[str]] = []
     for text in texts:
-        split = (
-            " ".join(sentence.split()) for sentence in split_sentences(text, language=language)
-        )
-        own = list(
-            dict.fromkeys(
-                sentence for sentence in split if len(spaced(sentence).split()) >= SHORTEST
-            )
-        )
-        documents += [own] if len(own) > 1 else []
+        split = [" ".join(part.split()) for part in split_sentences(text, language=language)]
+        long = [sentence for sentence in split if len(spaced(sentence).split()) >= SHORTEST]
+        sentences = list(dict.fromkeys(long))
+        if len(sentences) > 1:
+            documents.append(sentences)
     if not documents:
         return {"inside": np.nan, "across": np.nan}
-    X = unit(embed([sentence for own in documents for sentence in own])).astype(np.float64)
-    n = np.array([len(own) for own in documents])
+    X = unit(embed(list(chain.from_iterable(documents)))).astype(np.float64)
+    n = np.array([len(sentences) for sentences in documents])
     # The squared norm of a sum of unit vectors is the sum of the cosines of every ordered pair,
-    # each with itself, too.
+    # each vector with itself, too.
     S = np.add.reduceat(X, n.cumsum() - n)  # (documents, D), the sum of each document's sentences
-    itself, inside, every = np.square(X).sum(), np.square(S).sum(), np.square(S.sum(axis=0)).sum()
-    pairs = {
-        "inside": (n * (n - 1)).sum() or np.nan,
-        "across": n.sum() ** 2 - (n**2).sum() or np.nan,
-    }
+    itself = np.square(X).sum()
+    inside = np.square(S).sum()
+    every = np.square(S.sum(axis=0)).sum()
     return {
-        "inside": (inside - itself) / pairs["inside"],
-        "across": (every - inside) / pairs["across"],
+        "inside": (inside - itself) / ((n * (n - 1)).sum() or np.nan),
+        "across": (every - inside) / (n.sum() ** 2 - (n**2).sum() or np.nan),
     }

@@ -6,16 +6,31 @@ with heads on 1,000, 10,000 and all train examples, always scored on the whole t
 of all folds, rounds and seeds train together.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation import tasks
-from docemb_lib.evaluation.tasks import SEEDS, Embedder, HeadTask, Score, Task, warn_of_problems
+from docemb_lib.evaluation.tasks import (
+    SEEDS,
+    Embedder,
+    HeadTask,
+    Score,
+    Task,
+    f1_macro,
+    predict,
+    score_predictions,
+    warn_of_problems,
+)
 from docemb_lib.settings.sections import HEADS, HeadSettings
+
+if TYPE_CHECKING:
+    from docemb_lib.evaluation.retrieval import Embeddings
 
 
 def evaluate(
@@ -26,13 +41,15 @@ def evaluate(
     head: HeadSettings | None = None,
     seeds: int = SEEDS,
 ) -> Score:
-    """Embed the texts of a task and score them; log the problems of the data. head: None is the
-    thesis' settings.
+    """Embed the texts of a task and score them; log the problems of the data.
+
+    head: None is the thesis' settings.
 
     Example:
         >>> from docemb_lib.evaluation import Classification, Labelled
         >>> from docemb_lib.teachers import LSA
-        >>> train, test = Labelled(["so good", "so bad"], ["+", "-"]), Labelled(["good", "bad"], ["+", "-"])
+        >>> train = Labelled(["so good", "so bad"], ["+", "-"])
+        >>> test = Labelled(["good", "bad"], ["+", "-"])
         >>> model = LSA(dim=2).fit(["so good", "so bad", "good", "bad"])
         >>> evaluate(model, Classification("tone", {"train": train, "test": test})).metric
         'accuracy'
@@ -43,12 +60,13 @@ def evaluate(
 
 def round_name(limit: int | None) -> str:
     """The name of a round by its number of train examples: 1k, 10k, all."""
-    return "all" if limit is None else f"{limit // 1000}k" if limit % 1000 == 0 else str(limit)
+    if limit is None:
+        return "all"
+    return str(limit) if limit % 1000 else f"{limit // 1000}k"
 
 
 def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
-    """The rows of `limit` examples with the class shares kept, grouped by class; all rows where
-    there are no more.
+    """The rows of `limit` examples with the class shares kept, by class; all if there are no more.
 
     Of each class the first floor(share * limit). Then the smallest cut class that has examples left
     gets one more, until there are `limit`. A class without any takes one from the largest, so that
@@ -61,25 +79,28 @@ def downsample(labels: Sequence[Hashable], limit: int) -> np.ndarray:
     classes = sorted(available, key=str)
     wanted = {label: available[label] * limit // len(labels) for label in classes}
     while sum(wanted.values()) < limit:
-        wanted[min((c for c in classes if wanted[c] < available[c]), key=wanted.__getitem__)] += 1
-    for label in classes if limit >= len(classes) else ():
-        if not wanted[label]:
-            wanted[max(classes, key=wanted.__getitem__)] -= 1
-            wanted[label] = 1
+        not_empty = [label for label in classes if wanted[label] < available[label]]
+        wanted[min(not_empty, key=wanted.__getitem__)] += 1
+    if limit >= len(classes):
+        for label in classes:
+            if not wanted[label]:
+                wanted[max(classes, key=wanted.__getitem__)] -= 1
+                wanted[label] = 1
     rows: dict[Hashable, list[int]] = {label: [] for label in classes}
     for row, label in enumerate(labels):
         if len(rows[label]) < wanted[label]:
             rows[label].append(row)
-    return np.array([row for label in classes for row in rows[label]])
+    return np.concatenate([rows[label] for label in classes]).astype(int)
 
 
 def for_validation(task: HeadTask, limit: int) -> HeadTask:
     """The task with train and validation splits cut to `limit` examples, without a test split."""
-    kept = {split: data for split, data in task.splits.items() if split != "test"}
-    return replace(
-        task,
-        splits={split: data.take(downsample(data.labels, limit)) for split, data in kept.items()},
-    )
+    splits = {
+        split: data.take(downsample(data.labels, limit))
+        for split, data in task.splits.items()
+        if split != "test"
+    }
+    return replace(task, splits=splits)
 
 
 def validation_texts(task: HeadTask) -> list[str]:
@@ -88,14 +109,13 @@ def validation_texts(task: HeadTask) -> list[str]:
 
 
 def validation_score(
-    task: HeadTask, embeddings: np.ndarray, *, head: HeadSettings, seeds: int, folds: int
+    task: HeadTask, embeddings: Embeddings, *, head: HeadSettings, seeds: int, folds: int
 ) -> Score:
-    """The score on the validation split, or by stratified, unshuffled cross-validation on train
-    where there is none.
+    """The score on the validation split, or by cross-validation on train where there is none.
 
     task: cut by `for_validation`; embeddings: (N, D), row i belongs to `validation_texts(task)[i]`.
-    A cross-validation is scored once over the predictions of all folds, so that examples count
-    equally, as in `per_example`.
+    Folds are stratified and not shuffled. A cross-validation is scored once over the predictions of
+    all folds, so that examples count equally, as in `per_example`.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -104,60 +124,57 @@ def validation_score(
     (train,) = task.head_inputs(embeddings, ("train",), head)
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
     jobs = [(seen, seed) for seen, _ in split for seed in range(seeds)]
-    by_fold = tasks.predict(train, train, jobs, head).reshape(folds, seeds, len(train.labels))
+    by_fold = predict(train, train, jobs, head).reshape(folds, seeds, -1)
     predictions = np.empty_like(by_fold[0])
-    for own, (_, unseen) in zip(by_fold, split, strict=True):
-        predictions[:, unseen] = own[:, unseen]
-    return tasks.score_predictions(task.metric, predictions, train.labels)
+    for of_fold, (_, unseen) in zip(by_fold, split, strict=True):
+        predictions[:, unseen] = of_fold[:, unseen]
+    return score_predictions(task.metric, predictions, train.labels)
 
 
 def final_scores(
     task: HeadTask,
-    embeddings: np.ndarray,
+    embeddings: Embeddings,
     *,
     rounds: Mapping[str, int | None],
     head: HeadSettings,
     seeds: int,
 ) -> dict[str, Score]:
-    """One score per round, on the whole test split.
+    """A score for each round, on the whole test split.
 
     embeddings: (N, D), row i belongs to `task.texts("test")[i]`; rounds: number of train examples
     by name, None: all.
     """
     train, test = task.head_inputs(embeddings, ("train", "test"), head)
     labels = task.splits["train"].labels
-    limits = [len(labels) if limit is None else limit for limit in rounds.values()]
-    jobs = [(downsample(labels, limit), seed) for limit in limits for seed in range(seeds)]
-    predictions = tasks.predict(train, test, jobs, head).reshape(
-        len(rounds), seeds, len(test.labels)
-    )
-    by_round = zip(rounds, predictions, strict=True)
-    return {name: tasks.score_predictions(task.metric, own, test.labels) for name, own in by_round}
+    rows_of = [downsample(labels, limit or len(labels)) for limit in rounds.values()]
+    jobs = [(rows, seed) for rows in rows_of for seed in range(seeds)]
+    predictions = predict(train, test, jobs, head).reshape(len(rounds), seeds, -1)
+    return {
+        name: score_predictions(task.metric, of_round, test.labels)
+        for name, of_round in zip(rounds, predictions, strict=True)
+    }
 
 
 def few_shot_scores(
     task: HeadTask,
-    embeddings: np.ndarray,
+    embeddings: Embeddings,
     *,
     per_class: Sequence[int] = (5,),
     draws: int = 10,
     head: HeadSettings = HEADS["few-shot"],
 ) -> pd.DataFrame:
-    """Columns per_class, draw, metric (accuracy, f1_macro) and value: one head per number and draw
-    of examples.
+    """Scores of a head per number of examples and draw: columns per_class, draw, metric, value.
 
-    embeddings: (N, D), row i belongs to `task.texts("test")[i]`.
+    The metrics are accuracy and f1_macro. embeddings: (N, D), row i belongs to
+    `task.texts("test")[i]`.
     """
     train, test = task.head_inputs(embeddings, ("train", "test"), head)
     runs = [(number, draw) for number in per_class for draw in range(draws)]
     jobs = [(draw_per_class(train.labels, number, draw=draw), draw) for number, draw in runs]
-    predictions = tasks.predict(train, test, jobs, head)
-    accuracy, f1_macro = (
-        (predictions == test.labels).mean(axis=1),
-        tasks.f1_macro(predictions, test.labels),
-    )
+    predictions = predict(train, test, jobs, head)
     frame = pd.DataFrame(runs, columns=["per_class", "draw"]).assign(
-        accuracy=accuracy, f1_macro=f1_macro
+        accuracy=(predictions == test.labels).mean(axis=1),
+        f1_macro=f1_macro(predictions, test.labels),
     )
     return frame.melt(["per_class", "draw"], var_name="metric", value_name="value")
 
@@ -168,7 +185,5 @@ def draw_per_class(labels: np.ndarray, number: int, *, draw: int) -> np.ndarray:
     A larger number keeps the examples of a smaller one.
     """
     rng = np.random.default_rng(draw)
-    kept = [
-        rng.permutation(np.flatnonzero(labels == label))[:number] for label in np.unique(labels)
-    ]
-    return np.sort(np.concatenate(kept))
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    return np.sort(np.concatenate([rng.permutation(rows)[:number] for rows in members]))

@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -61,52 +61,56 @@ def source_rows(source: str, *, config: str | None = None) -> Iterator[tuple[str
         folder = place / config if config and (place / config).is_dir() else place
         files = [file for file in visible_files(folder) if file_format(file)]
         splits = {file: split_in(file.relative_to(folder).as_posix()) for file in files}
-        named = {
-            file: split for file, split in splits.items() if split
-        }  # a further file may hold all splits again
+        # A file that names no split may hold all splits of the others again.
+        named = {file: split for file, split in splits.items() if split}
         for file, split in (named or splits).items():
             yield from ((split, row) for row in read_rows(file))
-        if not splits:
+        if not files:
             yield from class_folder_rows(folder)
     else:
         yield from hub_rows(source, config, SPLITS, streaming=False)
 
 
 def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
-    """A row per visible file of a folder of classes, or of a folder of such folders that name
-    splits.
+    """A row per visible file of a folder of classes, or of such folders that name splits.
 
-    A class is named as its folder. Texts are UTF-8, or else Latin-1, as in older data sets.
+    A class is named as its folder. Texts are UTF-8, or else Latin-1, as in older data sets. Raises
+    InputError where there is no folder of a class.
     """
     folders = _subfolders(folder)
-    splits = {split_in(one.name): one for one in folders}
+    splits = {split_in(part.name): part for part in folders}
     if not folders or NO_SPLIT in splits or len(splits) < len(folders):
         splits = {NO_SPLIT: folder}
     for split, place in splits.items():
-        if not (classes := _subfolders(place)):
+        classes = _subfolders(place)
+        if not classes:
             mend = "name a data file, or put the texts of each class into a folder of its name"
             raise InputError(f"{place}: there is no folder in it; {mend}")
-        for number, file in enumerate(
-            (file for one in classes for file in visible_files(one)), start=1
-        ):
-            data, label = file.read_bytes(), file.relative_to(place).parts[0]
+        files = [file for part in classes for file in visible_files(part)]
+        for number, file in enumerate(files, start=1):
+            data = file.read_bytes()
             try:
                 text = data.decode("utf-8-sig")
             except UnicodeDecodeError:
                 text = data.decode("latin-1")
+            label = file.relative_to(place).parts[0]
             yield split, Row(str(file), number, {"text": text, "label": label})
 
 
 def split_in(name: str) -> str:
-    """The split in the name of a file or folder, such as `20news-bydate-train` or `dev.csv`; or
-    NO_SPLIT.
-    """
+    """The split in a name such as `20news-bydate-train` or `dev.csv`; or NO_SPLIT."""
     match = SPLIT.search(name.lower())
-    return NO_SPLIT if match is None else "validation" if match[1] in VALIDATION else match[1]
+    return _canonical(match[1]) if match else NO_SPLIT
+
+
+def _canonical(split: str) -> str:
+    return "validation" if split in VALIDATION else split
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.iterdir() if one.is_dir() and not one.name.startswith("."))
+    return sorted(
+        part for part in folder.iterdir() if part.is_dir() and not part.name.startswith(".")
+    )
 
 
 def read_examples(
@@ -118,47 +122,39 @@ def read_examples(
     skip_blank: bool = False,
     split_field: str | None = None,
 ) -> pd.DataFrame:
-    """A row per example: split, its one or two texts (first, second), and label, a string. Raises
-    InputError.
+    """A row per example: split, its one or two texts (first, second), and label, a string.
 
     rows: see `source_rows`; texts: for each text of an example the names that its field may have;
     label: those of the label; where: the source in messages; skip_blank: leave out rows without a
     text or a label, and log their number; split_field: names the split of a row, where a row has
-    it.
+    it. Raises InputError for a row that is no example, and where there is none.
     """
     examples: list[tuple[str, ...]] = []
-    without_split, skipped = "", 0
+    without_split = ""
+    skipped = 0
     for split, row in rows:
-        *names, last = (
+        names = [
             next((name for name in known if name in row.fields), known[0])
             for known in (*texts, label)
-        )
-        values = [row.fields[name] for name in (*names, last) if name in row.fields]
+        ]
+        values = [row.fields[name] for name in names if name in row.fields]
         if skip_blank and any(value is None or not str(value).strip() for value in values):
             skipped += 1
             continue
-        found, value = (
-            [text_of(row.fields, name, where=row.where) for name in names],
-            row.fields.get(last),
-        )
-        if not isinstance(value, str | int) or not str(value).strip():
-            given = f"but it is {value!r:.40}"
-            needed = f"the field {last!r} must hold the class, a string or an integer, {given}"
-            there = f"the row has the fields {', '.join(map(repr, row.fields))}"
-            raise InputError(f"{row.where}: {needed}; write one, or name another field ({there})")
+        documents = [text_of(row.fields, name, where=row.where) for name in names[:-1]]
+        label_text = _label_of(row, names[-1])
         if split_field is not None and split_field in row.fields:
-            split = (
-                "validation" if row.fields[split_field] in VALIDATION else row.fields[split_field]
-            )
+            split = _canonical(row.fields[split_field])
             if split not in SPLITS:
                 given = f"the field {split_field!r} is {split!r:.40}"
                 raise InputError(f"{row.where}: {given}; write one of {', '.join(SPLITS)}")
-        without_split = without_split or (row.where if split == NO_SPLIT else "")
-        examples.append((split, *found, str(value).strip()))
+        if split == NO_SPLIT:
+            without_split = without_split or row.where
+        examples.append((split, *documents, label_text))
     if skipped:
         logger.warning("%s: %d rows without a class or a text are left out", where, skipped)
     if not examples:
-        fields = ", ".join(names[0] for names in (*texts, label))
+        fields = ", ".join(known[0] for known in (*texts, label))
         raise InputError(f"{where}: it holds no example; add some with the fields {fields}")
     frame = pd.DataFrame(examples, columns=["split", *TEXTS[: len(texts)], "label"], dtype=object)
     if without_split and frame["split"].nunique() > 1:
@@ -167,56 +163,56 @@ def read_examples(
     return frame
 
 
-def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) -> pd.DataFrame:
-    """Draw `share` of each class for test, as many for validation, the rest for train; the order of
-    examples is kept.
+def _label_of(row: Row, field: str) -> str:
+    value = row.fields.get(field)
+    if isinstance(value, str | int) and str(value).strip():
+        return str(value).strip()
+    given = f"but it is {value!r:.40}"
+    needed = f"the field {field!r} must hold the class, a string or an integer, {given}"
+    there = f"the row has the fields {', '.join(map(repr, row.fields))}"
+    raise InputError(f"{row.where}: {needed}; write one, or name another field ({there})")
 
-    Equal texts, in either order, go to the same split, with the class of the first. examples: see
-    `read_examples`.
+
+def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) -> pd.DataFrame:
+    """Draw `share` of each class for test, as many for validation, the rest for train.
+
+    Equal texts, in either order, go to the same split, with the class of the first. The order of
+    the examples is kept. examples: see `read_examples`. Raises InputError for a class of too few.
     """
-    rng, texts = (
-        np.random.default_rng(seed),
-        [examples[column] for column in TEXTS if column in examples],
-    )
-    key: Any = [frozenset(pair) for pair in zip(*texts, strict=True)]
-    examples = examples.assign(key=key)
-    distinct = examples.drop_duplicates("key").assign(split="train")
+    rng = np.random.default_rng(seed)
+    texts = [examples[column] for column in TEXTS if column in examples]
+    keys = pd.Series([frozenset(pair) for pair in zip(*texts, strict=True)], examples.index)
+    distinct = examples.assign(split="train")[~keys.duplicated()]
     for name, members in distinct.groupby("label"):
         held = max(1, round(share * len(members)))
         if len(members) <= 2 * held:
             few = f"{len(members)} examples are too few to draw train, validation and test from"
-            raise InputError(
-                f"{where}: class {name!r}: {few}; add some, or name the splits in the file"
-            )
+            mend = "add some, or name the splits in the file"
+            raise InputError(f"{where}: class {name!r}: {few}; {mend}")
         drawn = members.index[rng.permutation(len(members))]
         distinct.loc[drawn[: 2 * held], "split"] = ["test"] * held + ["validation"] * held
-    return examples.assign(split=examples["key"].map(distinct.set_index("key")["split"])).drop(
-        columns="key"
-    )
+    split_of = dict(zip(keys[distinct.index], distinct["split"], strict=True))
+    return examples.assign(split=[split_of[key] for key in keys])
 
 
 def head_task(name: str, examples: pd.DataFrame) -> Classification | Pairs:
     """Pairs where examples have two texts, else a classification. examples: see `read_examples`."""
-    columns = [column for column in (*TEXTS, "label") if column in examples]
-    kind: Any = LabelledPairs if len(columns) == 3 else Labelled
     parts = {split: examples[examples["split"] == split] for split in SPLITS}
-    data = {
-        split: kind(*(part[column].tolist() for column in columns))
-        for split, part in parts.items()
-        if len(part)
-    }
-    return Pairs(name, data) if len(columns) == 3 else Classification(name, data)
+    filled = {split: part.drop(columns="split") for split, part in parts.items() if len(part)}
+    columns = {split: [part[c].tolist() for c in part] for split, part in filled.items()}
+    if TEXTS[1] in examples:
+        return Pairs(name, {split: LabelledPairs(*data) for split, data in columns.items()})
+    return Classification(name, {split: Labelled(*data) for split, data in columns.items()})
 
 
 def own_task(settings: OwnTask) -> Task:
+    """The task of a user's own files. Raises InputError where they do not fit the settings."""
+    path = settings.path
     if settings.kind == "retrieval":
         return Retrieval(settings.name, _own_rankings(settings))
-    path = settings.path
     if isinstance(path, dict):
-        return head_task(
-            settings.name,
-            pd.concat([_own_examples(settings, path[split], split) for split in path]),
-        )
+        parts = [_own_examples(settings, place, split) for split, place in path.items()]
+        return head_task(settings.name, pd.concat(parts))
     examples = _own_examples(settings, path)
     if (examples["split"] == NO_SPLIT).all():
         examples = draw_splits(examples, share=settings.share, seed=settings.seed, where=str(path))
@@ -224,13 +220,19 @@ def own_task(settings: OwnTask) -> Task:
 
 
 def _own_examples(settings: OwnTask, place: Path, split: str | None = None) -> pd.DataFrame:
-    """All examples of a file or of a folder of classes, those of a named split under that name."""
-    texts = [[settings.text_field], [settings.second_field]][: 1 + (settings.kind == "pairs")]
-    rows, split_field = source_rows(str(place)), settings.split_field if split is None else None
+    """All examples of a file or of a folder of classes; all are in `split` where it is given."""
+    rows = source_rows(str(place))
     if split is not None:
         rows = ((split, row) for _, row in rows)
+    texts = [[settings.text_field]]
+    if settings.kind == "pairs":
+        texts.append([settings.second_field])
     return read_examples(
-        rows, texts=texts, label=[settings.label_field], where=str(place), split_field=split_field
+        rows,
+        texts=texts,
+        label=[settings.label_field],
+        where=str(place),
+        split_field=settings.split_field if split is None else None,
     )
 
 
@@ -239,58 +241,48 @@ def task_files(settings: OwnTask) -> dict[str, tuple[Path, list[Path]]]:
 
     A path that is neither a file nor a folder stands for itself.
     """
-    given = {"path": settings.path, "relevance": settings.relevance}
-    splits = {
-        field: place if isinstance(place, dict) else {"": place}
-        for field, place in given.items()
-        if place
-    }
-    places = {
-        f"{field} {split}": place for field, own in splits.items() for split, place in own.items()
-    }
-    return {
-        field: (place, visible_files(place) if place.is_dir() else [place])
-        for field, place in places.items()
-    }
+    files = {}
+    for field in ("path", "relevance"):
+        given = getattr(settings, field)
+        places = given if isinstance(given, dict) else {"": given} if given else {}
+        for split, place in places.items():
+            inside = visible_files(place) if place.is_dir() else [place]
+            files[f"{field} {split}"] = (place, inside)
+    return files
 
 
 def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
-    """The whole pool in every split, with the queries of the relevance file of the split, or with
-    drawn queries.
-    """
+    """The whole pool in every split, with queries of its relevance file, or with drawn queries."""
+    texts = _own_pool(settings)
+    relevance = settings.relevance
+    if isinstance(relevance, dict):
+        links = {split: _own_links(file, texts) for split, file in relevance.items()}
+        return {split: make_ranking(texts, queries) for split, queries in links.items()}
+    all_links = _own_links(cast(Path, relevance), texts)
+    # The rest of the queries is for test, since nothing is trained.
+    held = round(settings.share * len(all_links))
+    order = np.random.default_rng(settings.seed).permutation(sorted(all_links))
+    drawn = set(order[:held].tolist())
+    validation = {id: targets for id, targets in all_links.items() if id in drawn}
+    test = {id: targets for id, targets in all_links.items() if id not in drawn}
+    rankings = {"validation": make_ranking(texts, validation)} if validation else {}
+    return rankings | {"test": make_ranking(texts, test)}
+
+
+def _own_pool(settings: OwnTask) -> dict[str, str]:
+    """The text of each document by its id."""
     texts: dict[str, str] = {}
     for where, _, fields in read_rows(cast(Path, settings.path)):
         id = fields.get(settings.id_field)
         if not isinstance(id, str | int) or str(id) in texts:
-            found = f"the field {settings.id_field!r} is {id!r:.40}"
+            problem = f"the field {settings.id_field!r} is {id!r:.40}"
             mend = "write a string or an integer that no earlier row has"
-            raise InputError(f"{where}: {found}; {mend}")
+            raise InputError(f"{where}: {problem}; {mend}")
         text = text_of(fields, settings.text_field, where=where)
-        texts[str(id)] = (
-            WORD.sub(lambda w: "" if w[0][0].isupper() else w[0], text)
-            if settings.mask_names
-            else text
-        )
-    if isinstance(settings.relevance, dict):
-        return {
-            split: make_ranking(texts, _own_links(file, texts))
-            for split, file in settings.relevance.items()
-        }
-    links = _own_links(cast(Path, settings.relevance), texts)
-    held = round(
-        settings.share * len(links)
-    )  # for validation; the rest for test, since nothing is trained
-    drawn = set(np.random.default_rng(settings.seed).permutation(sorted(links))[:held].tolist())
-    queries = {
-        "validation": [id for id in links if id in drawn],
-        "test": [id for id in links if id not in drawn],
-    }
-    shown = {
-        split: {id: links[id] for id in ids}
-        for split, ids in queries.items()
-        if ids or split == "test"
-    }
-    return {split: make_ranking(texts, own) for split, own in shown.items()}
+        if settings.mask_names:
+            text = WORD.sub(lambda word: "" if word[0][0].isupper() else word[0], text)
+        texts[str(id)] = text
+    return texts
 
 
 def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
@@ -299,17 +291,16 @@ def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
     CSV and TSV may start with a line of column names.
     """
     delimiter = {".csv": ",", ".tsv": "\t"}.get(file_format(file) or "")
+    rows = read_csv(file, columns=LINK, delimiter=delimiter) if delimiter else read_rows(file)
     links: dict[str, dict[str, None]] = {}
-    for where, number, fields in (
-        read_csv(file, columns=LINK, delimiter=delimiter) if delimiter else read_rows(file)
-    ):
-        ids = [str(fields.get(column)) for column in LINK]
-        if delimiter and number == 1 and ids == [*LINK]:
+    for where, number, fields in rows:
+        source, target = (str(fields.get(column)) for column in LINK)
+        if delimiter and number == 1 and (source, target) == LINK:
             continue
-        if ids[0] == ids[1] or not {*ids} <= texts.keys():
+        if source == target or not {source, target} <= texts.keys():
             needed = "but it must name two different documents, source and target"
-            raise InputError(f"{where}: the row has the ids {ids}, {needed}; mend it")
-        links.setdefault(ids[0], {})[ids[1]] = None
+            raise InputError(f"{where}: the row has the ids {[source, target]}, {needed}; mend it")
+        links.setdefault(source, {})[target] = None
     return {source: list(targets) for source, targets in links.items()}
 
 

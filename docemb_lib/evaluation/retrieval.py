@@ -1,5 +1,4 @@
-"""Ranking by cosine, by words (TF-IDF, BM25) and by both fused; MAP and MRR (thesis, Sections 4.3
-and 5.2).
+"""Ranking by cosine, by words (TF-IDF, BM25) and by both fused; MAP and MRR (4.3 and 5.2).
 
 Rankings by words are fitted on the unlabelled texts of a task, as a search engine fits its index.
 """
@@ -8,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,10 +18,14 @@ from docemb_lib.teachers.words import spaced
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    # (N, D), dense, or sparse with rows of unit length
+    Embeddings: TypeAlias = np.ndarray | csr_array
+
 BLOCK = 256  # queries whose similarities are held at a time
-# equal rows may differ in the last bits of a float64 dot product: cosines are compared up to these
+# Equal rows may differ in the last bits of a float64 dot product: cosines are compared up to these.
 DECIMALS = 12
-K1, B = 1.5, 0.75  # of BM25, the usual values
+K1 = 1.5  # of BM25, the usual value
+B = 0.75  # of BM25, the usual value
 QUERY_WORDS = 100  # a whole document as a query: its words of highest TF-IDF
 FUSION = 60  # constant of reciprocal rank fusion (Cormack et al., 2009)
 
@@ -38,10 +41,9 @@ def unit(embeddings: np.ndarray) -> np.ndarray:
 
 
 def rank_documents(similarities: Similarities, queries: Sequence[int]) -> Iterator[np.ndarray]:
-    """For each of Q queries the rows of all other documents, most similar first; ties in the order
-    of the rows.
+    """For each query the rows of all other documents (N - 1,), most similar first.
 
-    Similarities are computed for BLOCK queries at a time. Yields Q arrays of (N - 1,).
+    Ties are in the order of the rows. Similarities are computed for BLOCK queries at a time.
     """
     for start in range(0, len(queries), BLOCK):
         block = list(queries[start : start + BLOCK])
@@ -53,15 +55,15 @@ def rank_documents(similarities: Similarities, queries: Sequence[int]) -> Iterat
 def neighbours(
     embeddings: np.ndarray, ids: Sequence[str], *, queries: Sequence[int], k: int = 3
 ) -> pd.DataFrame:
-    """The `k` documents nearest to each query, a row, by cosine: columns query, rank (from 1),
-    neighbour. ids: (N,).
+    """The `k` documents nearest to each query by cosine: columns query, rank (from 1), neighbour.
+
+    ids: (N,); queries: rows of the embeddings.
     """
-    ranked = zip(queries, rank_documents(by_cosine(embeddings), queries), strict=True)
-    rows = [
-        (ids[query], rank, ids[row])
-        for query, order in ranked
-        for rank, row in enumerate(order[:k], 1)
-    ]
+    rows = []
+    ranked = rank_documents(by_cosine(embeddings), queries)
+    for query, order in zip(queries, ranked, strict=True):
+        for rank, row in enumerate(order[:k], start=1):
+            rows.append((ids[query], rank, ids[row]))
     return pd.DataFrame(rows, columns=["query", "rank", "neighbour"])
 
 
@@ -72,22 +74,23 @@ def precision_and_reciprocal_rank(
 
     The average precision is the mean over the relevant documents of the precision at the rank of
     each. ranked: see `rank_documents`; relevant: for each query the rows to retrieve. top: count
-    only relevant documents among the first so many hits, also in the mean, as the code behind Table
+    only relevant documents among the first `top` hits, also in the mean, as the code behind Table
     5.7 does with 1,000; a query without any has 0 and 1 / top.
     """
-    pairs = zip(ranked, relevant, strict=True)
-    found = [
-        np.flatnonzero(np.isin(order[:top], wanted)) + 1 for order, wanted in pairs
-    ]  # ranks, ascending
-    precision = [
-        (np.arange(1, len(ranks) + 1) / ranks).mean() if len(ranks) else 0.0 for ranks in found
-    ]
-    return np.array(precision), np.array([1 / min([*ranks, top or np.inf]) for ranks in found])
+    precision = []
+    reciprocal = []
+    for order, wanted in zip(ranked, relevant, strict=True):
+        ranks = np.flatnonzero(np.isin(order[:top], wanted)) + 1  # ascending
+        hits = np.arange(1, len(ranks) + 1)
+        precision.append((hits / ranks).mean() if len(ranks) else 0.0)
+        reciprocal.append(1 / min([*ranks, top or np.inf]))
+    return np.array(precision), np.array(reciprocal)
 
 
 def tfidf(texts: Sequence[str]) -> csr_array:
-    """(N, words) float32, rows of unit length: all words of two documents or more, with logarithmic
-    frequencies.
+    """TF-IDF of all words of two documents or more: (N, words) float32, rows of unit length.
+
+    Frequencies are logarithmic.
     """
     return _tfidf(list(map(spaced, texts)), min_df=2)[0]
 
@@ -104,8 +107,8 @@ def bm25(texts: Sequence[str]) -> Similarities:
     index.index([list(map(sys.intern, words(text))) for text in texts], show_progress=False)
 
     def similarities(row: int) -> np.ndarray:
-        own = weights[[row]]
-        heaviest = own.indices[np.argsort(-own.data, kind="stable")[:QUERY_WORDS]]
+        query = weights[[row]]
+        heaviest = query.indices[np.argsort(-query.data, kind="stable")[:QUERY_WORDS]]
         if not len(heaviest):
             return np.zeros(len(texts), dtype=np.float32)
         return index.get_scores([vocabulary[column] for column in heaviest])
@@ -113,8 +116,8 @@ def bm25(texts: Sequence[str]) -> Similarities:
     return lambda rows: np.stack([similarities(row) for row in rows])
 
 
-def by_cosine(embeddings: Any) -> Similarities:
-    """embeddings: (N, D), or sparse with rows of unit length."""
+def by_cosine(embeddings: Embeddings) -> Similarities:
+    """The cosines of embeddings (N, D); sparse rows must have unit length."""
     if not isinstance(embeddings, np.ndarray):
         return lambda rows: (embeddings[rows] @ embeddings.T).toarray()
     X = unit(embeddings)
@@ -122,20 +125,18 @@ def by_cosine(embeddings: Any) -> Similarities:
 
 
 def fused(*parts: Similarities) -> Similarities:
-    """Reciprocal rank fusion: the sum over the rankings of 1 / (60 + rank), ranks from 1 among all
-    other texts.
+    """Reciprocal rank fusion: the sum over the rankings of 1 / (60 + rank) among all other texts.
 
-    Texts that are equally similar share the mean of their ranks.
+    Ranks start from 1. Texts that are equally similar share the mean of their ranks.
     """
     from scipy.stats import rankdata
 
     def summed(rows: list[int]) -> np.ndarray:
-        total: Any = 0.0
+        total = np.zeros(1)
         for part in parts:
             values = part(rows).astype(np.float64)
-            values[np.arange(len(rows)), rows] = (
-                np.inf
-            )  # rank 0, which counts for documents with the text of the query
+            # The query has rank 0, and shares it with documents of the same text.
+            values[np.arange(len(rows)), rows] = np.inf
             total = total + 1 / (FUSION + rankdata(-values, axis=1) - 1)
         return total
 

@@ -1,52 +1,42 @@
-"""Scores of several models side by side: the tidy frame, tables, normalised scores, and a sentence
-on the student.
+"""Scores of several models side by side: the tidy frame, tables, and sentences on the student.
 
 The tidy frame has the columns `model, task, metric, seed, value`, and `round` for a final
-evaluation in several rounds, the one with most examples last. Only raw scores are stored; what
-depends on the models shown (spread, rank, normalised scores) is computed on demand.
+evaluation in several rounds, the round with most examples last. Only raw scores are stored; what
+depends on the models in a table (spread, rank, normalised scores) is computed on demand.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
 MAIN_METRICS = ("accuracy", "map")  # one per task; means and tables leave out further metrics
-RELATIONS = dict(
-    zip(VERDICTS, ("better than", "worse than", "not shown to differ from"), strict=True)
-)
+BETTER, WORSE, UNCLEAR = VERDICTS
+RELATIONS = {BETTER: "better than", WORSE: "worse than", UNCLEAR: "not shown to differ from"}
 NO_BREAK = "\u00a0"  # inside an interval, so that a narrow column wraps before it
 
 
 def score_frame(scores: Mapping[str, Mapping[str, Score]]) -> pd.DataFrame:
     """The tidy frame of {model: {task: score}}; extra metrics get rows with seed 0."""
-    rows = [
-        (model, task, metric, seed, value)
-        for model, by_task in scores.items()
-        for task, score in by_task.items()
-        for metric, values in [
-            (score.metric, score.values),
-            *((name, (v,)) for name, v in score.extra.items()),
-        ]
-        for seed, value in enumerate(values)
-    ]
+    rows = []
+    for model, by_task in scores.items():
+        for task, score in by_task.items():
+            for seed, value in enumerate(score.values):
+                rows.append((model, task, score.metric, seed, value))
+            for metric, value in score.extra.items():
+                rows.append((model, task, metric, 0, value))
     return pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
 
 
 def last_round(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the last round, without the column `round`; a frame without rounds is returned
-    unchanged.
-    """
-    return (
-        rows[rows["round"] == rows["round"].iloc[-1]].drop(columns="round")
-        if "round" in rows
-        else rows
-    )
+    """The rows of the last round, without the column `round`, which a frame may lack."""
+    if "round" not in rows:
+        return rows
+    return rows[rows["round"] == rows["round"].iloc[-1]].drop(columns="round")
 
 
 def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
@@ -65,43 +55,38 @@ def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFrame:
-    """`scores` with a column `normalised`: value / best mean of any model shown on that task and
-    metric.
+    """`scores` with a column `normalised`: value / best mean of a model on that task and metric.
 
     over_rounds: divide by the best of all rounds (Figure 5.3) instead of the same round (Table
     5.7). The result is relative to the models in the frame: never store it, and compare it only
     within one figure or table.
     """
-    rounds = ["round"] if "round" in scores else []
-    of_task = ["task", "metric", *([] if over_rounds else rounds)]
-    means = scores.groupby(["task", "metric", *rounds, "model"], dropna=False)["value"].transform(
-        "mean"
-    )
-    best = means.groupby([scores[name] for name in of_task], dropna=False).transform("max")
+    of_task = ["task", "metric"]
+    of_round = [*of_task, "round"] if "round" in scores else of_task
+    means = scores.groupby([*of_round, "model"], dropna=False)["value"].transform("mean")
+    among = [scores[name] for name in (of_task if over_rounds else of_round)]
+    best = means.groupby(among, dropna=False).transform("max")
     return scores.assign(normalised=scores["value"] / best)
 
 
 def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
-    """Models x tasks as text, a score and its interval as in `.792 [.77, .81]`, best mean first in
-    each round.
+    """Models x tasks as text, such as `.792 [.77, .81]`, best mean first in each round.
 
     The last column is the mean over tasks, or the single task; a model without some task comes last
     and has no mean. intervals: see `score_intervals`, perhaps with `round`.
     """
-    shown = intervals[intervals["metric"].isin([*MAIN_METRICS, "mean"])]
-    index = ["round", "model"] if "round" in shown else ["model"]
-    rows = shown[["value", "low", "high"]].itertuples(index=False)
-    shown = shown.assign(text=[with_interval(*row).replace(", ", f",{NO_BREAK}") for row in rows])
-    table = shown.pivot_table(
+    main = intervals[intervals["metric"].isin([*MAIN_METRICS, "mean"])]
+    index = ["round", "model"] if "round" in main else ["model"]
+    rows = main[["value", "low", "high"]].itertuples(index=False)
+    main = main.assign(text=[with_interval(*row).replace(", ", f",{NO_BREAK}") for row in rows])
+    table = main.pivot_table(
         index=index, columns="task", values="text", aggfunc="first", sort=False
     )
-    best = shown[shown["task"] == table.columns[-1]].set_index(index)["value"]
-    rounds = {name: number for number, name in enumerate(dict.fromkeys(shown.get("round", ())))}
-    order = sorted(
-        table.index,
-        key=lambda row: (rounds.get(row[0], 0) if rounds else 0, -best.get(row, -np.inf)),
-    )
-    return table.loc[order].fillna("").rename_axis(columns=None)
+    means = main[main["task"] == table.columns[-1]].set_index(index)["value"]
+    table = table.loc[means.reindex(table.index).sort_values(ascending=False, kind="stable").index]
+    if "round" in main:
+        table = table.loc[list(main["round"].unique())]
+    return table.fillna("").rename_axis(columns=None)
 
 
 def with_interval(value: float, low: float, high: float) -> str:
@@ -121,8 +106,7 @@ def standing(
     before: str | None,
     practice: str,
 ) -> str:
-    """One sentence that compares the student with its best reference, with common practice and with
-    its start.
+    """One sentence that compares the student with its best reference, practice, and its start.
 
     Means over tasks are compared; "better" and "worse" are the verdicts of paired tests. The best
     reference is that of the highest mean among those that `comparison` compares the student with.
@@ -131,20 +115,20 @@ def standing(
     """
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
     scores = over_tasks(intervals).set_index("model")
-    own = beside_references(comparison, student).set_index("reference")
-    references = [model for model in own.index if model in scores.index]
-    best = scores.loc[references, "value"].idxmax()
+    verdict_of = _verdicts(comparison, student)
+    references = [model for model in verdict_of if model in scores.index]
+    best = str(scores.loc[references, "value"].idxmax())
 
-    def number(model: str) -> str:
-        return with_interval(*scores.loc[model, ["value", "low", "high"]])
+    def scored(model: str) -> str:
+        return f"({with_interval(*scores.loc[model, ['value', 'low', 'high']])})"
 
-    title = f"the best of {len(references)} references, {best}" if len(references) > 1 else best
-    others = dict.fromkeys(filter(None, (best, practice, before)))
-    found = [
-        f"{RELATIONS[own['verdict'][o]]} {title if o == best else o} ({number(o)})" for o in others
-    ]
-    over = f"{tasks} {'task' if tasks == 1 else 'tasks'}"
-    return f"In the mean over {over}, {student} ({number(student)}) is {'; it is '.join(found)}."
+    clauses = []
+    for model in dict.fromkeys(filter(None, (best, practice, before))):
+        among = model == best and len(references) > 1
+        title = f"the best of {len(references)} references, {best}" if among else model
+        clauses.append(f"{RELATIONS[verdict_of[model]]} {title} {scored(model)}")
+    over = f"{tasks} task{'' if tasks == 1 else 's'}"
+    return f"In the mean over {over}, {student} {scored(student)} is {'; it is '.join(clauses)}."
 
 
 class Choice(NamedTuple):
@@ -164,48 +148,45 @@ def choose_simplest(
     student: str,
     simplest_first: Sequence[str],
 ) -> Choice:
-    """The simplest model that is not shown to be worse, by the paired tests of the student beside
-    each reference.
+    """The simplest model that no paired test of the student beside a reference shows to be worse.
 
     These tests compare the means over tasks. Where references are shown to be better than the
     student, the simplest of them is taken, and otherwise the simplest among the student and the
     references not shown to be worse.
 
     intervals: see `score_intervals`; comparison: see `verdicts`; simplest_first: models that may be
-    among the references, and the student; references that are not in it count as less simple than
-    all in it.
+    among the references, and the student; other references count as less simple than all of these.
     """
-    verdict_of = beside_references(comparison, student).set_index("reference")[
-        "verdict"
-    ]  # the student is …
+    verdict_of = _verdicts(comparison, student)  # on the student, by reference
     rank = {model: place for place, model in enumerate(simplest_first)}
-    references = sorted(verdict_of.index, key=lambda model: rank.get(model, len(rank)))
-    better = [model for model in references if verdict_of[model] == VERDICTS[1]]
-    equal = [model for model in references if verdict_of[model] == VERDICTS[2]]
+    references = sorted(verdict_of, key=lambda model: rank.get(model, len(rank)))
+    better = [model for model in references if verdict_of[model] == WORSE]
     simpler = [model for model in references if rank.get(model, len(rank)) < rank[student]]
+    equal = [model for model in simpler if verdict_of[model] == UNCLEAR]
+    if not better and not equal:
+        worse = "every simpler model is shown to be worse, and " if simpler else ""
+        return Choice(student, f"{worse}no model is shown to be better")
+
+    model = (better or equal)[0]
     means = over_tasks(intervals).set_index("model")["value"]
+    scores = [f"{means[name]:.3f}".removeprefix("0") for name in (model, student)]
+    relation = (
+        "shown to be better" if better else "the simplest model that is not shown to be worse"
+    )
+    reason = f"it is {relation} than {student} ({scores[0]} against {scores[1]} in the mean)"
+    if len(better) > 1:
+        reason += f", and it is the simplest of {len(better)} such models"
+    return Choice(model, reason)
 
-    def against_student(model: str) -> str:
-        return f"{student} ({_three_digits(means[model])} against {_three_digits(means[student])} in the mean)"
 
-    if better:
-        alone = len(better) == 1
-        among = "" if alone else f", and it is the simplest of {len(better)} such models"
-        return Choice(
-            better[0], f"it is shown to be better than {against_student(better[0])}{among}"
-        )
-    for model in simpler:
-        if model in equal:
-            reason = f"it is the simplest model that is not shown to be worse than {against_student(model)}"
-            return Choice(model, reason)
-    worse = "every simpler model is shown to be worse, and " if simpler else ""
-    return Choice(student, f"{worse}no model is shown to be better")
+def _verdicts(comparison: pd.DataFrame, student: str) -> dict[str, str]:
+    """The verdict on the student by reference, in the mean over tasks."""
+    rows = beside_references(comparison, student)
+    return dict(zip(rows["reference"], rows["verdict"], strict=True))
 
 
 def beside_references(comparison: pd.DataFrame, student: str) -> pd.DataFrame:
-    """The student against each reference in the mean over tasks: rows of `comparison`, see
-    `verdicts`.
-    """
+    """The rows of `comparison` (see `verdicts`) on the student in the mean over tasks."""
     return over_tasks(comparison).query("model == @student")
 
 

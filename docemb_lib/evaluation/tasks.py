@@ -1,22 +1,28 @@
-"""Evaluation tasks: labelled documents, labelled pairs or rankings in splits, and the score of
-embeddings on them.
+"""Evaluation tasks: labelled documents, labelled pairs or rankings in splits, and their scores.
 
 A task holds data, splits and a metric. Classification and pairs train heads on frozen embeddings;
 retrieval ranks by cosine. A task checks when it is constructed that its data can be scored;
 `warn_of_problems` reports data that can be scored but is suspicious, and does not mend it, because
 published scores include it.
+
+Embeddings are (N, D), dense or sparse with rows of unit length.
 """
+
+from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.retrieval import by_cosine, precision_and_reciprocal_rank, rank_documents
 from docemb_lib.settings.sections import HeadSettings
+
+if TYPE_CHECKING:
+    from docemb_lib.evaluation.retrieval import Embeddings, Similarities
 
 logger = logging.getLogger(__name__)
 Data = TypeVar("Data")
@@ -27,7 +33,7 @@ SEEDS = 5  # heads per task; the spread of a score is taken over them
 
 @dataclass(frozen=True)
 class Examples:
-    """Base of the labelled splits: columns of equal length, one or two `documents` and the labels."""
+    """Base of the labelled splits: one or two columns of documents, then as many labels."""
 
     def columns(self) -> dict[str, Sequence[Any]]:
         return {column.name: getattr(self, column.name) for column in fields(self)}
@@ -37,11 +43,11 @@ class Examples:
         return tuple(self.columns().values())[:-1]
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Self:
-        return replace(
-            self, **{name: [column[row] for row in rows] for name, column in self.columns().items()}
-        )
+        columns = self.columns().items()
+        return replace(self, **{name: [column[row] for row in rows] for name, column in columns})
 
     def check(self, where: str) -> None:
+        """Raise InputError where columns are empty or differ in length."""
         sizes = {name: len(column) for name, column in self.columns().items()}
         if len({*sizes.values()}) > 1 or 0 in sizes.values():
             raise InputError(f"{where}: {_unequal(sizes)}")
@@ -81,12 +87,13 @@ class Ranking:
         return (self.texts,)
 
     def check(self, where: str) -> None:
+        """Raise InputError where a query has no relevant rows, or rows that cannot be retrieved."""
         if not len(self.queries) == len(self.relevant) > 0:
             sizes = {"queries": len(self.queries), "lists of relevant rows": len(self.relevant)}
             raise InputError(f"{where}: {_unequal(sizes)}")
         for query, rows in zip(self.queries, self.relevant, strict=True):
-            there = all(0 <= row < len(self.texts) for row in (query, *rows))
-            if not (there and 0 < len(rows) == len({*rows} - {query})):
+            in_pool = all(0 <= row < len(self.texts) for row in (query, *rows))
+            if not (in_pool and 0 < len(rows) == len({*rows} - {query})):
                 pool = f"the {len(self.texts)} rows"
                 needed = f"give one or more of {pool}, each once, without the query"
                 problem = f"query {query} has the relevant rows {list(rows)}"
@@ -100,41 +107,44 @@ def _unequal(sizes: Mapping[str, int]) -> str:
 
 
 def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
+    """The data of a split of the task `name`; raises InputError where there is no such split."""
     if split not in splits:
-        mend = "name one of these"
-        raise InputError(f"task {name!r} has no split {split!r}, only {', '.join(splits)}; {mend}")
+        problem = f"task {name!r} has no split {split!r}, only {', '.join(splits)}"
+        raise InputError(f"{problem}; name one of these")
     return splits[split]
 
 
 def check_splits(name: str, splits: Mapping[str, Examples | Ranking]) -> None:
+    """Raise InputError where splits are missing, have unknown names, or hold unsound data."""
     if not splits or set(splits) - set(SPLITS):
-        mend = f"give some of {', '.join(SPLITS)}"
-        raise InputError(f"task {name!r}: the splits are {list(splits)}; {mend}")
+        problem = f"task {name!r}: the splits are {list(splits)}"
+        raise InputError(f"{problem}; give some of {', '.join(SPLITS)}")
     for split, data in splits.items():
         data.check(f"task {name!r}, split {split!r}")
 
 
 def unique(*parts: Sequence[str]) -> list[str]:
+    """The texts of all parts, each once, in the order of their first places."""
     return list(dict.fromkeys(text for part in parts for text in part))
 
 
-def rows_by_text(name: str, embeddings: Any, texts: list[str]) -> Callable[[Sequence[str]], Any]:
-    """A function from texts to their embeddings. embeddings: (N, D), maybe sparse, row i belongs to
-    `texts[i]`.
+def rows_by_text(
+    name: str, embeddings: Embeddings, texts: list[str]
+) -> Callable[[Sequence[str]], np.ndarray]:
+    """A function from texts to their embeddings. embeddings: (N, D), row i belongs to `texts[i]`.
 
     All texts in their order are returned without a copy, so that a large pool may stay
-    memory-mapped.
+    memory-mapped. Raises InputError for embeddings of a wrong shape and for infinite ones.
     """
     if embeddings.ndim != 2 or embeddings.shape[0] != len(texts):
-        shapes = f"the embeddings have the shape {embeddings.shape}, for {len(texts)} texts"
+        problem = f"the embeddings have the shape {embeddings.shape}, for {len(texts)} texts"
         mend = "give one row for each of task.texts(split), in their order"
-        raise InputError(f"task {name!r}: {shapes}; {mend}")
+        raise InputError(f"task {name!r}: {problem}; {mend}")
     with np.errstate(invalid="ignore"):  # infinities of both signs
-        if not np.isfinite(
-            embeddings.sum(dtype=np.float64)
-        ):  # a sum: a memory-mapped array is never copied
-            mend = "check whether the model has diverged"
-            raise InputError(f"task {name!r}: the embeddings are not finite; {mend}")
+        total = embeddings.sum(dtype=np.float64)  # a sum never copies a memory-mapped array
+    if not np.isfinite(total):
+        mend = "check whether the model has diverged"
+        raise InputError(f"task {name!r}: the embeddings are not finite; {mend}")
     row = {text: i for i, text in enumerate(texts)}
 
     def lookup(wanted: Sequence[str]) -> np.ndarray:
@@ -183,9 +193,7 @@ class HeadInputs(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadTask:
-    """Base of `Classification` and `Pairs`: heads are trained on the train split and scored by
-    accuracy on another.
-    """
+    """Base of the tasks whose heads are trained on the train split and scored by their accuracy."""
 
     name: str
     splits: Mapping[str, Labelled | LabelledPairs]
@@ -196,76 +204,67 @@ class HeadTask:
         check_splits(self.name, self.splits)
         where = f"task {self.name!r}"
         if "train" not in self.splits:
-            there = ", ".join(self.splits)
-            problem = f"{where} has no split 'train' to train heads on, only {there}"
-            raise InputError(f"{problem}; add one")
+            problem = f"no split 'train' to train heads on, only {', '.join(self.splits)}"
+            raise InputError(f"{where} has {problem}; add one")
         known = set(self.splits["train"].labels)
         if len(known) < 2:
-            mend = "give two classes or more"
-            raise InputError(f"{where}, split 'train': all labels are {known.pop()!r}; {mend}")
+            problem = f"all labels are {known.pop()!r}; give two classes or more"
+            raise InputError(f"{where}, split 'train': {problem}")
         for split, data in self.splits.items():
-            if unknown := sorted(set(data.labels) - known, key=str):
+            unknown = sorted(set(data.labels) - known, key=str)
+            if unknown:
                 what = f"the labels {unknown[:3]} are none of the {len(known)} classes of 'train'"
                 mend = "leave them out, or add them to 'train'"
                 raise InputError(f"{where}, split {split!r}: {what}; {mend}")
 
     def texts(self, split: str = "test") -> list[str]:
-        """The texts of train and of `split`, each once: what must be embedded to score on `split`."""
+        """The texts of train and of `split`, each once, which scoring on `split` needs embedded."""
         return unique(self.splits["train"].texts, pick(self.name, self.splits, split).texts)
 
     def score(
         self,
-        embeddings: np.ndarray,
+        embeddings: Embeddings,
         split: str = "test",
         *,
         head: HeadSettings | None = None,
         seeds: int = SEEDS,
     ) -> Score:
-        """The accuracy of a head per seed from 0. embeddings: (N, D), row i belongs to
-        `texts(split)[i]`.
-        """
+        """The accuracy of a head per seed from 0. Row i belongs to `texts(split)[i]`."""
         head = head or HeadSettings()
         train, scored = self.head_inputs(embeddings, ("train", split), head)
         jobs = [(np.arange(len(train.labels)), seed) for seed in range(seeds)]
         return score_predictions(self.metric, predict(train, scored, jobs, head), scored.labels)
 
     def head_inputs(
-        self, embeddings: np.ndarray, splits: tuple[str, ...], head: HeadSettings
+        self, embeddings: Embeddings, splits: tuple[str, ...], head: HeadSettings
     ) -> list[HeadInputs]:
         """The inputs of heads for each of the splits: train, and the split that is scored.
 
         embeddings: (N, D), row i belongs to `texts(splits[-1])[i]`. Class numbers follow the order
         of the names.
         """
-        from docemb_lib.evaluation.heads import pair_features
+        from docemb_lib.evaluation.heads import pair_features  # with torch
 
         lookup = rows_by_text(self.name, embeddings, self.texts(splits[-1]))
+        train = self.splits["train"]
         factor = None
-        if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse ones have unit length
-            seen = lookup(self.splits["train"].texts)
-            factor = 1 / max(
-                float(np.sqrt(np.square(seen, dtype=np.float32).sum(axis=1).mean())), 1e-12
-            )
-        number = {
-            label: i for i, label in enumerate(sorted(set(self.splits["train"].labels), key=str))
-        }
+        if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse rows have unit length
+            squares = np.square(lookup(train.texts), dtype=np.float32).sum(axis=1)
+            factor = 1 / max(float(np.sqrt(squares.mean())), 1e-12)
+        classes = sorted(set(train.labels), key=str)
+        number = {label: i for i, label in enumerate(classes)}
+
         inputs = []
         for split in splits:
             data = pick(self.name, self.splits, split)
-            views = [
-                lookup(column) if factor is None else factor * lookup(column)
-                for column in data.documents
-            ]
-            features = (
-                pair_features(views[0], views[1], head.pair_features)
-                if len(views) == 2
-                else views[0]
-            )
-            inputs.append(
-                HeadInputs(
-                    features, np.array([number[label] for label in data.labels]), len(number)
-                )
-            )
+            views = [lookup(column) for column in data.documents]
+            if factor is not None:
+                views = [factor * view for view in views]
+            features = views[0]
+            if len(views) == 2:
+                features = pair_features(views[0], views[1], head.pair_features)
+            labels = np.array([number[label] for label in data.labels])
+            inputs.append(HeadInputs(features, labels, len(classes)))
         return inputs
 
 
@@ -284,8 +283,7 @@ class Classification(HeadTask):
 
 @dataclass(frozen=True)
 class Pairs(HeadTask):
-    """Predict the relation of two documents, which are embedded separately and combined in the
-    head.
+    """Predict the relation of two documents, which the head reads as two embeddings.
 
     Example:
         >>> pairs = LabelledPairs(["a", "b"], ["c", "d"], [0, 1])
@@ -301,7 +299,8 @@ class Retrieval:
     """Rank the documents of a pool by their cosine with a query; nothing is trained.
 
     Example:
-        >>> task = Retrieval("similar", {"test": Ranking(["a", "b", "c"], queries=[0], relevant=[[2]])})
+        >>> ranking = Ranking(["a", "b", "c"], queries=[0], relevant=[[2]])
+        >>> task = Retrieval("similar", {"test": ranking})
         >>> task.score(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]])).mean
         1.0
     """
@@ -319,78 +318,74 @@ class Retrieval:
 
     def score(
         self,
-        embeddings: Any,
+        embeddings: Embeddings | Similarities,
         split: str = "test",
         *,
         head: HeadSettings | None = None,
         seeds: int = SEEDS,
         top: int | None = None,
     ) -> Score:
-        """MAP, with MRR as an extra. `head` and `seeds`, arguments of `HeadTask.score`, are
-        ignored.
+        """MAP, with MRR as an extra. `head` and `seeds` are ignored: see `HeadTask.score`.
 
-        embeddings: (N, D), maybe sparse, or the `Similarities` of `texts(split)`. top: hits that
-        count, None: all.
+        embeddings: (N, D) with a row for each of `texts(split)`, or the `Similarities` of these
+        texts. top: hits that count, or None for all.
         """
-        ranking, texts = pick(self.name, self.splits, split), self.texts(split)
-        row = {text: i for i, text in enumerate(texts)}
-        columns = [row[text] for text in ranking.texts]
-
-        def given(block: list[int]) -> np.ndarray:
-            return embeddings([columns[query] for query in block])[:, columns]
-
-        known = callable(embeddings)
-        similarities = (
-            given if known else by_cosine(rows_by_text(self.name, embeddings, texts)(ranking.texts))
-        )
+        ranking = pick(self.name, self.splits, split)
+        texts = self.texts(split)
+        if callable(embeddings):
+            row = {text: i for i, text in enumerate(texts)}
+            columns = [row[text] for text in ranking.texts]
+            given = embeddings
+            similarities = lambda block: given([columns[i] for i in block])[:, columns]  # noqa: E731
+        else:
+            similarities = by_cosine(rows_by_text(self.name, embeddings, texts)(ranking.texts))
         ranked = rank_documents(similarities, ranking.queries)
-        found = precision_and_reciprocal_rank(ranked, ranking.relevant, top=top)
-        mean, mrr = (float(values.mean()) for values in found)
-        per_query = {
-            name: values[None].astype(np.float32)
-            for name, values in zip(("map", "mrr"), found, strict=True)
-        }
-        return Score(self.metric, (mean,), extra={"mrr": mrr}, per_example=per_query)
+        precision, reciprocal = precision_and_reciprocal_rank(ranked, ranking.relevant, top=top)
+        return Score(
+            self.metric,
+            values=(float(precision.mean()),),
+            extra={"mrr": float(reciprocal.mean())},
+            per_example={
+                "map": precision[None].astype(np.float32),
+                "mrr": reciprocal[None].astype(np.float32),
+            },
+        )
 
 
 Task = Classification | Pairs | Retrieval
 
 
 def example_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The length of each test example: (N,). Of a pair it is that of the longer document, of a
-    ranking of the query.
+    """The length of each test example (N,): of the longer document of a pair, or of the query.
 
     lengths: of `task.texts("test")`.
     """
-    length_of, data = dict(zip(task.texts("test"), lengths, strict=True)), task.splits["test"]
-    columns = (
-        [[data.texts[query] for query in data.queries]]
-        if isinstance(data, Ranking)
-        else data.documents
-    )
+    length_of = dict(zip(task.texts("test"), lengths, strict=True))
+    data = task.splits["test"]
+    columns = data.documents
+    if isinstance(data, Ranking):
+        columns = ([data.texts[query] for query in data.queries],)
     return np.max([[length_of[text] for text in column] for column in columns], axis=0)
 
 
 def warn_of_problems(task: Task) -> None:
-    """Log how many examples of a split have no text, or are in train too (leakage), and the row of
-    the first.
+    """Log how many examples of a split have no text, or are in train too (leakage), and the first.
+
+    A pair in train leaks in either order.
     """
     for split, data in task.splits.items():
         examples = list(zip(*data.documents, strict=True))
         blank = [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]
-        found = {"have no text": blank}
+        problems = {"have no text": blank}
         if isinstance(task, HeadTask) and split != "train":
-            train = set(
-                map(frozenset, zip(*task.splits["train"].documents, strict=True))
-            )  # a swapped pair leaks, too
+            train = set(map(frozenset, zip(*task.splits["train"].documents, strict=True)))
             leaked = [i for i, texts in enumerate(examples) if frozenset(texts) in train]
-            found["are also in train (leakage)"] = leaked
-        for problem, rows in found.items():
+            problems["are also in train (leakage)"] = leaked
+        for problem, rows in problems.items():
             if rows:
                 message = "task %s, split %s: %d of %d examples %s, the first of which is %d"
-                logger.warning(
-                    message, task.name, split, len(rows), len(examples), problem, rows[0]
-                )
+                counts = len(rows), len(examples)
+                logger.warning(message, task.name, split, *counts, problem, rows[0])
 
 
 def predict(
@@ -399,36 +394,31 @@ def predict(
     jobs: Sequence[tuple[np.ndarray, int]],
     head: HeadSettings,
 ) -> np.ndarray:
-    """The class numbers that one head per job predicts: (K, N). jobs: rows of train and a seed, see
-    `HeadJob`.
-    """
+    """The class numbers that heads predict: (K, N). jobs: rows of train and a seed per head."""
     from docemb_lib.evaluation.heads import HeadJob, train_jobs  # with torch
 
-    trained = train_jobs(
-        train.features, train.labels, [HeadJob(*job) for job in jobs], head, classes=train.classes
-    )
-    return trained.predict(scored.features)
+    head_jobs = [HeadJob(*job) for job in jobs]
+    heads = train_jobs(train.features, train.labels, head_jobs, head, classes=train.classes)
+    return heads.predict(scored.features)
 
 
 def score_predictions(metric: str, predictions: np.ndarray, labels: np.ndarray) -> Score:
-    """The score of S heads: accuracy, with macro-F1 as an extra. predictions: (S, N), labels: (N,),
-    class numbers.
-    """
-    correct, extra = (
-        predictions == labels,
-        {"f1_macro": float(f1_macro(predictions, labels).mean())},
-    )
+    """The accuracy of K heads, with macro-F1 as an extra. predictions: (K, N); labels: (N,)."""
+    correct = predictions == labels
     return Score(
-        metric, tuple(correct.mean(axis=1).tolist()), extra, {metric: correct.astype(np.float32)}
+        metric,
+        values=tuple(correct.mean(axis=1).tolist()),
+        extra={"f1_macro": float(f1_macro(predictions, labels).mean())},
+        per_example={metric: correct.astype(np.float32)},
     )
 
 
 def f1_macro(predictions: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """F1 of S heads, the mean over classes that are labelled or predicted: (S,). predictions: (S,
-    N); labels: (N,).
+    """F1 of K heads (K,), the mean over the classes that are labelled or predicted.
+
+    predictions: (K, N); labels: (N,).
     """
     from sklearn.metrics import f1_score
 
-    return np.array(
-        [f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions]
-    )
+    scores = [f1_score(labels, row, average="macro", zero_division=0.0) for row in predictions]
+    return np.array(scores)

@@ -3,7 +3,6 @@ modules.
 """
 
 import math
-from itertools import product
 
 import numpy as np
 import pytest
@@ -30,9 +29,8 @@ def train(features, labels, *, classes, settings, seeds):
     return heads.train_jobs(features, labels, jobs, settings, classes=classes)
 
 
-def test_heads_of_any_rows_trained_together_are_those_trained_alone(monkeypatch):
-    # Folds and rounds in one call: sizes with as many steps and with others, masks in chunks.
-    monkeypatch.setattr(heads, "CHUNK", 2)
+def test_heads_of_any_rows_trained_together_are_those_trained_alone():
+    # Folds and rounds in one call: sizes with as many steps and with others.
     features, labels = blobs(150, 3, 10, seed=4)
     rng = np.random.default_rng(0)
     usual = HeadSettings(epochs=3, learning_rate=1e-3)
@@ -64,26 +62,28 @@ def test_heads_of_any_rows_trained_together_are_those_trained_alone(monkeypatch)
         assert len({round(float(weights.abs().sum()), 4) for weights in together.W1}) == len(jobs)
 
 
-def test_the_gradient_is_the_one_that_autograd_finds() -> None:
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("dropout", [True, False])
+def test_the_loss_of_a_stack_is_the_weighted_sum_of_torchs_losses(dropout, smoothing):
     generator = torch.Generator().manual_seed(0)
     single = [heads.initial_head(6, 4, hidden=5, generator=generator) for _ in range(3)]
-    weights = heads.Heads(
+    stack = heads.Heads(
         *(torch.cat(parts).double().requires_grad_() for parts in zip(*single, strict=True))
     )
     x = torch.randn(3, 7, 6, generator=generator, dtype=torch.float64)
     y = torch.randint(4, (3, 7), generator=generator)
     keep = torch.empty(3, 7, 5, dtype=torch.float64).bernoulli_(0.6, generator=generator) / 0.6
-    weight = torch.rand(3, 7, 1, generator=generator, dtype=torch.float64)
-    for mask, smoothing in product((keep, None), (0.0, 0.1, 0.3)):
-        hidden = torch.relu(x @ weights.W1 + weights.b1) * (1 if mask is None else mask)
-        logits = hidden @ weights.W2 + weights.b2
-        loss = nn.CrossEntropyLoss(label_smoothing=smoothing, reduction="none")
-        losses = [loss(logits[k], y[k]) @ weight[k, :, 0] for k in range(3)]
-        expected = torch.autograd.grad(sum(losses), weights)
-        with torch.no_grad():
-            smoothed = torch.tensor(smoothing, dtype=torch.float64)
-            found = heads.backward(weights, x, y, keep=mask, weight=weight, smoothing=smoothed)
-        torch.testing.assert_close(tuple(found), expected, atol=1e-12, rtol=0)
+    weight = torch.rand(3, 7, generator=generator, dtype=torch.float64)
+    hidden = torch.relu(x @ stack.W1 + stack.b1) * (keep if dropout else 1)
+    logits = hidden @ stack.W2 + stack.b2
+    loss = nn.CrossEntropyLoss(label_smoothing=smoothing, reduction="none")
+    expected = sum(loss(logits[k], y[k]) @ weight[k] for k in range(3))
+    summed = heads.summed_loss(
+        stack, x, y, keep=keep if dropout else None, weight=weight, smoothing=smoothing
+    )
+    torch.testing.assert_close(summed, expected, atol=1e-12, rtol=0)
+    gradients = [torch.autograd.grad(part, stack) for part in (summed, expected)]
+    torch.testing.assert_close(*gradients, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize(("longer", "last"), [(10, 2), (12, 4)])
@@ -109,9 +109,8 @@ def test_every_epoch_sees_every_row_once_and_shorter_heads_wait_with_weight_0(
             orders.append(seen)
         assert orders[0] != orders[1]
     for _, _, weight in steps:
-        torch.testing.assert_close(
-            weight.sum(1), torch.ones(2, 1)
-        )  # a mean over the batch of each head
+        # a mean over the batch of each head
+        torch.testing.assert_close(weight.sum(1), torch.ones(2))
 
 
 def test_dropout_keeps_its_share_and_the_expectation_and_not_the_draw_of_the_first_weights():

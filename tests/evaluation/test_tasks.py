@@ -159,7 +159,7 @@ def test_perfect_embeddings_classify_all_and_noise_none_of_the_split_that_was_as
 
 
 def test_only_train_and_the_scored_split_are_embedded_each_text_once_and_the_examples_run() -> None:
-    assert (doctest.testmod(tasks), doctest.testmod(protocols)) == ((0, 6), (0, 5))
+    assert (doctest.testmod(tasks), doctest.testmod(protocols)) == ((0, 7), (0, 6))
     task = kinds_task(3)
     model = ByText(one_hot)
     evaluate(model, task, split="validation", head=QUICK, seeds=1)
