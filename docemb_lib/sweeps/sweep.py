@@ -4,7 +4,7 @@ at its end.
 Each run of a sweep is a papermill run in the task thread of a Dask worker process of its own; a
 second thread polls whether the run is still wanted. What follows when a process is killed:
 
-- a kernel, or the server that it is forked from: its run has failed; the next sweep tries it again;
+- a kernel: its run has failed; the next sweep tries it again;
 - a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most
   three times on this machine (a running scheduler has its own `allowed-failures`);
 - the scheduler, or this process: its workers end; workers of another cluster end their kernels with

@@ -265,9 +265,7 @@ def test_failing_runs_and_killed_workers_stop_no_other_are_recorded_and_tried_ag
 def test_an_interrupted_or_killed_sweep_leaves_no_process_and_two_at_once_share_what_is_left(
     workspace, runs
 ):
-    """The interrupted one lets its kernels write a checkpoint: one that was started as a process,
-    and a forked one.
-    """
+    """The interrupted one lets its kernels write a checkpoint."""
     stop = "def stop(*_):\n    time.sleep(1.5)\n    (run.workspace.root / f'checkpoint{seed}').touch()\n    os._exit(1)"
     runs(
         f"{stop}\nif seed in (0, 3):\n    signal.signal(signal.SIGTERM, stop)\n    time.sleep(600)",
@@ -279,11 +277,6 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_two_at_once_share_
     process = begin(workspace, "--workers", "2", start_new_session=True, **heard)
     wait_until(lambda: {0, 3} <= {*begun(workspace)}, process)
     time.sleep(0.5)
-    if sys.platform == "linux":  # the third kernel of a worker is forked
-        assert any(
-            "serve()" in kernel.cmdline()[-1]
-            for kernel in kernels_below(psutil.Process(process.pid))
-        )
     below = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all at once
     _, stderr = process.communicate(timeout=180)  # kernels may take 120 seconds for a checkpoint
