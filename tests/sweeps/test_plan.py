@@ -609,7 +609,7 @@ def test_listing_runs_builds_nothing_where_only_files_tell_the_students_width(
     student = small.student.model_copy(update={"model": str(tmp_path / "encoder")})
     profile = small.model_copy(update={"student": student})
     assert grid("paragraph-vector", profile)[0]["vector_size"] == round(100 / 8)
-    monkeypatch.setattr("docemb_lib.sweeps.plan.width", lambda model: None)
+    monkeypatch.setattr("docemb_lib.sweeps.grids.width", lambda model: None)
     assert grid("paragraph-vector", profile)[0]["vector_size"] == round(100 / 8)
     assert not (workspace_root / "outputs").exists()
 
