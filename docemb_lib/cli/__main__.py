@@ -1,6 +1,4 @@
-"""The `docemb` command: its entry point, and the commands on one's own documents and on single
-models.
-"""
+"""The `docemb` command, with the commands on one's own documents and on single models."""
 
 import json
 import sys
@@ -24,11 +22,14 @@ from docemb_lib.cli.commands import (
 
 TextField = Annotated[str, typer.Option(help="The field of a data file that holds the text.")]
 IdField = Annotated[str, typer.Option(help="The field of a data file that holds the id.")]
-DOCUMENTS = "A folder of .txt/.md files, or a data file: .jsonl, .json, .csv, .tsv (each also .gz) or .parquet."
-NOTEBOOK = (
-    "06_evaluation"  # the notebook whose parameters a student has, and which reuses the student
+DOCUMENTS = (
+    "A folder of .txt/.md files, or a data file: .jsonl, .json, .csv, .tsv (each also .gz) "
+    "or .parquet."
 )
-# of the attention of a student that `adapt` makes from an encoder; 512 was no better on validation
+# The notebook whose parameters a student has, and which reuses the student.
+NOTEBOOK = "06_evaluation"
+# The attention window of a student that `adapt` makes from an encoder; 512 was no better on
+# validation.
 WINDOW = 256
 
 
@@ -77,24 +78,26 @@ def init(
 
 @command
 def train(profile: ProfileName = "tiny-final", parameter: Parameter = None) -> None:
-    """Distil one student without a notebook; under torchrun or accelerate launch, by all their
-    processes together.
+    """Distil one student without a notebook.
+
+    Under torchrun or accelerate launch, all their processes train it together.
     """
     from docemb_lib.runs.key import RunKey
     from docemb_lib.runs.pipeline import Stages
     from docemb_lib.settings.profile import Profile
     from docemb_lib.training.distributed import is_first, together
 
-    stages = Stages(RunKey.of(NOTEBOOK, Profile.load(profile), **parse_parameters(parameter or [])))
+    parameters = parse_parameters(parameter or [])
+    stages = Stages(RunKey.of(NOTEBOOK, Profile.load(profile), **parameters))
     stages.check()
     with together():
         student = stages.students.trained
     if is_first():
-        losses = stages.students.history()[1]["loss"]
-        link = stages.workspace.shown(
-            stages.workspace.link("students", stages.key.slug, student.path)
-        )
-        console.print(f"{link}: mean validation loss {losses.iloc[0]:.4f} → {losses.iloc[-1]:.4f}")
+        _, validation = stages.students.history()
+        losses = validation["loss"]
+        link = stages.workspace.link("students", stages.key.slug, student.path)
+        change = f"mean validation loss {losses.iloc[0]:.4f} → {losses.iloc[-1]:.4f}"
+        console.print(f"{stages.workspace.shown(link)}: {change}")
 
 
 @command
@@ -132,18 +135,18 @@ def embed(
 
     from docemb_lib.student import Student
 
-    student, texts = Student.load(model), [document.text for document in documents]
+    student = Student.load(model)
+    ids = [document.id for document in documents]
+    texts = [document.text for document in documents]
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, "embeddings.npy")
-        embeddings = student.embed(
-            texts, out=written, devices=devices_at_hand()
-        )  # on disk as they come
+        # The embeddings are written to disk as they come.
+        embeddings = student.embed(texts, out=written, devices=devices_at_hand())
         if out.suffix == ".parquet":
-            table = pd.DataFrame(
-                {"id": [document.id for document in documents], "embedding": list(embeddings)}
-            )
-            table.to_parquet(written := Path(folder, "embeddings.parquet"), index=False)
+            written = Path(folder, "embeddings.parquet")
+            table = pd.DataFrame({"id": ids, "embedding": list(embeddings)})
+            table.to_parquet(written, index=False)
         written.replace(out)
     console.print(f"{len(documents)} documents, {student.width} dimensions each: {out}")
 
@@ -268,20 +271,25 @@ def evaluate(
     from docemb_lib.settings.profile import Profile
 
     loaded = Profile.load(profile)
-    stages = Stages(RunKey(NOTEBOOK, loaded.with_tasks(task, source="--task") if task else loaded))
+    scored = loaded.with_tasks(task, source="--task") if task else loaded
+    stages = Stages(RunKey(NOTEBOOK, scored))
     stages.scores.check(("test",))
     models = models_of(model, stages.workspace)
-    own = {one.label for one in models}  # a model may be a reference, too: it is scored once
-    beside = [] if alone else [one for one in references_of(stages, loaded) if one.label not in own]
-    labels = [one.label for one in beside]
-    final = stages.scores.evaluate([*models, *beside], student=models[-1].label, references=labels)
+    references = []
+    if not alone:
+        labels = {row.label for row in models}  # a model may be a reference, too: it is scored once
+        references = [row for row in references_of(stages, loaded) if row.label not in labels]
+    reference_labels = [row.label for row in references]
+    final = stages.scores.evaluate(
+        [*models, *references], student=models[-1].label, references=reference_labels
+    )
     if as_json:
         frames = {"scores": final.scores, **final.tables}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         sys.stdout.write(json.dumps({"model": model, **rows}, ensure_ascii=False, indent=1) + "\n")
         return
     print_table(final.board.reset_index(), console, f"{SCORES} with 95% intervals")
-    if SBERT_CHUNKS in labels:
+    if SBERT_CHUNKS in reference_labels:
         console.print(final.standing(), soft_wrap=not console.is_terminal)
 
 

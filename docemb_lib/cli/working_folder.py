@@ -109,7 +109,7 @@ def initial_profile(source: Path, out: Path) -> tuple[str, dict[str, str]]:
 
 
 def _find_fields(files: Iterable[Path]) -> Fields:
-    """The fields of data files: `text` or the longest one, and the first of `IDS` that is unique."""
+    """The fields of data files: `text` or the longest one, and the first unique one of `IDS`."""
     characters: Counter[str] = Counter()  # of each field
     ids: dict[str, set[str]] = {name: set() for name in IDS}
     count = 0
