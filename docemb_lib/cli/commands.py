@@ -66,6 +66,7 @@ Parameter = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
+Value = str | int | float | None  # of a parameter
 COLOURS = {"ok": "green", "slow": "yellow", "wrong": "red"}
 
 
@@ -337,14 +338,14 @@ def bench(
         print_table(report.table(), console, report.title)
 
 
-def parse_parameters(given: list[str]) -> dict[str, Any]:
+def parse_parameters(given: list[str]) -> dict[str, Value]:
     """Parameters of the form `NAME=VALUE`, with values as in YAML, and None as in papermill.
 
     Raises InputError for other texts, and for a parameter that is given twice.
     """
     from docemb_lib.settings.profile import parse_yaml
 
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Value] = {}
     for text in given:
         name, _, value = map(str.strip, text.partition("="))
         if name == "profile":
@@ -358,7 +359,7 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
         parameters[name] = value
         with suppress(yaml.YAMLError):
             parsed = None if value == "None" else parse_yaml(value)
-            if isinstance(parsed, str | int | float | None):  # "-", a projection, is a list
+            if isinstance(parsed, Value):  # "-", a projection, is a list
                 parameters[name] = parsed
     return parameters
 

@@ -1,10 +1,12 @@
 """The report of a plan: its final table with words, and its executed notebooks as pages."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -18,6 +20,9 @@ from docemb_lib.settings.profile import FINAL, Profile
 from docemb_lib.sweeps.execution import Planned, Runs, is_done, records_of
 from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.workspace import Workspace, write_text
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 TEX = r"((?:[^$\n]|\n(?!\s*\n))+)"  # within one paragraph
 # A formula in a paragraph of its own, or between words; a price is none.
@@ -172,7 +177,7 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     return folder / "index.html"
 
 
-def page_of(notebook: Any) -> str:
+def page_of(notebook: NotebookNode) -> str:
     """A notebook, as nbformat reads it, as a page that loads nothing; formulas become MathML."""
     from latex2mathml.converter import convert
     from nbconvert import HTMLExporter

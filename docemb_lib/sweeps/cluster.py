@@ -5,6 +5,8 @@ of memory, since single runs side by side use cores better than one run with man
 loads this module in each of them.
 """
 
+from __future__ import annotations
+
 import asyncio
 import hashlib
 import json
@@ -17,12 +19,15 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import ENVIRONMENT, PRECISION, asked_precision, free_memory
 from docemb_lib.settings.profile import PACKAGE
 from docemb_lib.workspace import installed_versions
+
+if TYPE_CHECKING:
+    from distributed import Client, Worker
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +45,7 @@ THREADS = (
 
 
 @contextmanager
-def local_workers(count: int) -> Iterator[Any]:
+def local_workers(count: int) -> Iterator[Client]:
     """A Dask client of `count` new processes, which end with the block.
 
     A Dask process executes what its peers send. These processes listen on the loopback only and use
@@ -57,7 +62,6 @@ def local_workers(count: int) -> Iterator[Any]:
         # worker would count as well.
         "distributed.scheduler.worker-saturation": 1.0,
     }
-    options: Any = {"preload": [__name__], "env": _environment(count)}
     with (
         dask.config.set(settings),
         LocalCluster(
@@ -68,7 +72,8 @@ def local_workers(count: int) -> Iterator[Any]:
             security=Security.temporary(),
             dashboard_address=f"{LOOPBACK}:0",
             silence_logs=logging.CRITICAL,
-            **options,
+            preload=[__name__],
+            env=_environment(count),
         ) as workers,
         Client(workers) as client,
     ):
@@ -76,7 +81,7 @@ def local_workers(count: int) -> Iterator[Any]:
 
 
 @contextmanager
-def workers_of(scheduler: str) -> Iterator[Any]:
+def workers_of(scheduler: str) -> Iterator[Client]:
     """A Dask client of a running cluster, named by its address or scheduler file.
 
     Raises InputError where no scheduler answers, and warns of a cluster that anyone may use.
@@ -140,7 +145,7 @@ def signature() -> dict[str, str]:
     }
 
 
-def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | None:
+def unfit(expected: Mapping[str, str], root: Path, dask_worker: Worker) -> str | None:
     """Why this process, a worker, must not execute runs of a sweep; None if it may.
 
     Args:
@@ -165,7 +170,7 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | No
     return None
 
 
-def dask_setup(worker: Any) -> None:
+def dask_setup(worker: Worker) -> None:
     """Assign one of the GPUs to the kernels of a new worker process, in which Dask calls this."""
     # Ctrl-C in a terminal reaches all processes, and the sweep alone handles it.
     signal.signal(signal.SIGINT, lambda *_: None)

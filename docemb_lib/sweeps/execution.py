@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from filelock import Timeout
 
@@ -36,7 +36,7 @@ class Planned:
     """One run of a plan or a grid, resolved."""
 
     key: RunKey
-    parameters: dict[str, Any]  # for papermill
+    parameters: dict[str, object]  # for papermill
     source: Path  # the notebook in `notebooks/`
     executed: Path  # the executed copy
     # Of a page that compares runs: the fingerprints of all runs that it has to show.
@@ -74,10 +74,10 @@ class Planned:
         return self.executed.with_suffix(".failed.ipynb")
 
     @property
-    def stamp(self) -> dict[str, Any]:
+    def stamp(self) -> dict[str, object]:
         """The run and the notebook that an executed copy is made from, for the copy's metadata."""
         source = hashlib.sha256(self.source.read_bytes()).hexdigest()
-        stamp: dict[str, Any] = {"run": self.fingerprint, "source": source}
+        stamp: dict[str, object] = {"run": self.fingerprint, "source": source}
         if self.compared:
             stamp["compared"] = list(self.compared)
         return stamp
@@ -220,7 +220,7 @@ def _execute(
     _publish_copy(run, stamp)
 
 
-def _publish_copy(run: Planned, stamp: dict[str, Any]) -> None:
+def _publish_copy(run: Planned, stamp: dict[str, object]) -> None:
     """Make the working copy of a run that has succeeded its executed copy."""
     import nbformat
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor

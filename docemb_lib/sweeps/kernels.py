@@ -38,7 +38,9 @@ class PollingChannel(AsyncZMQSocketChannel):
     finds the message.
     """
 
-    async def get_msg(self, timeout: float | None = None) -> dict[str, Any]:  # type: ignore[override]
+    async def get_msg(  # type: ignore[override]
+        self, timeout: float | None = None
+    ) -> dict[str, Any]:
         """Return the next message; raise `Empty` after `timeout` seconds (None: never)."""
         end = float("inf") if timeout is None else time.monotonic() + timeout
         while True:
@@ -66,7 +68,8 @@ class KernelManager(AsyncKernelManager):
 
     async def _async_request_shutdown(self, restart: bool = False) -> None:
         """Send SIGTERM, which ends an idle kernel at once; a kernel answers a message late."""
-        await self.provisioner.terminate(restart=restart)
+        if self.provisioner is not None:
+            await self.provisioner.terminate(restart=restart)
 
 
 def kernel_options(sockets: str) -> dict[str, Any]:

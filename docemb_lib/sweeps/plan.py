@@ -15,7 +15,7 @@ from itertools import product
 from math import isfinite, nan
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.runs import records
@@ -57,7 +57,7 @@ class _Resolver(NamedTuple):
             return self
         return _Resolver(Profile.load(profile), profile_argument(profile), self.workspace)
 
-    def run(self, notebook: str, parameters: Mapping[str, Any]) -> Planned:
+    def run(self, notebook: str, parameters: Mapping[str, object]) -> Planned:
         """One run with these parameters over those of the profile. Raises InputError."""
         key = RunKey.of(notebook, self.profile, **parameters)
         key.check()
@@ -68,7 +68,7 @@ class _Resolver(NamedTuple):
         executed = self.workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb"
         return Planned(key, {"profile": self.name, **key.parameters}, source, executed)
 
-    def runs(self, grid: Grid, notebook: str, overrides: Mapping[str, Any]) -> list[Planned]:
+    def runs(self, grid: Grid, notebook: str, overrides: Mapping[str, object]) -> list[Planned]:
         """The runs of a grid, each with `overrides`.
 
         Raises InputError for an invalid run, and for two that are the same.
@@ -164,7 +164,11 @@ def resolve_plan(
 
 
 def resolve_run(
-    notebook: str, parameters: Mapping[str, Any], profile: Profile, name: str, workspace: Workspace
+    notebook: str,
+    parameters: Mapping[str, object],
+    profile: Profile,
+    name: str,
+    workspace: Workspace,
 ) -> list[Step]:
     """A single run as a plan: one notebook with these parameters over those of the profile.
 
@@ -188,7 +192,7 @@ def resolve_sweep(
     workspace: Workspace,
     *,
     profile: str | Path,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, object],
 ) -> list[Step]:
     """A sweep as a plan; arguments as of `sweeps.sweep`, and no notebook where the grid names one.
 
@@ -248,7 +252,7 @@ def _check_copies(runs: Runs, profile: Profile) -> None:
 def _steps_of(
     grid: Grid,
     notebook: str,
-    overrides: Mapping[str, Any],
+    overrides: Mapping[str, object],
     resolver: _Resolver,
     chooser: _Resolver,
 ) -> list[Step]:

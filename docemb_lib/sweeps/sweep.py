@@ -15,6 +15,8 @@ grid have ended, the notebook of the first finished run is executed again as a s
 trains nothing and shows all runs.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -22,7 +24,7 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -44,6 +46,9 @@ from docemb_lib.sweeps.execution import (
 from docemb_lib.sweeps.plan import Step, chosen_runs, resolve_sweep, runs_of
 from docemb_lib.workspace import Workspace, is_locked
 
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
 TICK = 0.5  # seconds between two polls of the number of workers
 ARRIVAL = 60.0  # seconds that a network file system may take to show a record
 UNREACHABLE = "the scheduler is out of reach; give the same command again, which goes on from here"
@@ -51,10 +56,10 @@ UNREACHABLE = "the scheduler is out of reach; give the same command again, which
 
 def sweep(
     notebook: str,
-    grid: str | Path | Sequence[Mapping[str, Any]],
+    grid: str | Path | Sequence[Mapping[str, object]],
     *,
     profile: str | Path = "tiny",
-    parameters: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, object] | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> pd.DataFrame:
@@ -124,7 +129,7 @@ def execute_plan(
         stack.callback(reporter.close)
 
         @cache
-        def client() -> Any:
+        def client() -> Client:
             """The workers' client, which is started by the first grid and serves all of them."""
             started = cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
             return stack.enter_context(started)
@@ -213,16 +218,16 @@ def _compare(
 
 
 def _distribute(
-    client: Any, missing: Runs, workspace: Workspace, reporter: Reporter
+    client: Client, missing: Runs, workspace: Workspace, reporter: Reporter
 ) -> dict[Planned, str]:
     """Give each worker a run, and the next one when it has ended.
 
     Returns the errors of the failed runs. Dask's own queue would give a worker several runs, which
     would count as tried when their worker dies. Raises ConnectionError without the scheduler.
     """
-    ended: SimpleQueue[Any] = SimpleQueue()  # futures
+    ended: SimpleQueue[Future] = SimpleQueue()
     waiting = list(missing)
-    at_work: dict[Any, tuple[Planned, float]] = {}  # future → run and start
+    at_work: dict[Future, tuple[Planned, float]] = {}  # future → run and start
     failures: dict[Planned, str] = {}
     try:
         while waiting or at_work:
@@ -288,7 +293,7 @@ def attempt(run: Planned, workspace: Workspace, expected: Mapping[str, str]) -> 
         return "failed", str(error)
 
 
-def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, str]:
+def _outcome(future: Future, run: Planned, workspace: Workspace) -> tuple[Status, str]:
     """What `attempt` has returned, or why there is no result.
 
     Raises ConnectionError without the scheduler, and InputError for a worker that is unfit for any
@@ -323,7 +328,7 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, s
 class _ProgressBar(Reporter):
     """A sweep as one progress bar."""
 
-    bar: Any = None
+    bar: Any = None  # of tqdm, from `begin` on
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
         self.bar = self.bar or progress(desc=f"sweep of {runs[0].notebook}", total=0, unit="runs")
