@@ -1,4 +1,4 @@
-"""Kernels: their client over real sockets, their sockets' folder, how they start and how they end."""
+"""Kernels: their client over real sockets, the folder of these, their start and their end."""
 
 import ast
 import asyncio

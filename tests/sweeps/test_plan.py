@@ -42,7 +42,8 @@ SIZES = {
     "soft-cca-beta": ("04_projections", 5 + 3),
 }
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
-    {notebook: 05_weighting, lam: 0.3, profile: other.yaml}, {grid: lams, profile: other.yaml}, {notebook: 01_corpus}]"""
+    {notebook: 05_weighting, lam: 0.3, profile: other.yaml}, {grid: lams, profile: other.yaml},
+    {notebook: 01_corpus}]"""
 EACH = f"[{', '.join(f'{{notebook: {name}}}' for name in NOTEBOOKS)}]"
 ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]"
 
@@ -78,9 +79,7 @@ def test_a_choice_that_leaves_nothing_is_refused(plan_of, refused, selection, sa
     refused(said, plan_of, LINES, **selection)
 
 
-def test_a_single_run_has_its_parameters_over_those_of_the_profile_that_its_notebook_has_in_the_plan(
-    plan_of, workspace
-):
+def test_a_single_run_has_its_parameters_over_those_of_its_profile_in_the_plan(plan_of, workspace):
     plan_of("[{notebook: 05_weighting, lam: 0.3}, {notebook: 06_evaluation, profile: other.yaml}]")
     planned = Profile.load("planned")
     for given in ({"lam": 0.7}, {}):
@@ -110,7 +109,7 @@ def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(
         assert set(run.parameters) == {"profile", "seed", *NOTEBOOKS[run.notebook]}
 
 
-def test_commands_for_final_students_have_the_profile_that_the_final_notebook_is_opened_with():
+def test_commands_for_final_students_have_the_profile_of_the_final_notebook():
     source = (REPOSITORY / "notebooks" / "06_evaluation.py").read_text(encoding="utf-8")
     for command in (train, evaluate):
         default = inspect.signature(command).parameters["profile"].default
@@ -138,22 +137,18 @@ def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
         assert described(notebook, opened if name == "tiny" else name, assigned) in planned
 
 
-def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(
-    plan_of, workspace
-):
+def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_any_profile(plan_of, workspace):
     steps = plan_of(LINES)
-    planned, other = (
-        str(workspace.root / "params" / "planned.yaml"),
-        str(workspace.root / "params" / "other.yaml"),
-    )
-    found = [
+    planned = str(workspace.root / "params" / "planned.yaml")
+    other = str(workspace.root / "params" / "other.yaml")
+    resolved = [
         [
             (run.parameters["profile"], run.parameters.get("lam"), run.parameters["seed"])
             for run in step.runs
         ]
         for step in steps
     ]
-    assert found == [
+    assert resolved == [
         [(planned, 0.3, 0)],
         [(planned, 0.5, 3), (planned, 0.8, 3)],
         [(other, 0.3, 0)],
@@ -190,7 +185,8 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_an
         ),
         (
             "[{grid: lams, lam: 0.1}]",
-            "run 2: it is the same as run 1 (cosine;64;λ=0.1); leave one of them out, or vary another parameter",
+            "run 2: it is the same as run 1 (cosine;64;λ=0.1); "
+            "leave one of them out, or vary another parameter",
         ),
         (
             "[{grid: lams, student_projection: 16x17}]",
@@ -276,9 +272,7 @@ def thesis(workspace):
     return Profile.load("thesis")
 
 
-def test_the_plan_of_the_thesis_is_resolved_without_data_or_a_hub_and_has_all_its_runs(
-    thesis, workspace
-):
+def test_the_plan_of_the_thesis_has_all_its_runs_and_needs_no_data_and_no_hub(thesis, workspace):
     steps = resolve_plan(thesis, "thesis", workspace)
     assert [(step.grid, len(step.runs), step.runs[0].profile.name) for step in steps] == [
         (None, 1, "thesis"),
@@ -540,8 +534,10 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
             "scale: input should be 'thesis', got 'thsis'",
         ),
         (
-            "{notebook: 05, scale: thesis, runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
-            "run 1: student_projection: 768x99 cannot be scaled to the profile, because it does not end in 768 or 100",
+            "{notebook: 05, scale: thesis, "
+            "runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
+            "run 1: student_projection: 768x99 cannot be scaled to the profile, "
+            "because it does not end in 768 or 100",
         ),
         (
             "{notebook: 05, scale: thesis, runs: [{contextual_teacher: DN}]}",
@@ -567,11 +563,10 @@ def test_a_notebooks_number_needs_no_quotes_and_may_be_given_beside_the_grid(wor
 
 
 def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):
-    text = "{notebook: 05, runs: [{contextual_teacher: DM, student_projection: 32x16, contextual_projection: 16}]}"
-    small, folder = (
-        Profile.load("small"),
-        write_files(workspace_root / "params" / "grids", {"mine.yaml": text}),
-    )
+    projections = "student_projection: 32x16, contextual_projection: 16"
+    text = f"{{notebook: 05, runs: [{{contextual_teacher: DM, {projections}}}]}}"
+    small = Profile.load("small")
+    folder = write_files(workspace_root / "params" / "grids", {"mine.yaml": text})
     assert grid("mine", small)[0]["student_projection"] == "32x16"
     text = (
         text.replace("32x16", "768x100")
