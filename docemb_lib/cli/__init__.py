@@ -1,6 +1,6 @@
-"""The command line: `commands` run notebooks and show results, `__main__` adds those on one's own
-documents and models.
+"""The command line.
 
-`terminal` shows progress and tables, `dry_run` says what a plan needs, `report` makes pages of
-notebooks.
+`commands` run notebooks and show results; `__main__` has the commands on one's own documents and
+models, of which `init` makes a `working_folder`. `terminal` shows progress and tables, `dry_run`
+says what a plan needs, and `report` makes pages of notebooks.
 """

@@ -1,6 +1,7 @@
 """The commands that run notebooks and show what they gave, and what all commands share.
 
-An error is one line and an exit code. The commands import what takes long to load.
+Each command reports an error as one line and an exit code, and imports itself what takes long to
+load.
 """
 
 import inspect
@@ -10,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
@@ -32,19 +34,19 @@ app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 def _options(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Distil long-document embeddings from two teachers: run the notebooks, read the results, embed
-    documents.
+    """Distil long-document embeddings from two teachers.
+
+    The commands run the notebooks, show the results and embed documents.
     """
     if version:
         console.print(f"docemb {__version__}")
 
 
 class PlainConsole(Console):
-    """A console that a file name, a label or a text cannot command: it prints all text `plain`."""
+    """A console that prints all text `plain`, so that no file name or label can command it."""
 
-    def render_str(
-        self, text: str, **options: Any
-    ) -> Text:  # rich calls it for every string, also in tables
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Render a string, as rich does for every one, also in tables."""
         return super().render_str(plain(text), **options)
 
 
@@ -64,23 +66,20 @@ Parameter = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
+Value = str | int | float | None  # of a parameter
 COLOURS = {"ok": "green", "slow": "yellow", "wrong": "red"}
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Register a command, and give it the option --debug; its errors become one line and an exit
-    code.
-    """
+    """Register a command with the option --debug; an error becomes one line and an exit code."""
 
     @wraps(function)
     def wrapped(*args: Any, debug: bool = False, **kwargs: Any) -> None:
-        signal.signal(
-            signal.SIGTERM, signal.default_int_handler
-        )  # SIGTERM ends like Ctrl-C: resumable
-        handler: Any = logging.lastResort  # prints the warnings of the library
-        handler.emit = lambda record: errors.print(
-            handler.format(record)
-        )  # as plain lines of stderr
+        # SIGTERM ends a command as Ctrl-C does: the same command goes on from there.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        # The warnings of the library become plain lines of stderr.
+        handler: Any = logging.lastResort
+        handler.emit = lambda record: errors.print(handler.format(record))
         tune_environment()
         if errors.is_terminal:  # before the libraries, which take seconds
             errors.print(f"docemb {function.__name__}: loading", style="dim")
@@ -88,9 +87,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             asked_precision()  # a wrong value is refused before any work
             function(*args, **kwargs)
         except KeyboardInterrupt:
-            logging.getLogger(
-                "asyncio"
-            ).disabled = True  # it would report what still waited for the ended kernel
+            # asyncio would report what still waited for the ended kernel.
+            logging.getLogger("asyncio").disabled = True
             goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
             errors.print(f"Interrupted.{goes_on}")
             raise typer.Exit(130) from None
@@ -105,10 +103,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(2 if bad_input else 1) from None
 
     options = inspect.signature(function, eval_str=True).parameters.values()
-    added = inspect.Parameter(
-        "debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug
-    )
-    wrapped.__signature__ = inspect.Signature([*options, added])  # type: ignore[attr-defined]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    debug_option = inspect.Parameter("debug", kind, default=False, annotation=Debug)
+    signature = inspect.Signature([*options, debug_option])
+    wrapped.__signature__ = signature  # type: ignore[attr-defined]
     return app.command()(wrapped)
 
 
@@ -126,8 +124,7 @@ def run(
         bool, typer.Option("--dry-run", help="List the runs and what they need and lack.")
     ] = False,
 ) -> None:
-    """Execute the plan of a profile, notebooks 01 to 06, and show one table of every model on every
-    task.
+    """Execute the plan of a profile, and show one table of every model on every task.
 
     With NOTEBOOK, execute the runs of this notebook in the plan, or with -p one run of it with
     these parameters, and show what it concludes.
@@ -142,13 +139,11 @@ def run(
     from docemb_lib.workspace import Workspace
 
     if parameter and notebook is None:
-        raise InputError(
-            f"-p {parameter[0]}: parameters are those of one notebook; name it, as in docemb run 05 -p lam=0.5"
-        )
+        mend = "name it, as in docemb run 05 -p lam=0.5"
+        raise InputError(f"-p {parameter[0]}: parameters are those of one notebook; {mend}")
     if from_ is not None and notebook is not None:
-        raise InputError(
-            f"--from {from_} starts the plan there, and {notebook} is one notebook; give one of them"
-        )
+        problem = f"--from {from_} starts the plan there, and {notebook} is one notebook"
+        raise InputError(f"{problem}; give one of them")
     workspace = Workspace()
     loaded = Profile.load(profile)
     name = profile_argument(profile)
@@ -161,20 +156,19 @@ def run(
         return
     failures = execute_plan(steps, workspace, terminal.Terminal(console, RunTimes(workspace)))
     planned = chosen_runs(steps)
-    found = report(planned, workspace)
-    if found.board is not None:
-        terminal.print_scoreboard(found.board, console)
+    outcome = report(planned, workspace)
+    if outcome.board is not None:
+        terminal.print_scoreboard(outcome.board, console)
     if notebook is None:
-        console.print(
-            found.summary, soft_wrap=not console.is_terminal
-        )  # a terminal alone would break words
-        _end(found.paths, failures)
+        # A terminal alone would break words.
+        console.print(outcome.summary, soft_wrap=not console.is_terminal)
+        _end(outcome.paths, failures)
         return
-    for one in planned:
-        record = one.record(workspace)
+    for each in planned:
+        record = each.record(workspace)
         if record is not None:
-            console.print(f"\n{one.notebook}  {one.label}\n{conclusion_of(one)}")
-            _print_paths(paths_of(one, record, workspace))
+            console.print(f"\n{each.notebook}  {each.label}\n{conclusion_of(each)}")
+            _print_paths(paths_of(each, record, workspace))
     _end([], failures)
 
 
@@ -198,8 +192,9 @@ def sweep(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="List them as JSON.")] = False,
 ) -> None:
-    """Execute the runs of a grid side by side: what is there is recognised, and a failing run stops
-    no other.
+    """Execute the runs of a grid side by side.
+
+    Finished runs are recognised, and a failing run stops no other.
     """
     import pandas as pd
 
@@ -231,12 +226,14 @@ def sweep(
         return
     reporter = terminal.Terminal(console, RunTimes(workspace))
     failures = execute_plan(steps, workspace, reporter, workers=workers, scheduler=scheduler)
-    terminal.print_runs(recorded(planned := chosen_runs(steps), workspace), console)
+    planned = chosen_runs(steps)
+    terminal.print_runs(recorded(planned, workspace), console)
     paths = [
         (name, f"outputs/{name}/{planned[0].notebook}")
         for name in ("records", "notebooks", "figures")
     ]
-    _end([*paths, *comparison_paths(chosen_runs(steps[-1:]), workspace)], failures)
+    paths += comparison_paths(chosen_runs(steps[-1:]), workspace)
+    _end(paths, failures)
 
 
 @command
@@ -263,18 +260,19 @@ def results(
         raise InputError("--json and --csv exclude each other; give one of them")
     if notebook is not None and claims is not None:
         raise InputError(f"--claims is about the runs of all notebooks; leave out {notebook}")
-    notebook = None if notebook is None else notebook_named(notebook)
-    frame = (
-        records.frame(notebook, failed=True)
-        if claims is None
-        else recorded_claims(claims).reset_index()
-    )
+    if claims is not None:
+        frame = recorded_claims(claims).reset_index()
+    else:
+        name = None if notebook is None else notebook_named(notebook)
+        frame = records.frame(name, failed=True)
     if as_json:
         terminal.write_json(frame)
     elif as_csv:
         sys.stdout.write(frame.to_csv(index=False))
+    elif claims is not None:
+        terminal.print_table(frame, console)
     else:
-        (terminal.print_runs if claims is None else terminal.print_table)(frame, console)
+        terminal.print_runs(frame, console)
 
 
 @command
@@ -284,7 +282,7 @@ def report(
         Path | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")
     ] = None,
 ) -> None:
-    """Write the executed notebooks of a profile's plan as pages, with an index and the final table."""
+    """Write the executed notebooks of a profile's plan as pages, with an index and the table."""
     from docemb_lib.cli.report import write_pages
 
     console.print(str(write_pages(profile, out)))
@@ -296,15 +294,16 @@ def doctor(
         bool, typer.Option("--verify", help="Only check outputs/ by checksum.")
     ] = False,
 ) -> None:
-    """Say what is installed, reachable and slow on this machine; exit code 1 if something must be
-    mended.
+    """Say what is installed, reachable and slow on this machine.
+
+    The exit code is 1 if something must be mended.
     """
     from docemb_lib.doctor import diagnose, verify_outputs
 
     wrong = False
     for name, value, status, mend in verify_outputs() if verify else diagnose():
-        said = value if status == "ok" else f"{value}; {mend}"
-        console.print(Text(f"{status:<6}", style=COLOURS[status]), f"{name}: {said}")
+        line = f"{name}: {value}" if status == "ok" else f"{name}: {value}; {mend}"
+        console.print(Text(f"{status:<6}", style=COLOURS[status]), line)
         wrong |= status == "wrong"
     if wrong:
         raise typer.Exit(1)
@@ -329,7 +328,8 @@ def bench(
         raise InputError(f"--device: bench {what} runs on the CPU alone; leave this option out")
     module = what.replace("-", "_")
     measure = resolve_name(f"docemb_lib.bench.{module}:bench_{module}")
-    report = measure(quick=quick, **({"device": device} if what == "student" else {}))
+    options = {"device": device} if what == "student" else {}
+    report = measure(quick=quick, **options)
     if as_json:
         sys.stdout.write(report.json())
     else:
@@ -338,14 +338,14 @@ def bench(
         print_table(report.table(), console, report.title)
 
 
-def parse_parameters(given: list[str]) -> dict[str, Any]:
-    """`NAME=VALUE` each, once; values as in YAML, and None as papermill reads it.
+def parse_parameters(given: list[str]) -> dict[str, Value]:
+    """Parameters of the form `NAME=VALUE`, with values as in YAML, and None as in papermill.
 
-    Raises InputError for other texts.
+    Raises InputError for other texts, and for a parameter that is given twice.
     """
     from docemb_lib.settings.profile import parse_yaml
 
-    parameters: dict[str, Any] = {}
+    parameters: dict[str, Value] = {}
     for text in given:
         name, _, value = map(str.strip, text.partition("="))
         if name == "profile":
@@ -356,13 +356,11 @@ def parse_parameters(given: list[str]) -> dict[str, Any]:
         if not name or not value:
             mend = "write it as in -p lam=0.5, or -p lam=None for none"
             raise InputError(f"-p {text}: this is not NAME=VALUE; {mend}")
-        try:
+        parameters[name] = value
+        with suppress(yaml.YAMLError):
             parsed = None if value == "None" else parse_yaml(value)
-        except yaml.YAMLError:
-            parsed = value
-        parameters[name] = (
-            parsed if isinstance(parsed, str | int | float | None) else value
-        )  # "-" is a projection
+            if isinstance(parsed, Value):  # "-", a projection, is a list
+                parameters[name] = parsed
     return parameters
 
 

@@ -1,5 +1,4 @@
-"""A plan before it starts: its runs, what they need from outside, what of it is missing, and how
-long such runs took.
+"""A plan before it starts: what its runs need from outside, and how long such runs took.
 
 Times are those of the recorded runs of the same notebook and profile in this working folder; where
 there are none, no time is given.
@@ -36,9 +35,8 @@ class Need(NamedTuple):
 class Outlook(NamedTuple):
     """What a plan would do."""
 
-    lines: (
-        pd.DataFrame
-    )  # a row for each line of the plan; `time`: of its missing runs, "" if unknown
+    # A row for each line of the plan; its `time` is that of the missing runs, "" if unknown.
+    lines: pd.DataFrame
     seconds: float | None  # of all missing runs; None: unknown for some of them
     needs: dict[Need, list[int]]  # the numbers of the lines that need it
     missing: list[str]  # why `docemb run` would refuse now, a line each
@@ -49,13 +47,13 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
     times = RunTimes(workspace)
     rows = []
     needs: dict[Need, list[int]] = {}
-    reasons = {
-        f"{problem}; {INSTALL}": ["packages"] for problem in unmet()
-    }  # reason: what it holds for
+    subjects: dict[str, list[str]] = {}  # by the reason for which `docemb run` would refuse them
+    for problem in unmet():
+        subjects[f"{problem}; {INSTALL}"] = ["packages"]
     for number, step in enumerate(steps, 1):
-        first = step.runs[0]
         missing = [run for run in step.runs if run not in done]
-        for stages in (Stages(run.key, workspace) for run in missing):
+        for run in missing:
+            stages = Stages(run.key, workspace)
             for need in _needs_of(stages):
                 lines = needs.setdefault(need, [])
                 if number not in lines:
@@ -65,7 +63,8 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
                     check()
                 except InputError as error:
                     subject, _, reason = str(error).partition(": ")
-                    reasons.setdefault(reason, []).append(subject)
+                    subjects.setdefault(reason, []).append(subject)
+        first = step.runs[0]
         seconds = times.total(missing)
         rows.append(
             {
@@ -78,11 +77,9 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
                 "time": duration(seconds) if seconds else "",
             }
         )
-    why = [
-        f"{', '.join(dict.fromkeys(subjects))}: {reason}" for reason, subjects in reasons.items()
-    ]
-    all_missing = [run for run in runs_of(steps) if run not in done]
-    return Outlook(pd.DataFrame(rows, columns=COLUMNS), times.total(all_missing), needs, why)
+    why = [f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in subjects.items()]
+    seconds = times.total(run for run in runs_of(steps) if run not in done)
+    return Outlook(pd.DataFrame(rows, columns=COLUMNS), seconds, needs, why)
 
 
 def done_runs(steps: Sequence[Step], workspace: Workspace) -> set[Planned]:
@@ -90,9 +87,7 @@ def done_runs(steps: Sequence[Step], workspace: Workspace) -> set[Planned]:
 
 
 def print_outlook(outlook: Outlook, console: Console) -> None:
-    """The lines of a plan, what they need from outside, what is missing, and how long its runs took
-    before.
-    """
+    """Print the lines of a plan, what they need, what is missing, and how long such runs took."""
     lines = outlook.lines if outlook.lines["time"].any() else outlook.lines.drop(columns="time")
     print_table(lines, console)
     if outlook.needs:
@@ -105,7 +100,8 @@ def print_outlook(outlook: Outlook, console: Console) -> None:
         console.print(f"missing: {line}")
     summary = already_there(int(outlook.lines["runs"].sum()), int(outlook.lines["there"].sum()))
     if outlook.seconds:
-        summary += f"; what is missing takes about {duration(outlook.seconds)}, as such runs took here before"
+        about = f"about {duration(outlook.seconds)}, as such runs took here before"
+        summary += f"; what is missing takes {about}"
     console.print(summary, soft_wrap=not console.is_terminal)
 
 

@@ -1,11 +1,12 @@
-"""The report of a plan: its final table in words, and all its executed notebooks as pages with an
-index.
-"""
+"""The report of a plan: its final table with words, and its executed notebooks as pages."""
+
+from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -20,15 +21,20 @@ from docemb_lib.sweeps.execution import Planned, Runs, is_done, records_of
 from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.workspace import Workspace, write_text
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
 TEX = r"((?:[^$\n]|\n(?!\s*\n))+)"  # within one paragraph
-FORMULA = re.compile(
-    rf"\$\${TEX}\$\$|\${TEX}\$(?!\d)"
-)  # in a paragraph of its own, and between words; no price
+# A formula in a paragraph of its own, or between words; a price is none.
+FORMULA = re.compile(rf"\$\${TEX}\$\$|\${TEX}\$(?!\d)")
 LOADED = re.compile(r"<script[^>]* src=.*?</script>", re.DOTALL)
 # Notebook pages are light. Where the reader's browser is dark, colours are inverted, and pictures
 # inverted back.
-DARK = """<style>@media screen and (prefers-color-scheme: dark) { html, img { background: #fff }
-html { filter: invert(0.9) hue-rotate(180deg) } img { filter: invert(1) hue-rotate(180deg) } }</style>"""
+DARK = """<style>@media screen and (prefers-color-scheme: dark) {
+html, img { background: #fff }
+html { filter: invert(0.9) hue-rotate(180deg) }
+img { filter: invert(1) hue-rotate(180deg) }
+}</style>"""
 
 
 class Report(NamedTuple):
@@ -40,60 +46,66 @@ class Report(NamedTuple):
 
 
 def report(planned: Runs, workspace: Workspace) -> Report:
-    """The report of a plan's runs: from the final evaluations or, where there are none, from those
-    of SimDE.
+    """The report of a plan's runs, from the final evaluations or, without any, those of SimDE.
 
     The students of these evaluations get their links again.
     """
     done = records_of(planned, workspace)
     runs = {run.fingerprint: run for run in planned}
-    evaluations, simde = ([record for record in done if record.notebook == name] for name in FINAL)
-    final = evaluations or simde
+    final: list[records.Record] = []
+    for notebook in FINAL:
+        final = final or [record for record in done if record.notebook == notebook]
     paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
     students = [link_student(runs[record.fingerprint], record, workspace) for record in final]
     paths += [("student", student) for student in students if student]
     if not final:
         return Report(None, "", paths)
     last = final[-1]
-    shown = [
-        Final.of_record(workspace, r, last.label).called(last.label)
-        for r in final
-        if r.setting == last.setting
+    # Lines of a plan may have other profiles; evaluations of one setting are comparable.
+    evaluations = [
+        Final.of_record(workspace, record, last.label).called(last.label)
+        for record in final
+        if record.setting == last.setting
     ]
-    own = shown[-1]
-    if (adapted := f"{own.student}{ADAPTED}") in set(own.models["model"]):
-        own = own._replace(student=adapted)
-    choice = own.choice()
+    evaluation = evaluations[-1]
+    adapted = f"{evaluation.student}{ADAPTED}"
+    if adapted in set(evaluation.models["model"]):
+        evaluation = evaluation._replace(student=adapted)
+    choice = evaluation.choice()
     how = _command_for(choice.model, adapted, students[-1], runs[last.fingerprint])
-    summary = f"{own.standing()}\nTake {choice.model}: {choice.reason}{how}."
+    summary = f"{evaluation.standing()}\nTake {choice.model}: {choice.reason}{how}."
+    return Report(_board(evaluations), summary, paths)
 
-    def of_models(name: str, *by: str) -> pd.DataFrame:
-        # Evaluations share models, and lines of a plan may have other profiles: each model once, of
-        # one setting.
-        found = [last_round(getattr(one, name)) for one in shown]
-        return pd.concat(found).drop_duplicates(["model", *by]).set_index("model")
 
-    intervals, fitted = of_models("intervals", "task", "metric"), of_models("models")["fitted on"]
+def _board(evaluations: Sequence[Final]) -> pd.DataFrame:
+    """Models × tasks, those with the highest mean over all tasks first, then those without one."""
+    intervals = _of_all_models([each.intervals for each in evaluations], "task", "metric")
+    models = _of_all_models([each.models for each in evaluations])
     main = intervals[intervals["metric"].isin(MAIN_METRICS)]
-    board = main.pivot_table(index="model", columns="task", values="value", sort=False).rename_axis(
-        columns=None
-    )
-    means = over_tasks(intervals)[["value", "low", "high"]].sort_values(
-        "value", ascending=False, kind="stable"
-    )
-    board = board.loc[
-        [*means.index, *board.index.difference(means.index, sort=False)]
-    ]  # without some task: last
+    board = main.pivot_table(index="model", columns="task", values="value", sort=False)
+    board = board.rename_axis(columns=None)
+    means = over_tasks(intervals)[["value", "low", "high"]]
+    means = means.sort_values("value", ascending=False, kind="stable")
+    without_mean = board.index.difference(means.index, sort=False)
+    board = board.loc[[*means.index, *without_mean]]
     texts = {model: with_interval(*row) for model, *row in means.itertuples()}
     board["mean"] = [texts.get(model, "") for model in board.index]
-    return Report(board.assign(**{"fitted on": fitted.reindex(board.index)}), summary, paths)
+    board["fitted on"] = models["fitted on"].reindex(board.index)
+    return board
+
+
+def _of_all_models(tables: Sequence[pd.DataFrame], *by: str) -> pd.DataFrame:
+    """The last rounds of a table of several evaluations, which share models: each model once."""
+    rows = pd.concat([last_round(table) for table in tables])
+    return rows.drop_duplicates(["model", *by]).set_index("model")
 
 
 def _command_for(model: str, adapted: str, student: str | None, run: Planned) -> str:
     """The end of the last sentence: how the model is used or made, if a command does it."""
     if model == UNTRAINED_ADAPTED:
         encoder = run.profile.student.model
-        return f"; `docemb adapt {encoder} CORPUS -o OUT` makes it for your documents, without training"
+        command = f"`docemb adapt {encoder} CORPUS -o OUT` makes it for your documents"
+        return f"; {command}, without training"
     if model != adapted:
         return ""
     if run.profile.corpus.source == "local":
@@ -102,8 +114,9 @@ def _command_for(model: str, adapted: str, student: str | None, run: Planned) ->
 
 
 def link_student(run: Planned, record: records.Record, workspace: Workspace) -> str | None:
-    """Link `outputs/students/<name of the run>` to its student again; returns the link, None
-    without a student.
+    """Link `outputs/students/<name of the run>` to its student again.
+
+    Returns the link, None without a student.
     """
     folder = record.student and (workspace.root / record.student).resolve()
     if not folder or not folder.is_dir():
@@ -130,12 +143,11 @@ def conclusion_of(run: Planned) -> str:
 
 
 def write_pages(profile: str, out: Path | None = None) -> Path:
-    """Write a page for each executed notebook of a profile's plan, and an index with the final
-    table.
+    """Write a page for each executed notebook of a profile's plan, and an index.
 
-    The index also has what the cells tagged `conclusion` have printed. The pages need no network.
-    They are written to `out`, or to `outputs/report/`. Returns the index. Raises InputError if no
-    run is done.
+    The index has the final table, and what the cells tagged `conclusion` have printed. The pages
+    need no network. They are written to `out`, or to `outputs/report/`. Returns the index. Raises
+    InputError if no run is done.
     """
     import nbformat
 
@@ -147,39 +159,34 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
             f"report: no run of profile {loaded.name} is done; `docemb run` makes them"
         )
     folder = out or workspace.outputs / "report" / loaded.name
-    found = report(done, workspace)
+    board, summary, _ = report(done, workspace)
     blocks = [f"<h1>docemb, profile {escape(loaded.name)}</h1>"]
-    blocks += [f"<p>{escape(line)}</p>" for line in found.summary.splitlines()]
-    if found.board is not None:
-        blocks.append(
-            found.board.rename_axis(None).to_html(border=0, float_format="{:.3f}".format, na_rep="")
-        )
+    blocks += [f"<p>{escape(line)}</p>" for line in summary.splitlines()]
+    if board is not None:
+        board = board.rename_axis(None)
+        blocks.append(board.to_html(border=0, float_format="{:.3f}".format, na_rep=""))
     for run in progress(done, desc="pages", unit="notebooks"):
         name = f"{run.notebook}/{run.executed.stem}.html"
         notebook = nbformat.read(run.executed, as_version=4)
         write_text(folder / name, page_of(notebook))
-        blocks.append(
-            f'<p><a href="{escape(name)}">{escape(f"{run.notebook}: {run.label}")}</a></p>'
-        )
+        title = escape(f"{run.notebook}: {run.label}")
+        blocks.append(f'<p><a href="{escape(name)}">{title}</a></p>')
         blocks.append(f"<p>{escape(' '.join(conclusion_of(run).split()))}</p>")
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
     write_text(folder / "index.html", page_of(index))
     return folder / "index.html"
 
 
-def page_of(notebook: Any) -> str:
-    """A notebook, as nbformat reads it, as a page that holds all that it shows; its formulas become
-    MathML.
-    """
+def page_of(notebook: NotebookNode) -> str:
+    """A notebook, as nbformat reads it, as a page that loads nothing; formulas become MathML."""
     from latex2mathml.converter import convert
     from nbconvert import HTMLExporter
 
-    def mathml(found: re.Match[str]) -> str:
-        of_its_own, within = found.groups()
-        latex = (of_its_own or within).replace(
-            r"\_", "_"
-        )  # in names: the converter would show the backslash
-        return convert(latex, display="block" if of_its_own else "inline")
+    def mathml(formula: re.Match[str]) -> str:
+        block, inline = formula.groups()
+        # Names have an escaped underscore, whose backslash the converter would show.
+        latex = (block or inline).replace(r"\_", "_")
+        return convert(latex, display="block" if block else "inline")
 
     for cell in notebook.cells:
         if cell.cell_type == "markdown":

@@ -1,10 +1,11 @@
-"""The workers of a sweep: their processes, the check of those of a running cluster, and how many
-there should be.
+"""The workers of a sweep: Dask processes of this machine or of a running cluster.
 
 On this machine a sweep has a worker process for each GPU; without a GPU one for each core with 4 GB
 of memory, since single runs side by side use cores better than one run with many threads. Dask
 loads this module in each of them.
 """
+
+from __future__ import annotations
 
 import asyncio
 import hashlib
@@ -18,12 +19,15 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import ENVIRONMENT, PRECISION, asked_precision, free_memory
 from docemb_lib.settings.profile import PACKAGE
 from docemb_lib.workspace import installed_versions
+
+if TYPE_CHECKING:
+    from distributed import Client, Worker
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +45,8 @@ THREADS = (
 
 
 @contextmanager
-def local_workers(count: int) -> Iterator[Any]:
-    """A Dask client of `count` new processes, which end with this block.
+def local_workers(count: int) -> Iterator[Client]:
+    """A Dask client of `count` new processes, which end with the block.
 
     A Dask process executes what its peers send. These processes listen on the loopback only and use
     TLS with a key of their own, so that neither other machines nor other users of this machine can
@@ -52,28 +56,24 @@ def local_workers(count: int) -> Iterator[Any]:
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    # Saturation 1: a run whose worker died waits at the scheduler. At a busy worker, that death
-    # would count as well.
     settings = {
         "distributed.scheduler.allowed-failures": ATTEMPTS - 1,
+        # A run whose worker died waits at the scheduler. At a busy worker, the death of that
+        # worker would count as well.
         "distributed.scheduler.worker-saturation": 1.0,
-    }
-    # memory_limit: a run's memory is that of the kernel, which Dask does not see
-    options: dict[str, Any] = {
-        "n_workers": count,
-        "threads_per_worker": 1,
-        "memory_limit": 0,
-        "preload": [__name__],
-    }
-    private = {
-        "host": LOOPBACK,
-        "security": Security.temporary(),
-        "dashboard_address": f"{LOOPBACK}:0",
     }
     with (
         dask.config.set(settings),
         LocalCluster(
-            **options, **private, env=_environment(count), silence_logs=logging.CRITICAL
+            n_workers=count,
+            threads_per_worker=1,
+            memory_limit=0,  # a run's memory is that of the kernel, which Dask does not see
+            host=LOOPBACK,
+            security=Security.temporary(),
+            dashboard_address=f"{LOOPBACK}:0",
+            silence_logs=logging.CRITICAL,
+            preload=[__name__],
+            env=_environment(count),
         ) as workers,
         Client(workers) as client,
     ):
@@ -81,16 +81,19 @@ def local_workers(count: int) -> Iterator[Any]:
 
 
 @contextmanager
-def workers_of(scheduler: str) -> Iterator[Any]:
-    """A Dask client of a running cluster (address or scheduler file). Raises InputError."""
+def workers_of(scheduler: str) -> Iterator[Client]:
+    """A Dask client of a running cluster, named by its address or scheduler file.
+
+    Raises InputError where no scheduler answers, and warns of a cluster that anyone may use.
+    """
     from distributed import Client
 
     try:
-        in_file = Path(scheduler).suffix == ".json"
-        address = json.loads(Path(scheduler).read_bytes())["address"] if in_file else scheduler
-        with ThreadPoolExecutor(
-            1
-        ) as thread:  # a notebook that calls `sweep` has an event loop in this one
+        address = scheduler
+        if Path(scheduler).suffix == ".json":
+            address = json.loads(Path(scheduler).read_bytes())["address"]
+        # In a thread of its own, because a notebook that calls `sweep` has an event loop here.
+        with ThreadPoolExecutor(1) as thread:
             thread.submit(asyncio.run, _answer(address)).result()
         client = Client(address, timeout=TIMEOUT, set_as_default=False)
     except Exception as error:  # of any kind, where something else than a scheduler answers
@@ -99,13 +102,19 @@ def workers_of(scheduler: str) -> Iterator[Any]:
         raise InputError(f"scheduler {scheduler}: {problem}; {mend}") from None
     with client:
         if not client.scheduler.address.startswith(("tls://", "wss://")):
-            open_to = "anyone who can reach it can execute code as you; docs/sweeps.md says how to close it with TLS"
-            logger.warning("scheduler %s: it does not check who sends work: %s", scheduler, open_to)
+            problem = "anyone who can reach it can execute code as you"
+            mend = "docs/sweeps.md says how to close it with TLS"
+            logger.warning(
+                "scheduler %s: it does not check who sends work: %s; %s", scheduler, problem, mend
+            )
         yield client
 
 
 async def _answer(address: str) -> None:
-    """Ask for the identity of a scheduler: `Client` waits forever where another service answers."""
+    """Ask for the identity of a scheduler, which no other service gives.
+
+    `Client` would wait for ever where another service answers. Raises an error of any kind.
+    """
     from distributed.core import rpc
     from distributed.security import Security
 
@@ -124,56 +133,66 @@ def default_workers(runs: int) -> int:
 def signature() -> dict[str, str]:
     """Versions, docemb's source as a hash, and the precision that is asked for.
 
-    They are those that this process found at its first call.
+    They stay as they are at the first call in a process.
     """
     source = hashlib.sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         source.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes() + b"\0")
-    found = {**installed_versions(), PRECISION: asked_precision()}
-    return {**found, "docemb's source": source.hexdigest()[:16]}
+    return {
+        **installed_versions(),
+        PRECISION: asked_precision(),
+        "docemb's source": source.hexdigest()[:16],
+    }
 
 
-def unfit(expected: Mapping[str, str], root: Path, dask_worker: Any) -> str | None:
-    """Why this process, a worker, must not execute runs of a sweep; None if it may. Dask fills in
-    `dask_worker`.
+def unfit(expected: Mapping[str, str], root: Path, dask_worker: Worker) -> str | None:
+    """Why this process, a worker, must not execute runs of a sweep; None if it may.
 
-    expected: the `signature` of the sweep; root: of its workspace.
+    Args:
+        expected: the `signature` of the sweep.
+        root: the root of the sweep's workspace.
+        dask_worker: the worker, which Dask fills in.
     """
-    if (threads := dask_worker.state.nthreads) != 1:
-        return f"has {threads} threads and would execute as many notebooks in one process; start it with --nthreads 1"
+    threads = dask_worker.state.nthreads
+    if threads != 1:
+        problem = f"has {threads} threads and would execute as many notebooks in one process"
+        return f"{problem}; start it with --nthreads 1"
     if not (root / "notebooks").is_dir():
-        return f"does not see {root / 'notebooks'}; workers need a file system that they share with the sweep"
-    here = signature()
-    for name in sorted({*here, *expected}):
-        found, wanted = here.get(name, "missing"), expected.get(name, "missing")
-        if found != wanted:
-            return f"has {name} {found}, the sweep has {wanted}; make them the same there and start the workers anew"
+        mend = "workers need a file system that they share with the sweep"
+        return f"does not see {root / 'notebooks'}; {mend}"
+    actual = signature()
+    for name in sorted({*actual, *expected}):
+        here = actual.get(name, "missing")
+        wanted = expected.get(name, "missing")
+        if here != wanted:
+            mend = "make them the same there and start the workers anew"
+            return f"has {name} {here}, the sweep has {wanted}; {mend}"
     return None
 
 
-def dask_setup(worker: Any) -> None:
-    """Called by Dask in each new process of a worker; assigns one of the GPUs to the worker's
-    kernels.
-    """
-    signal.signal(
-        signal.SIGINT, lambda *_: None
-    )  # Ctrl-C in a terminal reaches all processes; the sweep handles it
+def dask_setup(worker: Worker) -> None:
+    """Assign one of the GPUs to the kernels of a new worker process, in which Dask calls this."""
+    # Ctrl-C in a terminal reaches all processes, and the sweep alone handles it.
+    signal.signal(signal.SIGINT, lambda *_: None)
     gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
 
 
 def _environment(count: int) -> dict[str, str]:
-    """What each of `count` workers adds to the environment of its kernels: their share of the
-    cores, and all GPUs.
+    """Variables for the kernels of each of `count` workers: a share of the cores, and all GPUs.
 
     Variables that the user has set keep their values. All are given, because Dask sets some of them
     to 1 by default.
     """
     from dask.system import CPU_COUNT
 
-    wanted = {**dict.fromkeys(THREADS, str(max(1, CPU_COUNT // count))), **ENVIRONMENT}
-    wanted["CUDA_VISIBLE_DEVICES"] = ",".join(_gpus())
-    return {name: os.environ.get(name, value) for name, value in wanted.items()}
+    threads = str(max(1, CPU_COUNT // count))
+    defaults = {
+        **dict.fromkeys(THREADS, threads),
+        **ENVIRONMENT,
+        "CUDA_VISIBLE_DEVICES": ",".join(_gpus()),
+    }
+    return {name: os.environ.get(name, value) for name, value in defaults.items()}
 
 
 def _gpus() -> list[str]:
@@ -183,5 +202,5 @@ def _gpus() -> list[str]:
         return []
     import torch
 
-    numbers = [str(number) for number in range(torch.cuda.device_count())]
-    return visible.split(",")[: len(numbers)] if visible else numbers
+    count = torch.cuda.device_count()
+    return visible.split(",")[:count] if visible else [str(number) for number in range(count)]

@@ -1,4 +1,4 @@
-"""One planned run: its notebook executed by papermill under a lock, its executed copy, its failure.
+"""The execution of one planned run: papermill executes its notebook under a lock.
 
 `docemb run` and the workers of a sweep both execute runs here, so they share finished work.
 `is_done` recognises a finished run by its record, its student and its executed copy. Other files of
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from filelock import Timeout
 
@@ -36,12 +36,11 @@ class Planned:
     """One run of a plan or a grid, resolved."""
 
     key: RunKey
-    parameters: dict[str, Any]  # for papermill
+    parameters: dict[str, object]  # for papermill
     source: Path  # the notebook in `notebooks/`
     executed: Path  # the executed copy
-    compared: tuple[
-        str, ...
-    ] = ()  # of a page of comparison: fingerprints of all runs that it has to show
+    # Of a page that compares runs: the fingerprints of all runs that it has to show.
+    compared: tuple[str, ...] = ()
     chosen: str = ""  # how the run was chosen by the records of others, as Markdown
 
     @property
@@ -75,11 +74,13 @@ class Planned:
         return self.executed.with_suffix(".failed.ipynb")
 
     @property
-    def stamp(self) -> dict[str, Any]:
-        """What an executed copy is made from: run and notebook. Stored in the copy's metadata."""
+    def stamp(self) -> dict[str, object]:
+        """The run and the notebook that an executed copy is made from, for the copy's metadata."""
         source = hashlib.sha256(self.source.read_bytes()).hexdigest()
-        compared = {"compared": list(self.compared)} if self.compared else {}
-        return {"run": self.fingerprint, "source": source, **compared}
+        stamp: dict[str, object] = {"run": self.fingerprint, "source": source}
+        if self.compared:
+            stamp["compared"] = list(self.compared)
+        return stamp
 
 
 Runs = Sequence[Planned]
@@ -87,18 +88,16 @@ Runs = Sequence[Planned]
 
 def records_of(runs: Runs, workspace: Workspace) -> list[records.Record]:
     """The records of those of the runs that have succeeded."""
-    found = [records.find_done(workspace, run.notebook, run.fingerprint) for run in runs]
-    return [record for record in found if record is not None]
+    return [record for run in runs if (record := run.record(workspace)) is not None]
 
 
 class Reporter:
-    """Where a plan or a sweep reports its progress, in the main thread. This base class reports
-    nothing.
+    """Receives the progress of a plan or a sweep, in the main thread; this one reports nothing.
 
-    `begin` is called at the start (where: the workers, in words), and again for further runs,
-    chosen by the records of those before; `close` is called once at the end, also after an error.
-    Several runs may be at work between `start` and `end`. `prepare` announces a long step that
-    serves several runs, `step` the last line of a notebook's output.
+    `begin` is called at the start, and again for further runs that records have chosen; `where`
+    names the workers. `prepare` announces a long step that serves several runs, and `step` gives
+    the last line of a notebook's output. Several runs may be at work between `start` and `end`.
+    `close` is called once at the end, also after an error.
     """
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
@@ -114,14 +113,16 @@ class RunError(RuntimeError):
 
 
 class UnwantedError(RuntimeError):
-    """A run was stopped because its result is no longer wanted: this is no failure, and nothing is
-    recorded.
+    """A run was stopped because its result is no longer wanted.
+
+    This is no failure, and nothing is recorded.
     """
 
 
 def is_done(run: Planned, workspace: Workspace) -> bool:
-    """Whether the run has its record, its student, and a readable executed copy of the notebook as
-    it is now.
+    """Whether the run has its record, its student, and its executed copy.
+
+    The copy must be readable and made from the notebook as it is now.
     """
     with suppress(OSError, ValueError, LookupError, TypeError):
         copy = json.loads(run.executed.read_text(encoding="utf-8"))
@@ -139,15 +140,16 @@ def execute_run(
     report: Report = lambda line: None,
     unwanted: Callable[[], bool] | None = None,
 ) -> bool:
-    """Execute the run unless it is done, also by another process meanwhile. Returns whether this
-    call has executed it.
+    """Execute the run unless it is done, also by another process meanwhile.
 
-    report: receives the last state of the notebook's progress bars.
-    unwanted: polled every second in a thread; once it is true, the kernel may write a checkpoint,
-    and UnwantedError
-        follows. After KeyboardInterrupt the kernel may write a checkpoint, too.
+    Returns whether this call has executed it. Raises RunError if the notebook failed, and
+    InputError if it raised that; both are recorded. The kernel may write a checkpoint before
+    UnwantedError or KeyboardInterrupt is raised.
 
-    Raises RunError if the notebook failed, InputError if it raised that; both are recorded.
+    Args:
+        report: receives the last state of the notebook's progress bars.
+        unwanted: polled every second in a thread; once it is true, the run is stopped with
+            UnwantedError.
     """
     with locked(run.executed):
         if is_done(run, workspace):
@@ -158,8 +160,9 @@ def execute_run(
 
 
 def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
-    """Record why a run failed, unless it once succeeded or is being executed; returns a line that
-    names the run.
+    """Record why a run failed, unless it once succeeded or is being executed.
+
+    Returns a line that names the run.
     """
     with suppress(Timeout), locked(run.executed, wait=False):
         return _fail(run, workspace, reason, trace)
@@ -176,16 +179,15 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
     if run.working.is_file():
         run.working.replace(run.failed)
     if run.record(workspace) is None:
-        records.save(
-            workspace, records.Record.of(run.key, status="failed", error=message, traceback=trace)
-        )
+        failed = records.Record.of(run.key, status="failed", error=message, traceback=trace)
+        records.save(workspace, failed)
     return f"{message} (see {workspace.shown(run.failed)})" if run.failed.is_file() else message
 
 
 def _execute(
     run: Planned, workspace: Workspace, report: Report, sockets: str, stopped: threading.Event
 ) -> None:
-    import nbformat
+    """`execute_run` while this process holds the run's lock."""
     import papermill
 
     stamp = run.stamp  # before the execution, during which the notebook may be edited
@@ -203,9 +205,8 @@ def _execute(
         )
     except BaseException as error:
         if stopped.is_set() or not isinstance(error, Exception):
-            run.working.unlink(
-                missing_ok=True
-            )  # artefacts stay; the next execution writes a new copy
+            # Artefacts stay; the next execution writes a new copy.
+            run.working.unlink(missing_ok=True)
             if stopped.is_set():
                 raise UnwantedError(_one_line(run, "was stopped")) from None
             raise
@@ -216,13 +217,18 @@ def _execute(
         ended = "it ended without its record; leave profile and corpus unchanged meanwhile"
         reason = f"{ended}, and check that the kernel {NAME} belongs to this environment"
         raise RunError(_fail(run, workspace, reason, ""))
+    _publish_copy(run, stamp)
+
+
+def _publish_copy(run: Planned, stamp: dict[str, object]) -> None:
+    """Make the working copy of a run that has succeeded its executed copy."""
+    import nbformat
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
     # Keep the last state of each progress bar. nbclient can coalesce streams during the execution,
     # but then outputs that are updated later lose their place.
-    executed, _ = CoalesceStreamsPreprocessor().preprocess(
-        nbformat.read(run.working, as_version=4), {}
-    )
+    copy = nbformat.read(run.working, as_version=4)
+    executed, _ = CoalesceStreamsPreprocessor().preprocess(copy, {})
     if run.chosen:
         executed.cells.insert(1, nbformat.v4.new_markdown_cell(run.chosen))  # below the title
     executed.metadata["docemb"] = stamp
@@ -243,18 +249,19 @@ def _explained(error: Exception) -> tuple[str, str]:
         return f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
     if error.ename == InputError.__name__:
         return str(error.evalue), ""
-    return f"{error.ename}: {error.evalue}", re.sub(
-        r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback)
-    )
+    colours = r"\x1b\[[0-9;]*m"
+    trace = re.sub(colours, "", "\n".join(error.traceback))
+    return f"{error.ename}: {error.evalue}", trace
 
 
 class _LastLine(io.TextIOBase):
-    """A file for a notebook's stream. Of each write, the last line is reported."""
+    """A file for a notebook's stream, which reports the last line of each write."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
 
     def write(self, text: str) -> int:
-        if lines := [part.strip() for part in re.split(r"[\r\n]+", text) if part.strip()]:
-            self.report(lines[-1])
+        *_, last = re.split(r"[\r\n]+", text.strip())
+        if last:
+            self.report(last.strip())
         return len(text)

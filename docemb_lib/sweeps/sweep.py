@@ -1,12 +1,11 @@
-"""Sweeps and plans: many runs executed, those of a grid side by side, and the comparison of a grid
-at its end.
+"""Sweeps and plans: many runs, those of a grid side by side and compared at the end.
 
 Each run of a sweep is a papermill run in the task thread of a Dask worker process of its own; a
 second thread polls whether the run is still wanted. What follows when a process is killed:
 
-- a kernel, or the server that it is forked from: its run has failed; the next sweep tries it again;
+- a kernel: its run has failed; the next sweep tries it again;
 - a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most
-  three times on this machine (a running scheduler has its own `allowed-failures`);
+  three times on this machine (a running scheduler has `allowed-failures` of its own);
 - the scheduler, or this process: its workers end; workers of another cluster end their kernels with
   a checkpoint;
 - Ctrl-C here: kernels may write a checkpoint, then all processes end.
@@ -16,6 +15,8 @@ grid have ended, the notebook of the first finished run is executed again as a s
 trains nothing and shows all runs.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -23,7 +24,7 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -45,6 +46,9 @@ from docemb_lib.sweeps.execution import (
 from docemb_lib.sweeps.plan import Step, chosen_runs, resolve_sweep, runs_of
 from docemb_lib.workspace import Workspace, is_locked
 
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
 TICK = 0.5  # seconds between two polls of the number of workers
 ARRIVAL = 60.0  # seconds that a network file system may take to show a record
 UNREACHABLE = "the scheduler is out of reach; give the same command again, which goes on from here"
@@ -52,10 +56,10 @@ UNREACHABLE = "the scheduler is out of reach; give the same command again, which
 
 def sweep(
     notebook: str,
-    grid: str | Path | Sequence[Mapping[str, Any]],
+    grid: str | Path | Sequence[Mapping[str, object]],
     *,
     profile: str | Path = "tiny",
-    parameters: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, object] | None = None,
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> pd.DataFrame:
@@ -105,11 +109,11 @@ def execute_plan(
     workers: int | None = None,
     scheduler: str | None = None,
 ) -> list[str]:
-    """Execute the missing runs of a plan, and draw the comparison of each grid. Returns a line for
-    each failed one.
+    """Execute the missing runs of a plan, and draw the comparison of each grid.
 
-    workers, scheduler: of grids, as of `sweep`. Raises InputError before anything starts, and
-    RunError at the first notebook outside of grids that fails.
+    Returns a line for each run of a grid that failed. Raises InputError before anything starts, and
+    RunError at the first notebook outside of grids that fails. `workers` and `scheduler` are for
+    grids, see `sweep`.
     """
     if workers is not None and scheduler is not None:
         raise InputError(f"workers: the scheduler {scheduler} has its own; leave workers out")
@@ -125,26 +129,24 @@ def execute_plan(
         stack.callback(reporter.close)
 
         @cache
-        def client() -> Any:
-            """The workers' client, which all grids share."""
-            return stack.enter_context(
-                cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
-            )
+        def client() -> Client:
+            """The workers' client, which is started by the first grid and serves all of them."""
+            started = cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
+            return stack.enter_context(started)
 
         reporter.begin(known, [run for run in known if run in missing], where)
         for step in steps:
             if step.grid is None:
-                (run,), start = step.runs, time.perf_counter()
-                reporter.start(run)
-                built = execution.execute_run(run, workspace, report=partial(reporter.step, run))
-                reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
+                _execute_alone(step.runs[0], workspace, reporter)
                 if step is steps[0]:  # the corpus is built: check its size for all runs
                     missing_runs(runs_of(steps), workspace)
                 continue
-            runs, todo = step.runs, [run for run in step.runs if run in missing]
+            runs = step.runs
+            todo = [run for run in runs if run in missing]
             if step.choose is not None:
                 try:
-                    todo = missing_runs(runs := step.choose(), workspace)
+                    runs = step.choose()
+                    todo = missing_runs(runs, workspace)
                 except InputError as error:
                     failures.append(f"grid {step.grid}: {error}")
                     continue
@@ -154,31 +156,38 @@ def execute_plan(
     return failures
 
 
+def _execute_alone(run: Planned, workspace: Workspace, reporter: Reporter) -> None:
+    """Execute a run that is no part of a grid, in this process."""
+    start = time.perf_counter()
+    reporter.start(run)
+    built = execution.execute_run(run, workspace, report=partial(reporter.step, run))
+    reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
+
+
 def recorded(planned: Runs, workspace: Workspace) -> pd.DataFrame:
     """The records of these runs, in their order."""
     frame = records.frame(planned[0].notebook, workspace=workspace, failed=True)
     if frame.empty:
         return frame
     rows = frame.set_index("fingerprint", drop=False)
-    return rows.loc[
-        [run.fingerprint for run in planned if run.fingerprint in rows.index]
-    ].reset_index(drop=True)
+    there = [run.fingerprint for run in planned if run.fingerprint in rows.index]
+    return rows.loc[there].reset_index(drop=True)
 
 
 def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str]]:
-    """Names and paths of the comparison of a grid: its page and, where the notebook saves them,
-    figure and table.
+    """Names and paths of the comparison of a grid.
+
+    They are those of its page and, where the notebook saves them, of its figure and its table.
     """
     done = records_of(planned, workspace)
-    if not done or not (page := _comparison_page(planned)).is_file():
+    page = _comparison_page(planned)
+    if not done or not page.is_file():
         return []
     paths = [("comparison", workspace.shown(page))]
     for figure in map(Path, done[0].figures):
         if figure.stem == "runs":
-            paths += [
-                ("comparison figure", str(figure)),
-                ("comparison table", str(figure.with_suffix(".csv"))),
-            ]
+            paths.append(("comparison figure", str(figure)))
+            paths.append(("comparison table", str(figure.with_suffix(".csv"))))
     return paths
 
 
@@ -193,11 +202,11 @@ def _compare(
 
     Returns a line if it failed.
     """
-    if not (done := [run for run in planned if run not in failures]):
+    done = [run for run in planned if run not in failures]
+    if not done:
         return []
-    page = replace(
-        done[0], executed=_comparison_page(planned), compared=tuple(run.fingerprint for run in done)
-    )
+    compared = tuple(run.fingerprint for run in done)
+    page = replace(done[0], executed=_comparison_page(planned), compared=compared)
     if is_done(page, workspace):
         return []
     reporter.prepare("the comparison of all finished runs")
@@ -209,16 +218,16 @@ def _compare(
 
 
 def _distribute(
-    client: Any, missing: Runs, workspace: Workspace, reporter: Reporter
+    client: Client, missing: Runs, workspace: Workspace, reporter: Reporter
 ) -> dict[Planned, str]:
-    """Give each worker a run, and the next one when it has ended. Returns the errors of the failed
-    runs.
+    """Give each worker a run, and the next one when it has ended.
 
-    Dask's own queue gives a worker several runs, which would count as tried when their worker dies.
+    Returns the errors of the failed runs. Dask's own queue would give a worker several runs, which
+    would count as tried when their worker dies. Raises ConnectionError without the scheduler.
     """
-    ended: SimpleQueue[Any] = SimpleQueue()  # futures
+    ended: SimpleQueue[Future] = SimpleQueue()
     waiting = list(missing)
-    at_work: dict[Any, tuple[Planned, float]] = {}  # future → run and start
+    at_work: dict[Future, tuple[Planned, float]] = {}  # future → run and start
     failures: dict[Planned, str] = {}
     try:
         while waiting or at_work:
@@ -227,12 +236,12 @@ def _distribute(
             except OSError:
                 raise ConnectionError(UNREACHABLE) from None
             while waiting and len(at_work) < workers:
-                free = (
-                    run for run in waiting if not is_locked(run.executed)
-                )  # which no other command executes
-                waiting.remove(run := next(free, waiting[0]))
+                # Prefer a run that no other command executes.
+                free = (run for run in waiting if not is_locked(run.executed))
+                run = next(free, waiting[0])
+                waiting.remove(run)
                 future = client.submit(attempt, run, workspace, cluster.signature(), pure=False)
-                at_work[future] = run, time.monotonic()
+                at_work[future] = (run, time.monotonic())
                 future.add_done_callback(ended.put)
                 reporter.start(run)
             try:
@@ -246,21 +255,20 @@ def _distribute(
                 failures[run] = error
     except BaseException as error:
         with suppress(Exception):  # this fails, too, if the scheduler is lost
-            client.cancel(
-                list(at_work)
-            )  # workers notice it, and end their kernels after a checkpoint
+            # Workers notice it, and end their kernels after a checkpoint.
+            client.cancel(list(at_work))
         if isinstance(error, KeyboardInterrupt):
-            # otherwise the workers end before their kernels have written checkpoints
+            # Otherwise the workers would end before their kernels have written checkpoints.
             kernels.wait_for_kernels()
         raise
     return failures
 
 
 def attempt(run: Planned, workspace: Workspace, expected: Mapping[str, str]) -> tuple[Status, str]:
-    """A task: one run, in the task thread of a worker that must have the `expected` signature, see
-    `cluster.unfit`.
+    """Execute one run, as a task of a worker that must have the `expected` signature.
 
-    Returns how the run has ended, and the error of a failed one in one line.
+    Returns how the run has ended, and the error of a failed one in one line. Raises InputError in
+    an unfit worker, see `cluster.unfit`.
     """
     import distributed
 
@@ -268,21 +276,29 @@ def attempt(run: Planned, workspace: Workspace, expected: Mapping[str, str]) -> 
     key = worker.get_current_task()
 
     def unwanted() -> bool:
-        task, status = worker.state.tasks.get(key), worker.status
-        wanted = task is not None and task.state == "executing"
-        return not wanted or status not in (distributed.Status.running, distributed.Status.paused)
+        task = worker.state.tasks.get(key)
+        if task is None or task.state != "executing":
+            return True
+        return worker.status not in (distributed.Status.running, distributed.Status.paused)
 
-    if problem := cluster.unfit(expected, workspace.root, worker):
+    problem = cluster.unfit(expected, workspace.root, worker)
+    if problem:
         raise InputError(f"worker {worker.address} {problem}")
     try:
-        return "built" if execution.execute_run(run, workspace, unwanted=unwanted) else "reused", ""
+        built = execution.execute_run(run, workspace, unwanted=unwanted)
+        return "built" if built else "reused", ""
     except UnwantedError:
         raise distributed.Reschedule from None
     except (RunError, InputError) as error:
         return "failed", str(error)
 
 
-def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, str]:
+def _outcome(future: Future, run: Planned, workspace: Workspace) -> tuple[Status, str]:
+    """What `attempt` has returned, or why there is no result.
+
+    Raises ConnectionError without the scheduler, and InputError for a worker that is unfit for any
+    run, or that writes its records elsewhere.
+    """
     from distributed import KilledWorker
 
     if future.status not in ("finished", "error"):  # only a lost connection cancels a future
@@ -292,16 +308,17 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, s
         end = time.monotonic() + ARRIVAL
         while status != "failed" and run.record(workspace) is None:
             if time.monotonic() > end:
-                problem = f"a worker has executed {run.notebook} ({run.label}), but its record is not there"
+                executed = f"a worker has executed {run.notebook} ({run.label})"
+                mend = "the workers must share this folder with the sweep"
                 raise InputError(
-                    f"{workspace.outputs}: {problem}; the workers must share this folder with the sweep"
+                    f"{workspace.outputs}: {executed}, but its record is not there; {mend}"
                 )
             time.sleep(TICK)
         return status, error
     except KilledWorker as error:
         died = f"its worker died in each of {error.allowed_failures + 1} attempts"
         reason = f"{died}; if the memory was full, give fewer workers"
-    except InputError:  # of a worker that is unfit for any run, or has its own outputs
+    except InputError:
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
@@ -311,7 +328,7 @@ def _outcome(future: Any, run: Planned, workspace: Workspace) -> tuple[Status, s
 class _ProgressBar(Reporter):
     """A sweep as one progress bar."""
 
-    bar: Any = None
+    bar: Any = None  # of tqdm, from `begin` on
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
         self.bar = self.bar or progress(desc=f"sweep of {runs[0].notebook}", total=0, unit="runs")

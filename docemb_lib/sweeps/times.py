@@ -10,9 +10,7 @@ from docemb_lib.workspace import Workspace
 
 
 class RunTimes:
-    """How long runs of a notebook and profile took in this working folder, by its records and by
-    `add`.
-    """
+    """The times of runs by notebook and profile, from the records and from `add`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -25,10 +23,10 @@ class RunTimes:
         self._seconds[run.notebook, run.profile.name].append(seconds)
 
     def total(self, runs: Iterable[Planned]) -> float | None:
-        """Seconds of all these runs, one after the other: each takes the median of those of its
-        notebook and profile.
+        """The seconds that these runs take one after the other.
 
-        Returns None where no run of one of these notebooks and profiles is recorded.
+        Each counts with the median of the known runs of its notebook and profile. Returns None if
+        there is none for one of the runs.
         """
         total = 0.0
         for run in runs:

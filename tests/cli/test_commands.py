@@ -72,11 +72,10 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(
     assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])
 
 
-def test_a_model_is_scored_alone_beside_references_without_training_and_beside_those_that_are_recorded(
-    workspace_root,
-):
+def test_a_model_is_scored_alone_beside_untrained_or_beside_recorded_references(workspace_root):
     rows = [{"text": f"about {label}, {n}", "label": label} for n in range(20) for label in "xy"]
-    evaluation = "{tasks: [own], sweep_tasks: [own], own_tasks: [{name: own, kind: classification, path: rows.jsonl}]}"
+    task = "{name: own, kind: classification, path: rows.jsonl}"
+    evaluation = f"{{tasks: [own], sweep_tasks: [own], own_tasks: [{task}]}}"
     files = {"rows.jsonl": rows, "mine.yaml": f"base: small.yaml\nevaluation: {evaluation}"}
     write_files(workspace_root / "params", files)
 

@@ -91,8 +91,10 @@ def test_the_plan_of_simde_has_its_longformers_and_says_what_a_hub_must_provide(
 
 
 def test_a_missing_package_and_a_missing_file_are_told_together(workspace_root, monkeypatch):
-    own = "corpus: {source: local, path: nowhere}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}\n"
-    (workspace_root / "params" / "gone.yaml").write_text(f"base: small.yaml\n{own}")
+    corpus = "corpus: {source: local, path: nowhere}"
+    evaluation = "evaluation: {tasks: [halves], sweep_tasks: [halves]}"
+    profile = f"base: small.yaml\n{corpus}\n{evaluation}\n"
+    (workspace_root / "params" / "gone.yaml").write_text(profile)
     monkeypatch.setattr(dry_run, "unmet", lambda: ["numpy is missing"])
     package, path = found_in(Workspace(workspace_root), "gone").missing
     assert package.startswith("packages: numpy is missing; run `pip")

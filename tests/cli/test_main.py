@@ -18,6 +18,8 @@ from docemb_lib import Profile, Workspace
 from docemb_lib.cli.commands import console, parse_parameters
 from docemb_lib.runs import records
 
+THAI = "เราไปเดินเล่น"  # a sentence without spaces
+
 
 def refused(done, *said):
     assert done.returncode == 2, (done.stdout, done.stderr)
@@ -76,10 +78,10 @@ def corpus_profile(folder):
 def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(
     workspace_root, write_notebook
 ):
-    begun = "from docemb_lib.runs.run import begin\nbegin('01_corpus', globals()).stages.corpus.artefact"
-    write_notebook(
-        "01_corpus", "profile = 'tiny'\nseed = 0", begun
-    )  # without figures, which take seconds
+    # Without figures, which take seconds.
+    builds = "begin('01_corpus', globals()).stages.corpus.artefact"
+    begun = f"from docemb_lib.runs.run import begin\n{builds}"
+    write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)
     profile = corpus_profile(texts(workspace_root / "t", bad=b"caf\xe9"))
     refused(docemb("run", "--profile", profile), "bad.txt", "byte 0xe9", "UTF-8")
 
@@ -130,7 +132,8 @@ def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it
 def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, kind):
     """Of 90 documents of 5 words and 30 of 3,000."""
     source, kind = workspace_root / kind, kind.strip(".")
-    texts = ["我的猫在哪里" if "文" in kind else "the cat of a king"] * 90 + ["word " * 3000] * 30
+    short = "我的猫在哪里" if "文" in kind else "the cat of a king"
+    texts = [short] * 90 + ["word " * 3000] * 30
     texts = [f"{text} {number}" for number, text in enumerate(texts)]
     texts += [texts[0].title()] * 9
     if kind != "rows":
@@ -196,14 +199,16 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
         ),
         (
             "thai.jsonl",
-            "".join(f'{{"text": "{"เราไปเดินเล่น" * 7}{n}"}}\n' for n in range(60)),
-            "thai.jsonl: a word, from space to space, has 93 characters on average; put spaces between words",
+            "".join(f'{{"text": "{THAI * 7}{n}"}}\n' for n in range(60)),
+            "thai.jsonl: a word, from space to space, has 93 characters on average; "
+            "put spaces between words",
         ),
         ("none.csv", "id,text\n", "none.csv: it holds no document; add rows to the file"),
         (
             "caf\udce9.jsonl",
             "",
-            "caf\ufffd.jsonl, -o mine.yaml: this name is not valid UTF-8, so a profile cannot hold it; rename the file",
+            "caf\ufffd.jsonl, -o mine.yaml: this name is not valid UTF-8, "
+            "so a profile cannot hold it; rename the file",
         ),
         ("blank.jsonl", '{"text": " "}\n', "blank.jsonl, line 1: the text is blank"),
     ],
@@ -338,7 +343,8 @@ run.finish({'mean': lam})"""
 @pytest.mark.slow
 def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_notebook):
     """SIGTERM to `docemb run`, as a cluster sends it, while the notebook's kernel trains."""
-    training = "from docemb_lib.runs.run import begin\nbegin('03_structural', globals()).stages.students.trained"
+    trains = "begin('03_structural', globals()).stages.students.trained"
+    training = f"from docemb_lib.runs.run import begin\n{trains}"
     write_notebook("03_structural", "profile = 'tiny'\nseed = 0", training)
     profile = workspace_root / "params" / "small.yaml"
     profile.write_text(profile.read_text().replace("{log_every: 1}", "{log_every: 1, epochs: 99}"))

@@ -1,4 +1,4 @@
-"""Pages of executed notebooks: formulas as MathML, and nothing that a browser would have to load."""
+"""Pages of executed notebooks: formulas as MathML, and nothing that a browser must load."""
 
 import nbformat
 import pytest

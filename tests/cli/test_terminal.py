@@ -60,15 +60,13 @@ def cells_of(text):
     """The cells of a table, column by column, with their lines joined; of one printed in parts,
     each column once.
     """
-    parts = [
-        [line for line in part.splitlines()[1:] if line[0] in "│┃"] for part in text.split("┏")[1:]
-    ]
-    rows = ([line.strip("│┃").replace("┃", "│").split("│") for line in part] for part in parts)
-    return [
-        *dict.fromkeys(
-            "".join(column).replace(" ", "") for own in rows for column in zip(*own, strict=True)
-        )
-    ]
+    columns = {}
+    for part in text.split("┏")[1:]:
+        lines = [line for line in part.splitlines()[1:] if line[0] in "│┃"]
+        rows = [line.strip("│┃").replace("┃", "│").split("│") for line in lines]
+        for column in zip(*rows, strict=True):
+            columns["".join(column).replace(" ", "")] = None
+    return [*columns]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
@@ -214,9 +212,7 @@ def test_a_plan_is_a_line_for_each_event_and_says_how_long_such_runs_took(worksp
     ]
 
 
-def test_a_plan_without_workers_takes_the_sum_of_the_usual_times_and_no_time_where_all_is_there(
-    workspace, clock
-):
+def test_a_plan_without_workers_takes_the_sum_of_the_usual_times(workspace, clock):
     reporter, shown, planned = reported(workspace, "a", "b", "c", seconds=(60.0, 180.0))
     reporter.begin(planned, planned[1:])
     reporter.start(planned[1])
@@ -271,7 +267,7 @@ def test_no_name_label_or_text_can_command_the_terminal(workspace, monkeypatch):
         assert not [c for c in text if c != "\n" and unicodedata.category(c) in {"Cc", "Cf", "Cs"}]
 
 
-def test_warnings_in_a_notebook_are_plain_text_because_jupyter_colours_stderr_as_an_error(
+def test_warnings_in_a_notebook_are_plain_text_because_stderr_looks_like_an_error(
     monkeypatch, capsys
 ):
     monkeypatch.setattr("docemb_lib.base.progress.in_kernel", lambda: True)

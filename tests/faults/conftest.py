@@ -1,6 +1,4 @@
-"""A workspace of its own for what is damaged and killed: short texts, and an encoder of one small
-layer.
-"""
+"""A workspace for what is damaged and killed: short texts, and an encoder of one small layer."""
 
 from pathlib import Path
 
@@ -19,11 +17,14 @@ simde: {training: {batch_size: 4, save_every: 100, precision: fp32}}
 contextual_teachers:
   DM: {dm: true, vector_size: 4, epochs: 1}
   DBOW: {dm: false, vector_size: 3, epochs: 1, dbow_words: false}
-  PV: [{dm: false, vector_size: 3, epochs: 1, dbow_words: false}, {dm: true, vector_size: 4, epochs: 1}]
+  PV:
+    - {dm: false, vector_size: 3, epochs: 1, dbow_words: false}
+    - {dm: true, vector_size: 4, epochs: 1}
   lsa_dim: 3
 evaluation: {tasks: [topic], sweep_tasks: [topic], seeds: 1, head: {epochs: 1},
              own_tasks: [{name: topic, kind: classification, path: ../topic.jsonl}]}
-parameters: {documents: 12, student_projection: "7", contextual_projection: "-", max_structural_len: null}
+parameters: {documents: 12, student_projection: "7", contextual_projection: "-",
+             max_structural_len: null}
 plan: [{notebook: 03_structural}]
 """
 

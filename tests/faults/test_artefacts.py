@@ -105,7 +105,8 @@ def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(root, refu
             continue  # a student of someone else has none
         content = file.read_bytes()
         harm(file)
-        said = rf"^{file} is (missing|damaged.*); remove {folder} and give the command that made it again$"
+        mend = f"remove {folder} and give the command that made it again"
+        said = rf"^{file} is (missing|damaged.*); {mend}$"
         for load in (Student.load, student_at):
             refused(said, load, folder)
         file.write_bytes(content)
@@ -123,9 +124,8 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog)
     flip(tmp_path / "checkpoint-4" / MARKER)
     assert find_checkpoint(tmp_path, "c") == (tmp_path / "checkpoint-2", 64)
     assert "checkpoint-6 is incomplete or damaged" in caplog.text
-    assert [path.name for path in tmp_path.iterdir()] == [
-        "checkpoint-2"
-    ]  # others would be kept instead of whole ones
+    # Other checkpoints would be kept in place of whole ones.
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
 
 
 def test_a_manifest_of_an_earlier_version_is_compared_as_far_as_it_goes(tmp_path):

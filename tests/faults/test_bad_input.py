@@ -95,14 +95,16 @@ PROFILES = [
     ("structural_teacher: {model: no/such-model}", "no/such-model: there is no such folder"),
     ("student: {model: ./missing}", "params/missing: there is no such folder"),
     (
-        "further_teachers: [{name: a, role: structural, loss: mse, model: no/such-model, student_projection: 8, teacher_projection: 8}]",
+        "further_teachers: [{name: a, role: structural, loss: mse, model: no/such-model, "
+        "student_projection: 8, teacher_projection: 8}]",
         "no/such-model: there is no such folder",
     ),
     ("corpus: {packages: []}", "corpus.packages: .*at least 1 item"),
     ("corpus: {packages: [no_such]}", "corpus.packages: no_such is not"),
     ("corpus: {source: local, path: []}", "path is missing"),
     (
-        "corpus: {source: local, path: nowhere}\nevaluation: {tasks: [halves], sweep_tasks: [halves]}",
+        "corpus: {source: local, path: nowhere}\n"
+        "evaluation: {tasks: [halves], sweep_tasks: [halves]}",
         "corpus.path: .*does not exist",
     ),
     ("evaluation: {tasks: [halfs]}", "no task 'halfs'"),
@@ -166,7 +168,10 @@ GRIDS = [
     ("runs: 3", "runs: input should be a valid list"),
     ("runs: [{lam: 2}]", "lam: .*less than or equal to 1"),
 ]
-RETRIEVAL = "evaluation: {{tasks: [own], own_tasks: [{{name: own, kind: retrieval, path: docs.jsonl, relevance: {}}}]}}"
+RETRIEVAL = (
+    "evaluation: {{tasks: [own], "
+    "own_tasks: [{{name: own, kind: retrieval, path: docs.jsonl, relevance: {}}}]}}"
+)
 ROWS = "".join(
     json.dumps({"id": str(n), "text": f"text {n}", "label": "ab"[n % 2]}) + "\n" for n in range(40)
 )
@@ -174,7 +179,8 @@ TASKS = [
     (
         "links.jsonl",
         b'{"sauce": "1", "target": "2"}',
-        r"links.jsonl, line 1: the row has the ids \['None', '2'\], but it must name two different documents, source and target",
+        r"links.jsonl, line 1: the row has the ids \['None', '2'\], "
+        "but it must name two different documents, source and target",
     ),
     ("links.jsonl", b'{"source": "1"}', r"the ids \['1', 'None'\]"),
     ("links.jsonl", b'{"source": "1", "target": "99"}', r"the ids \['1', '99'\]"),
@@ -218,7 +224,8 @@ COMMANDS = [
     (
         "run 05 -p corpus=1 --profile small",
         {},
-        "05_weighting: corpus is a field of a profile and no parameter of a notebook; name the profile instead, as in -p profile mine.yaml",
+        "05_weighting: corpus is a field of a profile and no parameter of a notebook; "
+        "name the profile instead, as in -p profile mine.yaml",
     ),
     ("sweep '' --grid structural --dry-run --profile small", {}, "notebook '' is unknown"),
     ("run --profile ''", {}, "profile '' is unknown"),
@@ -287,7 +294,8 @@ COMMANDS = [
     (
         "evaluate params --profile small",
         {},
-        "params: there is neither a modules.json nor a config.json; give the folder or the hub id of a model",
+        "params: there is neither a modules.json nor a config.json; "
+        "give the folder or the hub id of a model",
     ),
     (
         "evaluate params --profile small --task halfs",
@@ -299,7 +307,8 @@ COMMANDS = [
     (
         "init -o x.yaml",
         {},
-        "-o x.yaml: this option names the profile of an INPUT, .*; give `docemb init INPUT -o x.yaml`",
+        "-o x.yaml: this option names the profile of an INPUT, .*; "
+        "give `docemb init INPUT -o x.yaml`",
     ),
     ("bench heads --device cpu", {}, "--device: bench heads runs on the CPU"),
     (

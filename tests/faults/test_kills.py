@@ -1,5 +1,6 @@
-"""Commands that are killed at random moments end in the bytes of unbroken runs, and leave no
-process behind.
+"""Commands that are killed at random moments end in the bytes of unbroken runs.
+
+They leave no process behind.
 """
 
 import os
@@ -28,7 +29,8 @@ run = begin("03_structural", globals())
 train, validation = run.history()
 run.save_figure(figures.plot_history(train, validation), "training", validation)
 scores = run.scores()
-run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
+student = run.link_student()
+run.finish(run.metrics(scores), scores=scores, student=student, tables=run.validation.tables)
 """
 
 
@@ -56,7 +58,7 @@ def arrays_of(root: Path) -> dict[Path, bytes]:
 
 
 def start_and_kill(root: Path, command: list[str], files: float) -> None:
-    """Kill a command that has left as many files, and assert that nothing it has started lives on."""
+    """Kill a command that has left as many files, and assert that all it has started ends."""
     quiet = {
         "stdin": subprocess.DEVNULL,
         "stdout": subprocess.DEVNULL,

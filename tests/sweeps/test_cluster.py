@@ -16,6 +16,7 @@ from docemb_lib.workspace import Workspace
 
 GB = 2**30
 SOURCE = "docemb's source"
+SAME = "make them the same there and start the workers anew"
 
 
 @pytest.mark.parametrize(
@@ -86,8 +87,9 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch, tmp_path):
             str(file): "TypeError",
             "none.json": "FileNotFoundError: .*No such file",
         }.items():
-            said = rf"^scheduler {re.escape(scheduler)}: it does not answer \({said}.*; check that a Dask scheduler runs there .*$"
-            with pytest.raises(InputError, match=said), cluster.workers_of(scheduler):
+            problem = rf"^scheduler {re.escape(scheduler)}: it does not answer \({said}.*; "
+            line = rf"{problem}check that a Dask scheduler runs there .*$"
+            with pytest.raises(InputError, match=line), cluster.workers_of(scheduler):
                 pass
 
 
@@ -96,10 +98,10 @@ def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatc
     with cluster.local_workers(1) as _:
         ours = [psutil.Process(), *psutil.Process().children(recursive=True)]
         sockets = [
-            one
+            connection
             for process in ours
-            for one in process.net_connections("inet")
-            if one.status == "LISTEN"
+            for connection in process.net_connections("inet")
+            if connection.status == "LISTEN"
         ]
         assert len({socket.laddr.port for socket in sockets}) >= 3  # of scheduler, nanny and worker
         assert {socket.laddr.ip for socket in sockets} == {"127.0.0.1"}
@@ -120,25 +122,27 @@ def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatc
             1,
             None,
             {"torch": "1.0"},
-            "has torch {torch}, the sweep has 1.0; make them the same there and start the workers anew",
+            f"has torch {{torch}}, the sweep has 1.0; {SAME}",
         ),
         (
             1,
             None,
             {SOURCE: "0"},
-            f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; make them the same there and start the workers anew",
+            f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; {SAME}",
         ),
         (
             2,
             None,
             {},
-            "has 2 threads and would execute as many notebooks in one process; start it with --nthreads 1",
+            "has 2 threads and would execute as many notebooks in one process; "
+            "start it with --nthreads 1",
         ),
         (
             1,
             "/elsewhere",
             {},
-            "does not see /elsewhere/notebooks; workers need a file system that they share with the sweep",
+            "does not see /elsewhere/notebooks; "
+            "workers need a file system that they share with the sweep",
         ),
     ],
 )

@@ -75,7 +75,7 @@ def a_run(steps):
     return lambda text="": steps(text)[0].runs[0]
 
 
-def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_costs_nothing(
+def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_is_free(
     a_run, workspace, monkeypatch
 ):
     run = a_run(
@@ -127,7 +127,8 @@ def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_costs
         ("pass", RunError, "it ended without its record", "pass"),
         ("import os; os._exit(9)", RunError, "its kernel died", "os._exit(9)"),
         (
-            "from docemb_lib.base.errors import InputError\nraise InputError('lam: too much of it')",
+            "from docemb_lib.base.errors import InputError\n"
+            "raise InputError('lam: too much of it')",
             InputError,
             "lam: too much of it",
             "too much of it",
@@ -185,7 +186,7 @@ def test_all_runs_are_checked_before_the_first_kernel_starts(
     )
 
 
-def test_a_failed_run_is_tried_again_unless_it_is_being_executed_and_once_done_keeps_its_record(
+def test_a_failed_run_is_tried_again_unless_at_work_and_once_done_keeps_its_record(
     a_run, workspace
 ):
     run = a_run(SUCCEEDS)

@@ -1,48 +1,27 @@
-"""Plans and grids: resolved and checked before anything starts; the thesis' grids are those of its
-figures.
-"""
+"""Plans: resolved and checked before anything starts."""
 
 import ast
 import inspect
-import json
 import re
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
-from conftest import REPOSITORY, write_files
+from conftest import REPOSITORY
 
-from docemb_lib import grid, sweep
 from docemb_lib.cli.__main__ import evaluate, train
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 from docemb_lib.sweeps.plan import (
-    load_grid,
-    names_in_grids,
     resolve_plan,
     resolve_run,
-    resolve_sweep,
     runs_of,
 )
-from docemb_lib.thesis.values import published
-from docemb_lib.workspace import Workspace
 
-MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
 PARAMS = REPOSITORY / "params"
-SIZES = {
-    "structural": ("03_structural", 11),
-    "paragraph-vector": ("02_paragraph_vector", 36 + 9),
-    "projections-contextual": ("04_projections", 16),
-    "projections-cosine": ("04_projections", 12),
-    "projections-max-margin": ("04_projections", 14),
-    "weighting-cosine": ("05_weighting", 8 + 1),
-    "weighting-max-margin": ("05_weighting", 8 + 1),
-    "final": ("06_evaluation", 3),
-    "soft-cca-beta": ("04_projections", 5 + 3),
-}
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
-    {notebook: 05_weighting, lam: 0.3, profile: other.yaml}, {grid: lams, profile: other.yaml}, {notebook: 01_corpus}]"""
+    {notebook: 05_weighting, lam: 0.3, profile: other.yaml}, {grid: lams, profile: other.yaml},
+    {notebook: 01_corpus}]"""
 EACH = f"[{', '.join(f'{{notebook: {name}}}' for name in NOTEBOOKS)}]"
 ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]"
 
@@ -78,9 +57,7 @@ def test_a_choice_that_leaves_nothing_is_refused(plan_of, refused, selection, sa
     refused(said, plan_of, LINES, **selection)
 
 
-def test_a_single_run_has_its_parameters_over_those_of_the_profile_that_its_notebook_has_in_the_plan(
-    plan_of, workspace
-):
+def test_a_single_run_has_its_parameters_over_those_of_its_profile_in_the_plan(plan_of, workspace):
     plan_of("[{notebook: 05_weighting, lam: 0.3}, {notebook: 06_evaluation, profile: other.yaml}]")
     planned = Profile.load("planned")
     for given in ({"lam": 0.7}, {}):
@@ -110,7 +87,7 @@ def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(
         assert set(run.parameters) == {"profile", "seed", *NOTEBOOKS[run.notebook]}
 
 
-def test_commands_for_final_students_have_the_profile_that_the_final_notebook_is_opened_with():
+def test_commands_for_final_students_have_the_profile_of_the_final_notebook():
     source = (REPOSITORY / "notebooks" / "06_evaluation.py").read_text(encoding="utf-8")
     for command in (train, evaluate):
         default = inspect.signature(command).parameters["profile"].default
@@ -138,22 +115,18 @@ def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
         assert described(notebook, opened if name == "tiny" else name, assigned) in planned
 
 
-def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_another(
-    plan_of, workspace
-):
+def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_any_profile(plan_of, workspace):
     steps = plan_of(LINES)
-    planned, other = (
-        str(workspace.root / "params" / "planned.yaml"),
-        str(workspace.root / "params" / "other.yaml"),
-    )
-    found = [
+    planned = str(workspace.root / "params" / "planned.yaml")
+    other = str(workspace.root / "params" / "other.yaml")
+    resolved = [
         [
             (run.parameters["profile"], run.parameters.get("lam"), run.parameters["seed"])
             for run in step.runs
         ]
         for step in steps
     ]
-    assert found == [
+    assert resolved == [
         [(planned, 0.3, 0)],
         [(planned, 0.5, 3), (planned, 0.8, 3)],
         [(other, 0.3, 0)],
@@ -190,7 +163,8 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_this_profile_or_an
         ),
         (
             "[{grid: lams, lam: 0.1}]",
-            "run 2: it is the same as run 1 (cosine;64;λ=0.1); leave one of them out, or vary another parameter",
+            "run 2: it is the same as run 1 (cosine;64;λ=0.1); "
+            "leave one of them out, or vary another parameter",
         ),
         (
             "[{grid: lams, student_projection: 16x17}]",
@@ -218,57 +192,6 @@ def test_a_wrong_line_is_refused_with_its_number_before_anything_starts(
     assert not (workspace.outputs / "records").exists()
 
 
-@pytest.mark.parametrize(
-    ("notebook", "given", "names"),
-    [
-        (
-            "06_evaluation",
-            MARGIN | {"contextual_teacher": None, "max_structural_len": None},
-            ["only-MSE", "only-structural;mm-MSE"],
-        ),
-        ("06_evaluation", MARGIN | {"contextual_teacher": None, "max_structural_len": 384}, []),
-        (
-            "03_structural",
-            MARGIN | {"seed": 3, "documents": 9},
-            ["only-MSE", "only-structural;mm-MSE"],
-        ),
-        ("03_structural", {"structural_loss": "cosine"}, ["only-structural;cosine"]),
-        ("03_structural", {"structural_loss": "mse"}, []),
-        (
-            "02_paragraph_vector",
-            {"dm": False, "vector_size": 1024, "min_count": 2, "preprocess": "none"},
-            ["DBOW;1024d"],
-        ),
-        ("01_corpus", {}, []),
-    ],
-)
-@pytest.mark.parametrize("profile", ["thesis", "tiny"])
-def test_a_run_finds_its_names_in_the_thesis_by_its_parameters(notebook, given, names, profile):
-    key = RunKey.of(notebook, Profile.load(profile), **given)
-    assert (names_in_grids(key), names_in_grids(key, "final")) == (
-        names,
-        names[: "only-MSE" in names],
-    )
-
-
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (
-            "{a: {lam: 0.5}}",
-            "names: a: 2 runs have these parameters; give parameters that one run alone has",
-        ),
-        ("{a: {lam: 0.7}}", "names: a: 0 runs have"),
-        ("{a: 1}", "names.a: input should be a valid dictionary"),
-    ],
-)
-def test_a_name_in_a_grid_is_that_of_one_run(tmp_path, refused, names, said):
-    path = tmp_path / "mine.yaml"
-    axes = "axes: {lam: [0.2, 0.5], structural_loss: [mse, cosine]}"
-    path.write_text(f"notebook: 05_weighting\n{axes}\nnames: {names}", encoding="utf-8")
-    refused(said, load_grid, path, Profile.load("tiny"))
-
-
 @pytest.fixture
 def thesis(workspace):
     shutil.rmtree(workspace.root / "params")
@@ -276,9 +199,7 @@ def thesis(workspace):
     return Profile.load("thesis")
 
 
-def test_the_plan_of_the_thesis_is_resolved_without_data_or_a_hub_and_has_all_its_runs(
-    thesis, workspace
-):
+def test_the_plan_of_the_thesis_has_all_its_runs_and_needs_no_data_and_no_hub(thesis, workspace):
     steps = resolve_plan(thesis, "thesis", workspace)
     assert [(step.grid, len(step.runs), step.runs[0].profile.name) for step in steps] == [
         (None, 1, "thesis"),
@@ -292,7 +213,6 @@ def test_the_plan_of_the_thesis_is_resolved_without_data_or_a_hub_and_has_all_it
         (None, 1, "thesis-final"),
         ("final", 3, "thesis-final"),
     ]
-    assert sorted(path.stem for path in (PARAMS / "grids").glob("*.yaml")) == sorted(SIZES)
     assert {step.runs[0].notebook for step in steps if step.grid is None} == {"01_corpus"}
     runs = runs_of(steps)
     assert (
@@ -305,332 +225,3 @@ def test_the_plan_of_the_thesis_is_resolved_without_data_or_a_hub_and_has_all_it
         (run.profile.training.accumulation, run.parameters["documents"]) for run in steps[-1].runs
     }
     assert finals == {(10, 1_000_000)}
-
-
-def as_set(runs):
-    """Runs as comparable values: switched off and not said are the same."""
-    return {frozenset((k, v) for k, v in run.items() if not pd.isna(v)) for run in runs}
-
-
-STRUCTURAL = ["structural_loss", "distance", "gamma"]
-PROJECTIONS = [*STRUCTURAL, "contextual_teacher", "student_projection", "contextual_projection"]
-COSINE = {
-    "structural_loss": "cosine",
-    "contextual_teacher": "PV",
-    "student_projection": "768(ReLU)x4096(ReLU)x2048",
-    "contextual_projection": "-",
-}
-MAX_MARGIN = {
-    "structural_loss": "max-margin",
-    "distance": "mse",
-    "gamma": 1.0,
-    "contextual_teacher": "DM",
-    "student_projection": "768(ReLU)x1024(ReLU)x768",
-    "contextual_projection": "768",
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "source", "columns", "fixed"),
-    [
-        ("structural", "structural_losses", "figure 4.3", STRUCTURAL, {}),
-        ("projections-contextual", "projections", "figure 4.7", PROJECTIONS, {}),
-        ("projections-cosine", "projections", "figure 4.8", PROJECTIONS, {}),
-        ("projections-max-margin", "projections", "figure 4.9", PROJECTIONS, {}),
-        ("weighting-cosine", "weighting", "figure 4.10", ["lam", "max_structural_len"], COSINE),
-        (
-            "weighting-max-margin",
-            "weighting",
-            "figure 4.11",
-            ["lam", "max_structural_len"],
-            MAX_MARGIN,
-        ),
-    ],
-)
-def test_a_grid_has_the_rows_of_its_figure(name, data, source, columns, fixed):
-    """The published rows are typed in independently of the grids."""
-    rows = published(data).query(f"source == '{source}' and kind != 'baseline'")
-    if (
-        "contextual_teacher" in rows
-    ):  # the best students of earlier figures, shown for comparison, have none
-        rows = rows[rows["contextual_teacher"].notna()]
-    assert as_set(grid(name)) == as_set(
-        {**fixed, **row} for row in rows[columns].to_dict("records")
-    )
-    if fixed:  # then the grid says all of these, whatever a profile has
-        assert all({*columns} <= run.keys() for run in grid(name))
-
-
-def test_the_paragraph_vectors_are_those_of_figure_4_5():
-    rows = published("paragraph_vectors")
-    singles = rows[rows["kind"] != "DM+DBOW"][
-        ["dm", "vector_size", "min_count", "preprocess"]
-    ].to_dict("records")
-    runs = grid("paragraph-vector")
-    assert as_set(run for run in runs if "compound" not in run) == as_set(singles)
-    assert {run["compound"] for run in runs[36:]} == set(rows[rows["kind"] == "DM+DBOW"]["label"])
-
-
-def test_the_final_students_are_those_of_section_5_1():
-    names = (
-        "structural_loss",
-        "distance",
-        "gamma",
-        "contextual_teacher",
-        "lam",
-        "max_structural_len",
-    )
-    masked, contextual, only = ([run.get(name) for name in names] for run in grid("final"))
-    assert (masked[0], *masked[3:]) == ("cosine", "PV", 0.5, 384)
-    assert (contextual[0], *contextual[2:4], contextual[5]) == ("max-margin", 1.0, "DM", None)
-    assert (*only[:2], only[3]) == ("max-margin", "mse", None)
-
-
-def test_soft_ccas_grid_varies_one_thing_at_a_time_of_a_run_of_the_thesis():
-    runs = grid("soft-cca-beta")
-    varied = [{name: run.pop(name) for name in ("beta", "delta") if name in run} for run in runs]
-    assert [list(given) for given in varied] == [["beta"]] * 5 + [["delta"]] * 3
-    assert as_set(runs) <= as_set(grid("projections-cosine"))
-    usual = RunKey.of("04_projections", Profile.load("thesis"), **runs[0]).same_but()
-    keys = [
-        RunKey.of("04_projections", Profile.load("thesis"), **run, **given)
-        for run, given in zip(runs, varied, strict=True)
-    ]
-    assert [given for key, given in zip(keys, varied, strict=True) if key.same_but() == usual] == [
-        {"beta": 0.95}
-    ]
-
-
-def test_widths_and_masks_are_scaled_to_the_profile(tmp_path):
-    tiny = Profile.load(PARAMS / "tiny.yaml")
-    sides = [
-        (run["student_projection"], run["contextual_projection"])
-        for run in grid("projections-contextual", tiny)
-    ]
-    assert sides[:4] == [
-        ("384(ReLU)x512(ReLU)x384", "100(ReLU)x384"),
-        ("384(ReLU)x512(ReLU)x384", "384"),
-        ("384", "100(ReLU)x384"),
-        ("384", "384"),
-    ]
-    assert sides[4:6] == [("384(ReLU)x100", "75x100"), ("384(ReLU)x100", "100")]
-    assert sides[10:] == [
-        ("512(ReLU)x200", "100x200"),
-        ("512(ReLU)x200", "200"),
-        ("512(ReLU)x200", "-"),
-        ("200", "100x200"),
-        ("200", "200"),
-        ("200", "-"),
-    ]
-    assert {run["max_structural_len"] for run in grid("weighting-cosine", tiny)} == {256, None}
-    run = {
-        "contextual_teacher": "DM",
-        "student_projection": "768(ReLU,drop0.15,norm)x1024x768(norm)",
-    }
-    (tmp_path / "own.yaml").write_text(
-        json.dumps({"notebook": "04", "scale": "thesis", "runs": [run]})
-    )
-    (scaled,) = load_grid(tmp_path / "own.yaml", tiny).runs
-    assert scaled["student_projection"] == "384(ReLU,drop0.15,norm)x512x384(norm)"
-    vectors = grid("paragraph-vector", tiny)
-    assert sorted({run["vector_size"] for run in vectors[:36]}) == [50, 384, 512]
-    assert vectors[36]["compound"] == "DM;512;stem;2+DBOW;512;None;2"
-
-
-@pytest.mark.parametrize("profile", ["small", PARAMS / "tiny.yaml"])
-@pytest.mark.parametrize("name", SIZES)
-def test_every_grid_resolves_at_any_widths_to_runs_that_are_told_apart(
-    name, profile, workspace_root
-):
-    """The projections of each run meet: a run is refused otherwise."""
-    notebook, size = SIZES[name]
-    planned = runs_of(
-        resolve_sweep(notebook[:2], name, Workspace(), profile=profile, parameters={"seed": 1})
-    )
-    assert (
-        len({run.fingerprint for run in planned}) == len({run.executed for run in planned}) == size
-    )
-    assert (len({run.label for run in planned}), {run.notebook for run in planned}) == (
-        size,
-        {notebook},
-    )
-    assert {run.parameters["seed"] for run in planned} == {1}
-
-
-def resolve(text, notebook=None, **overrides):
-    path = Path("params/mine.yaml")
-    path.write_text(text, encoding="utf-8")
-    return runs_of(
-        resolve_sweep(notebook, path, Workspace(), profile="small", parameters=overrides)
-    )
-
-
-def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_root):
-    planned = resolve(
-        """
-        notebook: 05_weighting
-        base: {structural_loss: mse}
-        axes: {lam: [0.2, 0.5], max_structural_len: [32, null]}
-        runs: [{lam: null, max_structural_len: null}]
-        """,
-        documents=12,
-    )
-    given = [(run.parameters["lam"], run.parameters["max_structural_len"]) for run in planned]
-    assert given == [(0.2, 32), (0.2, None), (0.5, 32), (0.5, None), (None, None)]
-    assert {
-        (run.parameters["structural_loss"], run.parameters["documents"]) for run in planned
-    } == {("mse", 12)}
-    assert (
-        planned[0].parameters["student_projection"] == "16(ReLU)x16"
-    )  # the profile's, and taken as it is
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "mine.yaml: a grid is a mapping with `axes` or `runs`"),
-        ("axis: {lam: [1]}", "unknown key 'axis'; did you mean axes?"),
-        ("notebook: 05_weighting", "mine.yaml: there are no runs; list some"),
-        ("{notebook: 05, axes: {lam: 0.5}}", "axes.0.lam: input should be a valid list, got 0.5"),
-        (
-            "{notebook: 05, axes: [{lam: [1]}, {lam: []}]}",
-            "axes.1.lam: list should have at least 1 item",
-        ),
-        ("{notebook: 05, axes: 7}", "axes.0: input should be a valid dictionary, got 7"),
-        ("{notebook: 05, runs: {lam: 1}}", "runs: Input should be a valid list"),
-        ("{notebook: 05, runs: [lam]}", "runs.0: input should be a valid dictionary"),
-        (
-            "{notebook: 05, best_of: [structural]}",
-            "best_of.0: input should be a valid list, got 'structural'",
-        ),
-        ("{notebook: 02, compounds: -1}", "compounds: input should be greater than or equal to 0"),
-        ("{runs: [{lam: 1}]}", "notebook is missing; say which of 01_corpus"),
-        ("{notebook: 07_all, runs: [{lam: 1}]}", "notebook '07_all' is unknown"),
-        (
-            "{notebook: '05', runs: [{lam: 1}, {lamb: 1}]}",
-            "run 2: 05_weighting: unknown parameter 'lamb'; did you mean lam?",
-        ),
-        (
-            "{notebook: '05', runs: [{notebook: '03'}]}",
-            "run 1: 05_weighting: unknown parameter 'notebook'",
-        ),
-        (
-            "{notebook: '05', axes: {lam: [0.5, 1.5]}}",
-            "run 2: 05_weighting: lam: input should be less than or equal to 1",
-        ),
-        ("{notebook: '05', runs: [{student_projection: 16x17}]}", "384 → 16 → 17"),
-        (
-            "{notebook: '05', axes: {lam: [0.5, 0.2, 0.5]}}",
-            "run 3: it is the same as run 1 (cosine;64;λ=0.5); leave one of them out",
-        ),
-        (
-            "{notebook: '05', axes: {structural_loss: [mse], gamma: [0.1, 0.5]}}",
-            "run 2: it is the same as run 1",
-        ),
-        (
-            "{notebook: '05', base: {documents: 9}, runs: [{lam: 1}, {lam: 1.0}]}",
-            "run 2: it is the same as run 1",
-        ),
-        (
-            "{notebook: 05, runs: [{lam: 0.5, lam: 0.2}]}",
-            "not readable as YAML (the key 'lam' is there twice; keep one",
-        ),
-        (
-            "{notebook: 05, scale: thsis, runs: [{lam: 1}]}",
-            "scale: input should be 'thesis', got 'thsis'",
-        ),
-        (
-            "{notebook: 05, scale: thesis, runs: [{contextual_teacher: DM, student_projection: 768x99}]}",
-            "run 1: student_projection: 768x99 cannot be scaled to the profile, because it does not end in 768 or 100",
-        ),
-        (
-            "{notebook: 05, scale: thesis, runs: [{contextual_teacher: DN}]}",
-            "run 1: contextual_teacher: input should be",
-        ),
-        (
-            "{notebook: '05', runs: [{profile: tiny}]}",
-            "run 1: profile: a sweep has one profile for all its runs",
-        ),
-    ],
-)
-def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(
-    workspace_root, refused, text, said
-):
-    refused(f"^(?=.*mine.yaml).*{re.escape(said)}", resolve, text)
-    assert not (workspace_root / "outputs").exists()
-
-
-def test_a_notebooks_number_needs_no_quotes_and_may_be_given_beside_the_grid(workspace_root):
-    assert resolve("{notebook: 05, runs: [{lam: 1}]}")[0].notebook == "05_weighting"
-    assert resolve("{notebook: 3, runs: [{structural_loss: mse}]}")[0].notebook == "03_structural"
-    assert resolve("{runs: [{lam: 1}]}", "05")[0].notebook == "05_weighting"
-
-
-def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):
-    text = "{notebook: 05, runs: [{contextual_teacher: DM, student_projection: 32x16, contextual_projection: 16}]}"
-    small, folder = (
-        Profile.load("small"),
-        write_files(workspace_root / "params" / "grids", {"mine.yaml": text}),
-    )
-    assert grid("mine", small)[0]["student_projection"] == "32x16"
-    text = (
-        text.replace("32x16", "768x100")
-        .replace("16}", '"768"}')
-        .replace("runs:", "scale: thesis, runs:")
-    )
-    (folder / "mine.yaml").write_text(text)
-    for name in ("mine", folder / "mine.yaml"):
-        (run,) = load_grid(name, small).runs
-        assert (run["student_projection"], run["contextual_projection"]) == ("384x8", "384")
-
-
-@pytest.mark.parametrize(
-    ("runs", "said"),
-    [
-        ([], "grid: there are no runs; list some"),
-        ([{"lam": 0.5}, "lam"], "grid: runs.1: input should be a valid dictionary, got 'lam'"),
-        (
-            [{"lam": 0.5}, {"lamm": 0.5}],
-            "grid given: run 2: 05_weighting: unknown parameter 'lamm'",
-        ),
-    ],
-)
-def test_parameters_that_are_no_grid_are_refused(workspace_root, refused, runs, said):
-    refused(f"^{re.escape(said)}", sweep, "05", runs, profile="small")
-
-
-def test_listing_runs_builds_nothing_where_only_files_tell_the_students_width(
-    workspace_root, tmp_path, monkeypatch
-):
-    write_files(
-        tmp_path, {"encoder/config.json": '{"model_type": "longformer", "hidden_size": 96}'}
-    )
-    small = Profile.load("small")
-    student = small.student.model_copy(update={"model": str(tmp_path / "encoder")})
-    profile = small.model_copy(update={"student": student})
-    assert grid("paragraph-vector", profile)[0]["vector_size"] == round(100 / 8)
-    monkeypatch.setattr("docemb_lib.sweeps.plan.width", lambda model: None)
-    assert grid("paragraph-vector", profile)[0]["vector_size"] == round(100 / 8)
-    assert not (workspace_root / "outputs").exists()
-
-
-def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root, refused):
-    other = "{notebook: 05_weighting, runs: [{lam: 1}]}"
-    refused(
-        r"mine.yaml: it is for notebook 05_weighting, not for 03_structural; name 05_weighting",
-        resolve,
-        other,
-        "03",
-    )
-    refused(
-        r"grid 'structual' is unknown; known are final, paragraph-vector,",
-        grid,
-        "structual",
-        "small",
-    )
-    refused(
-        r"grid nowhere\.yaml: there is no such file; give",
-        load_grid,
-        "nowhere.yaml",
-        Profile.load("small"),
-    )

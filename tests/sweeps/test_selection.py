@@ -24,7 +24,8 @@ SWEEPS = ("weighting-cosine", "weighting-max-margin", "structural")
 def own(params):
     """The small profile with the grids of the thesis as its plan, and its own winners."""
     lines = "".join(f"\n  - {{grid: {name}}}" for name in ("paragraph-vector", *SWEEPS))
-    text = f"base: small.yaml\nname: small\nwinners: own\nplan:{lines}\n  - {{grid: final, profile: other.yaml}}\n"
+    plan = f"{lines}\n  - {{grid: final, profile: other.yaml}}\n"
+    text = f"base: small.yaml\nname: small\nwinners: own\nplan:{plan}"
     (params / "own-small.yaml").write_text(text, encoding="utf-8")
     return "own-small"
 
@@ -76,15 +77,13 @@ def plan_of(name, workspace, **selection):
     return resolve_plan(Profile.load(name), name, workspace, **selection)
 
 
-def test_the_winners_of_the_thesis_are_the_default_and_the_choice_does_not_change_a_run(
-    workspace, own
-):
+def test_the_winners_of_the_thesis_are_the_default_and_the_choice_changes_no_run(workspace, own):
     mine, small = (runs_in("weighting-cosine", workspace, name) for name in (own, "small"))
     assert [run.fingerprint for run in mine] == [run.fingerprint for run in small]
     assert {step.choose for step in plan_of("small", workspace)} == {None}
 
 
-def test_compounds_are_of_the_three_best_of_each_kind_whatever_the_order_of_their_scores(
+def test_compounds_are_of_the_three_best_of_each_kind_in_any_order_of_their_scores(
     workspace, own, record
 ):
     singles = runs_in("paragraph-vector", workspace)[:36]
@@ -132,10 +131,11 @@ def test_a_plan_chooses_each_final_recipe_when_the_sweeps_before_have_ended(
     assert final[2].parameters["contextual_teacher"] is None
 
 
-def test_runs_that_failed_or_have_no_finite_mean_are_not_chosen_and_equal_ones_are_one(
+def test_runs_that_failed_or_have_no_finite_mean_are_not_chosen_equal_ones_are_one(
     workspace, params, own, record
 ):
-    grid = "{notebook: 06, runs: [{}, {lam: 0.3}], best_of: [[structural], [structural, weighting-cosine]]}"
+    best_of = "[[structural], [structural, weighting-cosine]]"
+    grid = f"{{notebook: 06, runs: [{{}}, {{lam: 0.3}}], best_of: {best_of}}}"
     (params / "grids" / "mine.yaml").write_text(grid)
     structural = runs_in("structural", workspace)
     record(structural, [None, nan, 0.4, 0.5, 0.5, *[0.1] * 6])
@@ -145,30 +145,28 @@ def test_runs_that_failed_or_have_no_finite_mean_are_not_chosen_and_equal_ones_a
     record(structural[3:4], [0.2])
     (other,) = runs_in("mine", workspace, own)
     assert other.key.cell == structural[4].key.cell
-    assert [run.chosen for run in runs_in("mine", workspace)] == [
-        "",
-        "",
-    ]  # the winners of the thesis
+    of_the_thesis = runs_in("mine", workspace)
+    assert [run.chosen for run in of_the_thesis] == ["", ""]
     mine = params / "own-small.yaml"
     mine.write_text(mine.read_text().replace("structural}", "structural, documents: 18}"))
     record(runs_in("structural", workspace, documents=18), [0.1] * 5 + [0.6] * 6)
-    assert (
-        runs_in("mine", workspace, own)[0].key.cell == structural[5].key.cell
-    )  # of the plan's line
+    of_the_plans_line, *_ = runs_in("mine", workspace, own)
+    assert of_the_plans_line.key.cell == structural[5].key.cell
 
 
 def test_missing_or_failed_records_are_one_line_and_stop_no_other_step(
     workspace, own, record, executed, refused
 ):
     record(runs_in("weighting-cosine", workspace)[:4], [0.5] * 4)
-    said = "winners: own: 4 of the 9 runs of 05_weighting to choose from are recorded, and 1 of these have a score; execute their"
-    refused(f"^{said} sweep first", runs_in, "final", workspace, own)
+    few = "winners: own: 4 of the 9 runs of 05_weighting to choose from are recorded"
+    said = f"{few}, and 1 of these have a score; execute their sweep first"
+    refused(f"^{said}", runs_in, "final", workspace, own)
     executed.mean = lambda run: None if run.notebook == "03_structural" else 0.5
     failures = sweeps.execute_plan(plan_of(own, workspace), workspace, Reporter())
     assert failures[:11] == ["no luck"] * 11
     (said,) = failures[11:]
-    expected = "grid final: winners: own: 11 of the 11 runs of 03_structural to choose from are recorded, and 0 of these have "
-    assert said.startswith(expected)
+    few = "11 of the 11 runs of 03_structural to choose from are recorded, and 0 of these have "
+    assert said.startswith(f"grid final: winners: own: {few}")
 
 
 def test_a_sweep_that_chooses_among_its_own_runs_lists_all(workspace, own, executed):
@@ -179,6 +177,5 @@ def test_a_sweep_that_chooses_among_its_own_runs_lists_all(workspace, own, execu
     assert len(json.loads(listed.stdout)) == 45
     assert len(sweep("02", "paragraph-vector", profile=own)) == 45
     assert [len(runs) for runs in executed.compared] == [36, 9]
-    assert [bool(run.chosen) for runs in executed.compared for run in runs] == [False] * 36 + [
-        True
-    ] * 9
+    chosen = [bool(run.chosen) for runs in executed.compared for run in runs]
+    assert chosen == [False] * 36 + [True] * 9
