@@ -47,8 +47,6 @@ VERSIONS = {
     "scores": 5,
     "source": 3,
     "task": 3,
-    "task-lengths": 1,
-    "task-statistics": 1,
     "on-task": 5,
     "student-lexical": 3,
     "run": 6,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import re
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -130,17 +131,21 @@ def free_memory(device: torch.device | str) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     free = [int(psutil.virtual_memory().available)]
-    group = CGROUPS
-    with suppress(OSError):  # another system has no such file
-        for line in OWN_CGROUPS.read_text().splitlines():
-            if line.startswith("0::"):
-                group /= line.removeprefix("0::").lstrip("/")
-                break
-        for folder in (group, *group.parents):  # the limits of the groups above hold, too
-            with suppress(OSError, ValueError):  # there is no such file, or "max": no limit
-                limit = int((folder / "memory.max").read_text())
-                used = int((folder / "memory.current").read_text())
-                statistics = (folder / "memory.stat").read_text().splitlines()
-                cached = int(dict(map(str.split, statistics))["inactive_file"])  # freed at once
-                free.append(max(0, limit - used + cached))
+    for folder in _control_groups():
+        with suppress(OSError, ValueError):  # there is no such file, or "max": no limit
+            limit = int((folder / "memory.max").read_text())
+            used = int((folder / "memory.current").read_text())
+            statistics = (folder / "memory.stat").read_text().splitlines()
+            cached = int(dict(map(str.split, statistics))["inactive_file"])  # freed at once
+            free.append(max(0, limit - used + cached))
     return min(free)
+
+
+def _control_groups() -> list[Path]:
+    """The folders of this process' control group and of those above, whose limits hold, too."""
+    try:
+        match = re.search("^0::/*(.*)$", OWN_CGROUPS.read_text(), re.MULTILINE)
+    except OSError:  # another system has no such file
+        return []
+    group = CGROUPS / match[1] if match else CGROUPS
+    return [group, *group.parents]

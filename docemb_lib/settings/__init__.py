@@ -1,5 +1,4 @@
-"""The settings of docemb: the sections of a profile, the notebook parameters, and the profile that
-holds both.
+"""The settings of docemb: notebooks and their parameters, sections of a profile, and profiles.
 
 Each section is a frozen pydantic model. Its fields check single values, its validators check
 combinations, and its defaults are those of the thesis.

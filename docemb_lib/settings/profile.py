@@ -74,6 +74,7 @@ class PlanLine(BaseModel):
 
     @property
     def parameters(self) -> Settings:
+        """The notebook parameters that this line gives."""
         return dict(self.model_extra or {})
 
     def __str__(self) -> str:

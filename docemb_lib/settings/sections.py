@@ -95,6 +95,8 @@ MinCount = Count | Literal["10%"]
 
 
 class Section(BaseModel):
+    """A frozen model that refuses unknown keys and numbers that are not finite."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
@@ -159,6 +161,8 @@ class Corpus(TextSource):
 
 
 class StructuralTeacher(Section):
+    """The structural teacher, a model of sentence-transformers."""
+
     model: str = "sentence-transformers/all-mpnet-base-v2"
     max_tokens: MaxTokens | None = 384  # with special tokens; None: the limit of the model
     # Beyond max_tokens: cut, or the mean over chunks weighted by tokens
@@ -270,9 +274,11 @@ class FurtherTeacher(Section):
 
 
 class Student(Section):
+    """The encoder that is trained, and the lexical half of its embeddings."""
+
     model: str = "allenai/longformer-base-4096"
-    # lead: a mean in which the beginning counts more; first: the first token, [CLS] of a BERT;
-    # cls: the first token with global attention, unpacked and slow
+    # mean: over all tokens; lead: a mean in which the beginning counts more; first: the first
+    # token, [CLS] of a BERT; cls: the first token with global attention, unpacked and slow
     pooling: Literal["mean", "lead", "first", "cls"] = "mean"
     # The layers to keep; None: all
     layers: list[Annotated[int, Field(ge=0)]] | None = Field(None, min_length=1)
