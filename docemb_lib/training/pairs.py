@@ -286,7 +286,6 @@ def learn_from_pairs(
     model: PairObjective,
     batch: PairBatch,
     *,
-    device: torch.device,
     autocast: Callable[[], AbstractContextManager[object]],
     share: float,
     backward: Callable[[Tensor], object],
@@ -295,7 +294,7 @@ def learn_from_pairs(
 
     Accumulates the gradients of `share` times the loss.
     """
-    parts = send_to_device(batch.parts, device, non_blocking=True)
+    parts = send_to_device(batch.parts, model.student.device, non_blocking=True)
     weight = model.weight * share
 
     def embed(texts: PackedBatch) -> Tensor:
@@ -406,7 +405,6 @@ class PairTrainer(DistillationTrainer):
             learn_from_pairs(
                 self.model,
                 batch,
-                device=self.args.device,
                 autocast=self.compute_loss_context_manager,
                 share=1 / len(batches),
                 backward=self.accelerator.backward,
@@ -457,7 +455,7 @@ def validate_pairs(
     `norm` and `spread` are of the first texts. The pairs are those of epoch 0, which keeps the loss
     one function of the student. Batches are those of `validate`.
     """
-    device = next(objective.parameters()).device
+    device = objective.student.device
     was_training = objective.training
     objective.eval()
     names = ["contrast", "mlm"] if objective.mlm_weight else ["contrast"]
@@ -467,7 +465,6 @@ def validate_pairs(
         output = learn_from_pairs(
             objective,
             documents.pack(rows, epoch=0, budget=budget, padded=padded),
-            device=device,
             autocast=partial(torch.autocast, device.type, dtype=dtype, enabled=dtype is not None),
             share=1,
             backward=lambda loss: None,

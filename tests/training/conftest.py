@@ -1,8 +1,7 @@
-"""Two small trainings, `distil.py` and `on_pairs.py`, here and in processes to be killed; a plain
-loop to compare with.
-"""
+"""Two small trainings, here and in processes to be killed, and a plain loop to compare with."""
 
 import importlib
+import itertools
 import json
 import math
 import multiprocessing
@@ -44,7 +43,8 @@ def one_thread():
 @pytest.fixture
 def steps(monkeypatch) -> list[int]:
     """The updates that trainings of this process compute, as they end."""
-    seen, original = [], trainer.Bar.on_step_end
+    seen = []
+    original = trainer.Bar.on_step_end
 
     def recorded(self, args, state, control, **kwargs):
         original(self, args, state, control, **kwargs)
@@ -64,9 +64,9 @@ def server():
 
 @pytest.fixture(scope="session")
 def interrupt(distil, server):
-    """Runs a training in a process of its own and sends it `signal` within update `at` + 1.
+    """Runs a training in another process, and sends it `signal` within update `at` + 1.
 
-    Returns its status.
+    Returns the status of the process.
     """
 
     def run(name: str, folder: Path, settings: dict, *, at: int, signal: int) -> int:
@@ -92,16 +92,15 @@ def assert_same_run():
     """Two trainings ended in the same bits: weights, and histories but for times."""
 
     def untimed(history) -> list[dict]:
-        timed = ("second", "runtime")
         return [
-            {k: row[k] for k in row if not any(t in k for t in timed)}
-            for part in history
-            for row in part
+            {name: row[name] for name in row if "second" not in name and "runtime" not in name}
+            for row in itertools.chain(*history)
         ]
 
-    def check(expected, found) -> None:
-        torch.testing.assert_close(found[0].state_dict(), expected[0].state_dict(), rtol=0, atol=0)
-        assert untimed(expected[1]) == untimed(found[1])
+    def check(expected, actual) -> None:
+        weights, history = expected
+        torch.testing.assert_close(actual[0].state_dict(), weights.state_dict(), rtol=0, atol=0)
+        assert untimed(actual[1]) == untimed(history)
 
     return check
 
@@ -111,9 +110,8 @@ def logged():
     """The first line of a training's log, and the updates that have a row of losses."""
 
     def read(folder: Path) -> tuple[dict, list[int]]:
-        head, *rows = map(
-            json.loads, (folder / "checkpoints" / LOG).read_text(encoding="utf-8").splitlines()
-        )
+        lines = (folder / "checkpoints" / LOG).read_text(encoding="utf-8").splitlines()
+        head, *rows = map(json.loads, lines)
         return head, [row["step"] for row in rows if "learning_rate" in row]
 
     return read
@@ -121,10 +119,9 @@ def logged():
 
 @pytest.fixture(scope="session")
 def plain_loop():
-    """AdamW without decay on biases and LayerNorm, warm-up, cosine to zero, clipping and
-    accumulation, by hand.
+    """AdamW without decay on biases and LayerNorm, warm-up, cosine to zero, and clipping, by hand.
 
-    loss_of: from the rows of a batch and the epoch to a loss.
+    `loss_of` gives the loss of the rows of a batch in an epoch.
     """
 
     def loop(model, documents: int, settings, loss_of) -> None:

@@ -17,12 +17,8 @@ from docemb_lib.training.batches import TrainingDocuments
 from docemb_lib.training.run import History, train_objective
 
 DIM, TOKENS, WORDS = 16, 40, 200
-WIDTHS = {
-    "structural": 16,
-    "contextual": 10,
-    "far": 8,
-    "topics": 6,
-}  # the last two: where there are `more` teachers
+# The last two teachers are there where a test asks for `more`.
+WIDTHS = {"structural": 16, "contextual": 10, "far": 8, "topics": 6}
 SMALL = {
     "batch_size": 4,
     "accumulation": 2,
@@ -52,10 +48,9 @@ def make_student(dropout: float, *, window: int = 8, pooling: Any = "mean") -> S
 
 
 def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:
-    """Two layers with dropout, both losses, projections and running statistics: all that a
-    checkpoint must hold.
+    """Dropout, both losses, projections and running statistics: all that a checkpoint must hold.
 
-    more: four teachers, two of each role.
+    `more` has four teachers, two of each role.
     """
     torch.manual_seed(3)
     student = make_student(dropout)
@@ -86,19 +81,19 @@ def train(
     folder: Path, *, dropout: float = 0.1, n: int = 50, more: bool = False, **changes: Any
 ) -> tuple[Objective, History]:
     objective = make_objective(dropout, more=more)
-    documents = (
-        make_documents(n, 1, more=more),
-        make_documents(25, 2, more=more),
-    )  # enough to measure `cca`
+    documents = make_documents(n, 1, more=more)
+    validation = make_documents(25, 2, more=more)  # enough to measure `cca`
     settings = SETTINGS.model_copy(update=changes)
-    return objective, train_objective(
-        objective, *documents, settings=settings, seed=5, folder=folder
+    history = train_objective(
+        objective, documents, validation, settings=settings, seed=5, folder=folder
     )
+    return objective, history
 
 
 def announce_updates(train: Any, folder: Path, settings: dict[str, Any], pipe: Any) -> None:
-    """Train, and send the number of each update when it is done and the one before is answered:
-    never two ahead.
+    """Train, and send the number of each update that is done.
+
+    The training waits for an answer after each update, so that it is never two ahead.
     """
     torch.set_num_threads(1)
     original = trainer.Bar.on_step_end
@@ -115,16 +110,17 @@ def announce_updates(train: Any, folder: Path, settings: dict[str, Any], pipe: A
 def train_as_one_of_two(
     rank: int, port: int, folder: Path, settings: dict[str, Any], file: Path
 ) -> None:
-    """Train in the environment that torchrun gives a process; the first one saves weights and
-    history.
+    """Train in the environment that torchrun gives a process.
+
+    The first process saves weights and history.
     """
-    address = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
     os.environ |= {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": "2",
         "LOCAL_WORLD_SIZE": "2",
-        **address,
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(port),
     }
     torch.set_num_threads(1)
     trained, history = train(folder, **settings)

@@ -84,10 +84,15 @@ def train(
     **changes: Any,
 ) -> tuple[PairObjective, History]:
     objective = make_objective(dropout, taught=taught, mlm=mlm)
-    documents, teachers = zip(
-        make_documents(n, 1, pairs=pairs), make_documents(10, 2, pairs=pairs), strict=True
+    documents, of_training = make_documents(n, 1, pairs=pairs)
+    validation, of_validation = make_documents(10, 2, pairs=pairs)
+    history = train_on_pairs(
+        objective,
+        documents,
+        validation,
+        taught=[of_training, of_validation] if taught else [],
+        settings=SETTINGS.model_copy(update=changes),
+        seed=5,
+        folder=folder,
     )
-    settings, known = SETTINGS.model_copy(update=changes), teachers if taught else ()
-    return objective, train_on_pairs(
-        objective, *documents, taught=known, settings=settings, seed=5, folder=folder
-    )
+    return objective, history

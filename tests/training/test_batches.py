@@ -1,6 +1,4 @@
-"""Documents with their targets, and batches: orders of seed and epoch alone; neither memory nor
-processes change which documents a loss compares.
-"""
+"""Documents with their targets, the order of updates, and the passes of an update."""
 
 import itertools
 from types import SimpleNamespace
@@ -62,30 +60,39 @@ def test_a_pass_is_the_documents_end_to_end_with_their_teachers_rows():
 
 
 def updates(n=50, *, seed=0, epoch=0, accumulation=2):
-    sampler = Updates(
-        n, Training(batch_size=4, accumulation=accumulation), seed=seed, epoch=lambda: epoch
-    )
+    settings = Training(batch_size=4, accumulation=accumulation)
+    sampler = Updates(n, settings, seed=seed, epoch=lambda: epoch)
     assert len(sampler) == len(list(sampler))
     return list(sampler)
 
 
-def test_updates_go_through_all_whole_batches_once_in_an_order_of_seed_and_epoch():
+@pytest.mark.parametrize(
+    ("n", "accumulation", "sizes"), [(50, 2, [8] * 6), (47, 3, [12, 12, 12, 8])]
+)
+def test_updates_go_through_all_whole_batches_once(n, accumulation, sizes):
+    rows = updates(n, accumulation=accumulation)
+    assert [len(update) for update in rows] == sizes
+    assert len(set(itertools.chain(*rows))) == sum(sizes)
+
+
+def test_the_order_of_updates_does_not_depend_on_other_generators():
     rows = updates()
-    assert [len(update) for update in rows] == [8] * 6
-    assert len(set(itertools.chain(*rows))) == 48
-    assert [len(update) for update in updates(47, accumulation=3)] == [12, 12, 12, 8]
     torch.manual_seed(0)
     assert rows == updates()
-    for n, accumulation, of_the_thesis in (
-        (15_000, 1, 2500),
-        (1_000_000, 10, 16_667),
-    ):  # one for the batches left over
-        assert (
-            len(Updates(n, Training(accumulation=accumulation), seed=0, epoch=int)) == of_the_thesis
-        )
-    assert (
-        len({str(updates(seed=seed, epoch=epoch)) for seed in range(2) for epoch in range(2)}) == 4
-    )
+
+
+def test_the_order_of_updates_depends_on_seed_and_epoch():
+    orders = {str(updates(seed=seed, epoch=epoch)) for seed in range(2) for epoch in range(2)}
+    assert len(orders) == 4
+
+
+@pytest.mark.parametrize(
+    ("n", "accumulation", "updates_of_the_thesis"),
+    [(15_000, 1, 2500), (1_000_000, 10, 16_667)],  # the last one is for the batches left over
+)
+def test_the_thesis_has_as_many_updates(n, accumulation, updates_of_the_thesis):
+    settings = Training(accumulation=accumulation)
+    assert len(Updates(n, settings, seed=0, epoch=int)) == updates_of_the_thesis
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])

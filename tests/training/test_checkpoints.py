@@ -58,7 +58,10 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(
     distil, tmp_path, caplog, refused, monkeypatch
 ):
     distil.train(tmp_path)
-    of_another = "this checkpoint is from a run with other settings, documents, versions or number of processes"
+    of_another = (
+        "this checkpoint is from a run with other settings, documents, versions "
+        "or number of processes"
+    )
     for change in ({"learning_rate": 2e-3}, {"n": 49}):
         refused(of_another, distil.train, tmp_path, **change)
     with monkeypatch.context() as patched:

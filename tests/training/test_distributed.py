@@ -1,8 +1,7 @@
-"""Several processes and several passes give the gradients, statistics and weights of one process
-and one pass.
-"""
+"""Several processes and passes give the gradients, statistics and weights of one process."""
 
 import socket
+from functools import partial
 
 import pytest
 import torch
@@ -16,10 +15,9 @@ from docemb_lib.training.batches import Collate
 def test_passes_and_processes_give_the_gradients_of_the_plain_loop(
     distil, budget, processes, more, monkeypatch
 ):
-    """Six batches of four with accumulation, in double precision; the processes one after the
-    other.
-    """
-    documents, rows = distil.make_documents(24, 1, more=more), list(range(24))
+    """Six batches of four, in double precision. The processes run one after the other."""
+    documents = distil.make_documents(24, 1, more=more)
+    rows = list(range(24))
     plain = distil.make_objective(dropout=0.0, more=more).double().train()
     for start in range(0, 24, 4):
         batch, targets = documents.pack([rows[start : start + 4]])
@@ -34,18 +32,11 @@ def test_passes_and_processes_give_the_gradients_of_the_plain_loop(
     assert len({len(parts) for parts in updates}) == 1
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: processes)
     for parts in zip(*updates, strict=True):
-        sent = exchange(objectives, parts)
-
-        def gather(received, own, sent=sent):
-            for place, tensor in zip(received, sent[own.shape[-1]], strict=True):
-                place.copy_(tensor)
-
+        gather = partial(give_all, exchange(objectives, parts))
         monkeypatch.setattr("torch.distributed.all_gather", gather)
         for objective, part in zip(objectives, parts, strict=True):
-            (
-                objective(part.batch, **part.targets._asdict(), run_groups=part.run_groups).loss
-                * part.share
-            ).backward()
+            output = objective(part.batch, **part.targets._asdict(), run_groups=part.run_groups)
+            (output.loss * part.share).backward()
     for name, parameter in plain.named_parameters():
         if parameter.requires_grad:
             total = sum(dict(objective.named_parameters())[name].grad for objective in objectives)
@@ -57,23 +48,28 @@ def test_passes_and_processes_give_the_gradients_of_the_plain_loop(
         )
 
 
+def give_all(by_width, received, sent):
+    """Stands for `all_gather`, with what all processes send of views of the same width."""
+    for place, tensor in zip(received, by_width[sent.shape[-1]], strict=True):
+        place.copy_(tensor)
+
+
 @torch.no_grad()
 def exchange(objectives, parts):
-    """What the processes would send each other, by the width of the views: each its projected
-    views, padded to the number of batches of the fullest process."""
+    """What the processes would send each other, by the width of the views.
+
+    Each sends its projected views, padded to the number of batches of the fullest process.
+    """
     by_width = {}
     for place, teaching in enumerate(objectives[0].teachings):
         if not list(teaching.loss.buffers()):
             continue
         sent = []
         for objective, part in zip(objectives, parts, strict=True):
-            own = objective.teachings[place]
-            views = own.views(
-                objective.student(part.batch), part.targets.teachers[own.name].double()
-            )
-            groups = (
-                torch.stack(views).view(2, -1, 4, views[0].shape[1]).transpose(0, 1)
-            )  # (n, 2, 4, P)
+            teaching = objective.teachings[place]
+            teacher = part.targets.teachers[teaching.name].double()
+            views = torch.stack(teaching.views(objective.student(part.batch), teacher))
+            groups = views.view(2, -1, 4, views.shape[-1]).transpose(0, 1)  # (n, 2, 4, P)
             sent.append(groups if part.share else groups[:0])
         most = max(map(len, sent))
         padded = [
@@ -86,8 +82,7 @@ def exchange(objectives, parts):
 
 @pytest.mark.slow
 def test_two_processes_end_where_one_does(distil, server, tmp_path):
-    """Eleven batches in updates of five: the last update leaves one of the processes without a
-    batch. Four teachers.
+    """Eleven batches in updates of five: the last one leaves a process without a batch.
 
     `tests/cli/test_main.py` has torchrun start them.
     """

@@ -1,8 +1,7 @@
-"""Spread and validation against loops; canonical correlation against scikit-learn, SciPy and closed
-forms.
-"""
+"""Spread and validation against loops; canonical correlation against scikit-learn and SciPy."""
 
 import copy
+import itertools
 import math
 
 import numpy as np
@@ -21,22 +20,31 @@ from docemb_lib.training.monitor import (
 )
 
 
-def test_spread_is_that_of_a_loop_over_pairs():
-    def spread(y):
-        means = Means(["loss"], dim=y.shape[1], device=y.device)
-        means.add([torch.tensor(0.0)], y)
-        return means.values()["spread"]
+def spread(embeddings):
+    means = Means(["loss"], dim=embeddings.shape[1], device=embeddings.device)
+    means.add([torch.tensor(0.0)], embeddings)
+    return means.values()["spread"]
 
-    y = torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    distances = [
-        1 - torch.cosine_similarity(y[i], y[j], dim=0).item()
-        for i in range(7)
-        for j in range(7)
-        if i != j
-    ]
-    assert spread(y) == pytest.approx(np.mean(distances))
+
+@pytest.fixture
+def embeddings():
+    return torch.randn(7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def test_spread_is_that_of_a_loop_over_pairs(embeddings):
+    distances = []
+    for i, j in itertools.permutations(range(7), 2):
+        similarity = torch.cosine_similarity(embeddings[i], embeddings[j], dim=0)
+        distances.append(1 - similarity.item())
+    assert spread(embeddings) == pytest.approx(np.mean(distances))
+
+
+def test_equal_embeddings_have_no_spread():
     assert spread(torch.tensor([[0.0, 1.0]] * 4)) == pytest.approx(0)
-    assert spread(y[:1]) == 0
+
+
+def test_a_single_embedding_has_no_spread(embeddings):
+    assert spread(embeddings[:1]) == 0
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -69,27 +77,30 @@ def scikit_learns(fitted, rest, k, ridge):
 
 
 def as_generalised_eigenvectors(fitted, rest, k, ridge):
-    """[[0, S12], [S21, 0]] w = rho [[S11 + r1 I, 0], [0, S22 + r2 I]] w, whose w = (p, q) are the
-    directions of CCA.
+    """[[0, S12], [S21, 0]] w = rho [[S11 + r1 I, 0], [0, S22 + r2 I]] w.
+
+    The halves of each w = (p, q) are a pair of directions of CCA.
     """
-    P, (S, T) = (
-        fitted[0].shape[1],
-        (np.cov(np.hstack(views), rowvar=False) for views in (fitted, rest)),
-    )
-    ridges = [
-        ridge * np.trace(block) / len(block) * np.eye(len(block))
-        for block in (S[:P, :P], S[P:, P:])
-    ]
-    (between, within), (between_rest, within_rest) = (
-        (C - (own := block_diag(C[:P, :P], C[P:, P:])), own + block_diag(*ridges)) for C in (S, T)
-    )
+    P = fitted[0].shape[1]
+    S = np.cov(np.hstack(fitted), rowvar=False)
+    ridges = []
+    for block in (S[:P, :P], S[P:, P:]):
+        ridges.append(ridge * np.trace(block) / len(block) * np.eye(len(block)))
+    between, within = between_and_within(S, P, ridges)
     w = eigh(between, within)[1][:, ::-1][:, :k]
-    p, q = np.split(np.vstack([w[:P], 0 * w[P:], 0 * w[:P], w[P:]]), 2)
-    pairs = zip(p.T, q.T, strict=True)
+    p = np.vstack([w[:P], 0 * w[P:]])
+    q = np.vstack([0 * w[:P], w[P:]])
+    between, within = between_and_within(np.cov(np.hstack(rest), rowvar=False), P, ridges)
     return [
-        a @ between_rest @ b / np.sqrt((a @ within_rest @ a) * (b @ within_rest @ b))
-        for a, b in pairs
+        a @ between @ b / np.sqrt((a @ within @ a) * (b @ within @ b))
+        for a, b in zip(p.T, q.T, strict=True)
     ]
+
+
+def between_and_within(S, P, ridges):
+    """The covariances between two views, and those within each with its ridge."""
+    within = block_diag(S[:P, :P], S[P:, P:])
+    return S - within, within + block_diag(*ridges)
 
 
 @pytest.mark.parametrize(
@@ -108,42 +119,71 @@ def test_canonical_correlation_is_that_of_held_out_halves(reference, ridge, k):
         expected += reference(
             [X[half::2] for X in views], [X[1 - half :: 2] for X in views], k, ridge
         )
-    found = canonical_correlation(*map(torch.from_numpy, views), components=k, ridge=ridge)
-    assert found == pytest.approx(np.mean(expected), abs=1e-4)
+    X, Y = map(torch.from_numpy, views)
+    correlation = canonical_correlation(X, Y, components=k, ridge=ridge)
+    assert correlation == pytest.approx(np.mean(expected), abs=1e-4)
 
 
-def test_canonical_correlation_is_1_of_a_map_0_of_independent_views_and_the_same_at_any_scale():
-    X, Y = (torch.from_numpy(view) for view in two_views(1, n=400, widths=(6, 6)))
-    Q = torch.linalg.qr(
-        torch.randn(6, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    ).Q
-    assert canonical_correlation(X, X @ Q + 3, ridge=1e-9) == pytest.approx(1)
-    scaled = canonical_correlation(100 * X @ Q, Y.float() / 50 - 7)
+@pytest.fixture
+def views():
+    return tuple(map(torch.from_numpy, two_views(1, n=400, widths=(6, 6))))
+
+
+@pytest.fixture
+def rotation():
+    generator = torch.Generator().manual_seed(1)
+    return torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64)).Q
+
+
+def test_the_correlation_with_a_map_of_a_view_is_1(views, rotation):
+    X, _ = views
+    assert canonical_correlation(X, X @ rotation + 3, ridge=1e-9) == pytest.approx(1)
+
+
+def test_the_correlation_is_the_same_at_any_scale(views, rotation):
+    X, Y = views
+    scaled = canonical_correlation(100 * X @ rotation, Y.float() / 50 - 7)
     assert scaled == pytest.approx(canonical_correlation(X, Y), abs=1e-5)
-    narrow = torch.cat([X[:, :1], 1e-6 * X[:, 1:]], dim=1)  # where rounding is most of a direction
+
+
+def test_directions_that_are_mostly_rounding_do_not_correlate(views):
+    X, _ = views
+    narrow = torch.cat([X[:, :1], 1e-6 * X[:, 1:]], dim=1)
     assert canonical_correlation(narrow, narrow) == pytest.approx(1 / 6, abs=0.01)
+
+
+def test_independent_views_do_not_correlate():
+    """On the documents that they are fitted on, they correlate by nearly 1."""
     independent = [
         torch.randn(200, 80, generator=torch.Generator().manual_seed(seed)) for seed in (2, 3)
     ]
-    assert (
-        abs(canonical_correlation(*independent)) < 0.1
-    )  # on the documents that they are fitted on: nearly 1
-    for broken in (torch.ones(400, 6), X.clone().index_fill_(0, torch.tensor([7]), math.inf)):
-        assert math.isnan(canonical_correlation(X, broken))
+    assert abs(canonical_correlation(*independent)) < 0.1
+
+
+def test_the_correlation_of_a_constant_view_is_nan(views):
+    assert math.isnan(canonical_correlation(views[0], torch.ones(400, 6)))
+
+
+def test_the_correlation_of_a_view_that_is_not_finite_is_nan(views):
+    infinite = views[0].clone()
+    infinite[7] = math.inf
+    assert math.isnan(canonical_correlation(views[0], infinite))
+
+
+@pytest.mark.parametrize(("width", "documents"), [(12, 24), (3, 20)])
+def test_a_correlation_needs_two_documents_for_a_feature_and_twenty(width, documents):
+    assert documents_for_correlation(width) == documents
 
 
 @pytest.mark.parametrize(("n", "measured"), [(23, False), (24, True), (25, True)])
 @pytest.mark.parametrize("budget", [1, 100_000])
-def test_validation_has_the_correlation_of_all_views_where_a_feature_has_two_documents(
+def test_validation_has_the_correlation_where_a_feature_has_two_documents(
     n, measured, budget, distil
 ):
-    objective, documents = distil.make_objective(more=True), distil.make_documents(n, 2, more=True)
+    objective = distil.make_objective(more=True)
+    documents = distil.make_documents(n, 2, more=True)
     means = validate(objective, documents, batch_size=4, budget=budget)
-    assert (documents_for_correlation(12), documents_for_correlation(3), "cca" in means) == (
-        24,
-        20,
-        measured,
-    )
+    assert ("cca" in means) == measured
     batch, targets = documents.pack([list(range(n))])
     teaching = objective.teachings[1]  # the first contextual one, whose views are 12 wide
     with torch.no_grad():
@@ -164,23 +204,20 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
     means = validate(objective, documents, batch_size=4, budget=budget)
     objective.eval()
     rows, embeddings = [], []
-    for start, size in zip(
-        np.cumsum([0, *parts]).tolist(), parts, strict=False
-    ):  # a last lone one joins a batch
+    # A single document left over joins the last batch.
+    for start, size in zip(np.cumsum([0, *parts]).tolist(), parts, strict=False):
         batch, targets = documents.pack([list(range(start, start + size))])
         with torch.no_grad():
             output = objective(batch, **targets._asdict())
-        rows.append(
-            {"loss": output.loss.item() * size}
-            | {name: p.item() * size for name, p in output.parts.items()}
-        )
+        losses = {"loss": output.loss, **output.parts}
+        rows.append({name: loss.item() * size for name, loss in losses.items()})
         embeddings.append(output.embeddings.double().numpy())
     for name in rows[0]:
         assert means[name] == pytest.approx(sum(row[name] for row in rows) / n, rel=1e-6)
     assert len(rows[0]) == (5 if more else 3)
     y = np.concatenate(embeddings)
     unit = y / np.linalg.norm(y, axis=1, keepdims=True)
-    distances = [1 - unit[i] @ unit[j] for i in range(n) for j in range(n) if i != j]
+    distances = [1 - unit[i] @ unit[j] for i, j in itertools.permutations(range(n), 2)]
     assert means["spread"] == pytest.approx(np.mean(distances), abs=1e-6)
     assert means["norm"] == pytest.approx(np.linalg.norm(y, axis=1).mean(), rel=1e-6)
     torch.testing.assert_close(objective.state_dict(), before, rtol=0, atol=0)

@@ -1,8 +1,7 @@
-"""Pairs of texts, masked tokens, the gradient cache and training on pairs, each against a loop or
-one pass.
-"""
+"""Pairs of texts, masked tokens, the gradient cache and training on pairs."""
 
 import copy
+import itertools
 from functools import partial
 
 import numpy as np
@@ -53,31 +52,33 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"))
 
 
-def test_each_sentence_goes_either_way_by_a_coin_of_seed_document_and_epoch():
-    """Of two sentences, (first, second) and (second, first) are left after drawing again; of many,
-    all but two.
-    """
+def test_each_of_two_sentences_goes_either_way():
+    """Of two sentences, (first, second) and (second, first) are left after drawing again."""
     rng = np.random.default_rng(0)
     two = np.array([draw_halves(2, rng) for _ in range(4000)])
     assert two[:, 0].mean() == pytest.approx(0.5, abs=0.03)
     assert (two[:, 0] != two[:, 1]).all()
+
+
+def test_all_ways_to_halve_three_sentences_are_equally_likely_and_no_half_is_empty():
+    rng = np.random.default_rng(0)
     three = np.array([draw_halves(3, rng) for _ in range(6000)]) @ [1, 2, 4]
-    np.testing.assert_allclose(
-        np.bincount(three, minlength=8) / 6000, [0, *[1 / 6] * 6, 0], atol=0.02
-    )
-    assert (three.min(), three.max()) == (1, 6)  # no half is ever empty
+    frequencies = np.bincount(three, minlength=8) / 6000
+    np.testing.assert_allclose(frequencies, [0, *[1 / 6] * 6, 0], atol=0.02)
+    assert (three.min(), three.max()) == (1, 6)
 
-    def drawn(document="a", **given):
-        return tuple(
-            generator_of(document, **{"seed": 0, "epoch": 0} | given)
-            .integers(1000, size=8)
-            .tolist()
-        )
 
-    assert (drawn(), len({drawn(), drawn("b"), drawn("😀"), drawn(seed=1), drawn(epoch=1)})) == (
-        drawn(),
-        5,
-    )
+def drawn(document="a", *, seed=0, epoch=0):
+    rng = generator_of(document, seed=seed, epoch=epoch)
+    return tuple(rng.integers(1000, size=8).tolist())
+
+
+def test_chance_is_the_same_for_the_same_document_seed_and_epoch():
+    assert drawn() == drawn()
+
+
+def test_chance_differs_with_document_seed_and_epoch():
+    assert len({drawn(), drawn("b"), drawn("😀"), drawn(seed=1), drawn(epoch=1)}) == 5
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -93,17 +94,16 @@ def test_sentences_hold_every_token_of_the_text_in_its_order(tokenizer, text):
 def test_sentences_are_those_of_the_splitter(tokenizer):
     sequences, _ = encode_sentences(tokenizer, [*TEXTS, "It rains. " * 40])
     assert [len(sentences_of(sequence)) for sequence in sequences] == [3, 1, 0, 0, 3, 4, 3, 40]
-    assert [tokenizer.decode(s) for s in sentences_of(sequences[0])] == [
-        "it rained.",
-        "nobody came!",
-        "why?",
-    ]
+    sentences = [tokenizer.decode(sentence) for sentence in sentences_of(sequences[0])]
+    assert sentences == ["it rained.", "nobody came!", "why?"]
+
+
+def test_a_document_of_a_hundred_thousand_sentences_is_halved(tokenizer):
     (sequence,), _ = encode_sentences(tokenizer, ["It rains here. " * 100_000])
     sentences = sentences_of(sequence)
     assert len(sentences) == 100_000
-    assert draw_halves(
-        len(sentences), generator_of("long", seed=0, epoch=0)
-    ).mean() == pytest.approx(0.5, abs=0.01)
+    first = draw_halves(len(sentences), generator_of("long", seed=0, epoch=0))
+    assert first.mean() == pytest.approx(0.5, abs=0.01)
 
 
 def test_tokens_are_those_of_the_whole_text_where_they_know_the_space_before_them():
@@ -120,28 +120,49 @@ def test_tokens_are_those_of_the_whole_text_where_they_know_the_space_before_the
     assert tokenizer(" It rained.")["input_ids"] != tokenizer("It rained.")["input_ids"]
 
 
-def test_fifteen_of_a_hundred_are_guessed_of_which_eighty_are_masked_and_ten_replaced():
-    ids = np.random.default_rng(0).integers(5, VOCABULARY, N)
-    mask = partial(module.mask_tokens, mask_id=MASK, vocabulary=VOCABULARY)
-    masked, labels = mask(before := ids.copy(), np.random.default_rng(1))
-    np.testing.assert_array_equal(before, ids)  # the text stays as it is
-    np.testing.assert_array_equal(
-        mask(ids, np.random.default_rng(1)), (masked, labels)
-    )  # chance is the caller's
+mask = partial(module.mask_tokens, mask_id=MASK, vocabulary=VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+def ids():
+    return np.random.default_rng(0).integers(5, VOCABULARY, N)
+
+
+def test_masking_leaves_the_text_as_it_is(ids):
+    before = ids.copy()
+    mask(ids, np.random.default_rng(1))
+    np.testing.assert_array_equal(before, ids)
+
+
+def test_masking_depends_on_the_generator_alone(ids):
+    masked, labels = mask(ids, np.random.default_rng(1))
+    np.testing.assert_array_equal(mask(ids, np.random.default_rng(1)), (masked, labels))
     assert (mask(ids, np.random.default_rng(4))[1] != labels).any()
+
+
+def test_an_empty_text_has_nothing_to_mask(ids):
     assert np.size(mask(ids[:0], np.random.default_rng(0))) == 0
-    guessed = labels != NO_LABEL
-    assert guessed.mean() == pytest.approx(0.15, abs=0.003)
-    np.testing.assert_array_equal(labels[guessed], ids[guessed])
-    np.testing.assert_array_equal(masked[~guessed], ids[~guessed])
-    shown, true = masked[guessed], ids[guessed]
-    assert (shown == MASK).mean() == pytest.approx(0.8, abs=0.01)
-    assert (shown == true).mean() == pytest.approx(0.1, abs=0.01)
-    replaced = shown[(shown != MASK) & (shown != true)]
-    assert len(replaced) / len(shown) == pytest.approx(0.1, abs=0.01)
-    assert np.histogram(replaced, bins=10, range=(0, VOCABULARY))[0].min() > 0.08 * len(
-        replaced
-    )  # any word
+
+
+def test_fifteen_tokens_of_a_hundred_are_predicted_and_the_others_stay(ids):
+    masked, labels = mask(ids, np.random.default_rng(1))
+    predicted = labels != NO_LABEL
+    assert predicted.mean() == pytest.approx(0.15, abs=0.003)
+    np.testing.assert_array_equal(labels[predicted], ids[predicted])
+    np.testing.assert_array_equal(masked[~predicted], ids[~predicted])
+
+
+def test_eighty_of_a_hundred_predicted_tokens_are_masked_and_ten_replaced(ids):
+    masked, labels = mask(ids, np.random.default_rng(1))
+    read = masked[labels != NO_LABEL]
+    true = ids[labels != NO_LABEL]
+    assert (read == MASK).mean() == pytest.approx(0.8, abs=0.01)
+    assert (read == true).mean() == pytest.approx(0.1, abs=0.01)
+    replaced = read[(read != MASK) & (read != true)]
+    assert len(replaced) / len(read) == pytest.approx(0.1, abs=0.01)
+    # Any word may replace a token.
+    counts, _ = np.histogram(replaced, bins=10, range=(0, VOCABULARY))
+    assert counts.min() > 0.08 * len(replaced)
 
 
 def make(tokenizer, texts=DOCUMENTS, *, max_tokens=512, pairs="halves", seed=0):
@@ -163,13 +184,15 @@ def texts_of(batch, *, masked=False):
 
 def test_documents_of_fewer_than_two_sentences_are_left_out_and_counted(tokenizer, caplog):
     documents = make(tokenizer)
-    assert (documents.rows.tolist(), documents.ids) == (LEFT, [f"document {row}" for row in LEFT])
+    assert documents.rows.tolist() == LEFT
+    assert documents.ids == [f"document {row}" for row in LEFT]
     assert documents.n_sentences.tolist() == [5, 1, 2, 0, 4, 60]
     assert caplog.messages == ["2 of 6 documents have fewer than two sentences, and are left out"]
-    with pytest.raises(
-        InputError,
-        match="3 of 4 have fewer than two sentences, so fewer than two documents are left",
-    ):
+
+
+def test_fewer_than_two_documents_with_two_sentences_are_refused(tokenizer):
+    few = "3 of 4 have fewer than two sentences, so fewer than two documents are left"
+    with pytest.raises(InputError, match=few):
         make(tokenizer, ["no end at all " * 50, "", "one more", "Two. Sentences."])
 
 
@@ -178,15 +201,10 @@ def test_documents_of_fewer_than_two_sentences_are_left_out_and_counted(tokenize
     [("halves", 60, 1), ("halves", 62, 0), ("dropout", 62, 2), ("dropout", 122, 0)],
 )
 def test_documents_that_lose_tokens_are_counted(tokenizer, caplog, pairs, max_tokens, cut):
-    make(
-        tokenizer,
-        ["It rains. " * 40, "It rains. " * 30, "It rains. " * 2],
-        pairs=pairs,
-        max_tokens=max_tokens,
-    )
-    assert caplog.messages == [
-        f"{cut} of 3 documents are longer than the texts of a pair, and are cut"
-    ] * (cut > 0)
+    texts = ["It rains. " * 40, "It rains. " * 30, "It rains. " * 2]
+    make(tokenizer, texts, pairs=pairs, max_tokens=max_tokens)
+    message = f"{cut} of 3 documents are longer than the texts of a pair, and are cut"
+    assert caplog.messages == [message] * (cut > 0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -215,53 +233,69 @@ def test_halves_are_disjoint_ordered_and_cover_the_document(tokenizer, seed, epo
     halves = texts_of(make(tokenizer, texts, seed=seed).pack([0, 1], epoch=epoch, budget=10**6))
     for text, first, second in zip(texts, halves[:2], halves[2:], strict=True):
         ids = tokenizer(text)["input_ids"][1:-1]
-        sentences = [
-            ids[i : i + 5] for i in range(0, len(ids), 5)
-        ]  # every sentence has five tokens
+        sentences = in_fives(ids)
         places = []
         for half in (first, second):
             assert (half[0], half[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
-            places.append([sentences.index(half[i : i + 5]) for i in range(1, len(half) - 1, 5)])
+            places.append([sentences.index(sentence) for sentence in in_fives(half[1:-1])])
             assert places[-1] == sorted(places[-1]) != []
         assert sorted(places[0] + places[1]) == list(range(len(sentences)))
 
 
-def test_a_pair_depends_on_seed_epoch_and_document_not_on_its_batch_or_the_budget(tokenizer):
+def in_fives(ids):
+    """Every sentence has five tokens."""
+    return [ids[start : start + 5] for start in range(0, len(ids), 5)]
+
+
+@pytest.fixture
+def together(tokenizer):
+    """The texts of four pairs in one pass: the first texts of all, then the second ones."""
+    return texts_of(make(tokenizer).pack([0, 1, 2, 3], epoch=1, budget=10**6))
+
+
+@pytest.mark.parametrize("budget", [1, 50])
+def test_a_pair_does_not_depend_on_the_budget(tokenizer, together, budget):
     documents = make(tokenizer)
-    together = texts_of(documents.pack([0, 1, 2, 3], epoch=1, budget=10**6))
-    for budget in (1, 50):
-        assert texts_of(documents.pack([0, 1, 2, 3], epoch=1, budget=budget)) == together
+    assert texts_of(documents.pack([0, 1, 2, 3], epoch=1, budget=budget)) == together
+
+
+def test_a_pair_does_not_depend_on_its_batch(tokenizer):
+    documents = make(tokenizer)
     alone = texts_of(documents.pack([3, 0], epoch=1, budget=10**6), masked=True)
     masked = texts_of(documents.pack([0, 1, 2, 3], epoch=1, budget=50), masked=True)
     assert alone == [masked[3], masked[0], masked[7], masked[4]]
-    assert texts_of(documents.pack([3], epoch=2, budget=50)) != [together[3], together[7]]
-    assert texts_of(make(tokenizer, seed=1).pack([3], epoch=1, budget=50)) != [
-        together[3],
-        together[7],
-    ]
+
+
+@pytest.mark.parametrize(("seed", "epoch"), [(0, 2), (1, 1)])
+def test_a_pair_depends_on_seed_and_epoch(tokenizer, together, seed, epoch):
+    texts = texts_of(make(tokenizer, seed=seed).pack([3], epoch=epoch, budget=50))
+    assert texts != [together[3], together[7]]
 
 
 @pytest.mark.parametrize("budget", [1, 70, 10**6])
-def test_parts_hold_every_text_once_within_the_budget_and_the_labels_are_of_hidden_tokens(
-    tokenizer, budget
-):
+def test_parts_hold_every_text_once_within_the_budget(tokenizer, budget):
     batch = make(tokenizer).pack([0, 1, 2, 3], epoch=0, budget=budget)
-    assert sorted(place for part in batch.parts for place in part.places) == list(range(8))
+    places = list(itertools.chain(*(part.places for part in batch.parts)))
+    assert sorted(places) == list(range(8))
+    assert [places[i] for i in batch.order.tolist()] == list(range(8))
     assert all(sum(part.texts.sizes) <= budget or len(part.places) == 1 for part in batch.parts)
     assert (len(batch.parts) == 1) == (budget == 10**6)
+
+
+@pytest.mark.parametrize("budget", [1, 70, 10**6])
+def test_labels_are_those_of_masked_tokens_and_never_of_special_ones(tokenizer, budget):
+    batch = make(tokenizer).pack([0, 1, 2, 3], epoch=0, budget=budget)
     n_labels = 0
     for part in batch.parts:
-        guessed, ids = part.labels != NO_LABEL, part.texts.input_ids
-        n_labels += int(guessed.sum())
+        labelled = part.labels != NO_LABEL
+        ids = part.texts.input_ids
+        n_labels += int(labelled.sum())
         assert part.masked.sizes == part.texts.sizes
-        assert torch.equal(part.labels[guessed], ids[guessed])
-        assert torch.equal(part.masked.input_ids[~guessed], ids[~guessed])
-        assert not (
-            guessed & ((ids == tokenizer.cls_token_id) | (ids == tokenizer.sep_token_id))
-        ).any()
+        assert torch.equal(part.labels[labelled], ids[labelled])
+        assert torch.equal(part.masked.input_ids[~labelled], ids[~labelled])
+        special = (ids == tokenizer.cls_token_id) | (ids == tokenizer.sep_token_id)
+        assert not (labelled & special).any()
     assert batch.n_labels == n_labels > 0
-    placed = [place for part in batch.parts for place in part.places]
-    assert [placed[i] for i in batch.order.tolist()] == list(range(8))
 
 
 def test_pairs_by_dropout_are_the_whole_document_twice_of_the_same_documents(tokenizer):
@@ -269,16 +303,18 @@ def test_pairs_by_dropout_are_the_whole_document_twice_of_the_same_documents(tok
     assert documents.rows.tolist() == LEFT
     expected = [tokenizer(DOCUMENTS[row])["input_ids"] for row in LEFT]
     assert texts_of(documents.pack([0, 1, 2, 3], epoch=0, budget=10**6)) == expected + expected
-    masked = texts_of(documents.pack([3], epoch=0, budget=10**6), masked=True)
-    assert masked[0] != masked[1]  # hidden at other places
-    for text in texts_of(
-        make(tokenizer, max_tokens=32).pack([3], epoch=0, budget=10**6)
-    ):  # cut at the limit
-        assert (len(text), text[0], text[-1]) == (
-            32,
-            tokenizer.cls_token_id,
-            tokenizer.sep_token_id,
-        )
+
+
+def test_both_texts_of_a_pair_by_dropout_are_masked_at_other_places(tokenizer):
+    batch = make(tokenizer, pairs="dropout").pack([3], epoch=0, budget=10**6)
+    first, second = texts_of(batch, masked=True)
+    assert first != second
+
+
+def test_texts_are_cut_at_the_limit_between_the_special_tokens(tokenizer):
+    ends = (tokenizer.cls_token_id, tokenizer.sep_token_id)
+    for text in texts_of(make(tokenizer, max_tokens=32).pack([3], epoch=0, budget=10**6)):
+        assert (len(text), text[0], text[-1]) == (32, *ends)
 
 
 @pytest.fixture
@@ -305,26 +341,32 @@ def both_gradients(students, budget, embed=lambda student, part: student(part)):
 
     torch.manual_seed(11)
     order = torch.tensor([place for places in plan for place in places]).argsort()
-    own = partial(embed, students[0])
-    found = module.accumulate_gradients(
-        own, parts, order, losses_of, share=0.7, backward=torch.Tensor.backward
+    by_parts = module.accumulate_gradients(
+        partial(embed, students[0]),
+        parts,
+        order,
+        losses_of,
+        share=0.7,
+        backward=torch.Tensor.backward,
     )
     later = torch.rand(3)
     torch.manual_seed(11)
     embedded = torch.cat([embed(students[1], part) for part in parts])
-    assert torch.equal(
-        later, torch.rand(3)
-    )  # the second forward pass of each part drew no numbers of its own
+    # The second forward pass of each part has drawn no numbers.
+    assert torch.equal(later, torch.rand(3))
     placed = [place for places in plan for place in places]
     embeddings = torch.stack([embedded[placed.index(place)] for place in range(8)])
     losses = losses_of(embeddings)
     (0.7 * losses.mean()).backward()
-    torch.testing.assert_close(found, (losses.detach(), embeddings.detach()), rtol=0, atol=1e-10)
-    gradients = [
-        {name: p.grad for name, p in s.named_parameters() if p.grad is not None} for s in students
-    ]
-    assert max(gradient.abs().max() for gradient in gradients[1].values()) > 1e-3
-    return *gradients, len(parts)
+    in_one = losses.detach(), embeddings.detach()
+    torch.testing.assert_close(by_parts, in_one, rtol=0, atol=1e-10)
+    gradients, expected = map(gradients_of, students)
+    assert max(gradient.abs().max() for gradient in expected.values()) > 1e-3
+    return gradients, expected, len(parts)
+
+
+def gradients_of(student):
+    return {name: p.grad for name, p in student.named_parameters() if p.grad is not None}
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
@@ -335,9 +377,9 @@ def test_parts_give_the_gradients_of_one_graph_with_the_same_dropout(
 ):
     pair = students(dropout)
     pair[0].checkpointing = checkpointing
-    found, expected, n_parts = both_gradients(pair, budget)
+    gradients, expected, n_parts = both_gradients(pair, budget)
     assert (n_parts > 1) == (budget < 10**6)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(gradients, expected, rtol=0, atol=1e-10)
 
 
 def test_parts_keep_the_activations_of_one_part_at_a_time(students):
@@ -377,10 +419,10 @@ def test_half_precision_gives_the_gradients_of_half_precision(students):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return student(part)
 
-    found, expected, _ = both_gradients(students(0.0, torch.float32), 40, embed)
-    assert found.keys() == expected.keys()
+    gradients, expected, _ = both_gradients(students(0.0, torch.float32), 40, embed)
+    assert gradients.keys() == expected.keys()
     for name, gradient in expected.items():
-        assert (found[name] - gradient).norm() <= 0.05 * gradient.norm() + 1e-6, name
+        assert (gradients[name] - gradient).norm() <= 0.05 * gradient.norm() + 1e-6, name
 
 
 def losses_by_hand(objective, documents, rows, epoch):
@@ -447,9 +489,7 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
     assert means["norm"] == pytest.approx(y.norm(dim=1).mean().item(), rel=1e-6)
     distances = [
         1 - F.cosine_similarity(y[i], y[j], dim=0).item()
-        for i in range(9)
-        for j in range(9)
-        if i != j
+        for i, j in itertools.permutations(range(9), 2)
     ]
     assert means["spread"] == pytest.approx(np.mean(distances), abs=1e-6)
     torch.testing.assert_close(objective.state_dict(), before, rtol=0, atol=0)
@@ -464,20 +504,24 @@ def test_a_student_learns_to_find_the_other_half(tmp_path, on_pairs):
     assert (steps[0], steps[-1], len(steps)) == (0, 15 * 6, 3)
 
 
-def test_what_cannot_be_trained_on_is_refused_before_anything_starts_and_a_student_held_once(
-    tmp_path, on_pairs, monkeypatch, refused
-):
-    refused(
-        "dropout makes no pairs of a student without dropout",
-        on_pairs.train,
-        tmp_path,
-        dropout=0.0,
-        pairs="dropout",
-    )
+def test_pairs_by_dropout_of_a_student_without_dropout_are_refused(tmp_path, on_pairs, refused):
+    problem = "dropout makes no pairs of a student without dropout"
+    refused(problem, on_pairs.train, tmp_path, dropout=0.0, pairs="dropout")
+    assert not list(tmp_path.iterdir())
+
+
+def test_documents_that_do_not_fill_a_batch_are_refused(tmp_path, on_pairs, refused):
     refused("documents: 3 training documents do not fill one batch", on_pairs.train, tmp_path, n=3)
+    assert not list(tmp_path.iterdir())
+
+
+def test_several_processes_are_refused(tmp_path, on_pairs, monkeypatch, refused):
     monkeypatch.setenv("WORLD_SIZE", "2")
     refused("SimDE trains in one process", on_pairs.train, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_student_that_also_distils_is_held_once(on_pairs):
     objective = on_pairs.make_objective(taught=True)
     assert objective.student is objective.distillation.student
     assert not [name for name in objective.state_dict() if name.startswith("own_student")]
