@@ -154,8 +154,8 @@ class Run:
         scores = last_round(scores)
         student = scores[scores["model"] == self.label]
         metrics = {"mean": float(mean_over_tasks(student)["value"].mean())}
-        for (task, metric), rows in student.groupby(["task", "metric"])["value"]:
-            metrics[f"{task}/{metric}"] = rows.mean()
+        by_task: Any = student.groupby(["task", "metric"])["value"].mean()
+        metrics |= {"/".join(names): value for names, value in by_task.items()}
         if self.key.trains:
             _, validations = self.history()
             metrics["validation_loss_before"] = validations["loss"].iloc[0]
@@ -285,8 +285,8 @@ class Run:
 
         rows = {name: _rows(table) for name, table in (tables or {}).items()}
         records.save(self.workspace, record, [] if scores is None else _rows(scores), rows)
+        numbers = {**numbers, "seconds": record.seconds}
         rounded = {name: round(value, 4) for name, value in numbers.items()}
-        rounded["seconds"] = round(record.seconds, 4)
         # As objects, counts stay integers.
         return pd.Series(rounded, dtype=object, name=record.label).to_frame()
 
@@ -310,12 +310,9 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     log_to_notebook()
     warn_of_other_versions()
     # papermill sets the parameters that it was given in a cell of its own.
-    for cell in namespace.get("In", []):
-        if cell.startswith(INJECTED_CELL):
-            check_names(notebook, re.findall(r"^([A-Za-z_]\w*) = ", cell, flags=re.MULTILINE))
-            break
-    else:
-        check_names(notebook, [])
+    cells = namespace.get("In", [])
+    injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")
+    check_names(notebook, re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE))
     profile = Profile.load(namespace.get("profile", "tiny"))
     given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
     run = Run(RunKey.of(notebook, profile, **given))
