@@ -8,6 +8,7 @@ from docemb_lib.base import pretrained
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import (
     Model,
+    SBERTModels,
     centred_model,
     embed_once,
     models_of,
@@ -50,7 +51,7 @@ def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(wor
         Model(str(n), str(n), lambda few, X=X: X[[texts.index(t) for t in few]])
         for n, X in enumerate(both)
     ]
-    models = {model.label: model for model in on_task_models(workspace, teachers, None)}
+    models = {model.label: model for model in on_task_models(workspace, SBERTModels(*teachers), None)}
     lead, beside = (models[f"SBERT over chunks and lead{end}"] for end in ("", " ⊕ LSA"))
     expected = sum(X / np.linalg.norm(X, axis=1, keepdims=True) for X in both)
     np.testing.assert_allclose(lead.embed(texts), expected, atol=1e-6)

@@ -105,14 +105,14 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
 def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained):
     stages = make()
     models = contextual_models(stages.teachers)
-    assert ([model.label for model in models], len(trained)) == (
+    assert ([model.label for model in models.values()], len(trained)) == (
         ["DM;4d", "DBOW;3d", "PV;7d", "LSA;3d"],
         2,
     )
     texts = stages.corpus.split("validation")["text"][:]
-    found = models[2].embed(texts)
+    found = models["PV"].embed(texts)
     np.testing.assert_array_equal(found, stages.teachers.contextual("PV").embed(texts))
-    np.testing.assert_array_equal(found[:, :4], models[0].embed(texts))
+    np.testing.assert_array_equal(found[:, :4], models["DM"].embed(texts))
 
 
 def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkeypatch):
@@ -141,8 +141,8 @@ def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
     stages = make()
     lsa, texts = stages.teachers.contextual("LSA"), stages.corpus.split("train")["text"][:9]
     np.testing.assert_allclose(stages.teachers.embeddings(lsa, "train", 9), lsa.embed(texts))
-    monkeypatch.setattr("docemb_lib.runs.models.LSA_BY_THE_WAY", 15)
-    assert [model.label for model in contextual_models(make().teachers)][-1].startswith("PV")
+    monkeypatch.setattr("docemb_lib.runs.models.MAX_LSA_DOCUMENTS", 15)
+    assert [*contextual_models(make().teachers)] == ["DM", "DBOW", "PV"]
 
 
 def test_workers_and_a_cap_reach_the_model(make):
