@@ -55,10 +55,10 @@ def check_projections(profile: Profile, teachers: Sequence[FurtherTeacher]) -> N
     """
     student_width = width(profile.student.model)
     for teacher in teachers:
-        if teacher.teacher is not None:
-            teacher_width = profile.contextual_teachers.width(teacher.teacher)
-        else:
+        if teacher.teacher is None:
             teacher_width = width(str(teacher.model))
+        else:
+            teacher_width = profile.contextual_teachers.width(teacher.teacher)
         if student_width is None or teacher_width is None:
             continue
         check_widths(
@@ -75,9 +75,9 @@ def check_layers(profile: Profile) -> None:
     student = profile.student
     layers = local_config(pretrained.resolve(student.model)).get("num_hidden_layers", inf)
     if max(student.layers or [0]) >= layers:
-        there = f"{student.model} has the layers 0 to {layers - 1}"
-        problem = f"student.layers: got {student.layers}, but {there}"
-        raise InputError(f"{problem}; name some of these, or null for all")
+        problem = f"{student.model} has the layers 0 to {layers - 1}"
+        mend = "name some of these, or null for all"
+        raise InputError(f"student.layers: got {student.layers}, but {problem}; {mend}")
 
 
 def check_documents(
@@ -88,15 +88,16 @@ def check_documents(
     built_documents: number of documents in the train split of a corpus that is built; None: it is
     not built, and the numbers that the profile asks for count. Raises InputError.
     """
-    corpus, student = profile.corpus, profile.student
     asked = {"documents": profile.parameters.documents}
     if has_lexical_half:
+        student = profile.student
         asked |= {"student.lexical": student.lexical, "student.width": student.width or 0}
     available: float
-    if built_documents is not None:
-        available = built_documents
-    else:
+    if built_documents is None:
+        corpus = profile.corpus
         available = (corpus.documents or inf) - corpus.validation - corpus.tasks
+    else:
+        available = built_documents
     for name, number in asked.items():
         if number > available:
             held = "those of corpus.validation and corpus.tasks"

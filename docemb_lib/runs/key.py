@@ -80,7 +80,7 @@ class RunKey:
         return cls.of(notebook, profile.model_copy(update=defaults), **parameters)
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, object]:
         """The values of all parameters that the notebook takes."""
         p = self.profile.parameters
         return {name: getattr(p, name) for name in ("seed", *NOTEBOOKS[self.notebook])}
@@ -175,7 +175,8 @@ class RunKey:
 
         Runs of one setting are comparable. The section `simde` counts in 07_simde only.
         """
-        profile, evaluation = self.profile, self.profile.evaluation
+        profile = self.profile
+        evaluation = profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below. The plan and the
         # parameters do not count.
         excluded: dict[str, Any] = dict.fromkeys(
@@ -196,12 +197,12 @@ class RunKey:
         versions = dict(installed_versions())
         for name in ("docemb", "python"):
             versions.pop(name, None)
-        inputs = {
+        inputs: dict[str, object] = {
             "version": VERSIONS["run"],
             "profile": profile.model_dump(mode="json", exclude=excluded),
-            "sources": [source_fingerprint(texts) for texts in profile.text_sources],
+            "sources": list(map(source_fingerprint, profile.text_sources)),
             "tasks": [task_fingerprint(name, evaluation) for name in tasks],
-            "models": [pretrained.fingerprint(name) for name in profile.models],
+            "models": list(map(pretrained.fingerprint, profile.models)),
             "versions": versions,
         }
         # A run in the precision that the machine chooses is recognised on any machine.
@@ -226,7 +227,8 @@ class RunKey:
 
         Settings that no parameter gives are those of the profile's DM or DBOW.
         """
-        p, settings = self.profile.parameters, self.profile.contextual_teachers
+        p = self.profile.parameters
+        settings = self.profile.contextual_teachers
         if self.notebook == "02_paragraph_vector":
             single = {name: getattr(p, name) for name in SINGLE}
             members = members_of(p.compound) if p.compound else [single]
@@ -236,14 +238,14 @@ class RunKey:
             ]
         names: set[str] = set(PV_NAMES) if self.notebook in BESIDE_CONTEXTUAL else set()
         if self.trains:
-            further = self.profile.further_teachers
-            names |= {teacher.teacher for teacher in further if teacher.teacher}
+            names |= {t.teacher for t in self.profile.further_teachers if t.teacher}
         return [member for name in sorted(names) for member in settings.members(name)]
 
     @cached_property
     def label(self) -> str:
         """A short, readable name as in the thesis' figures, for example `cosine;384;λ=0.5`."""
-        p, further = self.profile.parameters, self.profile.further_teachers
+        p = self.profile.parameters
+        further = self.profile.further_teachers
         match self.notebook:
             case "01_corpus":
                 return "corpus"
@@ -292,7 +294,8 @@ def teachers_of(profile: Profile) -> list[FurtherTeacher]:
     The two of the parameters, `structural` and `contextual`, are brought into the form of the
     further ones.
     """
-    p, sbert = profile.parameters, profile.structural_teacher
+    p = profile.parameters
+    sbert = profile.structural_teacher
     teachers = []
     # `model_construct` does not validate. The parameters are valid, and they allow losses of the
     # user (`module:Class`), which further teachers do not have.
@@ -332,12 +335,13 @@ def roles_of(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> set[str]:
     return roles
 
 
-def objective_settings(profile: Profile) -> dict[str, Any]:
+def objective_settings(profile: Profile) -> dict[str, object]:
     """The parameters of the losses that a student of the profile has, with their values.
 
     A parameter is left out where its loss, teacher or weighting is not in use.
     """
-    p, further = profile.parameters, profile.further_teachers
+    p = profile.parameters
+    further = profile.further_teachers
     roles = roles_of(p, further)
     losses = {teacher.loss for teacher in teachers_of(profile) if teacher.role == "contextual"}
     names: list[str] = []
@@ -392,7 +396,8 @@ def _contextual_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> 
 
 
 def _weighting_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
-    roles, structural = roles_of(p, further), structural_label(p, further)
+    roles = roles_of(p, further)
+    structural = structural_label(p, further)
     if "contextual" not in roles:
         masked = "" if p.max_structural_len is None else f";{p.max_structural_len}"
         return f"only-structural;{structural}{masked}"

@@ -382,7 +382,8 @@ def sbert_models(teachers: TeacherStage, *, together: bool = False) -> SBERTMode
     embeds. The first chunk of a text is the truncated text, so that both take no longer than the
     embeddings over chunks alone.
     """
-    workspace, over_chunks = teachers.workspace, teachers.sbert("chunks")
+    workspace = teachers.workspace
+    over_chunks = teachers.sbert("chunks")
     truncated = _teacher(SBERT_TRUNCATED, teachers.sbert("truncate"), workspace)
     chunks = _teacher(SBERT_CHUNKS, over_chunks, workspace)
 

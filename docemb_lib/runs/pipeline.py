@@ -71,7 +71,8 @@ class Stages:
         A corpus to be built needs the tokenizers of student and structural teacher. A final
         evaluation compares with the models of `evaluation.beside`.
         """
-        key, profile = self.key, self.key.profile
+        key = self.key
+        profile = key.profile
         if self.corpus.is_built:
             names = [teacher.model for teacher in profile.further_teachers if teacher.model]
         else:

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 RECORD = "record.json"
 SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def frame(
     return pd.DataFrame(rows)
 
 
-def _row(record: Record, *, with_error: bool) -> dict[str, Any]:
+def _row(record: Record, *, with_error: bool) -> dict[str, object]:
     fields = record.__dict__
     row = {name: fields[name] for name in ("notebook", "label", "profile", "status")}
     row |= record.parameters

@@ -155,7 +155,7 @@ class Run:
         student = scores[scores["model"] == self.label]
         metrics = {"mean": float(mean_over_tasks(student)["value"].mean())}
         by_task: Any = student.groupby(["task", "metric"])["value"].mean()
-        metrics |= {"/".join(names): value for names, value in by_task.items()}
+        metrics |= {f"{task}/{metric}": value for (task, metric), value in by_task.items()}
         if self.key.trains:
             _, validations = self.history()
             metrics["validation_loss_before"] = validations["loss"].iloc[0]
@@ -227,10 +227,9 @@ class Run:
 
             last = last_round(scores)
             of_student = last[last["model"] == self.label]
-            rows: list[Any] = []
-            for (task, metric), values in of_student.groupby(["task", "metric"], sort=False)[
-                "value"
-            ]:
+            rows = []
+            by_task: Any = of_student.groupby(["task", "metric"], sort=False)["value"]
+            for (task, metric), values in by_task:
                 # Retrieval trains no heads, so that its score has no deviation.
                 deviation = float(values.std()) if values.nunique() > 1 else None
                 rows.append((task, metric, float(values.mean()), deviation))
@@ -291,7 +290,7 @@ class Run:
         return pd.Series(rounded, dtype=object, name=record.label).to_frame()
 
 
-def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+def _rows(table: pd.DataFrame) -> records.Rows:
     return json.loads(table.to_json(orient="records"))
 
 

@@ -39,7 +39,7 @@ from docemb_lib.runs.models import (
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import Workspace, write_text
+from docemb_lib.workspace import Inputs, Workspace, write_text
 
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
@@ -361,7 +361,7 @@ class ScoreStage:
             if not self.workspace.is_built("scores", self._inputs(model, name, final=final))
         ]
 
-    def _inputs(self, model: Model, name: str, *, final: bool) -> dict[str, Any]:
+    def _inputs(self, model: Model, name: str, *, final: bool) -> Inputs:
         protocol = {"rounds"} if final else {"limit", "folds"}
         settings = self.profile.evaluation.model_dump(
             include={"head", "seeds", "map_at", *protocol}
@@ -383,18 +383,21 @@ class ScoreStage:
 
         embeddings: (N, D), row i belongs to `_texts(...)[i]`, or `Similarities` for retrieval.
         """
-        task, evaluation = self.task(name), self.profile.evaluation
+        task = self.task(name)
+        evaluation = self.profile.evaluation
         limits = evaluation.rounds if final else [None]
         rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):
             split = "test" if final else "validation"
             return dict.fromkeys(rounds, task.score(embeddings, split, top=evaluation.map_at))
-        head, seeds = evaluation.head, evaluation.seeds
+        seeds = evaluation.seeds
         if final:
-            return protocols.final_scores(task, embeddings, rounds=rounds, head=head, seeds=seeds)
+            return protocols.final_scores(
+                task, embeddings, rounds=rounds, head=evaluation.head, seeds=seeds
+            )
         cut = protocols.for_validation(task, evaluation.limit)
         score = protocols.validation_score(
-            cut, embeddings, head=head, seeds=seeds, folds=evaluation.folds
+            cut, embeddings, head=evaluation.head, seeds=seeds, folds=evaluation.folds
         )
         return dict.fromkeys(rounds, score)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from docemb_lib.settings.sections import (
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Preprocessing, write_words
-from docemb_lib.workspace import Artefact, Workspace
+from docemb_lib.workspace import Artefact, Inputs, Workspace
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -111,7 +111,7 @@ class CorpusStage:
             "teacher-corpus", inputs, self._write_for_teachers, resumable=True
         )
 
-    def _inputs_for_teachers(self, source: TextSource) -> dict[str, Any]:
+    def _inputs_for_teachers(self, source: TextSource) -> Inputs:
         # Only the held-out documents of the students' corpus matter here, not its token counts.
         return {
             "source": source_fingerprint(source),
@@ -137,7 +137,7 @@ class CorpusStage:
             _check_streaming("contextual_teachers.corpus", source, is_built=is_built)
 
     @cached_property
-    def _inputs(self) -> dict[str, Any]:
+    def _inputs(self) -> Inputs:
         return {
             "source": source_fingerprint(self.profile.corpus),
             "student": pretrained.fingerprint(self.profile.student.model),
@@ -145,7 +145,8 @@ class CorpusStage:
         }
 
     def _write(self, folder: Path) -> None:
-        profile, settings = self.profile, self.profile.corpus
+        profile = self.profile
+        settings = profile.corpus
         for model in profile.models:
             pretrained.require(model, stay_online=settings.source == "hub")
         count_structural = self._count_student
@@ -275,7 +276,7 @@ class TeacherStage:
             self._loaded[folder] = ParagraphVector.load(folder)
         return self._loaded[folder]
 
-    def vector_inputs(self, settings: ParagraphVectorSettings, *, seed: int) -> dict[str, Any]:
+    def vector_inputs(self, settings: ParagraphVectorSettings, *, seed: int) -> Inputs:
         """What identifies the artefact of `paragraph_vector`; builds the teachers' corpus."""
         return {
             "words": self._words_inputs(settings.preprocess),
@@ -327,10 +328,10 @@ class TeacherStage:
             bf16=self.profile.structural_teacher.bf16,
         )
 
-    def _words_inputs(self, preprocess: Preprocessing) -> dict[str, Any]:
+    def _words_inputs(self, preprocess: Preprocessing) -> Inputs:
         return {**self._fitted_on("nltk"), "preprocess": preprocess}
 
-    def _fitted_on(self, package: str) -> dict[str, Any]:
+    def _fitted_on(self, package: str) -> Inputs:
         return {
             "corpus": self.corpus.for_teachers.fingerprint,
             "documents": self.profile.contextual_teachers.documents,

@@ -83,7 +83,8 @@ class StudentStage:
 
         Learning from pairs may change the dropout.
         """
-        settings, dropout = self.profile.student, self.profile.simde.dropout
+        settings = self.profile.student
+        dropout = self.profile.simde.dropout
         if self.key.self_supervised and dropout is not None:
             settings = settings.model_copy(update={"dropout": dropout})
         return self._converted(settings)
@@ -95,11 +96,15 @@ class StudentStage:
         It is a sentence-transformers folder, with the training history and the modules that were
         trained with the student: projections, or the head that predicts masked words.
         """
-        key, simde = self.key, self.profile.simde
+        key = self.key
+        simde = self.profile.simde
         corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
         check_student(key, self.corpus)
         start = self.before_training.fingerprint  # refuses wrong layers before teachers are fitted
-        teachers = self.teachers.of_student if key.taught else {}
+        teachers = {}
+        if key.taught:
+            of_student = self.teachers.of_student
+            teachers = {name: teacher.fingerprint for name, teacher in of_student.items()}
         packages = ["torch", "transformers"]
         pairs = None
         if key.self_supervised:
@@ -108,7 +113,7 @@ class StudentStage:
         inputs = {
             "corpus": corpus,
             "start": start,
-            "teachers": {name: teacher.fingerprint for name, teacher in teachers.items()},
+            "teachers": teachers,
             "parameters": key.counting,
             "simde": pairs,
             "training": key.training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
@@ -191,7 +196,8 @@ class StudentStage:
 
         A document with fewer than two sentences gives no pair.
         """
-        p, settings = self.profile.parameters, self.profile.simde
+        p = self.profile.parameters
+        settings = self.profile.simde
         inputs = {"language": settings.language, "sentencex": version("sentencex")}
         encode = partial(encode_sentences, student.tokenizer, language=settings.language)
         return PairedDocuments(
@@ -302,7 +308,8 @@ class StudentStage:
         return head
 
     def _card(self, student: Student, trained: _Trained) -> str:
-        key, profile = self.key, self.profile
+        key = self.key
+        profile = self.profile
         facts = dict(key.counting)
         del facts["seed"], facts["documents"]
         structural = None
@@ -351,7 +358,8 @@ def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> 
     widths: of the embeddings of each teacher, by name. The projections draw their weights from
     torch's global generator.
     """
-    p, training = key.profile.parameters, key.training
+    p = key.profile.parameters
+    training = key.training
     teachings = []
     for teacher in teachers_of(key.profile):
         f = Projection(teacher.student_projection, student.dim)
