@@ -25,7 +25,9 @@ parameters: {student_projection: "7"}  # as wide as PV
 contextual_teachers:
   DM: {dm: true, vector_size: 4, epochs: 2}
   DBOW: {dm: false, vector_size: 3, epochs: 2, dbow_words: false}
-  PV: [{dm: false, vector_size: 3, epochs: 2, dbow_words: false}, {dm: true, vector_size: 4, epochs: 2}]
+  PV:
+  - {dm: false, vector_size: 3, epochs: 2, dbow_words: false}
+  - {dm: true, vector_size: 4, epochs: 2}
   lsa_dim: 3
 """
 
@@ -171,9 +173,7 @@ def with_a_corpus_of_the_teachers_own(workspace_root):
     write_files(workspace_root, {**copies, **others, "params/mine.yaml": own})
 
 
-def test_teachers_with_a_corpus_of_their_own_never_see_what_the_students_corpus_holds_out(
-    make, workspace_root
-):
+def test_teachers_with_a_corpus_of_their_own_never_see_held_out_documents(make, workspace_root):
     with_a_corpus_of_the_teachers_own(workspace_root)
     stages = make()
     words = stages.teachers.words("none")
@@ -287,10 +287,8 @@ def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(
         path.read_text().replace("source: local, path: ../moore", hub), encoding="utf-8"
     )
     monkeypatch.setattr(stages.pretrained, "hub_silence", lambda: "the hub is silent")
-    refused(
-        "contextual_teachers.corpus.datasets: far/off cannot be streamed, because the hub is silent",
-        make().check,
-    )
+    problem = "far/off cannot be streamed, because the hub is silent"
+    refused(f"contextual_teachers.corpus.datasets: {problem}", make().check)
     assert not (workspace_root / "outputs").exists()
 
 
