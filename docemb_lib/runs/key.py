@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -82,8 +82,7 @@ class RunKey:
     @property
     def parameters(self) -> dict[str, object]:
         """The values of all parameters that the notebook takes."""
-        p = self.profile.parameters
-        return {name: getattr(p, name) for name in ("seed", *NOTEBOOKS[self.notebook])}
+        return _values(self.profile.parameters, ("seed", *NOTEBOOKS[self.notebook]))
 
     @property
     def trains(self) -> bool:
@@ -138,7 +137,7 @@ class RunKey:
                 names.append("beside_teachers")
         if self.notebook == "02_paragraph_vector":
             names += ["compound"] if p.compound else SINGLE
-        counting = {name: getattr(p, name) for name in names}
+        counting = _values(p, names)
         if self.taught:
             counting |= objective_settings(self.profile)
         return counting
@@ -230,8 +229,7 @@ class RunKey:
         p = self.profile.parameters
         settings = self.profile.contextual_teachers
         if self.notebook == "02_paragraph_vector":
-            single = {name: getattr(p, name) for name in SINGLE}
-            members = members_of(p.compound) if p.compound else [single]
+            members = members_of(p.compound) if p.compound else [_values(p, SINGLE)]
             return [
                 (settings.DM if member["dm"] else settings.DBOW).model_copy(update=member)
                 for member in members
@@ -250,8 +248,7 @@ class RunKey:
             case "01_corpus":
                 return "corpus"
             case "02_paragraph_vector":
-                single = {name: getattr(p, name) for name in SINGLE}
-                return p.compound or label_of_paragraph_vector(**single)
+                return p.compound or label_of_paragraph_vector(**_values(p, SINGLE))
             case "03_structural":
                 return structural_label(p, further)
             case "04_projections":
@@ -359,12 +356,16 @@ def objective_settings(profile: Profile) -> dict[str, object]:
         names += SOFT_CCA
     if len(roles) == 2:
         names += ["lam", "lam_by_length"]
-    settings = {name: getattr(p, name) for name in names}
+    settings = _values(p, names)
     if further:
         settings["further_teachers"] = [
             teacher.model_dump(exclude_defaults=True) for teacher in further
         ]
     return settings
+
+
+def _values(p: Parameters, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(p, name) for name in names}
 
 
 def structural_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:

@@ -8,7 +8,7 @@ finished artefact is fast.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib.metadata import version
@@ -22,7 +22,6 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.build import build_corpus, digest
 from docemb_lib.corpus.sources import (
     CountTokens,
-    Document,
     read_documents,
     source_fingerprint,
     streamed,
@@ -152,16 +151,18 @@ class CorpusStage:
         count_structural = self._count_student
         if profile.structural_teacher.model != profile.student.model:
             count_structural = sbert_of(profile.structural_teacher, "truncate").count_tokens
-        dataset = self._build(
+        counters = {
+            "n_student_tokens": self._count_student,
+            "n_structural_tokens": count_structural,
+        }
+        dataset = build_corpus(
             read_documents(settings, count_tokens=self._count_student),
-            settings,
-            folder,
-            counters={
-                "n_student_tokens": self._count_student,
-                "n_structural_tokens": count_structural,
-            },
+            counters=counters,
             validation=settings.validation,
             tasks=settings.tasks,
+            seed=settings.seed,
+            folder=folder / PARTS,
+            copy_words=_copy_words(settings),
         )
         _save(dataset, folder)
 
@@ -178,28 +179,16 @@ class CorpusStage:
             for document in read_documents(settings, count_tokens=self._count_student)
             if digest(document.text, words) not in held_out
         )
-        dataset = self._build(documents, settings, folder, counters={})
-        _save(DatasetDict(train=dataset["train"]), folder)
-
-    def _build(
-        self,
-        documents: Iterable[Document],
-        settings: TextSource,
-        folder: Path,
-        *,
-        counters: Mapping[str, CountTokens],
-        validation: int = 0,
-        tasks: int = 0,
-    ) -> DatasetDict:
-        return build_corpus(
+        dataset = build_corpus(
             documents,
-            counters=counters,
-            validation=validation,
-            tasks=tasks,
+            counters={},
+            validation=0,
+            tasks=0,
             seed=settings.seed,
             folder=folder / PARTS,
             copy_words=_copy_words(settings),
         )
+        _save(DatasetDict(train=dataset["train"]), folder)
 
     @cached_property
     def _count_student(self) -> CountTokens:
