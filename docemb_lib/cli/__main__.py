@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -282,19 +282,9 @@ def adapt(
         int | None,
         typer.Option(min=1, help="Width of the lexical half; default: as it is, or up to 512."),
     ] = None,
-    width: Annotated[
-        int | None,
-        typer.Option(min=1, help="Width of the embedding, reduced by PCA; default: not reduced."),
-    ] = None,
     weight: Annotated[
         float | None,
         typer.Option(min=0, max=1, help="Weight of the lexical half; default: fitted."),
-    ] = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            help="A profile whose sweep_tasks choose the weight, on their validation splits."
-        ),
     ] = None,
     text_field: TextField = "text",
     id_field: IdField = "id",
@@ -305,9 +295,6 @@ def adapt(
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.sources import local_documents, local_paths
-    from docemb_lib.runs.key import RunKey
-    from docemb_lib.runs.pipeline import Stages
-    from docemb_lib.settings.profile import Profile
     from docemb_lib.student import Student
     from docemb_lib.student.export import (
         encoder_pooling,
@@ -324,10 +311,6 @@ def adapt(
     ):  # raises where there is none
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
-    if profile and weight is not None:
-        problem = "--weight and --profile both choose the weight of the lexical half"
-        raise InputError(f"{problem}; give one of them")
-    labelled = Profile.load(profile) if profile else None
     if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
         pooling = encoder_pooling(model)
         pooling = "lead" if pooling == "mean" else pooling
@@ -340,23 +323,17 @@ def adapt(
         document.text
         for document in local_documents(source, text_field=text_field, id_field=id_field)
     ]
-    chosen: Any = weight
-    how = "" if weight is None else "by hand"
-    if labelled:
-        chosen = Stages(RunKey(NOTEBOOK, labelled)).scores.lexical_weight()
-        how = f"by the validation labels of {', '.join(labelled.evaluation.sweep_tasks)}"
-    student.adapt(texts, dim=dim, weight=chosen, width=width, devices=devices_at_hand())
+    student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, out.name)
         documents = f"{len(texts)} documents of {source.resolve().name}"
-        student.save(written, card=with_lexical_half(card, student, documents, chosen=how))
+        student.save(written, card=with_lexical_half(card, student, documents))
         written.replace(out)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
-    console.print(
-        f"{out}: {fitted}, {share:.2f} of the cosine is lexical{how and f', chosen {how}'}"
-    )
+    by_hand = "" if weight is None else ", chosen by hand"
+    console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{by_hand}")
 
 
 @command

@@ -121,21 +121,6 @@ def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS)
     return (1 + extreme) / (1 + permutations)
 
 
-def nearest_of_the_best(examples: Sequence[np.ndarray], distances: np.ndarray) -> int:
-    """The candidate nearest to a default among those that are within one standard error of the best
-    of M.
-
-    The error is that of the paired difference from the best, in the mean over K tasks: the
-    one-standard-error rule (Breiman et al., 1984), so that a few examples move little. examples: K
-    arrays (M, N_k); distances: (M,).
-    """
-    best = np.mean([X.mean(axis=1) for X in examples], axis=0).argmax()
-    behind = [X[best] - X for X in examples]
-    variance = np.mean([d.var(axis=1, ddof=1) / d.shape[1] for d in behind], axis=0) / len(behind)
-    near = np.mean([d.mean(axis=1) for d in behind], axis=0) <= np.sqrt(variance)
-    return int(np.where(near, distances, np.inf).argmin())
-
-
 def holm(p_values: np.ndarray) -> np.ndarray:
     """p-values corrected for their number (Holm, 1979), which bounds the probability of any false
     rejection.

@@ -1,9 +1,11 @@
-"""Contextual losses: correlation between the projected views of student and contextual teacher
-(thesis, Figure 4.6).
+"""Contextual losses: correlation between the projected views of student and contextual teacher.
 
-Projections, small networks, first map both views to one width (Tables 4.6 to 4.8). SoftCCA and CCA
-compute statistics over the batch. Contextual losses take no mask: the mask leaves out documents
-beyond the structural teacher's context, and the contextual teacher reads whole documents.
+This is Figure 4.6 of the thesis. Projections, small networks, first map both views to one width
+(Tables 4.6 to 4.8). SoftCCA and CCA compute statistics over the batch. Contextual losses take no
+mask: the mask leaves out documents beyond the structural teacher's context, and the contextual
+teacher reads whole documents.
+
+B: documents of a batch; P: width of a projected view.
 """
 
 from typing import Literal, get_args
@@ -41,45 +43,50 @@ class Projection(nn.Module):
         super().__init__()
         self.spec = spec
         self.widths = projection_widths(spec, in_features)
-        self.in_features, self.out_features = self.widths[0], self.widths[-1]
+        self.in_features = self.widths[0]
+        self.out_features = self.widths[-1]
         self.layers = nn.Sequential()
         for width_in, (width, names) in zip(self.widths, parse_projection(spec), strict=False):
             self.layers.append(nn.Linear(width_in, width))
             self.layers.extend(_layer(name, width) for name in names)
 
-    def forward(self, view: Tensor) -> Tensor:  # (B, in_features) to (B, out_features)
+    def forward(self, view: Tensor) -> Tensor:
+        """Map a view, (B, in_features), to (B, out_features)."""
         return self.layers(view)
 
 
 def _layer(name: str, width: int) -> nn.Module:
-    """The layer after a linear one of this width, by its name in `parse_projection`."""
-    if (
-        name == NORM
-    ):  # of each document alone: statistics of the batch would tie its documents to each other
+    """Make the layer after a linear one of this width, by its name in `parse_projection`."""
+    if name == NORM:
+        # The norm of each document alone: statistics of the batch would tie its documents together.
         return nn.LayerNorm(width)
     if name.startswith(DROPOUT):
         return nn.Dropout(float(name.removeprefix(DROPOUT)))
-    return getattr(nn, str(ACTIVATIONS[name]))(**({"dim": -1} if name == "softmax" else {}))
+    options = {"dim": -1} if name == "softmax" else {}
+    return getattr(nn, str(ACTIVATIONS[name]))(**options)
 
 
 def full_precision(tensor: Tensor) -> Tensor:
-    """`tensor` in float32 at least: half precision is too coarse for covariances and for small
-    distances.
+    """Return `tensor` in float32 at least.
+
+    Half precision is too coarse for covariances and for small distances.
     """
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 class SDL(Described):
-    """Stochastic decorrelation loss of one view's P features (Chang et al., 2018), with a running
-    covariance::
+    """Stochastic decorrelation loss of one view's P features (Chang et al., 2018).
 
-        Zb = batch-normalised Z, Sigma = Zb^T Zb / (B - 1); in training step t
-        Phi_t = beta * Phi_{t-1} + Sigma,  b_t = beta * b_{t-1} + 1,  SDL = sum or mean over i != j
-        of |Phi_t,ij / b_t|
+    It keeps a running covariance. In training step t, with batch-normalised Z::
+
+        Sigma = Zb^T Zb / (B - 1)
+        Phi_t = beta * Phi_{t-1} + Sigma
+        b_t = beta * b_{t-1} + 1
+        SDL = sum or mean over i != j of |Phi_t,ij / b_t|
 
     Gradients flow through the current batch's Sigma only, so with weight 1 / b_t, which falls to 1
     - beta. Evaluation stores nothing: the value is that of the step that would follow, with the
-      running means and variances.
+    running means and variances.
     """
 
     covariance: Tensor  # Phi, (P, P)
@@ -90,22 +97,23 @@ class SDL(Described):
         if not 0 <= beta < 1 or reduction not in get_args(Reduction):
             needed = "beta must be at least 0 and below 1, and reduction sum or mean"
             raise InputError(f"beta, reduction: got {beta}, {reduction!r}; {needed}")
-        self.beta, self.reduction = beta, reduction
+        self.beta = beta
+        self.reduction = reduction
         self.normalise = nn.BatchNorm1d(dim, affine=False)
         self.register_buffer("covariance", torch.zeros(dim, dim))
         self.register_buffer("normaliser", torch.zeros(()))
 
     def forward(self, view: Tensor) -> Tensor:
-        """view: (B, P) with B >= 2. Returns a scalar; in training the statistics advance by one
-        step.
+        """Compute the loss of a view (B, P), a scalar; in training the statistics advance a step.
+
+        Raises InputError for fewer than two documents.
         """
         B, P = view.shape
         if B < 2:
-            raise InputError(
-                f"a covariance needs 2 documents or more, got a batch of {B}: raise the batch size"
-            )
+            problem = f"a covariance needs 2 documents or more, got a batch of {B}"
+            raise InputError(f"{problem}: raise the batch size")
         with torch.autocast(view.device.type, enabled=False):
-            Zb = self.normalise(full_precision(view))
+            Zb = self.normalise(full_precision(view))  # (B, P)
             # Phi_t = beta * Phi_{t-1} + Sigma in one product; Phi_{t-1} is a buffer, a constant to
             # autograd.
             covariance = torch.addmm(self.covariance, Zb.T, Zb, beta=self.beta, alpha=1 / (B - 1))
@@ -113,14 +121,17 @@ class SDL(Described):
             if self.training:
                 self.covariance.copy_(covariance.detach())
                 self.normaliser.copy_(normaliser)
-            total = (
-                2 * covariance.triu(diagonal=1).abs().sum() / normaliser
-            )  # symmetric: both triangles
-            return total / max(P * P - P, 1) if self.reduction == "mean" else total
+            # Phi is symmetric: both triangles have the sum of the upper one.
+            total = 2 * covariance.triu(diagonal=1).abs().sum() / normaliser
+            if self.reduction == "sum":
+                return total
+            return total / max(P * P - P, 1)
 
 
 class SoftCCA(Described):
-    """Bring two views together while decorrelating the features of each (Chang et al., 2018)::
+    """Bring two views together while decorrelating the features of each (Chang et al., 2018).
+
+    ::
 
         loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
 
@@ -130,8 +141,8 @@ class SoftCCA(Described):
     same loss with `reduction="sum"` and `delta / (P^2 - P)`.
 
     Example:
-        >>> z = torch.tensor([[1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])  # uncorrelated features
-        >>> SoftCCA(dim=2)(z, z + 1)
+        >>> z = torch.tensor([[1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])
+        >>> SoftCCA(dim=2)(z, z + 1)  # the features are uncorrelated, so the distance is left
         tensor([1., 1., 1., 1.])
     """
 
@@ -139,30 +150,29 @@ class SoftCCA(Described):
         self, dim: int, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean"
     ) -> None:
         super().__init__()
-        self.dim, self.delta = dim, delta
+        self.dim = dim
+        self.delta = delta
         self.distance = MSE()
         self.student_decorrelation = SDL(dim, beta, reduction)
         self.teacher_decorrelation = SDL(dim, beta, reduction)
 
     def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """student, teacher: projected views (B, P), B >= 2. Returns (B,); in training the
-        statistics advance.
+        """Compute the loss of each document, (B,), from projected views (B, P), B >= 2.
+
+        In training the statistics advance by one step. Raises InputError for views of other widths.
         """
         if student.shape[1] != self.dim or teacher.shape[1] != self.dim:
             got = f"got a student's of {student.shape[1]} and a teacher's of {teacher.shape[1]}"
-            raise InputError(
-                f"SoftCCA was made for views of width {self.dim}, {got}: change dim or the projections"
-            )
+            needed = f"SoftCCA was made for views of width {self.dim}"
+            raise InputError(f"{needed}, {got}: change dim or the projections")
         distance = self.distance(full_precision(student), full_precision(teacher))  # (B,)
-        decorrelation = self.student_decorrelation(student) + self.teacher_decorrelation(
-            teacher
-        )  # ()
+        decorrelation = self.student_decorrelation(student)  # ()
+        decorrelation = decorrelation + self.teacher_decorrelation(teacher)
         return distance + self.delta * decorrelation
 
 
 class CCA(Described):
-    """Minus the sum of the `components` largest canonical correlations of a batch (all of them if
-    None).
+    """Minus the sum of the `components` largest canonical correlations of a batch (None: of all).
 
     With centred views X1, X2, S_ab = Xa^T Xb / (B - 1) and `ridge` added to the diagonals of S11
     and S22, these are the singular values s of A = S11^{-1/2} S12 S22^{-1/2}; for all of them the
@@ -183,49 +193,55 @@ class CCA(Described):
 
     def __init__(self, components: int | None = None, ridge: float = 1e-3) -> None:
         super().__init__()
-        self.components, self.ridge = components, ridge
+        self.components = components
+        self.ridge = ridge
 
     def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
-        """student: (B, P), teacher: (B, Q), B >= 2; P and Q may differ.
+        """Compute the loss of the batch, the same number B times, (B,).
 
-        Returns (B,), the same number B times.
+        student: (B, P), teacher: (B, Q), B >= 2; P and Q may differ. Raises InputError for fewer
+        than two documents.
         """
         B = len(student)
         if B < 2:
-            raise InputError(
-                f"a correlation needs 2 documents or more, got a batch of {B}: raise the batch size"
-            )
+            problem = f"a correlation needs 2 documents or more, got a batch of {B}"
+            raise InputError(f"{problem}: raise the batch size")
         with torch.autocast(student.device.type, enabled=False):
-            X1, X2 = (
-                view - view.mean(dim=0)
-                for view in (full_precision(student), full_precision(teacher))
-            )
-            if not (
-                X1.isfinite().all() and X2.isfinite().all()
-            ):  # SVD fails on NaN; return NaN: training reports it
+            X1 = _centred(student)  # (B, P)
+            X2 = _centred(teacher)  # (B, Q)
+            # SVD fails on NaN. Return NaN instead, which the training reports.
+            if not (X1.isfinite().all() and X2.isfinite().all()):
                 return (X1.sum() * float("nan")).expand(B)
             with torch.no_grad():
-                W1, W2 = _whitening(X1, self.ridge), _whitening(X2, self.ridge)
-                left, s, right = torch.linalg.svd(
-                    (X1 @ W1).T @ (X2 @ W2) / (B - 1), full_matrices=False
-                )  # of A
+                W1 = _whitening(X1, self.ridge)  # (P, R)
+                W2 = _whitening(X2, self.ridge)  # (Q, R)
+                A = (X1 @ W1).T @ (X2 @ W2) / (B - 1)  # (R, R)
+                left, s, right = torch.linalg.svd(A, full_matrices=False)
                 k = min(self.components or B - 1, B - 1, len(s))
-                P1, P2, s = W1 @ left[:, :k], W2 @ right[:k].T, s[:k]
-            a, b = X1 @ P1, X2 @ P2  # canonical variates, (B, k)
+                s = s[:k]  # the canonical correlations, largest first
+                p = W1 @ left[:, :k]  # (P, k)
+                q = W2 @ right[:k].T  # (Q, k)
+            a = X1 @ p  # canonical variates of the student, (B, k)
+            b = X2 @ q  # those of the teacher, (B, k)
             lagrangian = (a * b - s / 2 * (a.square() + b.square())).sum() / (B - 1)
             # The value is -sum(s); the difference is zero and contributes the Lagrangian's
             # gradient.
             return -(s.sum() + lagrangian - lagrangian.detach()).expand(B)
 
 
-def _whitening(X: Tensor, ridge: float) -> Tensor:
-    """W (P, R) such that W^T (X^T X / (B - 1) + ridge I) W = I, R <= min(B, P); X: (B, P), centred.
+def _centred(view: Tensor) -> Tensor:
+    view = full_precision(view)
+    return view - view.mean(dim=0)
 
-    W is S^{-1/2} restricted to the row space of X, from the singular values of X: forming X^T X
-    would halve the digits.
+
+def _whitening(X: Tensor, ridge: float) -> Tensor:
+    """Return W (P, R) such that W^T (X^T X / (B - 1) + ridge I) W = I, R <= min(B, P).
+
+    X is centred, (B, P). W is S^{-1/2} restricted to the row space of X, from the singular values
+    of X: forming X^T X would halve the digits.
     """
     _, s, Vh = torch.linalg.svd(X, full_matrices=False)
-    variances = s.square() / (len(X) - 1) + ridge
+    variances = s.square() / (len(X) - 1) + ridge  # (R,)
     return Vh.T * torch.where(variances > _SMALLEST_VARIANCE, variances.rsqrt(), 0)
 
 
@@ -238,20 +254,21 @@ def contextual_loss(
     reduction: Reduction = "mean",
     ridge: float = 1e-3,
 ) -> nn.Module:
-    """The loss that the parameter `contextual_loss` names, for views of width `dim`; `mse` is
-    SoftCCA's distance alone.
+    """Make the loss that the parameter `contextual_loss` names, for views of width `dim`.
 
-    name: `cca` sums all canonical correlations, `cca:10` the first ten.
-    delta, beta, reduction: of soft-cca; delta is that of the mean form, the sum takes delta / (P^2
-    - P). ridge: of cca.
+    name: `soft-cca`; `mse`, which is SoftCCA's distance alone; `cca`, which sums all canonical
+    correlations; or `cca:10`, which sums the first ten. delta, beta, reduction: of soft-cca; delta
+    is that of the mean form, the sum takes delta / (P^2 - P). ridge: of cca. Raises InputError for
+    another name.
     """
+    if name == "mse":
+        return MSE()
     if name == "soft-cca":
-        return SoftCCA(
-            dim, delta / (max(dim * dim - dim, 1) if reduction == "sum" else 1), beta, reduction
-        )
-    kind, _, components = name.partition(":")
-    if kind == "cca" and (components.isdecimal() or name == kind):
-        return CCA(int(components) if components else None, ridge)
-    if name != "mse":
-        raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, cca:10, got {name!r}")
-    return MSE()
+        cells = max(dim * dim - dim, 1) if reduction == "sum" else 1
+        return SoftCCA(dim, delta / cells, beta, reduction)
+    kind, colon, components = name.partition(":")
+    if kind == "cca" and not colon:
+        return CCA(None, ridge)
+    if kind == "cca" and components.isdecimal():
+        return CCA(int(components), ridge)
+    raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, cca:10, got {name!r}")

@@ -1,5 +1,7 @@
-"""The training objective: the student, the loss and projections of each teacher, and the weighted
-sum of the losses.
+"""The training objective: a student, each teacher's loss and projections, and their weighted sum.
+
+B: documents of a batch; b: documents of a group of the batch; D: width of the student's embedding;
+T: width of a teacher's embedding; P: width of a projected view.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -23,27 +25,26 @@ GroupRunner = Callable[[nn.Module, list[tuple[Tensor, ...]]], Tensor]
 
 @dataclass(frozen=True)
 class Weighting:
-    """Weights of the structural loss S and the contextual loss C of each document, and the mask of
-    long documents.
+    """Weights of the two losses of each document, and the mask of long documents.
 
-    A document adds lam_i * S_i + (1 - lam_i) * C_i (thesis, Listing 4.1), where lam_i = lam *
-    keep_i and keep_i = 1 if len_i <= max_structural_len else 0. Without lam, and in the author's
-    code at lam 0.5, it is the plain sum keep_i * S_i + C_i. `lam_by_length`, as in
-    "linear:384:4096", multiplies lam (1 where lam is None) by a factor that is 1 up to the first
-    length and falls linearly to 0 at the second. Lengths are counted in the structural teacher's
-    tokens without special tokens. `Parameters` validates the values.
+    A document adds lam_i * S_i + (1 - lam_i) * C_i (thesis, Listing 4.1), for its structural loss S
+    and its contextual loss C, where lam_i = lam * keep_i and keep_i = 1 if len_i <=
+    max_structural_len else 0. Without lam, and in the author's code at lam 0.5, it is the plain sum
+    keep_i * S_i + C_i. `lam_by_length`, as in "linear:384:4096", multiplies lam (1 where lam is
+    None) by a factor that is 1 up to the first length and falls linearly to 0 at the second.
+    Lengths are counted in the structural teacher's tokens without special tokens. `Parameters`
+    validates the values.
     """
 
     lam: float | None = None  # weight of the structural loss, in [0, 1]; None: no weighting
-    max_structural_len: int | None = (
-        None  # tokens; longer documents have no structural loss; None: no mask
-    )
+    # Longer documents, in tokens, have no structural loss; None: all have one.
+    max_structural_len: int | None = None
     lam_by_length: str | None = None  # "linear:FIRST:LAST" or None
 
     def keep(self, lengths: Tensor) -> Tensor:
-        """The mask: True for documents with a structural loss. lengths: (B,), tokens.
+        """Return the mask, (B,) bool: True for documents with a structural loss.
 
-        Returns (B,), bool.
+        lengths: (B,), tokens.
         """
         if self.max_structural_len is None:
             return torch.ones_like(lengths, dtype=torch.bool)
@@ -52,13 +53,14 @@ class Weighting:
     def weights(
         self, lengths: Tensor, *, roles: Collection[str] = ROLES, dtype: torch.dtype = torch.float32
     ) -> tuple[Tensor, Tensor]:
-        """Factors of S_i and of C_i, two tensors (B,) of `dtype`. lengths: (B,), tokens.
+        """Return the factors of S_i and of C_i, two tensors (B,) of `dtype`.
 
-        roles: of the teachers. Where all have one role, L is the plain mean of its losses; masked
-        documents count zero.
+        lengths: (B,), tokens; roles: of the teachers. Where all have one role, L is the plain mean
+        of its losses; masked documents count zero.
         """
-        structural = self.keep(lengths).to(dtype)
-        ones, zeros = torch.ones_like(structural), torch.zeros_like(structural)
+        structural = self.keep(lengths).to(dtype)  # keep_i
+        ones = torch.ones_like(structural)
+        zeros = torch.zeros_like(structural)
         if len(roles) == 1:
             return (structural, zeros) if "structural" in roles else (zeros, ones)
         if self.lam is None and self.lam_by_length is None:
@@ -67,7 +69,10 @@ class Weighting:
             structural = structural * self.lam
         if self.lam_by_length is not None:
             first, last = map(int, self.lam_by_length.split(":")[1:])
-            structural = structural * ((last - lengths.to(dtype)) / (last - first)).clamp(0, 1)
+            falling = (last - lengths.to(dtype)) / (
+                last - first
+            )  # 1 at the first length, 0 at last
+            structural = structural * falling.clamp(0, 1)
         # 1 - lam_i with lam_i after the mask: a masked document has the whole contextual loss.
         return structural, 1 - structural
 
@@ -96,43 +101,45 @@ class Teaching(Described):
         weight: float = 1.0,
     ) -> None:
         super().__init__()
-        f, g = student_projection, teacher_projection
+        f = student_projection
+        g = teacher_projection
         if isinstance(f, Projection) and isinstance(g, Projection):
             check_widths(f.spec, f.in_features, g.spec, g.in_features, teacher=name)
-        self.name, self.role, self.weight, self.loss = name, role, float(weight), loss
-        self.student_projection, self.teacher_projection = f or nn.Identity(), g or nn.Identity()
+        self.name = name
+        self.role = role
+        self.weight = float(weight)
+        self.loss = loss
+        self.student_projection = f or nn.Identity()
+        self.teacher_projection = g or nn.Identity()
 
-    def views(
-        self, student: Tensor, teacher: Tensor
-    ) -> tuple[Tensor, Tensor]:  # (B, D), (B, T) to (B, P) both
+    def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
+        """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both."""
         return self.student_projection(student), self.teacher_projection(teacher)
 
 
 class ObjectiveOutput(NamedTuple):
-    """Result of a forward pass; the loss comes first, where `transformers.Trainer` looks for it in
-    a tuple.
-    """
+    """Result of a forward pass, with the loss first, where `transformers.Trainer` looks for it."""
 
     loss: Tensor  # (), to be minimised
-    parts: dict[
-        str, Tensor
-    ]  # by teacher: (), mean loss over all B documents, unweighted; masked documents count zero
+    # By teacher: (), the mean loss over all B documents, unweighted; masked documents count zero.
+    parts: dict[str, Tensor]
     embeddings: Tensor  # (B, D), the student's, without gradient
-    views: (
-        tuple[Tensor, Tensor] | None
-    )  # (B, P) each, without gradient, of the first contextual teacher, if any
+    # (B, P) each, without gradient, of the first contextual teacher; None: there is none.
+    views: tuple[Tensor, Tensor] | None
 
 
 def in_order(loss: nn.Module, groups: Sequence[tuple[Tensor, ...]]) -> Tensor:
-    """The losses of all groups, (B,): group after group, because each advances the running
-    statistics in training.
+    """Compute the losses of all groups, (B,).
+
+    The order counts: in training each group advances the running statistics of the loss.
     """
     return torch.cat([loss(*group) for group in groups])
 
 
 class Objective(Described):
-    """A student with all that is trained or accumulated beside it, so that a checkpoint of this
-    module is complete::
+    """A student with all that is trained with it, so that a checkpoint of this module is complete.
+
+    ::
 
         L = 1/B * sum_i ( v_i * sum_s w_s S_s,i + u_i * sum_c w_c C_c,i )
 
@@ -149,7 +156,7 @@ class Objective(Described):
     `weighting=None` is the plain sum of both roles.
     """
 
-    student: Any
+    student: Any  # a `Student`, or another module with what the caller needs of one
     teachings: Sequence[Teaching]  # a ModuleList
 
     def __init__(
@@ -161,8 +168,10 @@ class Objective(Described):
         group_size: int | None = None,
     ) -> None:
         super().__init__()
-        self.student, self.teachings = student, cast(Sequence[Teaching], nn.ModuleList(teachers))
-        self.weighting, self.group_size = weighting or Weighting(), group_size
+        self.student = student
+        self.teachings = cast(Sequence[Teaching], nn.ModuleList(teachers))
+        self.weighting = weighting or Weighting()
+        self.group_size = group_size
 
     @property
     def parts(self) -> list[str]:
@@ -170,13 +179,13 @@ class Objective(Described):
 
     def forward(
         self,
-        batch: Any,
+        batch: object,
         *,
         teachers: Mapping[str, Tensor],
         n_structural_tokens: Tensor | None = None,
         run_groups: GroupRunner = in_order,
     ) -> ObjectiveOutput:
-        """The loss of a batch.
+        """Compute the loss of a batch.
 
         batch: B documents as the student takes them; teachers: embeddings by teacher, (B, T) each;
         n_structural_tokens: lengths, (B,), needed where the weighting depends on them; run_groups:
@@ -186,58 +195,64 @@ class Objective(Described):
         embeddings = self.student(batch)  # y, (B, D)
         with torch.autocast(embeddings.device.type, enabled=False):
             embeddings = full_precision(embeddings)
-            lengths = self._lengths(n_structural_tokens, embeddings)
+            lengths = self._lengths(n_structural_tokens, embeddings)  # (B,)
             sizes = group_sizes(len(embeddings), self.group_size)
-            keep = self.weighting.keep(lengths).split(sizes)  # the mask, (b,) each
-            losses: dict[str, list[Tensor]] = {}  # w_s S_s and w_c C_c by role, (B,) each
-            parts, contextual_views = {}, None
+            keep = self.weighting.keep(lengths).split(sizes)  # the mask, (b,) for each group
+
+            losses: dict[str, list[Tensor]] = {}  # by role: w_s S_s or w_c C_c, (B,) each
+            parts: dict[str, Tensor] = {}
+            contextual_views = None
             for teaching in self.teachings:
-                views = teaching.views(embeddings, teachers[teaching.name].to(embeddings))
-                arguments: list[Sequence[Tensor]] = [
-                    view.split(sizes) for view in views
-                ]  # of the loss, by group
-                run = in_order if teaching.role == "structural" else run_groups
+                # f(y) and g(t), (B, P) both, projected before they are cut into groups.
+                student, teacher = teaching.views(
+                    embeddings, teachers[teaching.name].to(embeddings)
+                )
+                arguments: list[Sequence[Tensor]] = [student.split(sizes), teacher.split(sizes)]
+                run = run_groups
                 if teaching.role == "structural":
+                    run = in_order  # keeps no statistics, so the groups need no other process
                     arguments.append(keep)
-                else:
-                    contextual_views = contextual_views or (views[0].detach(), views[1].detach())
-                each = run(teaching.loss, list(zip(*arguments, strict=True)))
-                losses.setdefault(teaching.role, []).append(teaching.weight * each)
-                parts[teaching.name] = each.detach().mean()
-            summed = {role: torch.stack(own).sum(dim=0) for role, own in losses.items()}
-            factors = self.weighting.weights(
-                lengths, roles=summed, dtype=next(iter(summed.values())).dtype
-            )
-            weighted = [
-                v * summed[role] for role, v in zip(ROLES, factors, strict=True) if role in summed
-            ]
-            total = torch.stack(weighted).sum(dim=0)
+                elif contextual_views is None:
+                    contextual_views = (student.detach(), teacher.detach())
+                groups = list(zip(*arguments, strict=True))  # (b, P), (b, P) and maybe (b,) each
+                document_losses = run(teaching.loss, groups)  # (B,)
+                losses.setdefault(teaching.role, []).append(teaching.weight * document_losses)
+                parts[teaching.name] = document_losses.detach().mean()
+
+            # The inner sums over the teachers of a role, then v_i and u_i, then the sum of both.
+            summed = {role: torch.stack(of_role).sum(dim=0) for role, of_role in losses.items()}
+            dtype = next(iter(summed.values())).dtype
+            factors = self.weighting.weights(lengths, roles=summed, dtype=dtype)
+            weighted = []
+            for role, factor in zip(ROLES, factors, strict=True):
+                if role in summed:
+                    weighted.append(factor * summed[role])
+            total = torch.stack(weighted).sum(dim=0)  # (B,)
         return ObjectiveOutput(total.mean(), parts, embeddings.detach(), contextual_views)
 
     def _lengths(self, given: Tensor | None, embeddings: Tensor) -> Tensor:
-        w, structural = (
-            self.weighting,
-            any(teaching.role == "structural" for teaching in self.teachings),
-        )
-        if (
-            given is None
-            and structural
-            and (w.max_structural_len is not None or w.lam_by_length is not None)
-        ):
+        """Return the lengths of the documents, or zeros where nothing depends on them, (B,).
+
+        Raises InputError where the weighting depends on lengths that are not given.
+        """
+        if given is not None:
+            return given.to(embeddings.device)
+        weighting = self.weighting
+        by_length = weighting.max_structural_len is not None or weighting.lam_by_length is not None
+        if by_length and any(teaching.role == "structural" for teaching in self.teachings):
             problem = "max_structural_len and lam_by_length depend on the lengths of documents"
             raise InputError(f"{problem}, which are not given: pass n_structural_tokens")
-        return (
-            torch.zeros(len(embeddings)).to(embeddings)
-            if given is None
-            else given.to(embeddings.device)
-        )
+        return embeddings.new_zeros(len(embeddings))
 
 
 def group_sizes(n: int, group_size: int | None) -> list[int]:
-    """Numbers of documents of the groups of a batch of `n`, in order; their sum is `n`."""
+    """Return the numbers of documents of the groups of a batch of `n`, in order."""
     if group_size is None or n <= group_size:
         return [n]
     full, rest = divmod(n, group_size)
+    sizes = [group_size] * full
     if rest == 1:  # a lone document has no negatives and no covariance
-        return [group_size] * (full - 1) + [group_size + 1]
-    return [group_size] * full + [rest] * (rest > 0)
+        sizes[-1] += 1
+    elif rest:
+        sizes.append(rest)
+    return sizes

@@ -1,5 +1,6 @@
-"""Learning from pairs of texts without a teacher: InfoNCE, masked-language modelling, their sum
-(SimDE, Section 3).
+"""Learning from pairs of texts without a teacher (SimDE, Section 3).
+
+The objective is the sum of InfoNCE and masked-language modelling.
 """
 
 from typing import Any
@@ -17,8 +18,9 @@ NO_LABEL = -100  # label of tokens that are not predicted, as in transformers
 
 
 class InfoNCE(Described):
-    """Cross-entropy of finding the second text of a pair by its first, among the second texts of
-    the batch::
+    """Cross-entropy of finding the second text of a pair by its first, in the batch.
+
+    ::
 
         loss_i = -log( exp(cos(h_i, h+_i) / temperature) / sum_j exp(cos(h_i, h+_j) / temperature) )
 
@@ -30,26 +32,24 @@ class InfoNCE(Described):
         self.temperature = temperature
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """first, second: (B, D), row i of both is a pair. Returns (B,)."""
+        """Compute the loss of each pair, (B,). first, second: (B, D), row i of both is a pair.
+
+        Raises InputError for shapes that differ and for fewer than two pairs.
+        """
         if first.shape != second.shape or len(first) < 2:
             both = f"got {tuple(first.shape)} and {tuple(second.shape)}"
             needed = "first and second must have one shape, of two pairs or more"
             raise InputError(f"{needed}: {both}")
-        logits = (
-            F.normalize(first, dim=1) @ F.normalize(second, dim=1).T / self.temperature
-        )  # (B, B)
-        partners = torch.arange(
-            len(first), device=first.device
-        )  # the positives stand on the diagonal
-        return F.cross_entropy(logits, partners, reduction="none")
+        cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T  # (B, B)
+        diagonal = torch.arange(len(first), device=first.device)  # where the positives stand
+        return F.cross_entropy(cosines / self.temperature, diagonal, reduction="none")
 
 
 class MaskedLanguageHead(nn.Module):
-    """Hidden states to scores of all V words: a layer, GELU, LayerNorm, then the product with the
-    word embeddings.
+    """Map hidden states to scores of all V words.
 
-    These belong to the encoder and are an argument: held here they would be stored twice, which
-    safetensors refuses.
+    A layer, GELU and LayerNorm precede the product with the word embeddings. These belong to the
+    encoder and are an argument: held here they would be stored twice, which safetensors refuses.
     """
 
     def __init__(self, dim: int, vocabulary: int, *, norm_eps: float = 1e-12) -> None:
@@ -59,23 +59,22 @@ class MaskedLanguageHead(nn.Module):
         self.bias = nn.Parameter(self.dense.weight.new_zeros(vocabulary))
 
     def forward(self, hidden: Tensor, words: Tensor) -> Tensor:
-        """hidden: (M, D), words: (V, D). Returns (M, V)."""
+        """Compute the scores, (M, V). hidden: (M, D), words: (V, D)."""
         return F.linear(self.norm(F.gelu(self.dense(hidden))), words, self.bias)
 
     def loss(self, hidden: Tensor, labels: Tensor, words: Tensor) -> Tensor:
-        """Sum of the cross-entropies over the labelled tokens, (). hidden: (T, D), labels: (T,)."""
+        """Sum the cross-entropies over the labelled tokens, (). hidden: (T, D), labels: (T,)."""
         labelled = labels != NO_LABEL
         scores = full_precision(self(hidden[labelled], words))  # (M, V)
         return F.cross_entropy(scores, labels[labelled], reduction="sum")
 
 
 class PairObjective(Described):
-    """`L = mean over i of InfoNCE_i + mlm_weight * MLM`; with `distillation`, `L_distillation +
-    weight * L`.
+    """`L = mean over i of InfoNCE_i + mlm_weight * MLM`, beside a distillation or alone.
 
     MLM is the mean cross-entropy over the masked tokens of all texts of the batch; without a head
-    there is none. The student reads each text twice, as it is and masked; it is held once, by
-    `distillation` if there is one.
+    there is none. With `distillation` the loss is `L_distillation + weight * L`. The student reads
+    each text twice, as it is and masked; it is held once, by `distillation` if there is one.
     """
 
     def __init__(
@@ -91,8 +90,11 @@ class PairObjective(Described):
         super().__init__()
         if distillation is None:
             self.own_student = student
-        self.contrast, self.head, self.distillation = contrast, head, distillation
-        self.mlm_weight, self.weight = mlm_weight if head is not None else 0.0, weight
+        self.contrast = contrast
+        self.head = head
+        self.distillation = distillation
+        self.mlm_weight = mlm_weight if head is not None else 0.0
+        self.weight = weight
 
     @property
     def student(self) -> Any:
@@ -100,5 +102,5 @@ class PairObjective(Described):
 
     @property
     def parts(self) -> list[str]:
-        own = ["contrast", "mlm"] if self.mlm_weight else ["contrast"]
-        return own if self.distillation is None else own + self.distillation.parts
+        names = ["contrast", "mlm"] if self.mlm_weight else ["contrast"]
+        return names if self.distillation is None else names + self.distillation.parts

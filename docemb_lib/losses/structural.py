@@ -1,8 +1,10 @@
-"""Structural losses: a student's embedding against its sentence-encoder teacher's, in one space
-(thesis, section 4.4).
+"""Structural losses: a student's embedding against a sentence-encoder teacher's (thesis, 4.4).
 
-Every loss maps student (B, D), teacher (B, D) and a mask (B,) with 1 = kept to one number per
-document, (B,). A masked document has loss zero and is a negative of no other document.
+Both embeddings are in one space. Every loss maps student (B, D), teacher (B, D) and a mask (B,)
+with 1 = kept to one number per document, (B,). A masked document has loss zero and is a negative of
+no other document.
+
+B: documents of a batch; D: width of an embedding; y: the student's embeddings; t: the teacher's.
 """
 
 from abc import ABC, abstractmethod
@@ -19,49 +21,50 @@ Distance = Literal["mse", "cosine"]
 
 
 class Described(nn.Module):
-    """A module whose representation has its settings, so that a checkpoint of other settings is
-    recognised.
+    """A module whose representation shows its settings.
+
+    A checkpoint of other settings is recognised by its representation.
     """
 
     def extra_repr(self) -> str:
-        own = {
-            name: value
-            for name, value in vars(self).items()
-            if name[0] != "_" and not callable(value)
-        }
-        return ", ".join(f"{name}={value!r}" for name, value in own.items() if name != "training")
+        settings = []
+        for name, value in vars(self).items():
+            if name[0] != "_" and name != "training" and not callable(value):
+                settings.append(f"{name}={value!r}")
+        return ", ".join(settings)
 
 
 class StructuralLoss(Described, ABC):
-    """Base class. `forward` checks shapes and applies the mask; a subclass implements
-    `document_losses`.
-    """
+    """The base class checks shapes and applies the mask; a subclass has `document_losses`."""
 
     def forward(self, student: Tensor, teacher: Tensor, mask: Tensor | None = None) -> Tensor:
-        """student, teacher: (B, D); mask: (B,), 1 = kept, None: all. Returns (B,)."""
+        """Compute the loss of each document, (B,).
+
+        student, teacher: (B, D); mask: (B,), 1 = kept, None: all are kept. Raises InputError where
+        the shapes do not fit.
+        """
         B, D = student.shape
         if teacher.shape != student.shape:
             both = f"got {(B, D)} of the student and {tuple(teacher.shape)} of the teacher"
-            raise InputError(
-                f"embeddings must be of the same documents and width, {both}: project them"
-            )
+            needed = "embeddings must be of the same documents and width"
+            raise InputError(f"{needed}, {both}: project them")
         if mask is not None and mask.shape != (B,):
-            raise InputError(
-                f"mask must hold one number per document: expected {B}, got {tuple(mask.shape)}"
-            )
+            needed = "mask must hold one number per document"
+            raise InputError(f"{needed}: expected {B}, got {tuple(mask.shape)}")
         keep = student.new_ones(B) if mask is None else mask.to(student)
         # The mask zeroes losses here and, through `keep`, excludes negatives; `Weighting` moves the
-        # weight to C.
+        # weight of a masked document to its contextual loss.
         return keep * self.document_losses(student, teacher, keep)
 
     @abstractmethod
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
-        """The loss of each document, (B,); any finite value where `keep`, (B,), is 0."""
+        """Compute the loss of each document, (B,); any finite value where `keep`, (B,), is 0."""
 
 
 class MSE(StructuralLoss):
-    """Mean squared difference: `loss_i = 1/D * sum_k (y_ik - t_ik)^2`, the squared distance divided
-    by D.
+    """Mean squared difference, which is the squared distance divided by D.
+
+    `loss_i = 1/D * sum_k (y_ik - t_ik)^2`
 
     Example:
         >>> MSE()(torch.zeros(2, 4), torch.ones(2, 4))
@@ -69,7 +72,7 @@ class MSE(StructuralLoss):
     """
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
-        return (student - teacher).square().mean(dim=1)
+        return (student - teacher).square().mean(dim=1)  # (B, D) to (B,)
 
 
 class Cosine(StructuralLoss):
@@ -81,12 +84,13 @@ class Cosine(StructuralLoss):
     """
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
-        return 1 - (_unit(student) * _unit(teacher)).sum(dim=1)
+        return 1 - (_unit(student) * _unit(teacher)).sum(dim=1)  # (B, D) to (B,)
 
 
 class MaxMargin(StructuralLoss):
-    """Pull a student's embedding to its teacher's and push it from those of other documents
-    (thesis, Eq. 4.1)::
+    """Pull a student's embedding to its teacher's, and push it from other documents' (Eq. 4.1).
+
+    ::
 
         loss_i = d(y_i, t_i) - gamma * mean of d(y_i, t_j) over the others j
 
@@ -105,26 +109,29 @@ class MaxMargin(StructuralLoss):
         if distance not in get_args(Distance):
             mend = f"give one of {', '.join(get_args(Distance))}"
             raise InputError(f"distance: got {distance!r}; {mend}")
-        self.distance, self.gamma = distance, gamma
+        self.distance = distance
+        self.gamma = gamma
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
         if self.distance == "cosine":
-            distances = 1 - _unit(student) @ _unit(teacher).T  # (B, B)
-        # Differences first: |y|^2 - 2yt + |t|^2 would need no (B, B, D) but loses small distances
-        # to rounding.
+            distances = 1 - _unit(student) @ _unit(teacher).T  # d(y_i, t_j), (B, B)
         else:
-            distances = (student[:, None] - teacher[None]).square().mean(dim=2)
-        others = keep.outer(keep).fill_diagonal_(0)  # i and j kept, j != i
+            # Differences first: |y|^2 - 2yt + |t|^2 would need no (B, B, D) but loses small
+            # distances to rounding.
+            distances = (student[:, None] - teacher[None]).square().mean(dim=2)  # (B, B)
+        others = keep.outer(keep).fill_diagonal_(0)  # (B, B), 1 where i and j are kept, j != i
+        # Without others the sum is 0, and so is the mean: the clamp avoids 0 / 0.
         mean = (distances * others).sum(dim=1) / others.sum(dim=1).clamp(min=1)  # (B,)
         return distances.diagonal() - self.gamma * mean
 
 
 class Contrastive(StructuralLoss):
-    """Cross-entropy of finding a document's own teacher embedding among those of the batch (thesis,
-    Eq. 4.2)::
+    """Cross-entropy of finding a document's own teacher embedding in the batch (Eq. 4.2).
 
-        loss = mean over i of -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) /
-        temperature) )
+    ::
+
+        loss = mean over i of
+            -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
 
     with i and j over the documents kept by the mask. Each document kept has this mean as its loss.
     `temperature=None` is the thesis' loss, which has no temperature. Eq. 4.2 as printed sums the
@@ -145,43 +152,45 @@ class Contrastive(StructuralLoss):
         logits = _unit(student) @ _unit(teacher).T / (self.temperature or 1.0)  # (B, B)
         # A masked row keeps its diagonal: a row of -inf alone would give NaN, which the mask's zero
         # does not remove.
-        candidates = keep.bool() | torch.eye(B, dtype=torch.bool, device=student.device)
-        losses = logits.masked_fill(~candidates, float("-inf")).logsumexp(dim=1) - logits.diagonal()
+        candidates = keep.bool() | torch.eye(B, dtype=torch.bool, device=student.device)  # (B, B)
+        logits_kept = logits.masked_fill(~candidates, float("-inf"))
+        losses = logits_kept.logsumexp(dim=1) - logits.diagonal()  # (B,)
         return (keep * losses).sum().expand(B) / keep.sum().clamp(min=1)
 
 
 def structural_loss(
     name: str, *, distance: Distance = "mse", gamma: float = 1.0, temperature: float | None = None
 ) -> nn.Module:
-    """The loss that the parameter `structural_loss` names, or a class by `module:Class`.
+    """Make the loss that the parameter `structural_loss` names, or a class by `module:Class`.
 
-    distance, gamma: of max-margin; temperature: of contrastive.
+    distance and gamma belong to max-margin, temperature to contrastive. Raises InputError for an
+    unknown name and for a class that is no `StructuralLoss`.
     """
+    if name == "mse":
+        return MSE()
+    if name == "cosine":
+        return Cosine()
     if name == "max-margin":
         return MaxMargin(distance, gamma)
     if name == "contrastive":
         return Contrastive(temperature)
-    if name in ("mse", "cosine"):
-        return MSE() if name == "mse" else Cosine()
+
     module, colon, attribute = name.partition(":")
     if not colon:
-        raise InputError(
-            f"structural_loss must be one of mse, cosine, max-margin, contrastive or None, got {name!r}"
-        )
+        known = "mse, cosine, max-margin, contrastive or None"
+        raise InputError(f"structural_loss must be one of {known}, got {name!r}")
     try:
-        made = getattr(import_module(module), attribute)()
+        loss = getattr(import_module(module), attribute)()
     except (ImportError, AttributeError, TypeError) as error:
-        raise InputError(
-            f"structural_loss: {name} cannot be imported ({error}); put it on PYTHONPATH"
-        ) from None
-    if not isinstance(made, StructuralLoss):
+        problem = f"{name} cannot be imported ({error})"
+        raise InputError(f"structural_loss: {problem}; put it on PYTHONPATH") from None
+    if not isinstance(loss, StructuralLoss):
         mend = "make it one, as docs/extending.md shows"
         problem = f"{name} is not a subclass of docemb_lib.losses.StructuralLoss"
         raise InputError(f"structural_loss: {problem}; {mend}")
-    return made
+    return loss
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    return F.normalize(
-        vectors, dim=1, eps=1e-8
-    )  # shorter vectors are divided by eps instead of by their norm
+    """Scale each row to unit length; a row shorter than `eps` is divided by `eps` instead."""
+    return F.normalize(vectors, dim=1, eps=1e-8)

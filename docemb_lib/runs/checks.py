@@ -90,8 +90,7 @@ def check_documents(
     """
     asked = {"documents": profile.parameters.documents}
     if has_lexical_half:
-        student = profile.student
-        asked |= {"student.lexical": student.lexical, "student.width": student.width or 0}
+        asked["student.lexical"] = profile.student.lexical
     available: float
     if built_documents is None:
         corpus = profile.corpus

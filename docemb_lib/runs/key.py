@@ -192,13 +192,15 @@ class RunKey:
             excluded["simde"] = True
             excluded["evaluation"] |= {"few_shot", "few_shot_table"}
 
+        settings = profile.model_dump(mode="json", exclude=excluded)
+        settings["student"]["width"] = None  # of a removed option: recorded runs are found again
         tasks = (*evaluation.tasks, *evaluation.sweep_tasks)
         versions = dict(installed_versions())
         for name in ("docemb", "python"):
             versions.pop(name, None)
         inputs: dict[str, object] = {
             "version": VERSIONS["run"],
-            "profile": profile.model_dump(mode="json", exclude=excluded),
+            "profile": settings,
             "sources": list(map(source_fingerprint, profile.text_sources)),
             "tasks": [task_fingerprint(name, evaluation) for name in tasks],
             "models": list(map(pretrained.fingerprint, profile.models)),

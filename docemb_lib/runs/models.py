@@ -180,9 +180,7 @@ def _loaded(folder: Path, dense: bool) -> Student:
     from docemb_lib.student import Student
 
     student = Student.load(folder)
-    if dense:
-        student.lexical = None
-    return student
+    return student.dense_half() if dense else student
 
 
 def student_at(folder: Path) -> Artefact | None:
@@ -208,7 +206,7 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> Stude
     The adapted form is fitted on each task as `docemb adapt` does. A student without a lexical half
     has one form.
     """
-    from docemb_lib.student.export import CHOSEN, saved_card
+    from docemb_lib.student.export import saved_training
     from docemb_lib.student.lexical import saved_lexical_half
 
     saved = student_model(label, trained)
@@ -217,20 +215,18 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> Stude
         return StudentForms(saved)
     inputs = trained.manifest["inputs"] if (trained.path / MANIFEST).is_file() else {}
     artefact = Artefact(inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
-    card = saved_card(str(trained.path))
-    seen = "corpus" if "`trained_on`" in card else ""  # by a converted encoder: none
-    dense = student_model(f"{label}{DENSE}", artefact, dense=True)._replace(fitted_on=seen)
+    # A converted encoder has seen no corpus. Folders of earlier releases do not say what a student
+    # was trained on; the artefact of one that was trained here names its dense half.
+    is_trained = saved_training(str(trained.path)) is not None or "dense" in inputs
+    dense = student_model(f"{label}{DENSE}", artefact, dense=True)
+    dense = dense._replace(fitted_on="corpus" if is_trained else "")
     saved = saved._replace(
         embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)
     )
     words = inputs.get("words", 50_000)
-    width, weight = (
-        None if half.reduction is None else half.dim,
-        float(half.weight) if CHOSEN in card else None,
-    )
-    adapted = beside_lsa(
-        workspace, dense, f"{label}{ADAPTED}", half.vectors.shape[1], words, width, weight
-    )
+    weight = float(half.weight) if half.weight_given else None
+    dim = half.vectors.shape[1]
+    adapted = beside_lsa(workspace, dense, f"{label}{ADAPTED}", dim, words, weight)
     return StudentForms(saved, dense, adapted)
 
 
@@ -240,32 +236,32 @@ def beside_lsa(
     label: str,
     dim: int = DIM,
     words: int = 50_000,
-    width: int | None = None,
     weight: float | None = None,
 ) -> Model:
-    """A model and LSA of a task's texts side by side, joined as a student's two halves, and reduced
-    to a width.
+    """A model and LSA of a task's texts side by side, joined as a student's two halves.
 
-    weight: of LSA; None: without labels, from the texts. A task whose texts share too few words is
-    scored by the dense half alone.
+    A task whose texts share too few words is scored by the dense half alone.
+
+    dim: directions of LSA at most; words: size of its vocabulary at most; weight: of LSA; None: it
+    follows from the spreads of cosines in the two halves.
     """
 
     def fit(texts: list[str]) -> np.ndarray:
         from docemb_lib.student.lexical import fit_lexical_half
 
         X = embed_once(workspace, dense, texts)
-        limits: Any = {
-            "dim": directions(len(texts), dim),
-            "words": words,
-            "width": width and min(width, len(texts)),
-        }
+        filled = directions(len(texts), dim)
         try:
-            return _joined(fit_lexical_half(lambda: X, texts, weight=weight, **limits), X, texts)
+            half = fit_lexical_half(lambda: X, texts, dim=filled, words=words, weight=weight)
+            return _joined(half, X, texts)
         except InputError as error:
             logger.warning("%s is scored without its lexical half: %s", label, error)
             return X
 
-    key = f"{dense.fingerprint} ⊕ {LSA_FIT}/{dim}/{words}/{width}{'' if weight is None else f'/{weight}'}"
+    # "None" stands for a removed option: the key finds the scores measured before.
+    key = f"{dense.fingerprint} ⊕ {LSA_FIT}/{dim}/{words}/None"
+    if weight is not None:
+        key += f"/{weight}"
     return _on_task(label, fit, key)
 
 
@@ -338,9 +334,9 @@ def _side_by_side(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """
     import torch
 
-    from docemb_lib.student.lexical import balance, tempered
+    from docemb_lib.student.lexical import balance, partially_whitened
 
-    X, Y = (tempered(torch.tensor(embeddings)) for embeddings in (first, second))
+    X, Y = (partially_whitened(torch.tensor(embeddings)) for embeddings in (first, second))
     w = balance(X, Y)
     return np.concatenate([np.sqrt(1 - w) * X.numpy(), np.sqrt(w) * Y.numpy()], axis=1)
 

@@ -93,9 +93,14 @@ class Run:
             untrained = untrained_model(self.stages.students)
             models.append(untrained)
             if self.key.has_lexical_half:
-                student, label = self.profile.student, UNTRAINED_ADAPTED
-                sizes = student.lexical, student.lexical_words, student.width
-                models.append(beside_lsa(self.workspace, untrained, label, *sizes))
+                adapted = beside_lsa(
+                    self.workspace,
+                    untrained,
+                    UNTRAINED_ADAPTED,
+                    dim=self.profile.student.lexical,
+                    words=self.profile.student.lexical_words,
+                )
+                models.append(adapted)
         models.append(sbert.truncated)
         if self.is_final:
             models.append(sbert.chunks)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -16,14 +16,8 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation import protocols, scoreboard, uncertainty
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import check_task, profile_task, task_inputs
-from docemb_lib.evaluation.tasks import Classification, HeadTask, Ranking, Score, example_lengths
-from docemb_lib.evaluation.uncertainty import (
-    Scores,
-    differences,
-    nearest_of_the_best,
-    score_intervals,
-    verdicts,
-)
+from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
+from docemb_lib.evaluation.uncertainty import Scores, differences, score_intervals, verdicts
 from docemb_lib.runs import records
 from docemb_lib.runs.models import (
     ADAPTED,
@@ -41,16 +35,10 @@ from docemb_lib.runs.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Inputs, Workspace, write_text
 
-if TYPE_CHECKING:
-    from docemb_lib.student.lexical_module import LexicalHalf
-    from docemb_lib.student.student import ChooseWeight
-
 logger = logging.getLogger(__name__)
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}
 EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
 LENGTHS = "lengths.npy"
-WEIGHTS = np.arange(1, 10) / 10  # of a lexical half, tried where labels choose it
-LABELS = 20  # fewest labelled examples of a task; fewer choose no better than the spreads
 # Frames of `Final` that a record keeps beside the scores.
 KEPT = ("intervals", "comparison", "models")
 
@@ -253,45 +241,6 @@ class ScoreStage:
             )
         for name, split in asked:
             check_task(self.profile, self.workspace, name, split)
-
-    def lexical_weight(self) -> "ChooseWeight":
-        """A function that chooses the weight of a lexical half by the sweep's tasks, on their
-        validation splits.
-
-        The half's own weight is the default of `nearest_of_the_best`; the function changes it while
-        it tries others.
-        Raises InputError at once for tasks without labels or with too few.
-        """
-        names = self._names(final=False)
-        if "halves" in names:
-            raise InputError(
-                "evaluation.sweep_tasks: halves has no labels, and would favour words; name other tasks"
-            )
-        self.check(("validation",))
-        for name in names:
-            splits: Mapping[str, Any] = self.task(name).splits
-            data = splits["validation" if "validation" in splits else "train"]
-            ranks, limit = isinstance(data, Ranking), self.profile.evaluation.limit
-            if (labels := len(data.queries) if ranks else min(len(data.labels), limit)) < LABELS:
-                few = f"choosing a weight needs {LABELS} labelled examples, and it has {labels}"
-                mend = "add some, or leave it out of evaluation.sweep_tasks"
-                raise InputError(f"task {name}: {few}; {mend}")
-
-        def choose(half: "LexicalHalf", embed: Callable[[Sequence[str]], np.ndarray]) -> float:
-            import torch
-
-            candidates, examples = np.array([float(half.weight), *WEIGHTS]), []
-            for name in names:
-                texts, scores = self._texts(name, final=False), []
-                halves = torch.tensor(embed(texts)), half.lexical(texts)
-                for weight in candidates:
-                    half.weight.fill_(weight)
-                    (score,) = self._score(name, half.join(*halves).numpy(), final=False).values()
-                    scores.append(score.per_example[score.metric].mean(axis=0, dtype=np.float64))
-                examples.append(np.stack(scores))
-            return float(candidates[nearest_of_the_best(examples, abs(candidates - candidates[0]))])
-
-        return choose
 
     def _names(self, final: bool) -> Sequence[str]:
         return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks

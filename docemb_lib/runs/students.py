@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -131,28 +131,28 @@ class StudentStage:
         if not self.key.has_lexical_half:
             return self.dense
         settings = self.profile.student
-        options: dict[str, Any] = {
-            "dim": settings.lexical,
-            "words": settings.lexical_words,
-            "width": settings.width,
-        }
-        fitted_by = {"lsa": VERSIONS["lsa"], "precision": precision_of(None)}
         inputs = {
             "dense": self.dense.fingerprint,
             "corpus": self.corpus.fingerprint,
-            **options,
-            **fitted_by,
+            "dim": settings.lexical,
+            "words": settings.lexical_words,
+            "width": None,  # of a removed option: the key finds the students made before
+            "lsa": VERSIONS["lsa"],
+            "precision": precision_of(None),
         }
 
         def build(folder: Path) -> None:
             student = Student.load(self.dense.path)
-            student.adapt(self.corpus.texts("train"), devices=devices_at_hand(), **options)
-            documents = (
-                f"{len(self.corpus.split('train'))} documents of {self.profile.corpus.source}"
+            texts = self.corpus.texts("train")
+            student.adapt(
+                texts,
+                devices=devices_at_hand(),
+                dim=settings.lexical,
+                words=settings.lexical_words,
             )
-            student.save(
-                folder, card=with_lexical_half(saved_card(str(self.dense.path)), student, documents)
-            )
+            documents = f"{len(texts)} documents of {self.profile.corpus.source}"
+            card = with_lexical_half(saved_card(str(self.dense.path)), student, documents)
+            student.save(folder, card=card)
             for file in (HISTORY, PROJECTIONS, HEAD):
                 if (self.dense.path / file).is_file():
                     shutil.copy(self.dense.path / file, folder)
@@ -210,7 +210,7 @@ class StudentStage:
         )
 
     def _converted(self, settings: StudentSettings) -> Artefact:
-        options = settings.model_dump(exclude={"model", "lexical", "lexical_words", "width"})
+        options = settings.model_dump(exclude={"model", "lexical", "lexical_words"})
         inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
         def build(folder: Path) -> None:
@@ -228,6 +228,7 @@ class StudentStage:
         trained = train(student, folder)
         if not is_first():
             return
+        student.trained_on = f"{trained.documents} documents of {self.profile.corpus.source}"
         student.save(folder, card=self._card(student, trained))
         if trained.tensors is not None:
             save_file(trained.tensors, str(folder / trained.file))
@@ -320,7 +321,7 @@ class StudentStage:
             student,
             profile.student.model,
             profile=profile.name,
-            trained_on=f"{trained.documents} documents of {profile.corpus.source}",
+            trained_on=student.trained_on,
             structural_teacher=structural,
             **facts,
             mean_validation_loss=f"{losses[0]:.4f} before, {losses[-1]:.4f} after",

@@ -277,17 +277,6 @@ class Student(Section):
     # none
     lexical: int = Field(0, ge=0, le=WIDEST)
     lexical_words: int = Field(50_000, ge=2)  # size of its vocabulary at most
-    # Dimensions to which both halves are reduced, by PCA of the documents that `adapt` embeds;
-    # None: they are not
-    width: int | None = Field(None, ge=1, le=512)
-
-    @model_validator(mode="after")
-    def _has_two_halves(self) -> Self:
-        if self.width is not None and not self.lexical:
-            raise ValueError(
-                "width reduces an embedding of two halves; give lexical, too, or leave width out"
-            )
-        return self
 
 
 class Training(Section):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -19,14 +19,13 @@ from docemb_lib.base.hardware import uses_bf16
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
 
 CHUNK = 512  # documents tokenised, sorted and embedded at a time; bounds the memory for an iterable
-CPU_BATCH_TOKENS = (
-    2**13
-)  # more than a CPU needs for full speed; activations of a base model: some hundred MB
-GPU_BATCH_TOKENS = (
-    2**16
-)  # a GPU then computes longer than launching its kernels takes; activations: some GB
+# Tokens of a batch. A CPU has full speed with fewer; activations of a base model: some hundred MB.
+CPU_BATCH_TOKENS = 2**13
+# A GPU then computes longer than launching its kernels takes; activations: some GB.
+GPU_BATCH_TOKENS = 2**16
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Tokens = Sequence[Sequence[int] | np.ndarray]  # the token ids of each document
 
 
 class Encoder(Protocol):
@@ -45,18 +44,17 @@ class Encoder(Protocol):
         """The tokens that a document of so many takes in a batch."""
 
     def __call__(self, batch: PackedBatch) -> Tensor:
-        """(B, D), the embeddings of B packed documents."""
+        """The embeddings of B packed documents, (B, D)."""
 
-    def eval(self) -> Any: ...
-    def train(self, mode: bool = True) -> Any: ...
-    def to(self, device: Any) -> Self: ...
+    def eval(self) -> object: ...
+    def train(self, mode: bool = True) -> object: ...
+    def to(self, device: str | torch.device) -> Self: ...
 
 
 def one_ahead(
     function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Generator[Result, None, None]:
-    """`function` of each item in order; a thread computes the next result while the caller uses the
-    last one.
+    """Apply `function` to each item in order, one item ahead of the caller, in a thread.
 
     The items are taken in the caller's thread: a database cursor must not leave the thread that
     made it.
@@ -73,38 +71,37 @@ def one_ahead(
 
 def embed_chunks(
     encoder: Encoder,
-    tokenised: Iterable[Sequence[Sequence[int] | np.ndarray]],
+    tokenised: Iterable[Tokens],
     devices: Sequence[str | torch.device] | None,
     bf16: bool | None,
     report: Callable[[int], object],
 ) -> Generator[np.ndarray, None, None]:
-    """Float32 (n, D) for each chunk of n documents' token ids, in order.
+    """Yield the embeddings of each chunk of n documents in order, float32 (n, D).
 
     One thread per GPU takes batches, of the following chunks too, so that no device waits at the
     end of a chunk. A single CPU computes in the calling thread: in another one OpenMP starts a
-    second team of threads, at half the speed. report: called with the number of documents of each
-    finished batch.
+    second team of threads, at half the speed. `report` is called with the number of documents of
+    each finished batch.
     """
     with _replicas(encoder, devices) as replicas:
         on_cpu = any(replica.device.type == "cpu" for replica in replicas)
-        batch_tokens = CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
-        idle: deque[Encoder] = deque(replicas)  # as many as threads, so that each thread finds one
+        budget = CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
+        idle = deque(replicas)  # as many as threads, so that each thread finds one
 
         def embed(batch: PackedBatch) -> np.ndarray:
             replica = idle.popleft()
             try:
                 device = replica.device
                 enabled = uses_bf16(device) if bf16 is None else bf16
+                autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
                 # Inference mode and autocast hold for the calling thread alone.
-                with (
-                    torch.inference_mode(),
-                    torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled),
-                ):
+                with torch.inference_mode(), autocast:
                     return replica(batch.to(device)).float().cpu().numpy()
             finally:
                 idle.append(replica)
 
         def collect(plan: list[list[int]], results: Iterable[np.ndarray]) -> np.ndarray:
+            """Put the results of the batches of a chunk into the order of its documents."""
             embeddings = np.empty((sum(map(len, plan)), encoder.dim), dtype=np.float32)
             for rows, result in zip(plan, results, strict=True):
                 embeddings[rows] = result
@@ -112,38 +109,40 @@ def embed_chunks(
             return embeddings
 
         threads = ThreadPoolExecutor(len(replicas))
-        inline = len(replicas) == 1 and on_cpu
+        run = map if on_cpu and len(replicas) == 1 else threads.map
         try:
             pending: deque[tuple[list[list[int]], Iterable[np.ndarray]]] = deque()
             for documents in tokenised:
-                plan = token_batches([encoder.padded(len(ids)) for ids in documents], batch_tokens)
+                plan = token_batches([encoder.padded(len(ids)) for ids in documents], budget)
                 # Packed in this thread, so that a device finds its next batch ready.
                 packed = [pack([documents[row] for row in rows]) for rows in plan]
-                pending.append((plan, map(embed, packed) if inline else threads.map(embed, packed)))
+                pending.append((plan, run(embed, packed)))
                 if len(pending) > len(replicas):
                     yield collect(*pending.popleft())
             while pending:
                 yield collect(*pending.popleft())
         finally:
-            threads.shutdown(
-                cancel_futures=True
-            )  # after an error or an interrupt, drop the batches not yet started
+            # After an error or an interrupt, drop the batches that are not yet started.
+            threads.shutdown(cancel_futures=True)
 
 
 @contextmanager
 def _replicas(
     encoder: Encoder, devices: Sequence[str | torch.device] | None
 ) -> Iterator[list[Encoder]]:
-    """The encoder in eval mode on each of `devices`, itself where possible, else as a copy; None:
-    on its own device.
+    """Give the encoder in eval mode on each of `devices`, or on its own device for None.
+
+    The encoder itself serves its own device once; all others have copies.
     """
     was_training = encoder.training
     encoder.eval()
     try:
         replicas: list[Encoder] = []
         for device in devices or [encoder.device]:
-            own = encoder not in replicas and torch.device(device) == encoder.device
-            replicas.append(encoder if own else copy.deepcopy(encoder).to(device))
+            if encoder not in replicas and torch.device(device) == encoder.device:
+                replicas.append(encoder)
+            else:
+                replicas.append(copy.deepcopy(encoder).to(device))
         yield replicas
     finally:
         encoder.train(was_training)
@@ -151,19 +150,18 @@ def _replicas(
 
 @contextmanager
 def growing_npy(path: Path, width: int) -> Iterator[Callable[[np.ndarray], object]]:
-    """A function that appends float32 rows (n, width) to the array in a file, which appears when
-    the block ends.
+    """Give a function that appends float32 rows (n, width) to the array in a file.
 
-    Until then the rows are in a hidden file beside it, which an error or an interrupt removes.
+    The file appears when the block ends. Until then the rows are in a hidden file beside it, which
+    an error or an interrupt removes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.stem}.{os.getpid()}.npy")
     header = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}
     try:
         with partial.open("wb") as file:
-            np.lib.format.write_array_header_1_0(
-                file, header
-            )  # reserves room for a first axis of any length
+            # The header reserves room for a first axis of any length.
+            np.lib.format.write_array_header_1_0(file, header)
             start = file.tell()
             yield lambda rows: file.write(np.ascontiguousarray(rows, dtype="<f4").data)
             n = (file.tell() - start) // (4 * width)

@@ -1,11 +1,13 @@
-"""A student as a sentence-transformers folder, written and read: the encoder, pooling and a model
-card.
+"""A student as a sentence-transformers folder: the encoder, pooling and a model card.
 
 Every release of sentence-transformers reads the folder, and so do stock `AutoModel` and
 `AutoTokenizer`. Two kinds need more. A lexical half and pooling "lead" are a file of code in the
 folder (`lexical_module`), which release 6 runs where it is allowed to. The Longformer with global
 attention on its first token needs release 5.4: its folder asks for the last hidden state of a
 `LongformerForSequenceClassification`, which sets that attention itself.
+
+What docemb itself knows of a student, but sentence-transformers does not, is in `docemb.json`. The
+text of the card decides nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 from huggingface_hub import ModelCard, ModelCardData
 from safetensors.torch import save
+from torch import Tensor
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
@@ -40,6 +43,8 @@ from docemb_lib.student.loading import (
 from docemb_lib.workspace import write_bytes, write_text
 
 if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+
     from docemb_lib.student.lexical_module import LexicalHalf
 
 Pooling = Literal["mean", "lead", "first", "cls"]
@@ -47,10 +52,13 @@ MEANS = ("mean", "lead")
 # The modules of sentence-transformers folders, as regular expressions.
 STUDENT_MODULES = "(Text|Weighted)?Transformer Pooling( LexicalHalf)?"
 ENCODER_MODULES = "Transformer Pooling( Normalize)?"
-STOCK, MODULE = "sentence_transformers.models", CODE.removesuffix(".py")
-POOLING, README = "1_Pooling", "README.md"
+STOCK = "sentence_transformers.models"
+MODULE = CODE.removesuffix(".py")
+POOLING = "1_Pooling"
+README = "README.md"
+STATE = "docemb.json"  # what docemb knows of a student beyond the files of sentence-transformers
+# These settings mark a folder whose first tokens have global attention.
 GLOBAL_ATTENTION = {
-    # marks a folder whose first tokens have global attention
     "transformer_task": "sequence-classification",
     "modality_config": {"text": {"method": "forward", "method_output_name": ["hidden_states", -1]}},
     "module_output_name": "token_embeddings",
@@ -60,13 +68,16 @@ GLOBAL_ATTENTION = {
 class Writable(Protocol):
     """What a folder is written from; `Student` is one."""
 
-    model: Any
-    tokenizer: Any
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerFast
     pooling: Pooling
-    lexical: LexicalHalf | None
+    trained_on: str | None
 
     @property
-    def config(self) -> Any: ...
+    def lexical(self) -> LexicalHalf | None: ...
+
+    @property
+    def config(self) -> PretrainedConfig: ...
 
     @property
     def max_tokens(self) -> int: ...
@@ -77,73 +88,87 @@ class Writable(Protocol):
 
 
 def write_folder(student: Writable, folder: Path, card: str | None) -> None:
-    """Write model, tokenizer and card (None: a plain one) into `folder`; other files there are
-    kept.
-    """
+    """Write model, tokenizer and card (None: a plain one) into `folder`, and keep other files."""
     folder.mkdir(parents=True, exist_ok=True)
-    model, tokenizer, pooling = student.model, student.tokenizer, student.pooling
-    weights = {
-        name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()
+    _write_model(student, folder)
+    remove_limits(student.tokenizer)
+    student.tokenizer.save_pretrained(folder)
+
+    runs_code = student.pooling == "lead" or student.lexical is not None
+    first = f"{STOCK}.Transformer"
+    if runs_code:
+        kind = "WeightedTransformer" if student.pooling == "lead" else "TextTransformer"
+        first = f"{MODULE}.{kind}"
+        (folder / CODE).write_bytes((Path(__file__).parent / CODE).read_bytes())
+    folders = {first: "", f"{STOCK}.Pooling": POOLING}  # of each module
+    if student.lexical is not None:  # it reads the texts that the first module hands on
+        folders[f"{MODULE}.LexicalHalf"] = FOLDER
+        (folder / FOLDER).mkdir(exist_ok=True)
+        student.lexical.save(str(folder / FOLDER))
+    modules = []
+    for place, (kind, path) in enumerate(folders.items()):
+        modules.append({"idx": place, "name": str(place), "path": path, "type": kind})
+    _write_json(folder / "modules.json", modules)
+
+    settings = {"max_seq_length": student.max_tokens, "do_lower_case": False}
+    if student.pooling == "cls":
+        settings |= GLOBAL_ATTENTION
+    _write_json(folder / SETTINGS, settings)
+    versions = {name: version(name) for name in ("sentence-transformers", "transformers")}
+    general = {
+        "model_type": "SentenceTransformer",
+        "__version__": {
+            "sentence_transformers": versions["sentence-transformers"],
+            "transformers": versions["transformers"],
+            "pytorch": torch.__version__,
+        },
+        "prompts": {},
+        "similarity_fn_name": "cosine",
     }
+    _write_json(folder / "config_sentence_transformers.json", general)
+    pooling = {
+        "word_embedding_dimension": student.config.hidden_size,
+        "pooling_mode_cls_token": student.pooling not in MEANS,
+        "pooling_mode_mean_tokens": student.pooling in MEANS,
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+    _write_json(folder / POOLING / "config.json", pooling)
+    _write_json(folder / STATE, {"trained_on": student.trained_on})
+
+    if card is None:
+        card = student_card(student)
+        if student.lexical is not None:
+            card = with_lexical_half(card, student, "a collection")
+    if runs_code:
+        card = card.replace(*WITH_CODE)
+    (folder / README).write_text(card, encoding="utf-8")
+
+
+def _write_model(student: Writable, folder: Path) -> None:
+    """Write the weights and the configuration as a stock class of transformers reads them."""
+    model = student.model
+    weights: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        weights[name] = tensor.detach().cpu().contiguous()
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
     D = config.hidden_size
     # Stock classes have a pooler or a classifier, unused here. Zeros in the file keep loading from
-    # warning of missing weights and from drawing random ones.
-    unused = (
-        {"pooler.dense": D} if config.model_type == "longformer" else {}
-    )  # rows of D weights, and a bias
-    if pooling == "cls":
-        config.architectures, config.num_labels = ["LongformerForSequenceClassification"], 1
+    # warning of missing weights and from drawing random ones. Each has rows of D weights and biases.
+    unused = {"pooler.dense": D} if config.model_type == "longformer" else {}
+    if student.pooling == "cls":
+        config.architectures = ["LongformerForSequenceClassification"]
+        config.num_labels = 1
         weights = {f"longformer.{name}": tensor for name, tensor in weights.items()}
         unused = {"classifier.dense": D, "classifier.out_proj": 1}
     for layer, rows in unused.items():
-        weights |= {f"{layer}.weight": torch.zeros(rows, D), f"{layer}.bias": torch.zeros(rows)}
+        weights[f"{layer}.weight"] = torch.zeros(rows, D)
+        weights[f"{layer}.bias"] = torch.zeros(rows)
     # `save_file` would create a file that only its owner can read. A loaded student maps the old
     # file into its memory: it must be replaced, not written to.
     write_bytes(folder / "model.safetensors", save(weights, metadata={"format": "pt"}))
     config.save_pretrained(folder)
-    remove_limits(tokenizer)
-    tokenizer.save_pretrained(folder)
-    first = f"{STOCK}.Transformer"
-    if pooling == "lead" or student.lexical is not None:
-        first = f"{MODULE}.{'WeightedTransformer' if pooling == 'lead' else 'TextTransformer'}"
-        (folder / CODE).write_bytes((Path(__file__).parent / CODE).read_bytes())
-    types = {first: "", f"{STOCK}.Pooling": POOLING}
-    if student.lexical is not None:  # reads the texts that the first module hands on
-        types[f"{MODULE}.LexicalHalf"] = FOLDER
-        (folder / FOLDER).mkdir(exist_ok=True)
-        student.lexical.save(str(folder / FOLDER))
-    modules = [
-        {"idx": i, "name": str(i), "path": path, "type": of}
-        for i, (of, path) in enumerate(types.items())
-    ]
-    versions = {
-        "sentence_transformers": version("sentence-transformers"),
-        "transformers": version("transformers"),
-    }
-    versions["pytorch"] = torch.__version__
-    general = {"model_type": "SentenceTransformer", "__version__": versions, "prompts": {}}
-    limits = {"max_seq_length": student.max_tokens, "do_lower_case": False}
-    _write_json(folder / "modules.json", modules)
-    _write_json(folder / SETTINGS, limits | (GLOBAL_ATTENTION if pooling == "cls" else {}))
-    _write_json(
-        folder / "config_sentence_transformers.json", general | {"similarity_fn_name": "cosine"}
-    )
-    mean = pooling in MEANS
-    modes = {
-        "word_embedding_dimension": D,
-        "pooling_mode_cls_token": not mean,
-        "pooling_mode_mean_tokens": mean,
-    }
-    modes |= {"pooling_mode_max_tokens": False, "pooling_mode_mean_sqrt_len_tokens": False}
-    _write_json(folder / POOLING / "config.json", modes)
-    if card is None:
-        card = student_card(student)
-        card = card if student.lexical is None else with_lexical_half(card, student, "a collection")
-    (folder / README).write_text(
-        card.replace(*WITH_CODE) if first.startswith(MODULE) else card, encoding="utf-8"
-    )
 
 
 def _write_json(path: Path, content: object) -> None:
@@ -152,7 +177,7 @@ def _write_json(path: Path, content: object) -> None:
 
 
 def saved_pooling(path_or_id: str) -> Pooling:
-    """The pooling of a saved student; "mean" for a plain transformers model.
+    """Return the pooling of a saved student; "mean" for a plain transformers model.
 
     Raises InputError for others.
     """
@@ -160,7 +185,7 @@ def saved_pooling(path_or_id: str) -> Pooling:
 
 
 def encoder_pooling(name: str) -> Pooling:
-    """The pooling of a short sentence encoder, "mean" for a plain transformers model.
+    """Return the pooling of a short sentence encoder; "mean" for a plain transformers model.
 
     Raises InputError for others.
     """
@@ -168,54 +193,61 @@ def encoder_pooling(name: str) -> Pooling:
 
 
 def _pooling(name: str, kind: str, expected: str, mend: str) -> Pooling:
-    """expected: a regular expression of the names of the modules; kind, mend: for errors."""
+    """Read the pooling of a model whose module names match the regular expression `expected`.
+
+    kind and mend are for errors.
+    """
     path_or_id = resolve(name)
-    if not (modules := read_modules(path_or_id)):
+    modules = read_modules(path_or_id)
+    if not modules:
         return "mean"
-    names = " ".join(name for name, _ in modules)
+    names = " ".join(class_name for class_name, _ in modules)
     if not re.fullmatch(expected, names):
         if re.fullmatch(ENCODER_MODULES, names) and is_short(path_or_id):
             raise no_student(name, path_or_id)
-        plain = (
-            expected.removeprefix("(Text|Weighted)?")
-            .replace("( ", " and perhaps ")
-            .removesuffix(")?")
-        )
-        needed = f"{kind} has {plain}"
+        required = expected.removeprefix("(Text|Weighted)?").removesuffix(")?")
+        needed = f"{kind} has {required.replace('( ', ' and perhaps ')}"
         raise InputError(f"The model {name} has the modules {names}, and {needed}. {mend}")
-    config = read_json(path_or_id, "config.json", subfolder=modules[1][1])
-    flags = [
-        name.removeprefix("pooling_mode_")
-        for name, on in config.items()
-        if on is True and "_mode_" in name
-    ]
-    given = config.get("pooling_mode") or flags  # several are a list
-    mode = (
-        given
-        if isinstance(given, str)
-        else "+".join(given).replace("_tokens", "").replace("_token", "") or "mean"
-    )
+
+    mode = _pooling_mode(path_or_id, modules[1][1])
     task = read_json(path_or_id, SETTINGS, subfolder=modules[0][1]).get("transformer_task")
     is_global = task == GLOBAL_ATTENTION["transformer_task"]
-    mean: Pooling = "lead" if names.startswith("Weighted") else "mean"
-    poolings: dict[Any, Pooling] = {
-        ("mean", False): mean,
-        ("cls", False): "first",
-        ("cls", True): "cls",
-    }
-    if (mode, is_global) not in poolings:
-        attention = f"{'with' if is_global else 'without'} global attention"
-        found = f"The model {name} pools by {mode} {attention}"
-        needed = f"{kind} pools by mean without it, or by cls with or without it"
-        raise InputError(f"{found}, and {needed}. {mend}")
-    return poolings[mode, is_global]
+    if mode == "mean" and not is_global:
+        return "lead" if names.startswith("Weighted") else "mean"
+    if mode == "cls":
+        return "cls" if is_global else "first"
+    attention = f"{'with' if is_global else 'without'} global attention"
+    problem = f"The model {name} pools by {mode} {attention}"
+    needed = f"{kind} pools by mean without it, or by cls with or without it"
+    raise InputError(f"{problem}, and {needed}. {mend}")
+
+
+def _pooling_mode(path_or_id: str, folder: str) -> str:
+    """Read the mode of a pooling module, as in "mean" or "mean+max".
+
+    Recent releases name the mode, or several in a list; earlier ones have a flag for each.
+    """
+    config = read_json(path_or_id, "config.json", subfolder=folder)
+    mode = config.get("pooling_mode")
+    if isinstance(mode, str):
+        return mode
+    if not mode:
+        flags = [name for name, is_on in config.items() if is_on is True and "_mode_" in name]
+        mode = [name.removeprefix("pooling_mode_") for name in flags]
+    return "+".join(mode).replace("_tokens", "").replace("_token", "") or "mean"
 
 
 POOLINGS = {
     "mean": "mean over all tokens",
-    "lead": "mean over all tokens, of which the first 256 count four times and more; needs `trust_remote_code=True`",
+    "lead": (
+        "mean over all tokens, of which the first 256 count four times and more; "
+        "needs `trust_remote_code=True`"
+    ),
     "first": "hidden state of the first token",
-    "cls": "hidden state of the first token, which has global attention; needs sentence-transformers 5.4",
+    "cls": (
+        "hidden state of the first token, which has global attention; "
+        "needs sentence-transformers 5.4"
+    ),
 }
 USAGE = """Embeds long documents:
 
@@ -224,96 +256,96 @@ from sentence_transformers import SentenceTransformer
 
 embeddings = SentenceTransformer("this/folder").encode(["a long document"])
 ```"""
-WITH_CODE = (
-    '"this/folder")',
-    '"this/folder", trust_remote_code=True)',
-)  # in a card, of a folder without code and with
-LEXICAL, SCORES = "## Lexical half", "## Scores"
-# stands in the card if it does not follow from the texts alone
-CHOSEN = "The weight of the lexical half was chosen"
+# A card names the folder so where there is no code in it, and so where there is.
+WITH_CODE = ('"this/folder")', '"this/folder", trust_remote_code=True)')
+LEXICAL = "## Lexical half"
+SCORES = "## Scores"
+BY_HAND = " The weight of the lexical half was chosen by hand."
 LEXICAL_SENTENCE = (
-    "After the dense half comes a lexical half of {dim} dimensions, a sum of one vector per word of the whole text, "
-    "fitted on {documents}; refit it on others with `docemb adapt`. An embedding has {width} dimensions. "
+    "After the dense half comes a lexical half of {dim} dimensions, a sum of one vector per word "
+    "of the whole text, fitted on {documents}; refit it on others with `docemb adapt`. "
+    "An embedding has {width} dimensions. "
     "sentence-transformers runs the code of the half, `" + CODE + "`, with "
     "`SentenceTransformer(folder, trust_remote_code=True)`."
 )
 
 
 def student_card(student: Writable, encoder: str | None = None, **facts: object) -> str:
-    """A README with front matter: how a student is used, and a table of facts about it and its
-    origin.
+    """Write a README with front matter: how a student is used, and a table of facts about it.
 
     encoder: the model that the student was made of; its licence applies to the student.
     """
     model_type = student.config.model_type
-    tags = [
-        "sentence-transformers",
-        "sentence-similarity",
-        "feature-extraction",
-        model_type,
-        "docemb",
-    ]
+    tags = ["sentence-transformers", "sentence-similarity", "feature-extraction"]
     front = ModelCardData(
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
-        tags=tags,
+        tags=[*tags, model_type, "docemb"],
         license=licence_of(resolve(encoder)) if encoder else None,
     )
-    about = ({"encoder": encoder} if encoder else {}) | {
-        "model": model_type,
-        "max_tokens": student.max_tokens,
-    }
-    about |= facts | {"embedding": POOLINGS[student.pooling]}
+    about: dict[str, object] = {"encoder": encoder} if encoder else {}
+    about |= {"model": model_type, "max_tokens": student.max_tokens, **facts}
+    about["embedding"] = POOLINGS[student.pooling]
     rows = [f"| `{name}` | {value} |" for name, value in about.items()]
     table = "\n".join([f"Made with docemb {__version__}.", "", "| | |", "|---|---|", *rows])
     return f"---\n{front.to_yaml()}\n---\n\n# A docemb student\n\n{USAGE}\n\n{table}\n"
 
 
-def with_lexical_half(card: str, student: Writable, documents: str, *, chosen: str = "") -> str:
-    """The card of a student with what its lexical half was fitted on, as in "300 documents of
-    reports".
+def with_lexical_half(card: str, student: Writable, documents: str) -> str:
+    """Add to a card what the lexical half was fitted on, as in "300 documents of reports".
 
     What the card says of an earlier half, and the scores of the student before, are left out.
-    chosen: how the weight of the half was chosen, if it does not follow from the texts alone.
     """
-    dim = student.lexical.vectors.shape[1] if student.lexical else 0
+    half = student.lexical
+    dim = half.vectors.shape[1] if half is not None else 0
     sentence = LEXICAL_SENTENCE.format(dim=dim, width=student.width, documents=documents)
-    sentence += f" {CHOSEN} {chosen}." if chosen else ""
+    if half is not None and half.weight_given:
+        sentence += BY_HAND
     return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
 
 
+def saved_training(path_or_id: str) -> str | None:
+    """Return what a saved student was trained on.
+
+    None: the encoder was converted, or the folder is older than this field.
+    """
+    trained_on: str | None = read_json(path_or_id, STATE).get("trained_on")
+    return trained_on
+
+
 def saved_card(path_or_id: str) -> str:
-    """The card of a saved model; "" where there is none."""
+    """Return the card of a saved model; "" where there is none."""
     file = find_file(path_or_id, README)
     return "" if file is None else file.read_text(encoding="utf-8", errors="replace")
 
 
 def add_scores(folder: str | Path, rows: Sequence[tuple[str, str, float, float | None]]) -> None:
-    """Write a table of scores at the end of a saved student's card, replacing an earlier table, in
-    one atomic step.
+    """Write a table of scores at the end of a saved student's card, in one atomic step.
 
-    rows: (task, metric, value, spread); the spread is None, and not shown, where there is a single
-    measurement.
+    It replaces an earlier table. rows: (task, metric, value, spread); the spread is None, and left
+    out, where there is a single measurement.
     """
     lines = ["| task | metric | score |", "|---|---|---|"]
     for task, metric, value, spread in rows:
-        lines.append(
-            f"| {task} | {metric} | {value:.4f}{'' if spread is None else f' ± {spread:.4f}'} |"
-        )
+        deviation = "" if spread is None else f" ± {spread:.4f}"
+        lines.append(f"| {task} | {metric} | {value:.4f}{deviation} |")
     card = _before(saved_card(str(folder)), SCORES)
     write_text(Path(folder) / README, "\n".join([card, "", SCORES, "", *lines, ""]))
 
 
 def _before(card: str, *headings: str) -> str:
-    """The card up to the first of these headings."""
+    """Return the card up to the first of these headings."""
     return re.split(f"^({'|'.join(headings)})$", card, flags=re.MULTILINE)[0].rstrip()
 
 
 def licence_of(path_or_id: str) -> str | None:
-    """The licence that a model's own card declares; None without a card, a declaration, or access
-    to the hub.
+    """Return the licence that a model's own card declares.
+
+    None: there is no card, it declares none, or the hub cannot be reached.
     """
-    with suppress(Exception):  # of a card that is not there, no UTF-8 or no YAML, and of the hub
-        if (file := find_file(path_or_id, README)) is not None:
+    # A card may be absent, no UTF-8 or no YAML, and the hub has errors of its own.
+    with suppress(Exception):
+        file = find_file(path_or_id, README)
+        if file is not None:
             return ModelCard.load(file).data.license
     return None

@@ -1,11 +1,11 @@
-"""The lexical half of a student, fitted in closed form on the documents where it is used, and its
-files.
+"""The lexical half of a student, fitted in closed form on a collection, and its files.
+
+N: documents; D: width of the dense half; L: width of the lexical half.
 """
 
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,13 @@ from docemb_lib.student.loading import find_file, one_line, read_json, read_modu
 if TYPE_CHECKING:
     from docemb_lib.student.lexical_module import LexicalHalf
 
-logger = logging.getLogger(__name__)
-
-FOLDER, CODE = "3_Lexical", "lexical_module.py"
-# of the mean variance, added to each: directions that a few documents leave empty are not blown up
+FOLDER = "3_Lexical"
+CODE = "lexical_module.py"
+# This share of the mean variance is added to each, so that directions that a few documents leave
+# empty are not blown up.
 SHRINKAGE = 0.01
-LEAST_DIM, MOST_DIM = 16, 512
+LEAST_DIM = 16
+MOST_DIM = 512
 SAMPLE = 2000  # documents whose cosines give the spread of a half
 
 
@@ -34,12 +35,10 @@ def fit_lexical_half(
     *,
     dim: int | None = None,
     words: int = 50_000,
-    weight: float | Callable[[LexicalHalf], float] | None = None,
-    width: int | None = None,
-    rows: Sequence[int] | np.ndarray | None = None,
+    weight: float | None = None,
+    rows: Sequence[int] | None = None,
 ) -> LexicalHalf:
-    """Fit a lexical half on the texts of a collection, and the dense half's mean and map on its
-    embeddings.
+    """Fit a lexical half on the texts of a collection, and the dense half's mean and map.
 
     Args:
         dense: gives (N, D), the embeddings of some documents; called once the words are fitted,
@@ -48,86 +47,55 @@ def fit_lexical_half(
         dim: width of the lexical half. None: as many directions as the texts fill, from LEAST_DIM
             to MOST_DIM.
         words: size of its vocabulary at most.
-        weight: w between 0 and 1; None: chosen without labels, see `balance`; or a function that
-            gives it, called with the half that has the weight without labels.
-        width: dimensions to which both halves together are reduced, by PCA; None, or as many as
-            both: they are not.
+        weight: w between 0 and 1; None: chosen without labels, see `balance`.
         rows: which of the texts the embeddings belong to, None: all.
 
-    Raises InputError for fewer documents or words than `dim`, fewer embeddings than `width`,
-    documents alike, and a weight out of range.
+    Raises InputError for fewer documents or words than `dim`, documents alike, and a weight out of
+    range.
     """
+    # Imported here: a student also runs where gensim is not installed.
     from docemb_lib.student.lexical_module import LexicalHalf
-    from docemb_lib.teachers import (
-        LSA,
-    )  # imported here: a student also runs where gensim is not installed
+    from docemb_lib.teachers import LSA
     from docemb_lib.teachers.lsa import LEADS, directions
     from docemb_lib.teachers.words import UNSPACED
 
-    given = 0.5 if weight is None or callable(weight) else weight
-    if not 0 <= given <= 1:
-        raise InputError(f"weight: got {given}; give a number from 0 to 1")
-    if dim is not None and dim < 1:
+    if weight is not None and not 0 <= weight <= 1:
+        raise InputError(f"weight: got {weight}; give a number from 0 to 1")
+    if dim is None:
+        dim = max(LEAST_DIM, directions(len(texts), MOST_DIM))
+    if dim < 1:
         raise InputError(f"dim: got {dim}; give 1 or more")
-    if width is not None and not 1 <= width <= (most := len(texts if rows is None else rows)):
-        mend = f"give 1 to {most}, the number of documents that are embedded for it"
-        raise InputError(f"width: got {width}; {mend}")
-    lsa = LSA(dim or max(LEAST_DIM, directions(len(texts), MOST_DIM)), words=words).fit(texts)
-    lexical = torch.from_numpy(lsa.embed(texts if rows is None else [texts[row] for row in rows]))
+    lsa = LSA(dim, words=words).fit(texts)
+    embedded = texts if rows is None else [texts[row] for row in rows]
+    lexical = torch.from_numpy(lsa.embed(embedded))  # (N, L)
     if (lexical - lexical.mean(dim=0)).abs().max() < 1e-5:  # equal up to rounding
         problem = f"all {len(texts)} documents have the same lexical embedding"
         raise InputError(f"{problem}; use more documents, or some with other words")
-    X = torch.from_numpy(np.asarray(dense(), dtype=np.float32))
+
+    X = torch.from_numpy(np.asarray(dense(), dtype=np.float32))  # (N, D)
     fitted = {
         "vectors": torch.from_numpy(lsa.vectors),
         "lexical_mean": lexical.mean(dim=0),
         "dense_mean": X.mean(dim=0),
-        "dense_map": tempering(X),
-        "weight": torch.tensor(given),
+        "dense_map": partial_whitening(X),
+        "weight": torch.tensor(0.5 if weight is None else weight),
     }
-    half = LexicalHalf(lsa.vocabulary, fitted, LEADS, UNSPACED)
-    if weight is None or callable(weight):
+    half = LexicalHalf(lsa.vocabulary, fitted, LEADS, UNSPACED, weight_given=weight is not None)
+    if weight is None:
         half.weight.fill_(balance(half.dense(X), half.centred(lexical)))
-    if callable(weight):
-        half.weight.fill_(weight(half))
-    if width is not None and width < half.dim:
-        joined = half.join(X, half.centred(lexical))
-        # Principal components without centring, so that products between rows change least.
-        half.reduction = (
-            torch.linalg.eigh(joined.double().T @ joined.double())[1][:, -width:].flip(1).float()
-        )
-        kept = (joined @ half.reduction).square().sum() / joined.square().sum()
-        logger.warning(
-            "%d of %d dimensions keep %.1f%% of the squared length",
-            half.dim,
-            joined.shape[1],
-            100 * kept,
-        )
     return half
 
 
-def tempered(X: Tensor) -> Tensor:
-    """(N, D), centred, tempered and of unit length. X: (N, D)."""
-    return nn.functional.normalize((X - X.mean(dim=0)) @ tempering(X))
+def partially_whitened(X: Tensor) -> Tensor:
+    """Centre X, whiten it partially and scale its rows to unit length, (N, D)."""
+    return nn.functional.normalize((X - X.mean(dim=0)) @ partial_whitening(X))
 
 
-def balance(first: Tensor, second: Tensor) -> float:
-    """The weight w of the second of two halves: s_1 / (s_1 + s_2), of the spreads of their cosines
-    between documents.
+def partial_whitening(X: Tensor) -> Tensor:
+    """Return C^(-1/4) for the covariance C of X with some shrinkage, (D, D). X: (N, D).
 
-    Weighted so, both halves contribute equally to how much the cosines of the whole vary; a half
-    whose cosines are all equal has no weight. first, second: (N, D) and (N, L), of unit length.
-    """
-    spreads = [_spread(X) for X in (first, second)]
-    return spreads[0] / sum(spreads) if all(spreads) else float(spreads[1] > 0)
-
-
-def tempering(X: Tensor) -> Tensor:
-    """(D, D): divides each principal direction of X, (N, D), by the square root of its standard
-    deviation.
-
-    A symmetric map, C^(-1/4) of the covariance C with some shrinkage: halfway between X and its
-    whitening.
+    This symmetric map is halfway between X and its whitening, C^(-1/2): it divides each principal
+    direction by the square root of its standard deviation.
     """
     centred = (X - X.mean(dim=0)).double()
     variances, directions = torch.linalg.eigh(centred.T @ centred / len(X))
@@ -135,19 +103,33 @@ def tempering(X: Tensor) -> Tensor:
     return ((directions * variances**-0.25) @ directions.T).float()
 
 
+def balance(first: Tensor, second: Tensor) -> float:
+    """Return the weight w of the second of two halves by the spreads of their cosines.
+
+    The spread s of a half is the standard deviation of its cosines between documents, and w is
+    s_1 / (s_1 + s_2). Weighted so, both halves contribute equally to how much the cosines of the
+    whole vary; a half whose cosines are all equal has no weight. first, second: (N, D) and (N, L),
+    of unit length.
+    """
+    spread = _spread(first)
+    other = _spread(second)
+    if spread and other:
+        return spread / (spread + other)
+    return float(other > 0)
+
+
 def _spread(X: Tensor) -> float:
-    """The standard deviation of the cosines between different rows. X: (N, D), of unit length."""
+    """Return the standard deviation of the cosines between rows of X, (N, D), of unit length."""
     X = X[:: max(1, -(-len(X) // SAMPLE))]
     cosines = (X @ X.T)[~torch.eye(len(X), dtype=torch.bool)]
     return float(cosines.std()) if cosines.numel() > 1 else 0.0
 
 
 def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
-    """The lexical half of a saved student, or None. Raises InputError where its code or files were
-    changed.
+    """Load the lexical half of a saved student; None where it has none.
 
-    docemb runs its own code; that of the folder is compared with its checksum because
-    sentence-transformers runs it.
+    docemb runs its own code. The code in the folder is compared with its checksum because
+    sentence-transformers runs it. Raises InputError where the code or a file was changed.
     """
     folder = dict(read_modules(path_or_id)).get("LexicalHalf")
     if folder is None:
@@ -155,14 +137,11 @@ def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
     from docemb_lib.student.lexical_module import CONFIG, WEIGHTS, WORDS, LexicalHalf
 
     files = [find_file(path_or_id, name, subfolder=folder) for name in (WORDS, WEIGHTS)]
-    code, expected = (
-        find_file(path_or_id, CODE),
-        read_json(path_or_id, CONFIG, subfolder=folder).get("code"),
-    )
+    expected = read_json(path_or_id, CONFIG, subfolder=folder).get("code")
+    code = find_file(path_or_id, CODE)
     if code is None or None in files or hashlib.sha256(code.read_bytes()).hexdigest() != expected:
         problem = f"{CODE} was changed (its checksum differs), or a file of {folder} is missing"
-        raise InputError(
-            f"{path_or_id}: {problem}; save the student again with docemb, or get an unchanged copy"
-        )
+        mend = "save the student again with docemb, or get an unchanged copy"
+        raise InputError(f"{path_or_id}: {problem}; {mend}")
     with one_line(path_or_id, f"{folder} cannot be used"):
         return LexicalHalf.load(str(code.parent / folder))

@@ -1,8 +1,9 @@
-"""What a docemb student has beyond the modules of sentence-transformers: a weighted mean, and a
-lexical half.
+"""What a docemb student adds to sentence-transformers: a weighted mean, and a lexical half.
 
 docemb copies this file into the folder of a student, so it imports nothing of docemb.
 sentence-transformers (release 6 or later) loads it with `trust_remote_code=True`.
+
+N: documents; D: width of the dense half; L: width of the lexical half.
 """
 
 import hashlib
@@ -25,22 +26,26 @@ from torch import Tensor, nn
 # times more, and among the first 16, where a title stands, another eight times more. Chosen on
 # eight collections.
 FIRST_TOKENS = ((256, 3), (64, 4), (16, 8))
-WORDS, WEIGHTS, CONFIG = "words.json", "model.safetensors", "config.json"
+WORDS = "words.json"
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+Features = dict[str, Any]  # what the modules of sentence-transformers hand on
 
 
 class TextTransformer(Transformer):
-    """A Transformer that hands the whole texts to `LexicalHalf`; its own tokens stop at its limit."""
+    """A Transformer that hands the whole texts to `LexicalHalf`; its tokens stop at its limit."""
 
-    def preprocess(self, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def preprocess(self, inputs: Sequence[Any], *args: Any, **kwargs: Any) -> Features:
         return {**super().preprocess(inputs, *args, **kwargs), "texts": list(inputs)}
 
 
 class WeightedTransformer(TextTransformer):
-    """Weighs the states of tokens before their mean: the beginning of a document tells best what it
-    is about.
+    """A Transformer that weighs the states of tokens before their mean.
+
+    The beginning of a document tells best what it is about.
     """
 
-    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    def forward(self, features: Features, **kwargs: Any) -> Features:
         features = super().forward(features, **kwargs)
         mask = features["attention_mask"]
         number = mask.cumsum(dim=1)  # from 1
@@ -51,24 +56,26 @@ class WeightedTransformer(TextTransformer):
 
 
 class LexicalHalf(nn.Module):
-    """Dense and lexical embeddings side by side: `[sqrt(1 - w) * dense; sqrt(w) * lexical]`.
+    """Dense and lexical embeddings side by side, see `side_by_side`.
 
-    Cosines of the result are the sum of those of the halves, weighted by 1 - w and w. The lexical
-    half of a document is the sum over its distinct words of sqrt(count) * vector, of unit length.
-    Both halves are then centred and scaled to unit length; `dense_map` is applied to the dense half
-    between the two. The whole may be reduced to K dimensions.
+    The lexical half of a document is the sum over its distinct words of sqrt(count) * vector, of
+    unit length. Both halves are then centred and scaled to unit length; `dense_map` is applied to
+    the dense half between the two.
 
-    vocabulary: V words; vectors: (V, L); lexical_mean: (L,); dense_mean: (D,); dense_map: (D, D);
-    weight: w; reduction: (D + L, K), where there is one. leads: pairs of numbers, a word among so
-    many first words of a document counts so many times more. unspaced: pattern of a run of
-    characters of which each two neighbours are a word; "": none.
+    Args:
+        vocabulary: V words.
+        tensors: `vectors` (V, L) of the words, `lexical_mean` (L,), `dense_mean` (D,), `dense_map`
+            (D, D), and `weight`, w.
+        leads: pairs of numbers; a word among so many first words of a document counts so many times
+            more.
+        unspaced: pattern of a run of characters of which each two neighbours are a word; "": none.
+        weight_given: whether w was given by hand and does not follow from the documents.
     """
 
     lexical_mean: Tensor
     dense_mean: Tensor
     dense_map: Tensor
     weight: Tensor
-    reduction: Tensor | None
 
     def __init__(
         self,
@@ -76,58 +83,53 @@ class LexicalHalf(nn.Module):
         tensors: dict[str, Tensor],
         leads: Sequence[Sequence[int]],
         unspaced: str,
+        weight_given: bool = False,
     ) -> None:
         super().__init__()
-        self.vocabulary, self.leads, self.unspaced = vocabulary, leads, unspaced
+        self.vocabulary = vocabulary
+        self.leads = leads
+        self.unspaced = unspaced
+        self.weight_given = weight_given
         self.vectors = tensors["vectors"].float().numpy()  # of words, summed on the CPU
         self.counter = CountVectorizer(vocabulary=vocabulary, dtype=np.float32)
         for name in ("lexical_mean", "dense_mean", "dense_map", "weight"):
             self.register_buffer(name, tensors[name].float())
-        self.register_buffer(
-            "reduction", tensors["reduction"].float() if "reduction" in tensors else None
-        )
 
     @property
     def dim(self) -> int:
-        """K, or else D + L."""
-        whole = self.dense_map.shape[1] + self.vectors.shape[1]
-        return whole if self.reduction is None else self.reduction.shape[1]
+        """D + L."""
+        return self.dense_map.shape[1] + self.vectors.shape[1]
 
     def lexical(self, texts: Sequence[str]) -> Tensor:
-        """(N, L) on the CPU, rows of unit length; zero for a text without a known word."""
+        """Compute the lexical half of texts, (N, L) on the CPU, with rows of unit length.
+
+        The row of a text without a known word is zero.
+        """
         if self.unspaced:
             texts = [re.sub(self.unspaced, _in_pairs, text) for text in texts]
-        counts = self.counter.transform(texts)
+        counts = self.counter.transform(texts)  # (N, V)
         for first, more in self.leads:
-            counts = counts + more * self.counter.transform(
-                " ".join(t.split(maxsplit=first)[:first]) for t in texts
-            )
-        return self.centred(nn.functional.normalize(torch.from_numpy(counts.sqrt() @ self.vectors)))
+            beginnings = (" ".join(text.split(maxsplit=first)[:first]) for text in texts)
+            counts = counts + more * self.counter.transform(beginnings)
+        sums = torch.from_numpy(counts.sqrt() @ self.vectors)  # (N, L)
+        return self.centred(nn.functional.normalize(sums))
 
     def centred(self, lexical: Tensor) -> Tensor:
-        """(N, L), of unit length; zero rows stay zero. lexical: (N, L) on the CPU."""
-        return nn.functional.normalize(lexical - self.lexical_mean.float().cpu()) * lexical.any(
-            dim=1, keepdim=True
-        )
+        """Centre rows and scale them to unit length; zero rows stay zero. lexical: (N, L), CPU."""
+        centred = nn.functional.normalize(lexical - self.lexical_mean.float().cpu())
+        return centred * lexical.any(dim=1, keepdim=True)
 
     def dense(self, embeddings: Tensor) -> Tensor:
-        """(N, D), rows of unit length. embeddings: (N, D) of the encoder."""
-        return nn.functional.normalize(
-            (embeddings.float() - self.dense_mean.float()) @ self.dense_map.float()
-        )
+        """Compute the dense half, (N, D), rows of unit length. embeddings: (N, D), the encoder's."""
+        centred = embeddings.float() - self.dense_mean.float()
+        return nn.functional.normalize(centred @ self.dense_map.float())
 
     def join(self, embeddings: Tensor, lexical: Tensor) -> Tensor:
-        """(N, D + L) or (N, K), rows of unit length where both halves have a direction."""
-        w = self.weight.float()
-        halves = (1 - w).sqrt() * self.dense(embeddings), w.sqrt() * lexical.to(embeddings.device)
-        joined = torch.cat(halves, dim=1)
-        return (
-            joined
-            if self.reduction is None
-            else nn.functional.normalize(joined @ self.reduction.float())
-        )
+        """Join the encoder's embeddings, (N, D), with the lexical half, (N, L), to (N, D + L)."""
+        dense = self.dense(embeddings)
+        return side_by_side(dense, lexical.to(dense.device), self.weight.float())
 
-    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+    def forward(self, features: Features) -> Features:
         embeddings = features["sentence_embedding"]
         features["sentence_embedding"] = self.join(embeddings, self.lexical(features["texts"]))
         return features
@@ -136,31 +138,52 @@ class LexicalHalf(nn.Module):
         return self.dim
 
     def save(self, folder: str, **kwargs: Any) -> None:
-        """Write vocabulary, tensors (the vectors in half precision) and the checksum of this file."""
-        tensors = {
-            name: tensor.detach().float().cpu().contiguous()
-            for name, tensor in self.state_dict().items()
-        }
-        tensors["vectors"] = torch.from_numpy(self.vectors).half()
+        """Write vocabulary, tensors (the vectors in half precision) and settings."""
         path = Path(folder)
         (path / WORDS).write_text(json.dumps(self.vocabulary), encoding="utf-8")
-        code = hashlib.sha256(
-            Path(__file__).read_bytes()
-        ).hexdigest()  # docemb compares it with this file's copy
-        config = {"dim": self.dim, "code": code, "leads": self.leads, "unspaced": self.unspaced}
+        config = {
+            "dim": self.dim,
+            # The checksum of this file, with which docemb compares the copy in a folder.
+            "code": hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
+            "leads": self.leads,
+            "unspaced": self.unspaced,
+            "weight_given": self.weight_given,
+        }
         (path / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+        tensors = {"vectors": torch.from_numpy(self.vectors).half()}
+        for name, tensor in self.state_dict().items():
+            tensors[name] = tensor.detach().float().cpu().contiguous()
+        # A loaded half maps the old file into its memory, so it is replaced and not written to.
         temporary = path / f".{WEIGHTS}.{os.getpid()}"
         temporary.write_bytes(save(tensors))
-        temporary.replace(path / WEIGHTS)  # a loaded half maps the old file into its memory
+        temporary.replace(path / WEIGHTS)
 
     @classmethod
     def load(cls, folder: str) -> "LexicalHalf":
+        """Load a saved half. Raises ValueError for one that an earlier release has reduced."""
         path = Path(folder)
-        words, config = (
-            json.loads((path / name).read_text(encoding="utf-8")) for name in (WORDS, CONFIG)
-        )
-        return cls(words, load_file(path / WEIGHTS), config["leads"], config.get("unspaced", ""))
+        words = json.loads((path / WORDS).read_text(encoding="utf-8"))
+        config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
+        tensors = load_file(path / WEIGHTS)
+        if "reduction" in tensors:
+            problem = "the halves were reduced to fewer dimensions, which is supported no more"
+            raise ValueError(f"{folder}: {problem}; adapt the student again with `docemb adapt`")
+        # Folders of earlier releases lack the last two fields.
+        unspaced = config.get("unspaced", "")
+        return cls(words, tensors, config["leads"], unspaced, config.get("weight_given", False))
+
+
+def side_by_side(dense: Tensor, lexical: Tensor, weight: Tensor) -> Tensor:
+    """Return `[sqrt(1 - w) * dense; sqrt(w) * lexical]`, (N, D + L), for the weight w, a scalar.
+
+    dense: (N, D), lexical: (N, L), rows of unit length. Cosines of the result are the sum of those
+    of the halves, weighted by 1 - w and w.
+    """
+    return torch.cat([(1 - weight).sqrt() * dense, weight.sqrt() * lexical], dim=1)
 
 
 def _in_pairs(run: re.Match[str]) -> str:
-    return f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} "
+    """Return a run of characters as words of two neighbours each; a single one is itself a word."""
+    characters = run[0]
+    pairs = " ".join(map("".join, pairwise(characters)))
+    return f" {pairs or characters} "

@@ -1,28 +1,52 @@
-"""Packed attention, and an encoder's forward pass over a packed batch that keeps each document
-separate.
+"""Packed attention, and the forward pass of an encoder over packed documents.
 
-A Longformer without global attention (Beltagy et al. 2020) runs packed: the layers of the stock
-`transformers.LongformerModel`, but on all tokens at once and with `banded_attention`, without
-padding or wasted blocks. Any other encoder runs its stock forward on padded documents.
+A Longformer without global attention (Beltagy et al. 2020) runs packed. The layers are those of the
+stock `transformers.LongformerModel`, applied to the tokens of all documents at once, so nothing is
+spent on padding. `banded_attention` keeps the documents apart. Any other encoder runs its stock
+forward on padded documents.
 
-The attention has two backends. `blocks` runs everywhere: each block of queries reads only the keys
-of its own document within the reach of some query, and one constant band masks them all. The scores
-of a block fit into a core's cache and are computed again in the backward pass, so that memory is
-that of queries, keys and values; on CPUs this is faster than `scaled_dot_product_attention` over
-the same blocks, and supports dropout. `varlen` is torch's flash attention for packed sequences:
-NVIDIA GPUs from Ampere on, half precision, no dropout.
+The attention has two backends:
+
+- `blocks` runs on every device. It cuts the queries of a document into blocks, and multiplies each
+  block with the keys that some query of the block can see. One constant band masks the scores of
+  every block. The scores of a block fit into the cache of a core and are computed again in the
+  backward pass, so the memory is that of queries, keys and values. On CPUs this is faster than
+  `scaled_dot_product_attention` over the same blocks, and it supports dropout.
+- `varlen` is torch's flash attention for packed sequences. It needs an NVIDIA GPU from Ampere on
+  and half precision, and it has no dropout.
+
+Documents of 3 and of 7 tokens, with a window of 2 and blocks of at most 4 queries, have three
+blocks. Each row is a query, x is a key that it sees, and a dot is a score that is computed and
+masked::
+
+    token     0 1 2   3 4 5 6 7 8 9
+    block 1   x x x                   queries 0 to 2, keys 0 to 2: `whole`, needs no mask
+              x x x
+              x x x
+    block 2           x x x . . .     queries 3 to 6, keys 3 to 8: the document starts at 3
+                      x x x x . .
+                      x x x x x .
+                      . x x x x x
+    block 3               x x x x x   queries 7 to 9, keys 5 to 9
+                          . x x x x
+                          . . x x x
+
+B: documents of a batch; T: tokens of all of them; D: width of a state; H: heads of the attention.
 """
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
-from transformers import LongformerModel
+from transformers import LongformerModel, PretrainedConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.models.longformer.modeling_longformer import LongformerLayer
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import warn_once
@@ -32,16 +56,19 @@ from docemb_lib.student.packing import PackedBatch
 Backend = Literal["blocks", "varlen"]
 
 CPU_SCORES = 2**21  # bytes of a block's scores, all heads: about a core's second-level cache
-GPU_SCORES = (
-    2**28
-)  # never the limit: blocks are as large as a window, because launching kernels costs most
+# On a GPU the budget never decides: blocks are as large as a window, because launching kernels
+# costs most.
+GPU_SCORES = 2**28
 # oneDNN compiles a kernel for every new shape of a bfloat16 product, which takes as long as ten
 # products. Blocks therefore read a multiple of STEP tokens, so that documents of all lengths share
 # a few shapes; the excess counts zero.
 STEP = 64
 PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents take as long
-_compile = lru_cache(partial(torch.compile, dynamic=True))  # once for each function
-NO_DROPOUT = "attention dropout %s is left out: flash attention has none; training.attention: blocks has it, slower"
+_compile = lru_cache(partial(torch.compile, dynamic=True))  # compiles each function once
+NO_DROPOUT = (
+    "attention dropout %s is left out: flash attention has none; "
+    "training.attention: blocks has it, slower"
+)
 
 
 def hidden_states(
@@ -51,54 +78,64 @@ def hidden_states(
     checkpointing: bool,
     compiled: bool,
 ) -> Tensor:
-    """Last hidden states (T, D) of a Longformer without global attention, packed.
+    """Compute the last hidden states of a Longformer without global attention, packed.
 
-    The options are `Student`'s.
+    The options are those of `Student`. Returns (T, D).
     """
+    # The stock embeddings, in the order of the stock model: the sum, LayerNorm, dropout.
     embeddings = model.embeddings
-    hidden = embeddings.word_embeddings(batch.input_ids) + embeddings.position_embeddings(
-        _positions(model, batch)
-    )
+    words = embeddings.word_embeddings(batch.input_ids)  # (T, D)
+    positions = embeddings.position_embeddings(_positions(model, batch))  # (T, D)
     # The only token type is added as a row: looking it up T times has a slow gradient on GPUs.
-    hidden = embeddings.dropout(
-        embeddings.LayerNorm(hidden + embeddings.token_type_embeddings.weight[0])
-    )
-    starts = torch.nn.functional.pad(batch.lengths.cumsum(0), (1, 0)).to(torch.int32)  # (B + 1,)
+    token_type = embeddings.token_type_embeddings.weight[0]  # (D,)
+    hidden = embeddings.dropout(embeddings.LayerNorm(words + positions + token_type))
+
+    # The first token of each document, and T: flash attention takes documents by these. (B + 1,)
+    starts = F.pad(batch.lengths.cumsum(0), (1, 0)).to(torch.int32)
+    # Checkpointing keeps the input of a layer alone and computes the layer again in the backward
+    # pass.
+    recomputes = checkpointing and torch.is_grad_enabled()
+    run_layer = partial(checkpoint, _layer, use_reentrant=False) if recomputes else _layer
     for layer in model.encoder.layer:
-        if checkpointing and torch.is_grad_enabled():
-            hidden = checkpoint(
-                _layer, layer, hidden, batch.sizes, starts, attention, compiled, use_reentrant=False
-            )
-        else:
-            hidden = _layer(layer, hidden, batch.sizes, starts, attention, compiled)
+        hidden = run_layer(layer, hidden, batch.sizes, starts, attention, compiled)  # (T, D)
     return hidden
 
 
 def _positions(model: LongformerModel, batch: PackedBatch) -> Tensor:
-    """(T,), rows of the position table: from the padding id + 1 on, without padding tokens in a
-    text ("[PAD]").
+    """Return the row of the position table for each token, (T,).
+
+    As in the stock model, the tokens of a document count from the padding id + 1 on, and a padding
+    token that a text contains ("[PAD]") has the padding id as its row and is not counted.
     """
     padding = model.config.pad_token_id
-    is_text = batch.input_ids != padding
-    seen = is_text.cumsum(0)
-    before = (seen - is_text.long())[batch.first]  # (B,) tokens of the documents before
+    is_text = batch.input_ids != padding  # (T,)
+    seen = is_text.cumsum(0)  # (T,), over all documents
+    before = (seen - is_text.long())[batch.first]  # (B,), counted in the documents before
     return torch.where(is_text, padding + seen - before[batch.document], padding)
 
 
 def _layer(
-    layer: Any,
+    layer: LongformerLayer,
     hidden: Tensor,
     lengths: Sequence[int],
     starts: Tensor,
     backend: Backend | None,
     compiled: bool,
 ) -> Tensor:
-    before, after = (_compile(_before), _compile(_after)) if compiled else (_before, _after)
-    query, key, value = before(layer, hidden)
+    """Apply one layer to the states of all tokens, (T, D) to (T, D).
+
+    Only what stands before and after the attention is compiled: the attention's loop over blocks
+    would be compiled again for every batch.
+    """
+    project = _compile(_project) if compiled else _project
+    feed_forward = _compile(_feed_forward) if compiled else _feed_forward
+    query, key, value = project(layer, hidden)  # (T, H, head_dim) each
+
+    # The stock layer's own projections for global attention stay unused.
     attention = layer.attention.self
-    backend = backend or (
-        "varlen" if fits_varlen(query.device, query.dtype, attention.head_dim) else "blocks"
-    )
+    if backend is None:
+        fits = fits_varlen(query.device, query.dtype, attention.head_dim)
+        backend = "varlen" if fits else "blocks"
     dropout = attention.dropout if attention.training else 0.0
     if dropout and backend == "varlen":
         warn_once(NO_DROPOUT, dropout)
@@ -107,70 +144,71 @@ def _layer(
     context = banded_attention(
         query, key, value, lengths, window, starts=starts, dropout=dropout, backend=backend
     )
-    return after(layer, context.flatten(1), hidden)
+    return feed_forward(layer, context.flatten(1), hidden)  # heads side by side: (T, D)
 
 
-def _before(layer: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, (T, H, head_dim) each."""
+def _project(layer: LongformerLayer, hidden: Tensor) -> list[Tensor]:
+    """Return queries, keys and values, (T, H, head_dim) each."""
     attention = layer.attention.self
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        # Cast the states once instead of in each of the three projections.
+        hidden = hidden.to(torch.get_autocast_dtype(device))
     heads = (-1, attention.num_heads, attention.head_dim)
-    if torch.is_autocast_enabled(
-        hidden.device.type
-    ):  # cast once instead of in each of the three projections
-        hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
-    return (
-        attention.query(hidden).view(heads),
-        attention.key(hidden).view(heads),
-        attention.value(hidden).view(heads),
-    )
+    projections = (attention.query, attention.key, attention.value)
+    return [projection(hidden).view(heads) for projection in projections]
 
 
-def _after(layer: Any, context: Tensor, hidden: Tensor) -> Tensor:
+def _feed_forward(layer: LongformerLayer, context: Tensor, hidden: Tensor) -> Tensor:
+    """Add the attention's output to the states, then the feed-forward network's, (T, D) each."""
     return layer.ff_chunk(layer.attention.output(context, hidden))
 
 
 def stock_hidden_states(
-    model: Any, batch: PackedBatch, global_first_token: bool, checkpointing: bool
+    model: PreTrainedModel, batch: PackedBatch, global_first_token: bool, checkpointing: bool
 ) -> Tensor:
-    """Last hidden states (T, D) of any encoder, by its stock forward on documents padded to the
-    same length.
+    """Compute the last hidden states of any encoder by its stock forward, (T, D).
 
-    global_first_token: use a Longformer's global attention on the first token of each document.
+    Documents of the same padded length are computed together. `global_first_token` uses a
+    Longformer's global attention on the first token of each document.
     """
-    for module in (
-        model.modules()
-    ):  # `gradient_checkpointing_enable` does the same, but transformers will rename it
+    # `gradient_checkpointing_enable` does the same, but transformers will rename it.
+    for module in model.modules():
         if isinstance(module, GradientCheckpointingLayer):
             module.gradient_checkpointing = checkpointing
             set_checkpointing(module, partial(checkpoint, use_reentrant=False))
-    documents = batch.input_ids.split(batch.sizes)
-    hidden: dict[int, Tensor] = {}
-    same_length: dict[int, list[int]] = {}  # padded
+
+    rows_of_length: dict[int, list[int]] = {}  # the documents of each padded length
     for row, size in enumerate(batch.sizes):
-        same_length.setdefault(padded_length(model.config, size), []).append(row)
-    for length, rows in same_length.items():
-        input_ids = batch.input_ids.new_full((len(rows), length), model.config.pad_token_id)
-        for line, row in zip(input_ids, rows, strict=True):
-            line[: batch.sizes[row]] = documents[row]
-        is_text = torch.arange(length, device=input_ids.device) < batch.lengths[rows][:, None]
-        is_first = (torch.arange(length, device=input_ids.device) == 0).long().expand_as(input_ids)
-        options = {"global_attention_mask": is_first} if global_first_token else {}
-        output = model(
-            input_ids, attention_mask=is_text.long(), **options
-        ).last_hidden_state  # (rows, length, D)
-        hidden |= {
-            row: document[: batch.sizes[row]] for row, document in zip(rows, output, strict=True)
-        }
+        rows_of_length.setdefault(padded_length(model.config, size), []).append(row)
+
+    documents = batch.input_ids.split(batch.sizes)
+    padding = model.config.pad_token_id
+    hidden: dict[int, Tensor] = {}  # the states of each document, without padding
+    for length, rows in rows_of_length.items():
+        texts = [documents[row] for row in rows]
+        padded = pad_sequence(texts, batch_first=True, padding_value=padding)
+        input_ids = F.pad(padded, (0, length - padded.shape[1]), value=padding)  # (rows, length)
+        # The mask is made of the lengths, because a text may contain the padding token itself.
+        places = torch.arange(length, device=input_ids.device)
+        mask = (places < batch.lengths[rows][:, None]).long()  # (rows, length), 1 = token
+        options = {}
+        if global_first_token:
+            options["global_attention_mask"] = (places == 0).long().expand_as(input_ids)
+        states = model(input_ids, attention_mask=mask, **options).last_hidden_state
+        for row, document in zip(rows, states, strict=True):  # (length, D)
+            hidden[row] = document[: batch.sizes[row]]
     return torch.cat([hidden[row] for row in range(len(documents))])
 
 
-def padded_length(config: Any, length: int) -> int:
-    """Tokens of a document of `length` tokens in the stock forward."""
-    # A stock Longformer would pad to the same, with a warning.
+def padded_length(config: PretrainedConfig, length: int) -> int:
+    """Return the tokens that the stock forward computes for a document of `length` tokens."""
+    # A stock Longformer would pad to the same multiple of its largest window, with a warning.
     return _rounded(length, max(getattr(config, "attention_window", [PADDED_STEP])))
 
 
 def _rounded(length: int, step: int) -> int:
+    """Round up to a multiple of `step`."""
     return -(-length // step) * step
 
 
@@ -185,8 +223,10 @@ def banded_attention(
     dropout: float = 0.0,
     backend: Backend = "blocks",
 ) -> Tensor:
-    """Softmax attention with scores scaled by head_dim^-1/2, in which token i sees token j of its
-    own document if |i - j| <= window.
+    """Compute softmax attention inside a window around each token of a document.
+
+    Token i sees token j of its own document if |i - j| <= window. Scores are scaled by
+    head_dim^-1/2.
 
     Args:
         query, key, value: (T, H, head_dim) of one dtype.
@@ -200,76 +240,88 @@ def banded_attention(
     the head or dropout rules out the requested `varlen`.
     """
     _, H, head_dim = query.shape
+    device = query.device
+    dtype = query.dtype
+    # A wider window sees no more, and would make the band larger.
     longest = max(lengths)
     window = min(window, longest)
-    device, dtype = query.device, query.dtype
     if backend == "varlen":
         if starts is None or dropout or not fits_varlen(device, dtype, head_dim):
-            needs = "an NVIDIA GPU from Ampere on, half precision, heads of multiples of 8 up to 256, and no dropout"
-            raise InputError(
-                f"attention: varlen needs {needs}; take blocks, or None for the faster one"
+            needs = (
+                "an NVIDIA GPU from Ampere on, half precision, heads of multiples of 8 up to 256"
             )
+            mend = "take blocks, or None for the faster one"
+            raise InputError(f"attention: varlen needs {needs}, and no dropout; {mend}")
         from torch.nn.attention.varlen import varlen_attn  # has windows from torch 2.11 on
 
-        out: Any = varlen_attn(
-            query, key, value, starts, starts, longest, longest, window_size=(window, window)
-        )
-        return out
-    on_cpu = device.type == "cpu"
+        reach = (window, window)  # to the left and to the right
+        arguments = (query, key, value, starts, starts, longest, longest)
+        return cast(Tensor, varlen_attn(*arguments, window_size=reach))
+
     # As many queries as fit the budget, but not so many that most scores lie outside the band. In
     # fp32, 64 queries took an eighth less time than 128 with a window of 128 (two cores with AVX2).
-    fitting = (CPU_SCORES if on_cpu else GPU_SCORES) // (H * query.element_size() * 2 * window)
+    on_cpu = device.type == "cpu"
+    budget = CPU_SCORES if on_cpu else GPU_SCORES
+    fitting = budget // (H * query.element_size() * 2 * window)
     most = 64 if on_cpu and dtype == torch.float32 else max(64, window)
     size = max(32, min(fitting, most) // 32 * 32)
-    plan = blocks(lengths, window, size, STEP if on_cpu and dtype == torch.bfloat16 else 1)
+    step = STEP if on_cpu and dtype == torch.bfloat16 else 1
+    plan = blocks(lengths, window, size, step)
+    # The T queries are scaled once, instead of the scores of each block.
     query = query * head_dim**-0.5
-    return _BandedAttention.apply(
-        query, key, value, plan, _band(size, window, query), window, dropout
-    )
+    band = _band(size, window, query)
+    return _BandedAttention.apply(query, key, value, plan, band, window, dropout)
 
 
 def fits_varlen(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
-    """Whether flash attention supports such tensors; it is then the faster backend."""
-    if (
-        device.type != "cuda"
-        or torch.version.hip is not None
-        or torch.cuda.get_device_capability(device) < (8, 0)
-    ):
+    """Tell whether flash attention supports such tensors; it is then the faster backend."""
+    if device.type != "cuda" or torch.version.hip is not None:
+        return False
+    if torch.cuda.get_device_capability(device) < (8, 0):  # older than Ampere
         return False
     return dtype in (torch.bfloat16, torch.float16) and head_dim % 8 == 0 and head_dim <= 256
 
 
 class Block(NamedTuple):
-    """Tokens `queries` attend to tokens `keys`: to all of them if `whole`, else to those within the
-    window.
+    """A block of queries of one document, with the keys that some of them see.
+
+    The tokens that are read start with the same tokens. They may extend into the next document, so
+    that many blocks have a common shape.
     """
 
     queries: slice
     keys: slice
-    whole: bool
-    # both start with the same tokens and may extend into the next document for a common shape
+    whole: bool  # every query sees every key; otherwise the band masks the scores
     read_queries: slice
     read_keys: slice
 
 
 def blocks(lengths: Sequence[int], window: int, size: int, step: int = 1) -> list[Block]:
-    """Blocks of at most `size` queries that read multiples of `step` tokens, as far as there are
-    tokens.
+    """Cut documents into blocks of at most `size` queries.
+
+    The blocks read multiples of `step` tokens, as far as there are tokens.
     """
-    plan: list[Block] = []
-    T, end = sum(lengths), 0
+    T = sum(lengths)
 
     def read(tokens: slice) -> slice:
-        return slice(tokens.start, min(tokens.start + _rounded(_length(tokens), step), T))
+        stop = tokens.start + _rounded(_length(tokens), step)
+        return slice(tokens.start, min(stop, T))
 
+    plan: list[Block] = []
+    start = 0  # the first token of a document
     for length in lengths:
-        start, end = end, end + length
+        end = start + length
         for first in range(start, end, size):
-            last = min(first + size, end)
-            low, high = max(start, first - window), min(end, last + window)
-            reach = max(last - 1 - low, high - 1 - first)  # the largest distance in the block
-            queries, keys = slice(first, last), slice(low, high)
+            last = min(first + size, end)  # the first token after the block
+            low = max(start, first - window)
+            high = min(end, last + window)
+            # The largest distance in the block: the last query to the first key, or the first
+            # query to the last key.
+            reach = max(last - 1 - low, high - 1 - first)
+            queries = slice(first, last)
+            keys = slice(low, high)
             plan.append(Block(queries, keys, reach <= window, read(queries), read(keys)))
+        start = end
     return plan
 
 
@@ -278,49 +330,58 @@ def _length(tokens: slice) -> int:
 
 
 def _band(size: int, window: int, like: Tensor) -> Tensor:
-    """(size, size + 2 window), 0 inside the window and -inf outside; its keys start `window` tokens
-    before a block.
+    """Return what masks the scores of a block: 0 inside the window, and -inf outside.
+
+    Its keys start `window` tokens before the block's queries. Returns (size, size + 2 window).
     """
-    distance = (
-        torch.arange(size + 2 * window, device=like.device)
-        - torch.arange(size, device=like.device)[:, None]
-    )
+    keys = torch.arange(size + 2 * window, device=like.device)
+    queries = torch.arange(size, device=like.device)
+    distance = keys - queries[:, None]  # `window` where a query meets its own key
     outside = (distance - window).abs() > window
     return torch.zeros_like(outside, dtype=like.dtype).masked_fill_(outside, -torch.inf)
 
 
 def _weights(query: Tensor, key: Tensor, block: Block, band: Tensor, window: int) -> Tensor:
-    """(H, read queries, read keys) of one block from all (H, T, head_dim); zero for tokens read for
-    the shape alone.
+    """Compute the attention weights of one block from all queries and keys, (H, T, head_dim).
+
+    Tokens that are read for the shape alone have weight zero. Returns (H, read queries, read keys).
     """
+    # Each head multiplies all queries of the block with all keys that any of them sees.
     scores = torch.bmm(query[:, block.read_queries], key[:, block.read_keys].mT)
-    n_queries, n_keys = _length(block.queries), _length(block.keys)
+    n_queries = _length(block.queries)
+    n_keys = _length(block.keys)
     if not block.whole:
-        missing = window - (
-            block.queries.start - block.keys.start
-        )  # columns of the band before the document's start
+        # Near the start of a document fewer than `window` keys stand before the queries: skip the
+        # columns of the band that would belong to the others.
+        missing = window - (block.queries.start - block.keys.start)
         scores[:, :n_queries, :n_keys] += band[:n_queries, missing : missing + n_keys]
+    # A key of the next document gets no weight.
     if n_keys < scores.shape[2]:
         scores[:, :, n_keys:] = -torch.inf
     weights = scores.softmax(-1)
+    # A query of the next document keeps a softmax over the wrong keys: it must not reach the
+    # gradients of keys and values, which sum over the queries.
     if n_queries < scores.shape[1]:
         weights[:, n_queries:] = 0
     return weights
 
 
 class _Dropout:
-    """A sequence of dropout masks that a seed repeats: the backward pass needs the masks of the
-    forward pass.
+    """A sequence of dropout masks that a seed repeats.
+
+    The backward pass needs the masks of the forward pass, and drawing them again takes no memory.
     """
 
     def __init__(self, share: float, seed: int, device: torch.device) -> None:
         self.generator = torch.Generator(device).manual_seed(seed)
-        self.threshold = round(share * 2**16) - 2**15
+        self.threshold = round(share * 2**16) - 2**15  # a 16-bit draw below it drops its weight
         self.scale = 1 / (1 - share)
 
     def mask(self, weights: Tensor) -> Tensor:
-        """Like `weights`, 1 = kept. Four 16-bit draws an integer: faster than `bernoulli_`, exact
-        within 1e-5.
+        """Return the next mask, of the shape and dtype of `weights`; 1 = kept.
+
+        Four 16-bit draws come from one integer, which is faster than `bernoulli_` and exact within
+        1e-5.
         """
         integers = torch.empty(-(-weights.numel() // 4), dtype=torch.int64, device=weights.device)
         draws = integers.random_(-(2**63), None, generator=self.generator).view(torch.int16)
@@ -329,7 +390,7 @@ class _Dropout:
 
 
 class _BandedAttention(torch.autograd.Function):
-    """The `blocks` backend. The query is already scaled."""
+    """The `blocks` backend, with the gradient written down. The query is already scaled."""
 
     @staticmethod
     def forward(
@@ -342,55 +403,60 @@ class _BandedAttention(torch.autograd.Function):
         window: int,
         share: float,
     ) -> Tensor:
+        """Compute the context of each token, (T, H, head_dim), block by block."""
         ctx.save_for_backward(query, key, value, band)
-        ctx.plan, ctx.window, ctx.share = plan, window, share
+        ctx.plan = plan
+        ctx.window = window
+        ctx.share = share
         ctx.seed = int(torch.randint(2**63 - 1, ())) if share else 0
         noise = _Dropout(share, ctx.seed, query.device) if share else None
         out = torch.empty_like(query)
-        q, k, v, o = (
-            tensor.transpose(0, 1) for tensor in (query, key, value, out)
-        )  # (H, T, head_dim)
+        # (T, H, head_dim) to (H, T, head_dim): one product then computes all heads of a block.
+        q, k, v, o = (tensor.transpose(0, 1) for tensor in (query, key, value, out))
         with torch.autocast(query.device.type, enabled=False):
             for block in plan:
                 weights = _weights(q, k, block, band, window)
                 if noise is not None:
                     weights.mul_(noise.mask(weights))
-                o[:, block.queries] = torch.bmm(weights, v[:, block.read_keys])[
-                    :, : _length(block.queries)
-                ]
+                context = torch.bmm(weights, v[:, block.read_keys])  # (H, read queries, head_dim)
+                o[:, block.queries] = context[:, : _length(block.queries)]
             return out.mul_(noise.scale) if noise is not None else out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        # With P = softmax(QK^T), O = PV and the gradient G of O: dV = P^T G, dP = G V^T, dS from dP
-        # by the softmax's derivative, dQ = dS K, dK = dS^T Q. Keys are shared by neighbouring
-        # blocks, so dK and dV are sums over blocks.
+        """Compute the gradients of query, key and value, block by block.
+
+        With P = softmax(Q K^T), O = P V and the gradient G of O: dV = P^T G, dP = G V^T, dS follows
+        from dP by the softmax's derivative, dQ = dS K, dK = dS^T Q. Neighbouring blocks share keys,
+        so dK and dV are sums over blocks.
+        """
         query, key, value, band = ctx.saved_tensors
         noise = _Dropout(ctx.share, ctx.seed, query.device) if ctx.share else None
-        d_query, d_key, d_value = (
-            torch.empty_like(query),
-            torch.zeros_like(key),
-            torch.zeros_like(value),
-        )
+        d_query = torch.empty_like(query)  # each query is in one block, which fills its row
+        d_key = torch.zeros_like(key)
+        d_value = torch.zeros_like(value)
         with torch.autocast(query.device.type, enabled=False):
             if noise is not None:
                 grad = grad * noise.scale
-            tensors = query, key, value, grad, d_query, d_key, d_value
+            tensors = (query, key, value, grad, d_query, d_key, d_value)
             q, k, v, g, dq, dk, dv = (tensor.transpose(0, 1) for tensor in tensors)
             for block in ctx.plan:
+                # P again, without dropout: (H, read queries, read keys), like all below.
                 weights = _weights(q, k, block, band, ctx.window)
-                kept, d_weights = (
-                    weights,
-                    torch.bmm(g[:, block.read_queries], v[:, block.read_keys].mT),
-                )
+                g_block = g[:, block.read_queries]  # G, (H, read queries, head_dim)
+                kept = weights
+                d_weights = torch.bmm(g_block, v[:, block.read_keys].mT)  # dP = G V^T
                 if noise is not None:
+                    # A dropped weight has no part in O, so neither V nor P learns through it.
                     mask = noise.mask(weights)
-                    kept, d_weights = weights * mask, d_weights.mul_(mask)
-                d_scores = softmax_backward(d_weights, weights)
-                dv[:, block.read_keys] += torch.bmm(kept.mT, g[:, block.read_queries])
+                    kept = weights * mask
+                    d_weights.mul_(mask)
+                d_scores = softmax_backward(d_weights, weights)  # dS
+                # Rows of queries that were read for the shape alone are zero in P, hence in dS:
+                # they add nothing to these sums.
+                dv[:, block.read_keys] += torch.bmm(kept.mT, g_block)  # dV = P^T G
                 dk[:, block.read_keys] += torch.bmm(d_scores.mT, q[:, block.read_queries])
-                dq[:, block.queries] = torch.bmm(d_scores, k[:, block.read_keys])[
-                    :, : _length(block.queries)
-                ]
+                d_queries = torch.bmm(d_scores, k[:, block.read_keys])  # dQ = dS K
+                dq[:, block.queries] = d_queries[:, : _length(block.queries)]
         return d_query, d_key, d_value, None, None, None, None

@@ -1,10 +1,11 @@
-"""The student: a long encoder over packed documents, and a mean of its last hidden states (thesis,
-4.2).
+"""The student: a long encoder over packed documents, and a mean of its last hidden states.
+
+Section 4.2 of the thesis describes it. B: documents of a batch; T: tokens of all of them; D: width
+of the dense embedding; N: documents that are embedded.
 """
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
@@ -27,20 +28,16 @@ from docemb_lib.student.longformer import Backend
 from docemb_lib.student.packing import PackedBatch
 
 if TYPE_CHECKING:
-    from docemb_lib.student.lexical_module import LexicalHalf
+    from tqdm import tqdm
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-    # The weight of a lexical half, from the half and a function that gives (N, D), the dense
-    # embeddings of N texts.
-    ChooseWeight = Callable[[LexicalHalf, Callable[[Sequence[str]], np.ndarray]], float]
+    from docemb_lib.student.lexical_module import LexicalHalf
 
 logger = logging.getLogger(__name__)
 
 PIECE = 64  # tokens summed one after the other
-PACKED = (
-    ("longformer", "mean"),
-    ("longformer", "lead"),
-    ("longformer", "first"),
-)  # those with a packed forward
+# Encoders and poolings with a packed forward, then those without.
+PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"))
 KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 
 
@@ -68,6 +65,7 @@ class Student(nn.Module):
             beginning count more; or the first token of a Longformer, without global attention
             ("first") or with it ("cls").
         lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
+        trained_on: the corpus, as in "300 documents of reports"; None: the encoder is converted.
 
     Example:
         >>> student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=1024)
@@ -75,36 +73,36 @@ class Student(nn.Module):
         (2, 384)
     """
 
-    lexical: LexicalHalf | None
-
     def __init__(
         self,
-        model: Any,
-        tokenizer: Any,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
         *,
         pooling: Pooling = "mean",
         lexical: LexicalHalf | None = None,
+        trained_on: str | None = None,
     ) -> None:
         super().__init__()
-        kind = model.config.model_type, pooling
-        if kind not in KINDS:
+        model_type = model.config.model_type
+        if (model_type, pooling) not in KINDS:
             known = ", ".join(f"{pooling} of a {encoder}" for encoder, pooling in KINDS)
-            given = f"a student cannot pool by {pooling} of a {model.config.model_type}"
+            given = f"a student cannot pool by {pooling} of a {model_type}"
             raise InputError(f"pooling: {given}; it takes the {known}")
-        self.model, self.tokenizer = model, tokenizer
+        self.model = model
+        self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
-        self.__dict__["lexical"] = (
-            lexical  # not a submodule: checkpoints and replicas hold the dense half alone
-        )
-        self.packed = kind in PACKED
-        self.checkpointing = (
-            False  # recompute activations in the backward pass: less memory, a third more time
-        )
-        # Options of the packed forward:
-        self.attention: Backend | None = None  # None: the faster one for device and dtype
-        self.compiled = (
-            False  # torch.compile between the attentions: for GPUs, takes a minute to prepare
-        )
+        # torch would register a module that is an attribute, and write it into checkpoints, which
+        # hold the encoder alone. It does not look into a tuple.
+        self._appended = (lexical,)
+        self.trained_on = trained_on
+        self.packed = (model_type, pooling) in PACKED
+        # Recompute activations in the backward pass: less memory, a third more time.
+        self.checkpointing = False
+        # Options of the packed forward. Backend of the attention; None: the faster one for device
+        # and dtype.
+        self.attention: Backend | None = None
+        # torch.compile between the attentions: for GPUs, takes a minute to prepare.
+        self.compiled = False
         for name, parameter in model.named_parameters():
             if self.packed and "_global." in name:
                 parameter.requires_grad_(False)
@@ -120,8 +118,10 @@ class Student(nn.Module):
         attention_window: int | None = None,
         dropout: float | None = None,
     ) -> Student:
-        """A student from a short BERT- or RoBERTa-like encoder, a Longformer, or a ModernBERT (see
-        `loading.convert`); in eval mode, on the CPU. Raises InputError for other architectures.
+        """Convert a short BERT- or RoBERTa-like encoder, or take a Longformer or a ModernBERT.
+
+        The student is in eval mode, on the CPU; `loading.convert` describes the conversion. Raises
+        InputError for other architectures.
 
         path_or_id: folder or hub id; layers: those to keep, in this order (None: all); max_tokens:
         positions, special tokens included; attention_window: both directions together (None: the
@@ -129,30 +129,29 @@ class Student(nn.Module):
         """
         source = resolve(str(path_or_id))
         model = loading.convert(source, layers, max_tokens, attention_window, dropout)
-        return cls(
-            model, loading.load_tokenizer(source, max_tokens=max_tokens), pooling=pooling
-        ).eval()
+        tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
+        return cls(model, tokenizer, pooling=pooling).eval()
 
     @classmethod
     def load(cls, folder_or_id: str | Path) -> Student:
-        """A saved student, or any Longformer or ModernBERT with mean pooling, in eval mode, on the
-        CPU.
+        """Load a saved student, or any Longformer or ModernBERT with mean pooling.
 
-        Raises InputError for other models, for files that do not belong together and for pickled
-        weights.
+        The student is in eval mode, on the CPU. Raises InputError for other models, for files that
+        do not belong together and for pickled weights.
         """
         source = resolve(str(folder_or_id))
         pooling = export.saved_pooling(str(folder_or_id))
         model = loading.load_long(source, str(folder_or_id))
         max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
-        return cls(
-            model, tokenizer, pooling=pooling, lexical=lexical.saved_lexical_half(source)
-        ).eval()
+        half = lexical.saved_lexical_half(source)
+        trained_on = export.saved_training(source)
+        return cls(model, tokenizer, pooling=pooling, lexical=half, trained_on=trained_on).eval()
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
-        """Write a sentence-transformers folder; `card` is its README with front matter, None a
-        plain one.
+        """Write a sentence-transformers folder.
+
+        `card` is its README with front matter; None writes a plain one.
         """
         export.write_folder(self, Path(folder), card)
 
@@ -162,46 +161,46 @@ class Student(nn.Module):
         *,
         dim: int | None = None,
         words: int = 50_000,
-        weight: float | ChooseWeight | None = None,
-        width: int | None = None,
+        weight: float | None = None,
         bf16: bool | None = None,
         devices: Sequence[str | torch.device] | None = None,
     ) -> None:
-        """Fit a lexical half on the documents of a collection; `embed` appends it from now on, and
-        it is saved.
+        """Fit a lexical half on a collection; `embed` appends it from now on, and it is saved.
 
         The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D +
-        dim), or (N, width). dim: None is the width of the student's half, if it has one; bf16,
-        devices: of `embed`. See `lexical.fit_lexical_half` for the other arguments and for the
-        causes of InputError, after which the student is unchanged.
+        dim). dim: None is the width of the student's half, if it has one; bf16, devices: of
+        `embed`. See `lexical.fit_lexical_half` for the other arguments and for the causes of
+        InputError, after which the student is unchanged.
         """
-        dim = self.lexical.vectors.shape[1] if dim is None and self.lexical is not None else dim
-        rows = np.unique(
-            np.linspace(0, len(texts) - 1, min(adapted_on(self.dim), len(texts))).astype(int)
-        ).tolist()
-        plain = copy.copy(self)  # the same encoder without a lexical half
-        plain.__dict__["lexical"] = None
-        known: dict[str, np.ndarray] = {}  # labelled texts are mostly documents of the collection
+        if dim is None and self.lexical is not None:
+            dim = self.lexical.vectors.shape[1]
+        # Documents evenly spaced in the collection give the dense half's mean and map.
+        count = min(adapted_on(self.dim), len(texts))
+        rows = np.unique(np.linspace(0, len(texts) - 1, count).astype(int)).tolist()
 
-        def dense(wanted: Sequence[str]) -> np.ndarray:
-            if missing := [text for text in dict.fromkeys(wanted) if text not in known]:
-                rows = plain.embed(missing, bf16=bf16, devices=devices, desc="adapting")
-                known.update(zip(missing, rows, strict=True))
-            return np.stack([known[text] for text in wanted])
+        def dense() -> np.ndarray:
+            sample = [texts[row] for row in rows]
+            return self.dense_half().embed(sample, bf16=bf16, devices=devices, desc="adapting")
 
-        half = lexical.fit_lexical_half(
-            lambda: dense([texts[row] for row in rows]),
-            texts,
-            dim=dim,
-            words=words,
-            width=width,
-            rows=rows,
-            weight=(lambda half: weight(half, dense)) if callable(weight) else weight,
-        )
-        self.__dict__["lexical"] = half
+        options = {"dim": dim, "words": words, "weight": weight, "rows": rows}
+        self._appended = (lexical.fit_lexical_half(dense, texts, **options),)
 
     @property
-    def config(self) -> Any:
+    def lexical(self) -> LexicalHalf | None:
+        """The half that `embed` appends to the dense one, if any."""
+        return self._appended[0]
+
+    def dense_half(self) -> Student:
+        """Return the student without its lexical half; both share the encoder."""
+        dense = Student(
+            self.model, self.tokenizer, pooling=self.pooling, trained_on=self.trained_on
+        )
+        dense.attention = self.attention
+        dense.compiled = self.compiled
+        return dense.train(self.training)
+
+    @property
+    def config(self) -> PretrainedConfig:
         return self.model.config
 
     @property
@@ -211,18 +210,16 @@ class Student(nn.Module):
 
     @property
     def width(self) -> int:
-        """The width of the rows that `embed` returns, D or that of both halves, reduced where they
-        are.
-        """
+        """The width of the rows that `embed` returns, D or that of both halves."""
         return self.dim if self.lexical is None else self.lexical.dim
 
     @property
     def max_tokens(self) -> int:
-        """Of a document, special tokens included."""
+        """The limit of a document, special tokens included."""
         return int(self.tokenizer.model_max_length)
 
     def padded(self, length: int) -> int:
-        """Tokens that the forward pass computes for a document of `length` tokens."""
+        """Return the tokens that the forward pass computes for a document of `length` tokens."""
         return length if self.packed else longformer.padded_length(self.config, length)
 
     @property
@@ -230,8 +227,8 @@ class Student(nn.Module):
         return next(self.model.parameters()).device
 
     def forward(self, batch: PackedBatch) -> Tensor:
-        """Embeddings (B, D) of B packed documents, pooled over their tokens."""
-        hidden = self.hidden(batch)
+        """Compute the embeddings of B packed documents, pooled over their tokens, (B, D)."""
+        hidden = self.hidden(batch)  # (T, D)
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
         if self.pooling not in MEANS:
             return hidden[batch.first]
@@ -241,49 +238,48 @@ class Student(nn.Module):
         return _means(hidden, totals, batch)
 
     def hidden(self, batch: PackedBatch) -> Tensor:
-        """Last hidden states (T, D) of a batch of T tokens.
+        """Compute the last hidden states of a batch of T tokens, (T, D).
 
         Raises InputError for a document beyond `max_tokens`.
         """
-        if (longest := max(batch.sizes)) > self.max_tokens:
+        longest = max(batch.sizes)
+        if longest > self.max_tokens:
             limit = f"the student reads {self.max_tokens}"
-            mend = "cut the document"
-            raise InputError(f"batch: a document has {longest} tokens, and {limit}; {mend}")
+            raise InputError(
+                f"batch: a document has {longest} tokens, and {limit}; cut the document"
+            )
         if self.packed:
             return longformer.hidden_states(
                 self.model, batch, self.attention, self.checkpointing, self.compiled
             )
-        return longformer.stock_hidden_states(
-            self.model, batch, self.pooling == "cls", self.checkpointing
-        )
+        is_global = self.pooling == "cls"
+        return longformer.stock_hidden_states(self.model, batch, is_global, self.checkpointing)
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:
-        """Token ids of each text, cut at `max_tokens`."""
+        """Return the token ids of each text, cut at `max_tokens`."""
         if not texts:
             return Encoded([], 0)
         loading.remove_limits(self.tokenizer)  # set by the call below
-        heads = tokenizing.heads(self.tokenizer.backend_tokenizer, texts, self.max_tokens)
+        beginnings = tokenizing.heads(self.tokenizer.backend_tokenizer, texts, self.max_tokens)
         tokens = self.tokenizer(
-            heads,
+            beginnings,
             truncation=True,
             max_length=self.max_tokens,
             return_attention_mask=False,
             return_token_type_ids=False,
             verbose=False,
         )
-        return Encoded(
-            tokens["input_ids"], sum(bool(encoding.overflowing) for encoding in tokens.encodings)
-        )
+        truncated = sum(bool(encoding.overflowing) for encoding in tokens.encodings)
+        return Encoded(tokens["input_ids"], truncated)
 
     def encode(self, texts: str | Sequence[str], **options: Any) -> np.ndarray:
-        """Float32 (N, width), or (width,) for a single text, as in sentence-transformers. options:
-        of `embed`.
+        """Embed as sentence-transformers does: float32 (N, width), or (width,) for a single text.
+
+        options: of `embed`.
         """
-        return (
-            self.embed([texts], **options)[0]
-            if isinstance(texts, str)
-            else self.embed(texts, **options)
-        )
+        if isinstance(texts, str):
+            return self.embed([texts], **options)[0]
+        return self.embed(texts, **options)
 
     def embed(
         self,
@@ -294,8 +290,7 @@ class Student(nn.Module):
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
     ) -> np.ndarray:
-        """Embeddings of N documents, without dropout or gradients; logs the number of documents
-        that were cut.
+        """Embed N documents without dropout or gradients; logs how many were cut.
 
         Args:
             texts: any iterable, read once.
@@ -306,72 +301,72 @@ class Student(nn.Module):
             desc: label of the progress bar.
 
         Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map.
+        Raises InputError for a single string and for embeddings that are not finite.
         """
         if isinstance(texts, str):
             raise InputError("texts: this is one string; give a list of documents")
-        target = None if out is None else Path(out)
-        in_memory: list[np.ndarray] = [np.empty((0, self.width), dtype=np.float32)]
-        lexical_rows: deque[Tensor] = (
-            deque()
-        )  # of the chunks that are tokenised and not embedded yet
-        truncated = done = 0
+        half = self.lexical
+        in_memory = [np.empty((0, self.width), dtype=np.float32)]
+        lexical_rows: deque[Tensor] = deque()  # of chunks that are tokenised and not yet embedded
+        truncated = 0
+        total = 0
+
+        def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
+            nonlocal truncated, total
+            encoded = self.tokenize(chunk)
+            truncated += encoded.truncated
+            total += len(chunk)
+            if half is not None:
+                lexical_rows.append(half.lexical(chunk))
+            return encoded.sequences
+
         with ExitStack() as stack:
-            append = (
-                in_memory.append
-                if target is None
-                else stack.enter_context(growing_npy(target, self.width))
+            append: Callable[[np.ndarray], object] = in_memory.append
+            if out is not None:
+                append = stack.enter_context(growing_npy(Path(out), self.width))
+            expected = len(texts) if isinstance(texts, Sized) else None
+            bar: tqdm[str] = stack.enter_context(
+                progress(desc=desc, total=expected, unit="documents")
             )
-            total = len(texts) if isinstance(texts, Sized) else None
-            bar: Any = stack.enter_context(progress(desc=desc, total=total, unit="documents"))
-
-            def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
-                nonlocal truncated, done
-                encoded = self.tokenize(chunk)
-                truncated += encoded.truncated
-                done += len(chunk)
-                if self.lexical is not None:
-                    lexical_rows.append(self.lexical.lexical(chunk))
-                return encoded.sequences
-
-            tokenised = stack.enter_context(
-                closing(one_ahead(tokenize, tokenizing.batched(texts, CHUNK)))
-            )
-            embeddings = embed_chunks(self, tokenised, devices, bf16, bar.update)
-            for rows in stack.enter_context(closing(embeddings)):
-                if self.lexical is not None:
-                    rows = self.lexical.join(torch.from_numpy(rows), lexical_rows.popleft()).numpy()
+            # Generators are closed on an error: their threads end, and no partial file is left.
+            chunks = closing(one_ahead(tokenize, tokenizing.batched(texts, CHUNK)))
+            tokenised = stack.enter_context(chunks)
+            embeddings = closing(embed_chunks(self, tokenised, devices, bf16, bar.update))
+            for rows in stack.enter_context(embeddings):
+                if half is not None:
+                    rows = half.join(torch.from_numpy(rows), lexical_rows.popleft()).numpy()
                 if not np.isfinite(rows).all():
-                    raise InputError(
-                        "an embedding is not finite: the student's weights are damaged; restore them"
-                    )
+                    problem = "an embedding is not finite: the student's weights are damaged"
+                    raise InputError(f"{problem}; restore them")
                 append(rows)
         if truncated:
             message = "%d of %d documents are cut at %d tokens"
-            logger.warning(message, truncated, done, self.max_tokens)
-        return np.concatenate(in_memory) if target is None else np.load(target, mmap_mode="r")
+            logger.warning(message, truncated, total, self.max_tokens)
+        return np.concatenate(in_memory) if out is None else np.load(out, mmap_mode="r")
 
 
 def _lead_weighted(hidden: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
-    """The states (T, D) times their weights, and the sum of the weights of each document (B,)."""
-    from docemb_lib.student.lexical_module import (
-        FIRST_TOKENS,
-    )  # which imports sentence-transformers
+    """Weigh states (T, D) by their place; return them and each document's sum of weights, (B,)."""
+    # Imported here, because it imports sentence-transformers.
+    from docemb_lib.student.lexical_module import FIRST_TOKENS
 
-    place = torch.arange(len(hidden), device=hidden.device) - batch.first[batch.document]
-    weights = sum((more * (place < first) for first, more in FIRST_TOKENS), torch.ones_like(place))
-    totals = sum(
-        (more * batch.lengths.clamp(max=first) for first, more in FIRST_TOKENS), batch.lengths
-    )
+    place = torch.arange(len(hidden), device=hidden.device) - batch.first[batch.document]  # (T,)
+    weights = torch.ones_like(place)
+    totals = batch.lengths
+    for first, more in FIRST_TOKENS:
+        weights = weights + more * (place < first)
+        totals = totals + more * batch.lengths.clamp(max=first)
     return hidden * weights[:, None], totals
 
 
 def _means(hidden: Tensor, totals: Tensor, batch: PackedBatch) -> Tensor:
-    """(B, D), the sum over each document's rows of (T, D), divided by its total of `totals` (B,).
+    """Divide the sum over each document's rows of (T, D) by its total of `totals`, (B,): (B, D).
 
     A GPU sums a segment row by row, so sum pieces of a document in parallel first, then their sums.
     Scattered additions would also be fast, but in another order every time.
     """
-    pieces, counts = [], []
+    pieces = []  # rows of each piece
+    counts = []  # pieces of each document
     for size in batch.sizes:
         full, rest = divmod(size, PIECE)
         pieces += [PIECE] * full + [rest] * (rest > 0)
@@ -383,8 +378,7 @@ def _means(hidden: Tensor, totals: Tensor, batch: PackedBatch) -> Tensor:
 
 
 def adapted_on(dim: int) -> int:
-    """How many documents at most give the mean and the map of the dense half, of `dim` dimensions,
-    in `adapt`.
+    """Return how many documents at most give the mean and the map of a dense half in `adapt`.
 
     With 384 dimensions, 1,000 were no better on validation splits, 300 were worse.
     """

@@ -26,7 +26,6 @@ SHOWN = {
         "pooling",
         "dropout",
         "lexical",
-        "width",
     ),
     "training": (
         "batch_size",
@@ -61,7 +60,6 @@ OF_MODEL = (
 OURS = (
     "corpus.tasks",
     "student.lexical",
-    "student.width",
     "training.attention",
 )  # settings that no paper has
 # Those that the SimDE paper gives.

@@ -139,24 +139,6 @@ def test_p_values_of_equal_models_are_uniform_none_is_impossibly_low_and_roundin
     )
 
 
-def test_the_candidate_nearest_to_the_default_is_taken_within_one_error_of_the_best() -> None:
-    rng, taken = np.random.default_rng(3), set()
-    for trial in range(200):
-        shift = rng.normal(size=(5, 1)) * rng.choice([0.05, 0.5])
-        examples, distances = (
-            [rng.normal(size=(5, n)) + shift for n in (20, 50)],
-            np.array([0, 0.3, 0.1, 0.2, 0.4]),
-        )
-        means = [sum(X[m].mean() for X in examples) / 2 for m in range(5)]
-        best = int(np.argmax(means))
-        errors = [np.hypot(*(stats.sem(X[best] - X[m]) for X in examples)) / 2 for m in range(5)]
-        allowed = [m for m in range(5) if means[best] - means[m] <= errors[m]]
-        found = uncertainty.nearest_of_the_best(examples, distances)
-        assert found == min(allowed, key=distances.__getitem__), trial
-        taken.add((found == 0, found == best))
-    assert len(taken) == 4  # the default, the best, both and neither
-
-
 @pytest.mark.parametrize(
     ("p_values", "corrected"),
     [

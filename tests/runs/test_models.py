@@ -17,7 +17,7 @@ from docemb_lib.runs.models import (
 )
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
-from docemb_lib.student.lexical import tempered
+from docemb_lib.student.lexical import partially_whitened
 from docemb_lib.workspace import Workspace
 
 
@@ -60,7 +60,7 @@ def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(wor
     assert (lead.fitted_on, beside.fitted_on) == ("", "task")
     dense = beside.fit(texts)[:, :3]
     dense /= np.linalg.norm(dense, axis=1, keepdims=True)
-    np.testing.assert_allclose(dense, tempered(torch.tensor(expected)), atol=1e-5)
+    np.testing.assert_allclose(dense, partially_whitened(torch.tensor(expected)), atol=1e-5)
 
 
 def test_a_model_of_others_reads_its_prompt_before_each_text():

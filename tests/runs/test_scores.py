@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.cli.report import report
@@ -19,7 +18,6 @@ from docemb_lib.evaluation.uncertainty import (
     by_length,
     differences,
     holm,
-    nearest_of_the_best,
     score_intervals,
 )
 from docemb_lib.runs import models as baselines
@@ -315,36 +313,6 @@ def test_a_model_that_only_ranks_stands_last_without_a_mean(rounds):
     ]
     assert means[0].equals(means[1])
     assert "the best of 3 references, SBERT over chunks" in final.standing()
-
-
-def test_labels_of_several_tasks_choose_a_weight_together(tmp_path, refused):
-    sort = Classification(
-        "sort", {split: labelled(split, n) for split, n in (("train", 40), ("validation", 24))}
-    )
-    tasks, w = {"sort": sort, "folded": TASKS["folded"]}, torch.tensor(0.2)
-    stage = a_world(tmp_path, tasks, folds=3)
-    words = lambda texts: torch.tensor([[int(text.split()[1]) % 2 * 0.1] for text in texts])  # noqa: E731  # the class
-    join = lambda dense, lexical: torch.cat([(1 - w).sqrt() * dense, w.sqrt() * lexical], dim=1)  # noqa: E731
-    found = stage.lexical_weight()(
-        SimpleNamespace(weight=w, lexical=words, join=join), embedding_of
-    )
-    results: dict[str, list[np.ndarray]] = {name: [] for name in tasks}
-    for weight in (weights := np.array([0.2, *np.arange(1, 10) / 10])):
-        for name, task in tasks.items():
-            texts = protocols.validation_texts(task)
-            X = np.hstack(
-                [(1 - weight) ** 0.5 * embedding_of(texts), weight**0.5 * words(texts).numpy()]
-            )
-            score = protocols.validation_score(
-                task, X, head=stage.profile.evaluation.head, seeds=2, folds=3
-            )
-            results[name].append(score.per_example["accuracy"].mean(axis=0))
-    place = nearest_of_the_best([np.stack(own) for own in results.values()], abs(weights - 0.2))
-    assert pytest.approx(found) == weights[place] > 0.2
-    few = a_world(tmp_path / "few", tasks, limit=19)
-    refused(
-        "task sort: choosing a weight needs 20 labelled examples, and it has 19", few.lexical_weight
-    )
 
 
 def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):

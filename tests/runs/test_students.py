@@ -30,7 +30,7 @@ from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.students import StudentStage, make_objective
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import SimDE, Training
-from docemb_lib.student import Student, export
+from docemb_lib.student import Student
 from docemb_lib.training.monitor import validate
 from docemb_lib.training.run import AUTOCAST, precision_of
 from docemb_lib.workspace import Workspace
@@ -264,8 +264,8 @@ def test_it_learns_beside_its_teachers_and_from_dropout(root, infer_in_process):
     assert "| `pairs` | dropout |" in (folder / "README.md").read_text()
 
 
-def with_lexical_half(stages, notebook="06_evaluation", dim=8, width=None):
-    student = stages.key.profile.student.model_copy(update={"lexical": dim, "width": width})
+def with_lexical_half(stages, notebook="06_evaluation", dim=8):
+    student = stages.key.profile.student.model_copy(update={"lexical": dim})
     return Stages(
         RunKey(notebook, stages.key.profile.model_copy(update={"student": student})),
         stages.workspace,
@@ -285,11 +285,6 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     np.testing.assert_allclose(own.embed(texts[:9]), student.embed(texts[:9]), atol=1e-5)
     student.adapt(texts[:30], dim=8)
     np.testing.assert_allclose(adapted.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
-    student.adapt(texts[:30], width=5)
-    reduced = with_lexical_half(plain, width=5)
-    reduced.students.dense = plain.students.trained
-    *_, on_narrow = lexical_models("s", reduced.students.trained, reduced.workspace)
-    np.testing.assert_allclose(on_narrow.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
     without_words = ["alone", "single"]
     np.testing.assert_array_equal(
         adapted.fit(without_words), embed_once(final.workspace, dense, without_words)
@@ -301,11 +296,11 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     on_texts = beside_lsa(final.workspace, dense, f"{folder.name}, adapted", 8)
     assert forms == [own.fingerprint, dense.fingerprint, on_texts.fingerprint]
     assert [one.fitted_on for one in (own, dense, adapted)] == ["corpus", "corpus", "task"]
-    for card, seen in (
-        (None, ""),
-        (export.saved_card(str(folder)), "corpus"),
-    ):  # of a converted encoder; of a trained one
-        student.save(elsewhere := root / "elsewhere", card=card)
+    elsewhere = root / "elsewhere"
+    assert student.trained_on == "24 documents of installed-docs"
+    for trained_on, seen in ((None, ""), (student.trained_on, "corpus")):  # None: converted
+        student.trained_on = trained_on
+        student.save(elsewhere)
         assert [one.fitted_on for one in models_of(str(elsewhere), final.workspace)] == [
             "corpus",
             seen,
@@ -314,7 +309,7 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     student.adapt(
         texts[:30], weight=0.9
     )  # a weight that was chosen is kept where words are fitted anew
-    student.save(elsewhere, card=export.with_lexical_half("", student, "texts", chosen="by hand"))
+    student.save(elsewhere)
     *_, chosen = models_of(str(elsewhere), final.workspace)
     np.testing.assert_allclose(chosen.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
     assert (folder / "history.json").is_file()

@@ -238,11 +238,7 @@ def further(fields: str) -> str:
             {},
             "package needs the links between pages of corpus.source installed-docs",
         ),
-        (
-            "student: {width: 384}",
-            {},
-            "student: width reduces an embedding of two halves; give lexical, too",
-        ),
+        ("student: {width: 384}", {}, "unknown key 'student.width'"),
         (
             "evaluation: {rounds: [1]}",
             {},
