@@ -1,20 +1,17 @@
-"""RunKey: what a run is.
-
-It gives the run's parameters, fingerprint, label and slug, and checks their combination.
-"""
+"""RunKey: what a run is, with its parameters, fingerprint, label and slug."""
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 from docemb_lib.base import pretrained
-from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import asked_precision
 from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.evaluation.catalogue import task_fingerprint
+from docemb_lib.runs.checks import check_training
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, members_of
 from docemb_lib.settings.profile import (
     BESIDE_CONTEXTUAL,
@@ -22,11 +19,8 @@ from docemb_lib.settings.profile import (
     SELF_SUPERVISED,
     TRAINING,
     Profile,
-    width,
 )
-from docemb_lib.settings.projections import check_widths
 from docemb_lib.settings.sections import (
-    NO_PAIRS,
     NOT_IN_FINGERPRINT,
     FurtherTeacher,
     ParagraphVectorSettings,
@@ -34,12 +28,10 @@ from docemb_lib.settings.sections import (
 )
 from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
 
-STRUCTURAL = (
-    "structural_loss",
-    "distance",
-    "gamma",
-    "temperature",
-)  # parameters of the structural loss
+EVALUATION = "06_evaluation"  # the notebook of the final evaluation
+PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
+# Parameters that count together: of the structural loss, of the contextual loss, of pairs of texts.
+STRUCTURAL = ("structural_loss", "distance", "gamma", "temperature")
 CONTEXTUAL = (
     "contextual_teacher",
     "contextual_loss",
@@ -47,11 +39,9 @@ CONTEXTUAL = (
     "contextual_projection",
 )
 PAIRS = ("pairs", "pair_temperature", "mlm_weight")
-PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
 SOFT_CCA = ("delta", "beta")
-PAPER = (
-    Parameters()
-)  # the papers' settings of pairs and of SoftCCA; a label names only what differs
+# The papers' settings of pairs and of SoftCCA: a label names only what differs from them.
+PAPER = Parameters()
 IN_ASCII = str.maketrans(
     {"λ": "lam", "γ": "gamma", "τ": "tau", "δ": "delta", "β": "beta", "%": "pct"}
 )
@@ -59,8 +49,9 @@ IN_ASCII = str.maketrans(
 
 @dataclass(frozen=True, eq=False)
 class RunKey:
-    """One run of one notebook, a key of `NOTEBOOKS`, with the parameters of a profile, see
-    `RunKey.of`.
+    """One run of one notebook: the notebook, and a profile with the parameters of the run.
+
+    `RunKey.of` makes a key of parameters that replace those of the profile.
 
     Example:
         >>> from docemb_lib import Profile
@@ -77,27 +68,25 @@ class RunKey:
     def of(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
         """The run of `notebook` with these parameters and the profile's values for all others.
 
-        Raises InputError.
+        Raises InputError for a parameter that the notebook does not take, or a value that is not
+        allowed.
         """
         return cls(notebook, profile.for_notebook(notebook, **parameters))
 
     @classmethod
     def bare(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
-        """The run with these parameters and docemb's defaults for all others, whatever the
-        profile's own are.
-        """
+        """The run with these parameters, and docemb's defaults instead of the profile's values."""
         defaults = {"parameters": Parameters(), "notebooks": {}, "further_teachers": []}
         return cls.of(notebook, profile.model_copy(update=defaults), **parameters)
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        return {
-            name: getattr(self.profile.parameters, name)
-            for name in ("seed", *NOTEBOOKS[self.notebook])
-        }
+    def parameters(self) -> dict[str, object]:
+        """The values of all parameters that the notebook takes."""
+        return _values(self.profile.parameters, ("seed", *NOTEBOOKS[self.notebook]))
 
     @property
     def trains(self) -> bool:
+        """Whether the run trains a student."""
         return self.notebook in TRAINING
 
     @property
@@ -108,109 +97,126 @@ class RunKey:
     @property
     def taught(self) -> bool:
         """Whether the student learns from teachers."""
-        return self.trains and (
-            not self.self_supervised or self.profile.parameters.beside_teachers is not None
-        )
+        if self.self_supervised:
+            return self.profile.parameters.beside_teachers is not None
+        return self.trains
 
     @property
     def has_lexical_half(self) -> bool:
-        """Whether the student gets a lexical half: that of 06_evaluation, in profiles that ask for
-        one.
-        """
-        return self.profile.student.lexical > 0 and self.notebook == "06_evaluation"
+        """Whether the student gets a lexical half: 06_evaluation gives one if the profile does."""
+        return self.profile.student.lexical > 0 and self.notebook == EVALUATION
 
     @property
     def training(self) -> Training:
         return self.profile.simde.training if self.self_supervised else self.profile.training
 
     @property
+    def teachers(self) -> list[FurtherTeacher]:
+        """The teachers that the student learns from, see `teachers_of`."""
+        return teachers_of(self.profile) if self.taught else []
+
+    @property
     def roles(self) -> set[str]:
+        """The roles, structural and contextual, that the profile has a teacher for."""
         return roles_of(self.profile.parameters, self.profile.further_teachers)
 
     @cached_property
     def counting(self) -> dict[str, Any]:
-        """The parameters that the run's results depend on.
+        """The parameters that the results of the run depend on, with their values.
 
-        Parameters of an unused loss or teacher are left out.
+        A parameter of a loss, teacher or model that the run does not use is left out. So two runs
+        that differ only in the margin `gamma` are one run if their loss has no margin.
         """
-        p, names = self.profile.parameters, ["seed"]
+        p = self.profile.parameters
+        names = ["seed"]
         if self.trains:
-            names += ["documents", *(PAIRS if self.self_supervised else ())]
-            names += ["beside_teachers"] if self.self_supervised and self.taught else []
-        elif NOTEBOOKS[self.notebook]:
+            names.append("documents")
+        if self.self_supervised:
+            names += PAIRS
+            if self.taught:
+                names.append("beside_teachers")
+        if self.notebook == "02_paragraph_vector":
             names += ["compound"] if p.compound else SINGLE
-        counting = {name: getattr(p, name) for name in names}
-        return counting | (
-            objective_settings(p, self.profile.further_teachers) if self.taught else {}
-        )
+        counting = _values(p, names)
+        if self.taught:
+            counting |= objective_settings(self.profile)
+        return counting
 
     def same_but(self, *names: str) -> str:
-        """A hashable value, equal for runs whose counting parameters differ in `names` at most.
+        """A text that two runs share if their `counting` parameters differ in `names` at most.
 
-        The notebook and the setting are not part of it: runs of different notebooks may train the
-        same student, and a run is compared with the thesis' runs, whose profile is another.
+        Notebook and setting do not enter the text, because runs of different notebooks may train
+        the same student, and because a run is compared with those of the thesis, which has a
+        profile of its own.
         """
         return self.only(*(name for name in self.counting if name not in names))
 
     def only(self, *names: str) -> str:
-        """A hashable value, equal for runs in which these parameters are equal as far as they
-        count.
+        """A text that two runs share if the parameters `names` are equal, as far as they count.
+
+        A parameter counts in a run if it is one of `counting`.
         """
-        return json.dumps(
-            {name: self.counting[name] for name in names if name in self.counting}, sort_keys=True
-        )
+        counting = {name: self.counting[name] for name in names if name in self.counting}
+        return json.dumps(counting, sort_keys=True)
 
     @property
     def cell(self) -> str:
-        """Equal for runs in the same cell of a table of the thesis, which has one seed and one
-        number of documents.
+        """A text that two runs share if their results stand in one cell of a table of the thesis.
+
+        The thesis has one seed and one number of documents, so runs of all seeds and numbers of
+        documents share the cell.
         """
         return self.same_but("seed", "documents")
 
     @cached_property
     def setting(self) -> str:
-        """Fingerprint of all but the parameters: runs of one setting are comparable.
+        """A hash of all that results depend on except for notebook and parameters.
 
-        `simde` counts in 07 only.
+        Runs of one setting are comparable. The section `simde` counts in 07_simde only.
         """
-        profile, evaluation = self.profile, self.profile.evaluation
-        # Corpora and tasks enter by the fingerprints of their files below; plan and parameters do
-        # not count.
-        excluded: Any = dict.fromkeys(
+        profile = self.profile
+        evaluation = profile.evaluation
+        # Corpora and tasks enter by the fingerprints of their files below. The plan and the
+        # parameters do not count.
+        excluded: dict[str, Any] = dict.fromkeys(
             ("plan", "winners", "parameters", "notebooks", "corpus"), True
         )
-        excluded |= {"contextual_teachers": {"corpus"}, "training": NOT_IN_FINGERPRINT}
-        excluded["simde"] = {"training": NOT_IN_FINGERPRINT} if self.self_supervised else True
-        unused = set() if self.self_supervised else {"few_shot", "few_shot_table"}
-        excluded["evaluation"] = (
-            unused | {"own_tasks", "benchmarks"} | (set() if evaluation.beside else {"beside"})
-        )
+        excluded["contextual_teachers"] = {"corpus"}
+        excluded["training"] = NOT_IN_FINGERPRINT
+        excluded["evaluation"] = {"own_tasks", "benchmarks"}
+        if not evaluation.beside:
+            excluded["evaluation"] |= {"beside"}
+        if self.self_supervised:
+            excluded["simde"] = {"training": NOT_IN_FINGERPRINT}
+        else:
+            excluded["simde"] = True
+            excluded["evaluation"] |= {"few_shot", "few_shot_table"}
+
         settings = profile.model_dump(mode="json", exclude=excluded)
         settings["student"]["width"] = None  # of a removed option: recorded runs are found again
-        inputs = {
+        tasks = (*evaluation.tasks, *evaluation.sweep_tasks)
+        versions = dict(installed_versions())
+        for name in ("docemb", "python"):
+            versions.pop(name, None)
+        inputs: dict[str, object] = {
             "version": VERSIONS["run"],
             "profile": settings,
-            "sources": [source_fingerprint(texts) for texts in profile.text_sources],
-            "tasks": [
-                task_fingerprint(name, evaluation)
-                for name in (*evaluation.tasks, *evaluation.sweep_tasks)
-            ],
-            "models": [pretrained.fingerprint(name) for name in profile.models],
-            "versions": {
-                name: v
-                for name, v in installed_versions().items()
-                if name not in {"docemb", "python"}
-            },
+            "sources": list(map(source_fingerprint, profile.text_sources)),
+            "tasks": [task_fingerprint(name, evaluation) for name in tasks],
+            "models": list(map(pretrained.fingerprint, profile.models)),
+            "versions": versions,
         }
-        asked = asked_precision()
-        if asked != "auto":  # a run of the machine's own choice is recognised on any machine
-            inputs["precision"] = asked
+        # A run in the precision that the machine chooses is recognised on any machine.
+        precision = asked_precision()
+        if precision != "auto":
+            inputs["precision"] = precision
         return fingerprint_of(inputs)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Identifies the run's record: a hash of all that the results depend on, computed without
-        loading models.
+        """A hash of all that the results depend on, which identifies the run's record.
+
+        It is computed without loading models.
         """
         return fingerprint_of(
             {"notebook": self.notebook, "parameters": self.counting, "setting": self.setting}
@@ -218,41 +224,33 @@ class RunKey:
 
     @property
     def paragraph_vectors(self) -> list[ParagraphVectorSettings]:
-        """The Paragraph Vectors that the run trains or loads, with the profile's DM or DBOW where
-        no parameter is.
+        """The Paragraph Vectors that the run trains or loads.
+
+        Settings that no parameter gives are those of the profile's DM or DBOW.
         """
-        p, settings = self.profile.parameters, self.profile.contextual_teachers
+        p = self.profile.parameters
+        settings = self.profile.contextual_teachers
         if self.notebook == "02_paragraph_vector":
-            asked = (
-                members_of(p.compound)
-                if p.compound
-                else [{name: getattr(p, name) for name in SINGLE}]
-            )
+            members = members_of(p.compound) if p.compound else [_values(p, SINGLE)]
             return [
-                (settings.DM if one["dm"] else settings.DBOW).model_copy(update=one)
-                for one in asked
+                (settings.DM if member["dm"] else settings.DBOW).model_copy(update=member)
+                for member in members
             ]
-        names = {
-            str(further.teacher)
-            for further in self.profile.further_teachers
-            if further.teacher and self.trains
-        }
-        names |= {*PV_NAMES} if self.notebook in BESIDE_CONTEXTUAL else set()
+        names: set[str] = set(PV_NAMES) if self.notebook in BESIDE_CONTEXTUAL else set()
+        if self.trains:
+            names |= {t.teacher for t in self.profile.further_teachers if t.teacher}
         return [member for name in sorted(names) for member in settings.members(name)]
 
     @cached_property
     def label(self) -> str:
-        """Short and readable, as in the thesis' figures: `max-margin;MSE;γ=1.0`,
-        `cosine;384;λ=0.5`.
-        """
-        p, further = self.profile.parameters, self.profile.further_teachers
+        """A short, readable name as in the thesis' figures, for example `cosine;384;λ=0.5`."""
+        p = self.profile.parameters
+        further = self.profile.further_teachers
         match self.notebook:
             case "01_corpus":
                 return "corpus"
             case "02_paragraph_vector":
-                return p.compound or label_of_paragraph_vector(
-                    **{name: getattr(p, name) for name in SINGLE}
-                )
+                return p.compound or label_of_paragraph_vector(**_values(p, SINGLE))
             case "03_structural":
                 return structural_label(p, further)
             case "04_projections":
@@ -274,96 +272,93 @@ class RunKey:
             parts.append(f"{p.documents}docs")
         parts.append(f"seed{p.seed}")
         slug = re.sub(r"([^\w.=+]|_)+", "-", "-".join(parts).translate(IN_ASCII)).strip("-")
-        cut = slug.encode()[:180].decode(errors="ignore")  # names of files have a limit in bytes
-        return slug if len(slug.encode()) <= 200 else f"{cut}-{self.fingerprint}"
+        if len(slug.encode()) <= 200:
+            return slug
+        # Names of files have a limit in bytes.
+        beginning = slug.encode()[:180].decode(errors="ignore")
+        return f"{beginning}-{self.fingerprint}"
 
     def check(self) -> None:
-        """Check the combination of parameters and settings; `Stages.check` also asks the corpus.
+        """Check that the parameters and settings fit each other, see `checks`.
 
-        Raises InputError.
+        `Stages.check` also checks files, models and the corpus. Raises InputError.
         """
-        if not self.trains:
-            return
-        p, training, simde = self.profile.parameters, self.training, self.profile.simde
-        section, size = (
-            "simde.training" if self.self_supervised else "training",
-            training.batch_size,
-        )
-        training.check_fills_a_batch(p.documents, section)
-        dropout = self.profile.student.dropout if simde.dropout is None else simde.dropout
-        if self.self_supervised and p.pairs == "dropout" and dropout == 0:
-            raise InputError(NO_PAIRS)
-        if self.taught:
-            self._check_widths()
-            for loss in contextual_losses(p, self.profile.further_teachers):
-                components = int(
-                    loss.partition(":")[2] or 0
-                )  # of the B - 1 correlations of a batch of B documents
-                if components >= size:
-                    few = f"{loss} needs more correlations than the {size - 1} of a batch of {size}"
-                    mend = f"raise {section}.batch_size far above {components}"
-                    raise InputError(f"contextual_loss: {few}; {mend}")
+        if self.trains:
+            check_training(self.profile, self.teachers, self_supervised=self.self_supervised)
 
-    def _check_widths(self) -> None:
-        """The two projections of each teacher must end equally wide, as far as widths are known
-        without a model.
-        """
-        profile, p = self.profile, self.profile.parameters
-        own = (
-            "contextual",
-            p.contextual_teacher,
-            None,
-            p.student_projection,
-            p.contextual_projection,
+
+def teachers_of(profile: Profile) -> list[FurtherTeacher]:
+    """The teachers of a profile: those that the parameters name, then the further ones.
+
+    The two of the parameters, `structural` and `contextual`, are brought into the form of the
+    further ones.
+    """
+    p = profile.parameters
+    sbert = profile.structural_teacher
+    teachers = []
+    # `model_construct` does not validate. The parameters are valid, and they allow losses of the
+    # user (`module:Class`), which further teachers do not have.
+    if p.structural_loss is not None:
+        structural = FurtherTeacher.model_construct(
+            name="structural",
+            role="structural",
+            loss=p.structural_loss,
+            model=sbert.model,
+            max_tokens=sbert.max_tokens,
+            long=sbert.long,
+            distance=p.distance,
+            gamma=p.gamma,
+            temperature=p.temperature,
         )
-        further = profile.further_teachers
-        teachers = [
-            own,
-            *(
-                (t.name, t.teacher, t.model, t.student_projection, t.teacher_projection)
-                for t in further
-            ),
-        ]
-        student_width = width(profile.student.model)
-        for name, teacher, model, student_spec, teacher_spec in teachers:
-            teacher_width = (
-                profile.contextual_teachers.width(teacher)
-                if teacher
-                else width(model)
-                if model
-                else None
-            )
-            if student_width is not None and teacher_width is not None:
-                check_widths(student_spec, student_width, teacher_spec, teacher_width, teacher=name)
+        teachers.append(structural)
+    if p.contextual_teacher is not None:
+        contextual = FurtherTeacher.model_construct(
+            name="contextual",
+            role="contextual",
+            loss=p.contextual_loss,
+            teacher=p.contextual_teacher,
+            student_projection=p.student_projection,
+            teacher_projection=p.contextual_projection,
+        )
+        teachers.append(contextual)
+    return teachers + profile.further_teachers
 
 
 def roles_of(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> set[str]:
-    own = {"structural": p.structural_loss, "contextual": p.contextual_teacher}
-    return {role for role, named in own.items() if named is not None} | {
-        teacher.role for teacher in further
-    }
+    """The roles, structural and contextual, that parameters and further teachers have."""
+    roles = {str(teacher.role) for teacher in further}
+    if p.structural_loss is not None:
+        roles.add("structural")
+    if p.contextual_teacher is not None:
+        roles.add("contextual")
+    return roles
 
 
-def contextual_losses(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> list[str]:
-    own = [] if p.contextual_teacher is None else [p.contextual_loss]
-    return own + [teacher.loss for teacher in further if teacher.role == "contextual"]
+def objective_settings(profile: Profile) -> dict[str, object]:
+    """The parameters of the losses that a student of the profile has, with their values.
 
-
-def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> dict[str, Any]:
-    """The parameters of the losses that the student has: a group of parameters counts where its
-    condition holds.
+    A parameter is left out where its loss, teacher or weighting is not in use.
     """
+    p = profile.parameters
+    further = profile.further_teachers
     roles = roles_of(p, further)
-    groups: list[tuple[Sequence[str], bool]] = [
-        (["structural_loss"], p.structural_loss is not None),
-        (["distance", "gamma"], p.structural_loss == "max-margin"),
-        (["temperature"], p.structural_loss == "contrastive"),
-        (["max_structural_len"], "structural" in roles),
-        (CONTEXTUAL, p.contextual_teacher is not None),
-        (SOFT_CCA, "soft-cca" in contextual_losses(p, further)),
-        (["lam", "lam_by_length"], len(roles) == 2),
-    ]
-    settings = {name: getattr(p, name) for names, counts in groups if counts for name in names}
+    losses = {teacher.loss for teacher in teachers_of(profile) if teacher.role == "contextual"}
+    names: list[str] = []
+    if p.structural_loss is not None:
+        names.append("structural_loss")
+    if p.structural_loss == "max-margin":
+        names += ["distance", "gamma"]
+    if p.structural_loss == "contrastive":
+        names.append("temperature")
+    if "structural" in roles:
+        names.append("max_structural_len")
+    if p.contextual_teacher is not None:
+        names += CONTEXTUAL
+    if "soft-cca" in losses:
+        names += SOFT_CCA
+    if len(roles) == 2:
+        names += ["lam", "lam_by_length"]
+    settings = _values(p, names)
     if further:
         settings["further_teachers"] = [
             teacher.model_dump(exclude_defaults=True) for teacher in further
@@ -371,32 +366,41 @@ def objective_settings(p: Parameters, further: Sequence[FurtherTeacher] = ()) ->
     return settings
 
 
+def _values(p: Parameters, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(p, name) for name in names}
+
+
 def structural_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
     """The structural loss in a label: `cosine`, `max-margin;MSE;γ=1.0`."""
     if p.structural_loss is None:
         return _names(further, "structural") or "only-contextual"
+    if p.structural_loss == "mse":
+        return "MSE"
     if p.structural_loss == "max-margin":
-        return f"max-margin;{'MSE' if p.distance == 'mse' else 'cosine'};γ={p.gamma}"
-    if p.structural_loss == "contrastive":
-        return f"contrastive{'' if p.temperature is None else f';τ={p.temperature}'}"
-    return {"mse": "MSE"}.get(p.structural_loss, p.structural_loss)
+        distance = "MSE" if p.distance == "mse" else "cosine"
+        return f"max-margin;{distance};γ={p.gamma}"
+    if p.structural_loss == "contrastive" and p.temperature is not None:
+        return f"contrastive;τ={p.temperature}"
+    return p.structural_loss
 
 
 def _contextual_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
+    """The contextual loss in a label: `PV;S:768(ReLU)x4096(ReLU)x2048;C:-`."""
     if p.contextual_teacher is None:
         return _names(further, "contextual") or "only-structural"
-    loss = "" if p.contextual_loss == "soft-cca" else f"{p.contextual_loss};"
-    soft = {"δ": (p.delta, PAPER.delta), "β": (p.beta, PAPER.beta)} if not loss else {}
-    others = "".join(
-        f";{symbol}={value}" for symbol, (value, usual) in soft.items() if value != usual
-    )
-    return (
-        f"{loss}{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}{others}"
-    )
+    label = f"{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}"
+    if p.contextual_loss != "soft-cca":
+        return f"{p.contextual_loss};{label}"
+    if p.delta != PAPER.delta:
+        label += f";δ={p.delta}"
+    if p.beta != PAPER.beta:
+        label += f";β={p.beta}"
+    return label
 
 
 def _weighting_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
-    roles, structural = roles_of(p, further), structural_label(p, further)
+    roles = roles_of(p, further)
+    structural = structural_label(p, further)
     if "contextual" not in roles:
         masked = "" if p.max_structural_len is None else f";{p.max_structural_len}"
         return f"only-structural;{structural}{masked}"
@@ -414,8 +418,9 @@ def _student_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
 
 
 def _pairs_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
-    """`SimDE;700 docs`; settings that differ from the paper's are named: `SimCSE;τ=0.1;mlm=0.0;700
-    docs`.
+    """The label of a student that learns from pairs: `SimDE;700 docs`.
+
+    Settings that differ from the paper's are named: `SimCSE;τ=0.1;mlm=0.0;700 docs`.
     """
     parts = ["SimDE" if p.pairs == "halves" else "SimCSE"]
     if p.pair_temperature != PAPER.pair_temperature:

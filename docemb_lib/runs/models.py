@@ -1,7 +1,6 @@
-"""Models that are compared: students before and after training, their teachers in every form, and
-search engines.
+"""Models that are compared: students in every form, their teachers, and search engines.
 
-Texts are embedded once per model, however many tasks and splits contain them. A reference that is
+A text is embedded once per model, however many tasks and splits contain it. A reference that is
 fitted on the texts of a task, without their labels, is fitted once per task.
 """
 
@@ -27,7 +26,7 @@ from docemb_lib.runs import records
 from docemb_lib.runs.key import PV_NAMES
 from docemb_lib.runs.stages import TeacherStage
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import Long, ParagraphVectorSettings
+from docemb_lib.settings.sections import ParagraphVectorSettings
 from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.lsa import directions
 from docemb_lib.workspace import VERSIONS, Artefact, Workspace
@@ -35,19 +34,25 @@ from docemb_lib.workspace import VERSIONS, Artefact, Workspace
 if TYPE_CHECKING:
     from docemb_lib.runs.students import StudentStage
     from docemb_lib.student import Student
+    from docemb_lib.student.lexical_module import LexicalHalf
 
 logger = logging.getLogger(__name__)
 
+# Labels.
 UNTRAINED = "student before distillation"
 UNTRAINED_ADAPTED = f"{UNTRAINED} ⊕ LSA"
-SBERT_TRUNCATED, SBERT_CHUNKS = SBERT_LABELS = ("SBERT truncated", "SBERT over chunks")
-TFIDF, BM25, LSA_ON_TASK = ("TF-IDF", "BM25", "LSA")
-# in the keys of models that fit it: others keep their scores when it changes
-LSA_FIT = f"LSA/{VERSIONS['lsa']}"
-# Endings of the labels of a student: as it was saved; with its lexical half fitted on the texts of
-# a task; without that half; minus its mean embedding of these texts.
-_, ADAPTED, DENSE, CENTRED = FORMS = ("", ", adapted", ", dense half", ", centred")
+SBERT_TRUNCATED = "SBERT truncated"
+SBERT_CHUNKS = "SBERT over chunks"
+SBERT_LABELS = (SBERT_TRUNCATED, SBERT_CHUNKS)
 LEAD = f"{SBERT_CHUNKS} and lead"  # lead: the first tokens of a text
+TFIDF = "TF-IDF"
+BM25 = "BM25"
+LSA_ON_TASK = "LSA"
+# Endings of the labels of a student in its forms. A student as it was saved has none.
+ADAPTED = ", adapted"  # with a lexical half that is fitted on the texts of a task
+DENSE = ", dense half"  # without the lexical half
+CENTRED = ", centred"  # minus the mean embedding of the texts of a task
+FORMS = ("", ADAPTED, DENSE, CENTRED)
 # References by what a user has to compute and keep: counts of words; one encoder as it is, over the
 # beginning, then over the whole document; an encoder with the words of the documents. A trained
 # student comes after these.
@@ -61,9 +66,13 @@ SIMPLEST_FIRST = (
     UNTRAINED,
     UNTRAINED_ADAPTED,
 )
-LSA_BY_THE_WAY = 20_000  # documents at most for which fitting LSA takes seconds
+# Fingerprints of models that fit LSA hold its version: others keep their scores when it changes.
+LSA_FIT = f"LSA/{VERSIONS['lsa']}"
+MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
+
+Embed = Callable[[list[str]], np.ndarray]  # N texts to (N, D)
 
 
 def _no_embeddings(texts: list[str]) -> NoReturn:
@@ -71,13 +80,13 @@ def _no_embeddings(texts: list[str]) -> NoReturn:
 
 
 class Model(NamedTuple):
-    """A model that embeds texts; `embed` is called only for texts that have not been embedded yet."""
+    """A model that embeds texts, or that is fitted on the texts of a task."""
 
     label: str  # in tables and figures
     fingerprint: str  # equal for two models only if they embed alike
-    # (N, D); loads what it needs. Left out where only scores on tasks are known, or only what `fit`
-    # gives on a task.
-    embed: Callable[[list[str]], np.ndarray] = _no_embeddings
+    # Embeds N texts as (N, D), and loads what it needs. It is called only for texts that have not
+    # been embedded yet. Models that only have scores on tasks, or only `fit`, go without it.
+    embed: Embed = _no_embeddings
     # Fits the model on the N texts of a task, without labels, and gives what the task scores:
     # embeddings (N, D), dense or sparse, or `Similarities`. None: `embed` embeds any text.
     fit: Callable[[list[str]], Any] | None = None
@@ -85,43 +94,70 @@ class Model(NamedTuple):
     fitted_on: str = "corpus"  # or "task", or "" for a model as it was published
 
 
-def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.ndarray:
-    """Float32 (N, D) in the order of `texts`.
+class StudentForms(NamedTuple):
+    """A student in the forms that are compared. Without a lexical half there is one form."""
 
-    Texts without an embedding are embedded together and published as a further shard of the model's
-    embeddings.
+    saved: Model
+    dense: Model | None = None  # without the lexical half
+    adapted: Model | None = None  # with a lexical half that is fitted on the texts of each task
+
+    @property
+    def models(self) -> list[Model]:
+        return [model for model in self if model is not None]
+
+    @property
+    def compared(self) -> Model:
+        """The form that is compared with the references: the adapted one if there is one."""
+        return self.adapted or self.saved
+
+
+class SBERTModels(NamedTuple):
+    """The structural teacher in its two treatments of long documents."""
+
+    truncated: Model
+    chunks: Model  # a mean over the chunks of the whole document
+
+
+def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.ndarray:
+    """The embeddings of the texts by the model, float32 (N, D), in the order of `texts`.
+
+    Texts without an embedding are embedded together. They are published as a further shard of the
+    model's embeddings.
     """
     keys = [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
     known = _shards(workspace, model)
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
     if missing:
-
-        def build(folder: Path) -> None:
-            vectors = np.asarray(model.embed(list(missing.values())), dtype=np.float32)
-            if bad := int((~np.isfinite(vectors).all(axis=1)).sum()):
-                problem = f"{bad} of {len(vectors)} embeddings are not finite"
-                mend = "restore the model's files, or train it again"
-                raise InputError(f"{model.label}: {problem}; {mend}")
-            np.save(folder / "embeddings.npy", vectors)
-            content = {"model": model.fingerprint, "label": model.label, "texts": list(missing)}
-            (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
-
-        workspace.artefact(
-            _shelf(model), {"model": model.fingerprint, "texts": sorted(missing)}, build
-        )
+        inputs = {"model": model.fingerprint, "texts": sorted(missing)}
+        build = partial(_write_shard, model=model, missing=missing)
+        workspace.artefact(_shelf(model), inputs, build)
         known = _shards(workspace, model)
     return np.stack([known[key] for key in keys])
 
 
+def _write_shard(folder: Path, *, model: Model, missing: dict[str, str]) -> None:
+    """Embed texts and write their embeddings. missing: the texts by their keys."""
+    vectors = np.asarray(model.embed(list(missing.values())), dtype=np.float32)
+    broken = int((~np.isfinite(vectors).all(axis=1)).sum())
+    if broken:
+        problem = f"{broken} of {len(vectors)} embeddings are not finite"
+        mend = "restore the model's files, or train it again"
+        raise InputError(f"{model.label}: {problem}; {mend}")
+    np.save(folder / "embeddings.npy", vectors)
+    content = {"model": model.fingerprint, "label": model.label, "texts": list(missing)}
+    (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
+
+
 def _shards(workspace: Workspace, model: Model) -> dict[str, np.ndarray]:
-    """Text key → embedding (D,), of all shards of the model."""
-    found: dict[str, np.ndarray] = {}
+    """The embeddings, (D,) each, of all shards of the model, by the keys of their texts."""
+    embeddings: dict[str, np.ndarray] = {}
     for folder in sorted((workspace.outputs / "artefacts" / _shelf(model)).glob("*")):
         if folder.suffix or not is_whole(folder):  # `.partial`: not published yet
             continue
-        texts = json.loads((folder / "shard.json").read_text(encoding="utf-8"))["texts"]
-        found.update(zip(texts, np.load(folder / "embeddings.npy", mmap_mode="r"), strict=True))
-    return found
+        keys = json.loads((folder / "shard.json").read_text(encoding="utf-8"))["texts"]
+        vectors = np.load(folder / "embeddings.npy", mmap_mode="r")
+        embeddings.update(zip(keys, vectors, strict=True))
+    return embeddings
 
 
 def _shelf(model: Model) -> str:
@@ -132,9 +168,8 @@ def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Mod
     """A student, which embeds on all GPUs. dense: without its lexical half."""
 
     def embed(texts: list[str]) -> np.ndarray:
-        return _loaded(artefact.path, dense).embed(
-            texts, devices=devices_at_hand(), desc=f"embedding by {label}"
-        )
+        student = _loaded(artefact.path, dense)
+        return student.embed(texts, devices=devices_at_hand(), desc=f"embedding by {label}")
 
     precision = "bf16" if uses_bf16(devices_at_hand()[0]) else "float32"
     return Model(label, f"student/{artefact.fingerprint}/{precision}", embed)
@@ -149,15 +184,15 @@ def _loaded(folder: Path, dense: bool) -> Student:
 
 
 def student_at(folder: Path) -> Artefact | None:
-    """The student in this folder, or behind this link, if it was trained here.
+    """The student in this folder, or behind this link; None if it was not trained here.
 
     Raises InputError for a damaged one.
     """
     folder = folder.resolve()
-    here = (
-        is_published(folder) and folder.parent.parent.name == "artefacts"
-    )  # a copy may have any name
-    return Artefact(folder.name, folder) if here else None
+    # A copy of an artefact may have any name, so it does not count as one.
+    if is_published(folder) and folder.parent.parent.name == "artefacts":
+        return Artefact(folder.name, folder)
+    return None
 
 
 def recorded_student(workspace: Workspace, record: records.Record) -> Artefact | None:
@@ -165,33 +200,34 @@ def recorded_student(workspace: Workspace, record: records.Record) -> Artefact |
     return None if record.student is None else student_at(workspace.root / record.student)
 
 
-def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> list[Model]:
-    """A student with the lexical half that it was saved with; without it; and fitted on each task,
-    as `docemb adapt`.
+def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> StudentForms:
+    """A student in its forms: as it was saved, without its lexical half, and adapted.
 
-    Without a lexical half there is the student alone.
+    The adapted form is fitted on each task as `docemb adapt` does. A student without a lexical half
+    has one form.
     """
     from docemb_lib.student.export import saved_training
     from docemb_lib.student.lexical import saved_lexical_half
 
-    own = student_model(label, trained)
-    if (half := saved_lexical_half(str(trained.path))) is None:
-        return [own]
+    saved = student_model(label, trained)
+    half = saved_lexical_half(str(trained.path))
+    if half is None:
+        return StudentForms(saved)
     inputs = trained.manifest["inputs"] if (trained.path / MANIFEST).is_file() else {}
     artefact = Artefact(inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
-    # A converted encoder has seen no corpus. Folders of earlier releases do not say what the student
+    # A converted encoder has seen no corpus. Folders of earlier releases do not say what a student
     # was trained on; the artefact of one that was trained here names its dense half.
     is_trained = saved_training(str(trained.path)) is not None or "dense" in inputs
     dense = student_model(f"{label}{DENSE}", artefact, dense=True)
     dense = dense._replace(fitted_on="corpus" if is_trained else "")
-    own = own._replace(
+    saved = saved._replace(
         embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)
     )
     words = inputs.get("words", 50_000)
     weight = float(half.weight) if half.weight_given else None
     dim = half.vectors.shape[1]
     adapted = beside_lsa(workspace, dense, f"{label}{ADAPTED}", dim, words, weight)
-    return [own, dense, adapted]
+    return StudentForms(saved, dense, adapted)
 
 
 def beside_lsa(
@@ -204,8 +240,10 @@ def beside_lsa(
 ) -> Model:
     """A model and LSA of a task's texts side by side, joined as a student's two halves.
 
-    weight: of LSA; None: without labels, from the texts. A task whose texts share too few words is
-    scored by the dense half alone.
+    A task whose texts share too few words is scored by the dense half alone.
+
+    dim: directions of LSA at most; words: size of its vocabulary at most; weight: of LSA; None: it
+    follows from the spreads of cosines in the two halves.
     """
 
     def fit(texts: list[str]) -> np.ndarray:
@@ -227,14 +265,23 @@ def beside_lsa(
     return _on_task(label, fit, key)
 
 
+def tfidf_model() -> Model:
+    return _on_task(TFIDF, tfidf)
+
+
 def on_task_models(
-    workspace: Workspace, teachers: Sequence[Model], paragraph_vector: Model | None
+    workspace: Workspace, sbert: SBERTModels, paragraph_vector: Model | None
 ) -> list[Model]:
-    """What a user has without training: search engines, and the teachers (SBERT truncated, over
-    chunks) beside them.
+    """What a user has without training: search engines, and SBERT beside them.
+
+    paragraph_vector: PV, to be joined with SBERT; None: there is none.
     """
-    truncated, chunks = (partial(embed_once, workspace, model) for model in teachers)
-    of_sbert = teachers[1].fingerprint
+    truncated = partial(embed_once, workspace, sbert.truncated)
+    chunks = partial(embed_once, workspace, sbert.chunks)
+    of_sbert = sbert.chunks.fingerprint
+
+    def fit_lsa(texts: list[str]) -> np.ndarray:
+        return LSA(directions(len(texts), DIM)).fit(texts).embed(texts)
 
     def with_lead(texts: list[str]) -> np.ndarray:
         return unit(chunks(texts)) + unit(truncated(texts))
@@ -243,113 +290,109 @@ def on_task_models(
         return fused(bm25(texts), by_cosine(chunks(texts)))
 
     lead = Model(LEAD, f"lead/{of_sbert}", with_lead, fitted_on="")
-    found = [
-        _on_task(TFIDF, tfidf),
-        _on_task(
-            LSA_ON_TASK,
-            lambda texts: LSA(directions(len(texts), DIM)).fit(texts).embed(texts),
-            LSA_FIT,
-        ),
+    models = [
+        tfidf_model(),
+        _on_task(LSA_ON_TASK, fit_lsa, LSA_FIT),
         _on_task(BM25, bm25, ranks_only=True),
-        centred_model(workspace, teachers[1]),
+        centred_model(workspace, sbert.chunks),
         lead,
         beside_lsa(workspace, lead, f"{lead.label} ⊕ LSA"),
         _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, f"fused/{of_sbert}", ranks_only=True),
     ]
     if paragraph_vector is not None:
-        context, key = (
-            partial(embed_once, workspace, paragraph_vector),
-            f"{of_sbert}/{paragraph_vector.fingerprint}",
-        )
-        found.append(
-            _on_task(
-                f"{SBERT_CHUNKS} ⊕ PV",
-                lambda texts: _side_by_side(chunks(texts), context(texts)),
-                key,
-            )
-        )
-    return found
+        context = partial(embed_once, workspace, paragraph_vector)
+
+        def with_context(texts: list[str]) -> np.ndarray:
+            return _side_by_side(chunks(texts), context(texts))
+
+        key = f"{of_sbert}/{paragraph_vector.fingerprint}"
+        models.append(_on_task(f"{SBERT_CHUNKS} ⊕ PV", with_context, key))
+    return models
 
 
 def _on_task(
     label: str, fit: Callable[[list[str]], Any], key: str = "", *, ranks_only: bool = False
 ) -> Model:
-    """A model fitted on the texts of each task. key: identifies the fit and its other inputs; by
-    default the label.
+    """A model that is fitted on the texts of each task.
+
+    key: identifies the fit and what it depends on besides the texts; by default the label does.
     """
     fingerprint = f"on-task/{VERSIONS['on-task']}/{key or label}"
     return Model(label, fingerprint, fit=fit, ranks_only=ranks_only, fitted_on="task")
 
 
-def _joined(half: Any, dense: np.ndarray, texts: list[str]) -> np.ndarray:
+def _joined(half: LexicalHalf, dense: np.ndarray, texts: list[str]) -> np.ndarray:
     import torch
 
     return half.join(torch.tensor(dense), half.lexical(texts)).numpy()
 
 
 def _side_by_side(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """(N, D + L): both centred, partially whitened and balanced. first: (N, D); second: (N, L)."""
+    """Two embeddings of N texts, (N, D) and (N, L), as one, (N, D + L).
+
+    Each is centred and partially whitened; their weights come from their spreads of cosines.
+    """
     import torch
 
     from docemb_lib.student.lexical import balance, partially_whitened
 
-    halves = [partially_whitened(torch.tensor(X)) for X in (first, second)]
-    w = balance(*halves)
-    return np.concatenate(
-        [np.sqrt(1 - w) * halves[0].numpy(), np.sqrt(w) * halves[1].numpy()], axis=1
-    )
+    X, Y = (partially_whitened(torch.tensor(embeddings)) for embeddings in (first, second))
+    w = balance(X, Y)
+    return np.concatenate([np.sqrt(1 - w) * X.numpy(), np.sqrt(w) * Y.numpy()], axis=1)
 
 
 def published_model(name: str, prompt: str = "", *, pooling: str | None = None) -> Model:
-    """A model as sentence-transformers runs it. prompt: stands before every text; pooling: instead
-    of its own.
+    """A model as sentence-transformers runs it.
+
+    prompt: stands before every text; pooling: replaces the pooling of the model.
     """
 
     def embed(texts: list[str]) -> np.ndarray:
         model: Any = pretrained.load_stock(name, device=devices_at_hand()[0])
         if pooling:
             model[1].pooling_mode = pooling
-        options = {"prompt": prompt or None, "show_progress_bar": False}
-        starts = progress(
-            range(0, len(texts), TEXTS), desc=f"embedding by {Path(name).name}", unit="blocks"
-        )
-        blocks = [model.encode(texts[start : start + TEXTS], **options) for start in starts]
+        blocks = [
+            model.encode(
+                texts[start : start + TEXTS], prompt=prompt or None, show_progress_bar=False
+            )
+            for start in progress(
+                range(0, len(texts), TEXTS), desc=f"embedding by {Path(name).name}", unit="blocks"
+            )
+        ]
         return np.concatenate(blocks).astype(np.float32)
 
-    options = prompt, pooling and f"{pooling} pooling"
-    given = ("sentence-transformers", pretrained.fingerprint(pretrained.resolve(name)), *options)
-    return Model(name, "/".join(filter(None, given)), embed, fitted_on="")
+    parts = ["sentence-transformers", pretrained.fingerprint(pretrained.resolve(name)), prompt]
+    if pooling:
+        parts.append(f"{pooling} pooling")
+    return Model(name, "/".join(filter(None, parts)), embed, fitted_on="")
 
 
 def untrained_model(students: StudentStage) -> Model:
     return student_model(UNTRAINED, students.untrained)._replace(fitted_on="")
 
 
-def sbert_models(teachers: TeacherStage, *, together: bool = False) -> list[Model]:
+def sbert_models(teachers: TeacherStage, *, together: bool = False) -> SBERTModels:
     """The structural teacher on truncated text, and averaged over chunks of the whole document.
 
-    together: texts are embedded for both models at once, which takes no longer than for the second
-    one.
+    together: the truncated model also publishes the embeddings over chunks of the texts that it
+    embeds. The first chunk of a text is the truncated text, so that both take no longer than the
+    embeddings over chunks alone.
     """
-    forms: dict[str, Long] = {SBERT_TRUNCATED: "truncate", SBERT_CHUNKS: "chunks"}
-    models = [
-        _teacher(label, teachers.sbert(long), teachers.workspace) for label, long in forms.items()
-    ]
-    embedded: dict[str, np.ndarray] = {}  # text → (2, D), kept until the second model reads them
+    workspace = teachers.workspace
+    over_chunks = teachers.sbert("chunks")
+    truncated = _teacher(SBERT_TRUNCATED, teachers.sbert("truncate"), workspace)
+    chunks = _teacher(SBERT_CHUNKS, over_chunks, workspace)
 
-    def embed(form: int, texts: list[str]) -> np.ndarray:
-        if new := [text for text in texts if text not in embedded]:
-            embedded.update(
-                zip(new, np.stack(teachers.sbert("chunks").embed_both(new), axis=1), strict=True)
-            )
-        found = np.stack([embedded[text][form] for text in texts])
-        if form:
-            embedded.clear()
-        return found
+    def embed_both(texts: list[str]) -> np.ndarray:
+        first_chunks, means = over_chunks.embed_both(texts)
+        row_of = {text: row for row, text in enumerate(texts)}
+        computed = chunks._replace(embed=lambda few: means[[row_of[text] for text in few]])
+        embed_once(workspace, computed, texts)
+        return first_chunks
 
     if together:
-        models = [model._replace(embed=partial(embed, form)) for form, model in enumerate(models)]
-    return [model._replace(fitted_on="") for model in models]
+        truncated = truncated._replace(embed=embed_both)
+    return SBERTModels(truncated._replace(fitted_on=""), chunks._replace(fitted_on=""))
 
 
 def contextual_labels(profile: Profile) -> dict[str, str]:
@@ -359,24 +402,25 @@ def contextual_labels(profile: Profile) -> dict[str, str]:
     }
 
 
-def contextual_models(teachers: TeacherStage) -> list[Model]:
-    """DM, DBOW, PV, and LSA if there are enough documents to fit it, and few enough that this takes
-    seconds.
+def contextual_models(teachers: TeacherStage) -> dict[str, Model]:
+    """DM, DBOW, PV and LSA as models, by these names.
+
+    LSA is among them if there are enough documents to fit it, and so few that this takes seconds.
     """
-    labels, documents = contextual_labels(teachers.profile), len(teachers.corpus.teacher_texts)
-    with_lsa = teachers.profile.contextual_teachers.lsa_dim <= documents <= LSA_BY_THE_WAY
-    wanted = [one for one in labels.items() if one[1] != "LSA" or with_lsa]
-    return [
-        _teacher(label, teachers.contextual(name), teachers.workspace) for label, name in wanted
-    ]
+    documents = len(teachers.corpus.teacher_texts)
+    with_lsa = teachers.profile.contextual_teachers.lsa_dim <= documents <= MAX_LSA_DOCUMENTS
+    return {
+        name: _teacher(label, teachers.contextual(name), teachers.workspace)
+        for label, name in contextual_labels(teachers.profile).items()
+        if name != "LSA" or with_lsa
+    }
 
 
 def paragraph_vector_model(
     teachers: TeacherStage, settings: Sequence[ParagraphVectorSettings], *, seed: int
 ) -> Model:
     """One Paragraph Vector, or several side by side."""
-    fitted = [teachers.paragraph_vector(member, seed=seed) for member in settings]
-    teacher = fitted[0] if len(fitted) == 1 else Compound(fitted)
+    teacher = teachers.paragraph_vectors(settings, seed=seed)
     return _teacher(teacher.label, teacher, teachers.workspace)
 
 
@@ -407,10 +451,9 @@ def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:
 
 
 def models_of(name: str, workspace: Workspace) -> list[Model]:
-    """A student as docemb runs it, in all its forms (`lexical_models`); any other model as
-    sentence-transformers does.
+    """The model in a folder or of a hub id: a student in all its forms, see `lexical_models`.
 
-    Raises InputError for no model.
+    Any other model is run by sentence-transformers. Raises InputError for what is no model.
     """
     from docemb_lib.student import export, loading
 
@@ -426,6 +469,7 @@ def models_of(name: str, workspace: Workspace) -> list[Model]:
         is_student = False
     if not is_student:
         return [published_model(name)._replace(label=label)]
-    # What the notebooks have scored of a student trained here is found again by its artefact.
-    here = student_at(Path(source)) or Artefact(pretrained.fingerprint(source), Path(source))
-    return lexical_models(label, here, workspace)
+    # A student that was trained here has the fingerprint of its artefact, so that the scores of the
+    # notebooks are used again.
+    artefact = student_at(Path(source)) or Artefact(pretrained.fingerprint(source), Path(source))
+    return lexical_models(label, artefact, workspace).models

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Stages:
-    """The stages of one run. Replace an attribute of a stage to replace what it makes.
+    """The stages of one run. Replace an attribute of a stage to replace what the stage makes.
 
     Example:
         >>> stages = Stages(RunKey.of("06_evaluation", Profile.load("tiny"), documents=60))
@@ -27,14 +27,15 @@ class Stages:
     """
 
     def __init__(self, key: RunKey, workspace: Workspace | None = None) -> None:
-        self.key, self.workspace = key, workspace or Workspace()
+        self.key = key
+        self.workspace = workspace or Workspace()
         self.corpus = CorpusStage(key.profile, self.workspace)
         self.teachers = TeacherStage(key.profile, self.workspace, self.corpus)
         self.scores = ScoreStage(key.profile, self.workspace, self.corpus)
 
     @cached_property
     def students(self) -> StudentStage:
-        from docemb_lib.runs.students import StudentStage  # with torch
+        from docemb_lib.runs.students import StudentStage  # imports torch
 
         return StudentStage(self.key, self.workspace, self.corpus, self.teachers)
 
@@ -47,32 +48,37 @@ class Stages:
             check()
 
     def checks(self) -> Iterator[Callable[[], object]]:
-        """The checks of settings, data, models and hub that `check` calls in turn; each raises
-        InputError.
+        """The checks of settings, data, models and hub that `check` calls in turn.
+
+        Each of them raises InputError.
         """
-        yield self.key.check
-        yield from (partial(source_fingerprint, source) for source in self.key.profile.text_sources)
-        if self.key.trains:
-            yield partial(check_student, self.key, self.corpus)
+        key = self.key
+        yield key.check
+        for source in key.profile.text_sources:
+            yield partial(source_fingerprint, source)
+        if key.trains:
+            yield partial(check_student, key, self.corpus)
         yield self.scores.check
-        further = self.key.profile.further_teachers if self.key.taught else []
-        fitted = bool(self.key.paragraph_vectors) or any(teacher.teacher for teacher in further)
-        yield partial(self.corpus.check_hub, teachers=fitted)
+        fits_contextual = bool(key.paragraph_vectors) or any(t.teacher for t in key.teachers)
+        yield partial(self.corpus.check_hub, teachers=fits_contextual)
         for model in self.models:
             yield partial(pretrained.require, model, stay_online=True)
 
     @property
     def models(self) -> list[str]:
-        """The pretrained models that must be at hand: of a corpus to be built, of further teachers,
-        those beside.
+        """The pretrained models that the run loads, by name.
+
+        A corpus to be built needs the tokenizers of student and structural teacher. A final
+        evaluation compares with the models of `evaluation.beside`.
         """
-        profile, final = self.key.profile, self.key.notebook in FINAL
-        further = [str(teacher.model) for teacher in profile.further_teachers if teacher.model]
-        found = [
-            *(further if self.corpus.is_built else profile.models),
-            *(profile.evaluation.beside if final else ()),
-        ]
-        return [
-            *found,
-            *filter(None, [profile.simde.sentence_encoder if self.key.self_supervised else None]),
-        ]
+        key = self.key
+        profile = key.profile
+        if self.corpus.is_built:
+            names = [teacher.model for teacher in profile.further_teachers if teacher.model]
+        else:
+            names = profile.models
+        if key.notebook in FINAL:
+            names += profile.evaluation.beside
+        if key.self_supervised and profile.simde.sentence_encoder:
+            names.append(profile.simde.sentence_encoder)
+        return names

@@ -1,7 +1,7 @@
-"""Records: parameters, scores and traces of each run, found by fingerprint and shown as one pandas
-frame.
+"""Records: the parameters, scores and traces of each run, as one folder or one pandas frame.
 
-A record is a folder `outputs/records/<notebook>/<fingerprint>/`, published whole like an artefact.
+A record is found by the fingerprint of its run. It is a folder
+`outputs/records/<notebook>/<fingerprint>/`, published whole like an artefact.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ logger = logging.getLogger(__name__)
 
 RECORD = "record.json"
 SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True)
 class Record:
+    """What one run leaves: its parameters, its numbers, and how they were made."""
+
     notebook: str
     label: str  # short and readable, as in the thesis' figures
     fingerprint: str
-    setting: (
-        str  # covers all but the notebook and its parameters: runs of one setting are comparable
-    )
+    setting: str  # covers all but notebook and parameters: runs of one setting are comparable
     profile: str
     parameters: dict[str, Any]
     status: str = "done"  # or "failed"
@@ -48,11 +48,10 @@ class Record:
     error: str | None = None  # of a failed run, one line
     traceback: str | None = None  # of a failed run
     versions: dict[str, str] = field(default_factory=installed_versions)
-    threads: int | None = (
-        None  # of torch, if it was loaded: weights and scores depend on it in the last digits
-    )
+    # Threads of torch, if it was loaded: the last digits of weights and scores depend on them.
+    threads: int | None = None
     revision: str | None = None  # git commit, with "+" where the tree had changes
-    # records are sorted by it, and several runs may end in one second
+    # Records are sorted by the time of their end. Several runs may end in one second.
     finished: str = field(
         default_factory=lambda: datetime.now(UTC).isoformat(timespec="microseconds")
     )
@@ -77,30 +76,26 @@ def save(
     scores: Rows = (),
     tables: Mapping[str, Rows] | None = None,
 ) -> Path:
-    """Publish a record (scores: tidy rows; tables: rows of others by name), also over an earlier
-    one.
+    """Publish a record and return its folder. An earlier record of the same run is replaced.
+
+    scores: the tidy rows of the table `scores`; tables: the rows of further tables, by name.
     """
+    contents: dict[str, object] = {RECORD: record.__dict__}
+    for name, rows in {**(tables or {}), SCORES: scores}.items():
+        contents[f"{name}.json"] = list(rows)
 
     def build(folder: Path) -> None:
-        write_text(
-            folder / RECORD, json.dumps(record.__dict__, indent=1, ensure_ascii=False) + "\n"
-        )
-        for name, rows in {**(tables or {}), SCORES: scores}.items():
-            write_text(
-                folder / f"{name}.json", json.dumps(list(rows), indent=1, ensure_ascii=False) + "\n"
-            )
+        for name, content in contents.items():
+            write_text(folder / name, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
     folder = _folder(workspace, record.notebook, record.fingerprint)
-    publish(
-        folder,
-        build,
-        inputs={"notebook": record.notebook, "parameters": record.parameters},
-        replace=True,
-    )
+    inputs = {"notebook": record.notebook, "parameters": record.parameters}
+    publish(folder, build, inputs=inputs, replace=True)
     return folder
 
 
 def find(workspace: Workspace, notebook: str, fingerprint: str) -> Record | None:
+    """The record of a run, whether it succeeded or failed; None if there is none."""
     folder = _folder(workspace, notebook, fingerprint)
     return _read(folder) if folder.is_dir() else None
 
@@ -114,60 +109,63 @@ def find_done(workspace: Workspace, notebook: str, fingerprint: str) -> Record |
 def frame(
     notebook: str | None = None, *, workspace: Workspace | None = None, failed: bool = False
 ) -> pd.DataFrame:
-    """All finished runs (of one notebook), a row each, oldest first: label, profile, parameters,
-    metrics, seconds.
+    """All finished runs, or those of one notebook, a row each; the oldest comes first.
 
-    The mean over tasks is in the column `test` for notebooks that score test splits, and in
-    `validation` for others. `failed=True` includes the runs that failed, with their `error`.
+    The columns are label, profile, parameters, metrics and seconds. The mean over tasks is in the
+    column `test` for notebooks that score test splits, and in `validation` for others.
+    `failed=True` includes the runs that failed, with their `error`.
 
     Example:
         >>> from docemb_lib import records
         >>> records.frame("05_weighting")[["label", "lam", "validation"]]
     """
-    return pd.DataFrame(
-        {
-            **{name: getattr(record, name) for name in ("notebook", "label", "profile", "status")},
-            **record.parameters,
-            "test" if record.notebook in FINAL else "validation": record.metrics.get("mean"),
-            **{name: value for name, value in record.metrics.items() if name != "mean"},
-            **{
-                name: getattr(record, name)
-                for name in ("seconds", "finished", "fingerprint", "student")
-            },
-            **({"error": record.error} if failed else {}),
-        }
-        for record in all_records(notebook, workspace=workspace)
-        if failed or record.status == "done"
-    )
+    rows = []
+    for record in all_records(notebook, workspace=workspace):
+        if failed or record.status == "done":
+            rows.append(_row(record, with_error=failed))
+    return pd.DataFrame(rows)
+
+
+def _row(record: Record, *, with_error: bool) -> dict[str, object]:
+    fields = record.__dict__
+    row = {name: fields[name] for name in ("notebook", "label", "profile", "status")}
+    row |= record.parameters
+    metrics = dict(record.metrics)
+    row["test" if record.notebook in FINAL else "validation"] = metrics.pop("mean", None)
+    row |= metrics
+    row |= {name: fields[name] for name in ("seconds", "finished", "fingerprint", "student")}
+    if with_error:
+        row["error"] = record.error
+    return row
 
 
 def table_of(workspace: Workspace, record: Record, name: str = SCORES) -> pd.DataFrame:
-    """A table that was saved with a record, by default its tidy scores; an empty frame if it has
-    none of this name.
+    """A table that was saved with a record, by default its tidy scores.
+
+    The frame is empty if the record has no table of this name.
     """
     path = _folder(workspace, record.notebook, record.fingerprint) / f"{name}.json"
     return pd.DataFrame(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else [])
 
 
 def all_records(notebook: str | None = None, *, workspace: Workspace | None = None) -> list[Record]:
-    """Every record (of one notebook), oldest first."""
+    """Every record, or those of one notebook; the oldest comes first."""
     root = (workspace or Workspace()).outputs / "records"
-    folders = [
-        folder
-        for name in ([notebook] if notebook else NOTEBOOKS)
-        for folder in root.glob(f"{name}/*/")
-    ]
-    # A folder *.partial is a record that is being written.
-    found = [
-        record for folder in folders if folder.suffix != ".partial" and (record := _read(folder))
-    ]
-    return sorted(found, key=lambda record: (record.notebook, record.finished, record.fingerprint))
+    records = []
+    for name in [notebook] if notebook else NOTEBOOKS:
+        for folder in root.glob(f"{name}/*/"):
+            if folder.suffix == ".partial":  # this record is being written
+                continue
+            record = _read(folder)
+            if record is not None:
+                records.append(record)
+    return sorted(records, key=lambda r: (r.notebook, r.finished, r.fingerprint))
 
 
 def comparable(key: RunKey, workspace: Workspace) -> list[Record]:
-    """The finished runs of the key's notebook in its setting, newest first."""
-    found = all_records(key.notebook, workspace=workspace)[::-1]
-    return [record for record in found if record.status == "done" and record.setting == key.setting]
+    """The finished runs of the key's notebook in its setting; the newest comes first."""
+    newest_first = reversed(all_records(key.notebook, workspace=workspace))
+    return [r for r in newest_first if r.status == "done" and r.setting == key.setting]
 
 
 def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:
@@ -175,10 +173,11 @@ def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:
 
 
 def _read(folder: Path) -> Record | None:
-    """The record, or None for a damaged one or one of another version of docemb; its run counts as
-    not done.
+    """The record in a folder; None for a damaged one or one of another version of docemb.
+
+    The run of such a record counts as not done.
     """
-    # While a record is replaced, under its lock, the folder has files of both.
+    # While a record is replaced, under its lock, the folder has files of the old and the new one.
     if damaged(folder) and not is_locked(folder) and not is_whole(folder):
         return None
     try:

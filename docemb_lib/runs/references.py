@@ -1,35 +1,43 @@
-"""The references of `docemb evaluate`: what a final evaluation has scored, or what needs no
-training.
-"""
+"""The references of `docemb evaluate`: recorded baselines, or models that need no training."""
 
 from docemb_lib.runs import records
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.key import EVALUATION, RunKey
 from docemb_lib.runs.models import FORMS, Model, on_task_models, sbert_models
 from docemb_lib.runs.pipeline import Stages
-from docemb_lib.settings.profile import FINAL, Profile
+from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
 
 def references_of(stages: Stages, profile: Profile) -> list[Model]:
-    """The recorded baselines that are scored on the tasks of `stages`; without any, the references
-    without training.
+    """The recorded baselines that are scored on the tasks of `stages`.
+
+    If there are none, the references are SBERT and what is fitted on the texts of a task.
     """
-    if scored := [
-        one for one in recorded_baselines(profile, stages.workspace) if stages.scores.is_scored(one)
-    ]:
+    baselines = recorded_baselines(profile, stages.workspace)
+    scored = [model for model in baselines if stages.scores.is_scored(model)]
+    if scored:
         return scored
     sbert = sbert_models(stages.teachers, together=True)
     return [*sbert, *on_task_models(stages.workspace, sbert, None)]
 
 
 def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
-    """The baselines of the newest comparable final evaluation, without weights: their scores are
-    artefacts.
+    """The baselines of the newest comparable final evaluation.
+
+    They are models without weights: only their scores can be read, which are artefacts.
     """
-    if not (found := records.comparable(RunKey(FINAL[0], profile), workspace)):
+    newest = next(iter(records.comparable(RunKey(EVALUATION, profile), workspace)), None)
+    if newest is None:
         return []
-    own = {f"{found[0].label}{form}" for form in FORMS}
-    table = records.table_of(workspace, found[0], "models")
-    kept = table.loc[~table["model"].isin(own), ["model", "fingerprint", "fitted on", "ranks_only"]]
-    rows = kept.itertuples(index=False)
-    return [Model(label, key, fitted_on=seen, ranks_only=only) for label, key, seen, only in rows]
+    table = records.table_of(workspace, newest, "models")
+    students = [f"{newest.label}{form}" for form in FORMS]
+    baselines = table[~table["model"].isin(students)]
+    return [
+        Model(
+            row["model"],
+            row["fingerprint"],
+            fitted_on=row["fitted on"],
+            ranks_only=row["ranks_only"],
+        )
+        for row in baselines.to_dict("records")
+    ]

@@ -1,6 +1,4 @@
-"""One run of a notebook: its stages wired together, the calls that a notebook makes, and its
-record.
-"""
+"""The run of a notebook: the calls that a notebook makes, from its parameters to its record."""
 
 from __future__ import annotations
 
@@ -19,15 +17,26 @@ from docemb_lib.base.private import INJECTED_CELL
 from docemb_lib.base.progress import log_to_notebook
 from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
-from docemb_lib.runs import models as made
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import (
+    ADAPTED,
     SBERT_CHUNKS,
     SBERT_TRUNCATED,
     UNTRAINED,
     UNTRAINED_ADAPTED,
     Model,
+    StudentForms,
+    beside_lsa,
+    centred_model,
+    contextual_models,
+    lexical_models,
+    on_task_models,
+    paragraph_vector_model,
+    published_model,
+    sbert_models,
+    tfidf_model,
+    untrained_model,
 )
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.scores import Final
@@ -43,14 +52,13 @@ class Run:
     """One run of one notebook. A notebook starts it with `begin` and ends it with `finish`."""
 
     def __init__(self, key: RunKey, workspace: Workspace | None = None) -> None:
-        self.key, self.workspace = key, workspace or Workspace()
+        self.key = key
+        self.workspace = workspace or Workspace()
         self.stages = Stages(key, self.workspace)
-        self.notebook, self.profile, self.label, self.parameters = (
-            key.notebook,
-            key.profile,
-            key.label,
-            key.parameters,
-        )
+        self.notebook = key.notebook
+        self.profile = key.profile
+        self.label = key.label
+        self.parameters = key.parameters
         self.fingerprint = key.fingerprint  # computed now: files may change while the run lasts
         self.figures: list[str] = []
         self.started = time.perf_counter()
@@ -59,76 +67,86 @@ class Run:
         """The student's training history: a row per update, and a row per validation."""
         return self.stages.students.history()
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the run is scored on test splits."""
+        return self.notebook in FINAL
+
     @cached_property
     def model(self) -> Model:
-        """The student that the run makes or, in 02_paragraph_vector, the Paragraph Vector or
-        compound.
-        """
+        """The student that the run trains or, in 02_paragraph_vector, its Paragraph Vectors."""
         if self.key.trains:
-            return self._of_student[0]
-        seed = self.profile.parameters.seed
-        return made.paragraph_vector_model(
-            self.stages.teachers, self.key.paragraph_vectors, seed=seed
+            return self._student.saved
+        return paragraph_vector_model(
+            self.stages.teachers,
+            self.key.paragraph_vectors,
+            seed=self.profile.parameters.seed,
         )
 
     @cached_property
     def references(self) -> list[Model]:
-        """The fixed models that the notebook shows beside the run's own."""
-        stages, final, trains = self.stages, self.notebook in FINAL, self.key.trains
-        sbert = made.sbert_models(stages.teachers, together=final)
-        before = [made.untrained_model(stages.students)] if trains else []
-        if self.key.has_lexical_half:
-            student, label = self.profile.student, UNTRAINED_ADAPTED
-            sizes = student.lexical, student.lexical_words
-            before.append(made.beside_lsa(self.workspace, before[0], label, *sizes))
-        contextual = (
-            made.contextual_models(stages.teachers) if self.notebook in BESIDE_CONTEXTUAL else []
-        )
-        both = next((model for model in contextual if model.label.startswith("PV")), None)
-        on_task = made.on_task_models(self.workspace, sbert, both)
-        beside = self.profile.evaluation.beside.items() if final else ()
-        return [
-            *before,
-            *sbert[: 2 if final else 1],
-            *(made.published_model(name, prompt) for name, prompt in beside),
-            *contextual,
-            *(on_task if final else [] if trains else on_task[:1]),
-        ]
+        """The fixed models that the notebook compares its own model with."""
+        teachers = self.stages.teachers
+        sbert = sbert_models(teachers, together=self.is_final)
+        models = []
+        if self.key.trains:
+            untrained = untrained_model(self.stages.students)
+            models.append(untrained)
+            if self.key.has_lexical_half:
+                adapted = beside_lsa(
+                    self.workspace,
+                    untrained,
+                    UNTRAINED_ADAPTED,
+                    dim=self.profile.student.lexical,
+                    words=self.profile.student.lexical_words,
+                )
+                models.append(adapted)
+        models.append(sbert.truncated)
+        if self.is_final:
+            models.append(sbert.chunks)
+            for name, prompt in self.profile.evaluation.beside.items():
+                models.append(published_model(name, prompt))
+        contextual = {}
+        if self.notebook in BESIDE_CONTEXTUAL:
+            contextual = contextual_models(teachers)
+            models += contextual.values()
+        if self.is_final:
+            models += on_task_models(self.workspace, sbert, contextual.get("PV"))
+        elif not self.key.trains:
+            models.append(tfidf_model())
+        return models
 
     @cached_property
-    def _of_student(self) -> list[Model]:
-        """The student; with a lexical half also its dense half, and last the student adapted to
-        each task.
-        """
-        return made.lexical_models(self.label, self.stages.students.trained, self.workspace)
+    def _student(self) -> StudentForms:
+        return lexical_models(self.label, self.stages.students.trained, self.workspace)
 
     def models(self, beside: Sequence[Model] = ()) -> list[Model]:
-        """The run's own model (in its other forms, too), those `beside` it, and the references."""
-        own = self._of_student if self.key.trains else [self.model]
-        if self.notebook in FINAL and len(own) == 1:
-            own = [*own, made.centred_model(self.workspace, self.model)]
-        return [*own, *beside, *self.references]
+        """The run's own model in all its forms, those `beside` it, and the references."""
+        forms = self._student.models if self.key.trains else [self.model]
+        if self.is_final and len(forms) == 1:
+            forms.append(centred_model(self.workspace, self.model))
+        return [*forms, *beside, *self.references]
 
     @cached_property
     def validation(self) -> Final:
         """The run's model and the references on the sweep's tasks, on validation splits."""
-        names = [model.label for model in self.references]
-        return self.stages.scores.evaluate(
-            self.models(), student=self.model.label, references=names, final=False
-        )
+        return self._evaluate(self.models(), self.model, final=False)
 
     def scores(self) -> pd.DataFrame:
         """The tidy scores of `validation`."""
         return self.validation.scores
 
     def evaluate(self, beside: Sequence[Model] = ()) -> Final:
-        """The final evaluation of the run's model, the models `beside` it and the references, on
-        test splits.
+        """The final evaluation, on test splits.
+
+        It compares the run's model and the models `beside` it with the references.
         """
-        student = self._of_student[-1].label
+        return self._evaluate(self.models(beside), self._student.compared, final=True)
+
+    def _evaluate(self, models: list[Model], student: Model, *, final: bool) -> Final:
         references = [model.label for model in self.references]
         return self.stages.scores.evaluate(
-            self.models(beside), student=student, references=references
+            models, student=student.label, references=references, final=final
         )
 
     def metrics(self, scores: pd.DataFrame) -> dict[str, float]:
@@ -139,94 +157,87 @@ class Run:
         means of the untrained student and of SBERT.
         """
         scores = last_round(scores)
-        own = scores[scores["model"] == self.label]
-        by_task: Any = own.groupby(["task", "metric"])["value"].mean()
-        metrics = {"mean": float(mean_over_tasks(own)["value"].mean())}
-        metrics |= {"/".join(names): value for names, value in by_task.items()}
+        student = scores[scores["model"] == self.label]
+        metrics = {"mean": float(mean_over_tasks(student)["value"].mean())}
+        by_task: Any = student.groupby(["task", "metric"])["value"].mean()
+        metrics |= {f"{task}/{metric}": value for (task, metric), value in by_task.items()}
         if self.key.trains:
-            loss, spread = (self.history()[1][name] for name in ("loss", "spread"))
-            metrics |= {
-                "validation_loss_before": loss.iloc[0],
-                "validation_loss_after": loss.iloc[-1],
-            }
-            metrics["spread"] = spread.iloc[-1]
-        if self.notebook in FINAL:
+            _, validations = self.history()
+            metrics["validation_loss_before"] = validations["loss"].iloc[0]
+            metrics["validation_loss_after"] = validations["loss"].iloc[-1]
+            metrics["spread"] = validations["spread"].iloc[-1]
+        if self.is_final:
             means = mean_over_tasks(scores).groupby("model")["value"].mean()
-            others = {
-                "before": UNTRAINED,
-                "sbert_truncated": SBERT_TRUNCATED,
-                "sbert_chunks": SBERT_CHUNKS,
-            }
-            others |= (
-                {"adapted": f"{self.label}{made.ADAPTED}"} if self.key.has_lexical_half else {}
-            )
-            metrics |= {f"mean_{name}": float(means[model]) for name, model in others.items()}
+            metrics["mean_before"] = float(means[UNTRAINED])
+            metrics["mean_sbert_truncated"] = float(means[SBERT_TRUNCATED])
+            metrics["mean_sbert_chunks"] = float(means[SBERT_CHUNKS])
+            if self.key.has_lexical_half:
+                metrics["mean_adapted"] = float(means[f"{self.label}{ADAPTED}"])
         return metrics
 
     def comparable(self, notebook: str | None = None) -> list[records.Record]:
-        """The finished runs of `notebook` (None: of this one) in the same setting, newest first,
-        without this run.
+        """The other finished runs of `notebook` in the same setting; the newest comes first.
+
+        notebook: None for that of this run.
         """
         key = self.key if notebook is None else RunKey(notebook, self.profile)
-        return [
-            r for r in records.comparable(key, self.workspace) if r.fingerprint != self.fingerprint
-        ]
+        finished = records.comparable(key, self.workspace)
+        return [record for record in finished if record.fingerprint != self.fingerprint]
 
     def key_of(self, record: records.Record) -> RunKey:
+        """The key of a recorded run, with the profile of this run."""
         return RunKey.of(record.notebook, self.profile, **record.parameters)
 
     def save_figure(
         self, drawn: Axes | Figure, name: str, data: pd.DataFrame | None = None
     ) -> None:
-        """Save a figure as PNG and SVG, and the data it shows as CSV, under
-        `outputs/figures/<notebook>/<run>/`.
+        """Save a figure as PNG and SVG, and show it in a notebook.
 
-        In a notebook the figure is shown, too.
+        data: what the figure shows, saved as CSV. The folder is
+        `outputs/figures/<notebook>/<run>/`.
         """
         from matplotlib import pyplot
 
         figure: Any = drawn if hasattr(drawn, "savefig") else drawn.figure
         folder = self.workspace.outputs / "figures" / self.notebook / self.key.slug
         folder.mkdir(parents=True, exist_ok=True)
-        shown_at, figure.dpi = (
-            figure.dpi,
-            150,
-        )  # that of the files: text is wider there than at the figure's own
+        # The resolution of the files; text is wider there than at the figure's own.
+        figure_dpi = figure.dpi
+        figure.dpi = 150
         figure.draw_without_rendering()
-        figure.set_layout_engine(
-            None
-        )  # the layout is found; with an engine each further drawing is done twice
+        # The layout is computed; with an engine, each further drawing would be done twice.
+        figure.set_layout_engine(None)
         box = figure.get_tightbbox().padded(0.1)  # inches; computed once for both files
         for suffix in ("png", "svg"):
             figure.savefig(folder / f"{name}.{suffix}", dpi=figure.dpi, bbox_inches=box)
-        figure.dpi = shown_at
-        if (
-            "inline" in pyplot.get_backend()
-        ):  # show the file: the backend would draw the figure again
+        figure.dpi = figure_dpi
+        if "inline" in pyplot.get_backend():
+            # Show the file, because the backend would draw the figure again.
             from IPython.display import Image, display
 
-            display(Image(filename=folder / f"{name}.png", width=round(box.width * shown_at)))
+            display(Image(filename=folder / f"{name}.png", width=round(box.width * figure_dpi)))
             pyplot.close(figure)
         if data is not None:
             data.to_csv(folder / f"{name}.csv", index=False)
         self.figures.append(self.workspace.shown(folder / f"{name}.png"))
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:
-        """Link `outputs/students/<slug>` to the student, whose card gets its tidy scores.
+        """Link `outputs/students/<slug>` to the student and return the link.
 
-        Returns the link.
+        scores: tidy; those of the last round are written into the student's model card.
         """
         student = self.stages.students.trained
         if scores is not None:
             from docemb_lib.student.export import add_scores
 
-            own = last_round(scores).query("model == @self.label")
-            rows: list[Any] = []
-            for (task, metric), values in own.groupby(["task", "metric"], sort=False)["value"]:
-                spread = (
-                    float(values.std()) if values.nunique() > 1 else None
-                )  # retrieval trains no heads
-                rows.append((task, metric, float(values.mean()), spread))
+            last = last_round(scores)
+            of_student = last[last["model"] == self.label]
+            rows = []
+            by_task: Any = of_student.groupby(["task", "metric"], sort=False)["value"]
+            for (task, metric), values in by_task:
+                # Retrieval trains no heads, so that its score has no deviation.
+                deviation = float(values.std()) if values.nunique() > 1 else None
+                rows.append((task, metric, float(values.mean()), deviation))
             add_scores(student.path, rows)
         return self.workspace.shown(self.workspace.link("students", self.key.slug, student.path))
 
@@ -240,54 +251,60 @@ class Run:
     ) -> pd.DataFrame:
         """Publish the run's record and return its numbers, a row each.
 
-        A run that is executed again keeps the times of its first execution, whose artefacts it
-        reuses.
+        A run that is executed again keeps the times of its first execution, because it reuses the
+        artefacts of that one.
 
-        metrics: flat and named, see `metrics`; scores: tidy; student: its folder, or a link to it
-        (see `link_student`), which may lead elsewhere later, relative to the workspace; tables:
-        further ones to keep, by name.
+        Args:
+            metrics: flat and named, see `metrics`.
+            scores: tidy.
+            student: the student's folder, relative to the workspace, or a link to it (see
+                `link_student`). The record keeps the folder, because the link may lead elsewhere
+                later.
+            tables: further tables to keep, by name.
         """
-        first = records.find(self.workspace, self.notebook, self.fingerprint)
-        root, shown = self.workspace.root, self.workspace.shown
-        made_by: dict[str, Any] = {
-            "student": student and shown((root / student).resolve()),
+        root = self.workspace.root
+        numbers = {
+            name: value if isinstance(value, int) else float(value)
+            for name, value in metrics.items()
+        }
+        result: dict[str, Any] = {
+            "metrics": numbers,
+            "figures": self.figures,
+            "student": student and self.workspace.shown((root / student).resolve()),
             "revision": revision(root),
         }
-        if first is not None and first.status == "done":
-            made_by |= {
+        first = records.find_done(self.workspace, self.notebook, self.fingerprint)
+        if first is not None:
+            result |= {
                 "seconds": first.seconds,
                 "finished": first.finished,
                 "threads": first.threads,
             }
         else:
-            torch = sys.modules.get(
-                "torch"
-            )  # not imported for this; without torch nothing depends on threads
-            threads = None if torch is None else torch.get_num_threads()
-            made_by |= {"seconds": round(time.perf_counter() - self.started, 1), "threads": threads}
-        found = {
-            name: value if isinstance(value, int) else float(value)
-            for name, value in metrics.items()
-        }
-        record = records.Record.of(self.key, metrics=found, figures=self.figures, **made_by)
-        frames = {records.SCORES: pd.DataFrame() if scores is None else scores, **(tables or {})}
-        rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
-        records.save(self.workspace, record, rows.pop(records.SCORES), rows)
-        numbers = {
-            name: round(value, 4) for name, value in {**found, "seconds": record.seconds}.items()
-        }
-        return pd.Series(
-            numbers, dtype=object, name=record.label
-        ).to_frame()  # so that counts stay integers
+            # A run that has not imported torch does not depend on its threads.
+            torch = sys.modules.get("torch")
+            result["threads"] = None if torch is None else torch.get_num_threads()
+            result["seconds"] = round(time.perf_counter() - self.started, 1)
+        record = records.Record.of(self.key, **result)
+
+        rows = {name: _rows(table) for name, table in (tables or {}).items()}
+        records.save(self.workspace, record, [] if scores is None else _rows(scores), rows)
+        numbers = {**numbers, "seconds": record.seconds}
+        rounded = {name: round(value, 4) for name, value in numbers.items()}
+        # As objects, counts stay integers.
+        return pd.Series(rounded, dtype=object, name=record.label).to_frame()
+
+
+def _rows(table: pd.DataFrame) -> records.Rows:
+    return json.loads(table.to_json(orient="records"))
 
 
 def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
-    """Start the run of a notebook; everything that is cheap to check is checked before any long
-    work.
+    """Start the run of a notebook. What is cheap to check is checked before any long work.
 
-    namespace: the notebook's `globals()`, from which the run takes the notebook's parameters by
-    name; others have the profile's values. Raises InputError also for parameters that papermill was
-    given (`-p`) but the notebook lacks.
+    namespace: the notebook's `globals()`, from which the run takes the parameters of the notebook
+    by name. Other parameters have the profile's values. Raises InputError also for parameters that
+    papermill was given (`-p`) and the notebook lacks.
 
     Example:
         >>> run = begin("05_weighting", {"profile": "tiny", "lam": 0.8})
@@ -296,13 +313,12 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     tune_environment()
     log_to_notebook()
     warn_of_other_versions()
-    # The cell in which papermill sets the parameters that it was given; outside papermill there is
-    # none.
-    injected = next(
-        (cell for cell in namespace.get("In", []) if cell.startswith(INJECTED_CELL)), ""
-    )
+    # papermill sets the parameters that it was given in a cell of its own.
+    cells = namespace.get("In", [])
+    injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")
     check_names(notebook, re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE))
+    profile = Profile.load(namespace.get("profile", "tiny"))
     given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
-    run = Run(RunKey.of(notebook, Profile.load(namespace.get("profile", "tiny")), **given))
+    run = Run(RunKey.of(notebook, profile, **given))
     run.stages.check()
     return run

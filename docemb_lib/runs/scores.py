@@ -1,12 +1,10 @@
-"""The score stage: scores of models on the profile's tasks, and the final evaluation with its
-uncertainty.
-"""
+"""The score stage: scores of models on the profile's tasks, with intervals and paired tests."""
 
 import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -20,27 +18,32 @@ from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import check_task, profile_task, task_inputs
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
 from docemb_lib.evaluation.uncertainty import Scores, differences, score_intervals, verdicts
-from docemb_lib.runs import models as made
 from docemb_lib.runs import records
-from docemb_lib.runs.models import Model, embed_once
+from docemb_lib.runs.models import (
+    ADAPTED,
+    FORMS,
+    SBERT_CHUNKS,
+    SBERT_TRUNCATED,
+    SIMPLEST_FIRST,
+    UNTRAINED,
+    UNTRAINED_ADAPTED,
+    Model,
+    embed_once,
+)
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
-from docemb_lib.workspace import Workspace, write_text
+from docemb_lib.workspace import Inputs, Workspace, write_text
 
 logger = logging.getLogger(__name__)
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}
 EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
 LENGTHS = "lengths.npy"
-KEPT = (
-    "intervals",
-    "comparison",
-    "models",
-)  # frames of `Final` that a record keeps beside the scores
+# Frames of `Final` that a record keeps beside the scores.
+KEPT = ("intervals", "comparison", "models")
 
-Rounds = dict[
-    str, dict[str, dict[str, Score]]
-]  # {round: {model: {task: score}}}; most training examples last
+# {round: {model: {task: score}}}; the round with most training examples comes last.
+Rounds = dict[str, dict[str, dict[str, Score]]]
 
 
 class Final(NamedTuple):
@@ -49,25 +52,26 @@ class Final(NamedTuple):
     scores: pd.DataFrame  # model, task, metric, seed, value, and round where there are several
     intervals: pd.DataFrame  # see `score_intervals`, and round
     comparison: pd.DataFrame  # see `verdicts`; of the last round
-    models: (
-        pd.DataFrame
-    )  # model, fingerprint, "fitted on", ranks_only: identify the scores' artefacts
-    student: str  # the model that is compared with each reference
+    # model, fingerprint, "fitted on", ranks_only: they identify the artefacts of the scores.
+    models: pd.DataFrame
+    student: str  # the label of the model that is compared with each reference
 
     @classmethod
     def of_record(cls, workspace: Workspace, record: Record, student: str) -> Self:
-        """The evaluation that a run has recorded; its frames are empty where the record lacks them."""
+        """The evaluation that a run has recorded.
+
+        Its frames are empty where the record lacks them.
+        """
         tables = {name: records.table_of(workspace, record, name) for name in KEPT}
         return cls(records.table_of(workspace, record), **tables, student=student)
 
-    def called(self, own: str, name: str = "this student") -> Self:
-        """The same evaluation, in which the label `own` is `name`, also where one of `made.FORMS`
-        follows it.
-        """
-        names = {f"{own}{form}": f"{name}{form}" for form in made.FORMS}
+    def called(self, label: str, name: str = "this student") -> Self:
+        """The same evaluation with another name for the student of this label, in all its forms."""
+        names = {f"{label}{form}": f"{name}{form}" for form in FORMS}
         columns = {"model": names, "reference": names}
-        frames = {table: getattr(self, table).replace(columns) for table in ("scores", *KEPT)}
-        return self._replace(**frames, student=names.get(self.student, self.student))
+        frames = {"scores": self.scores, **self.tables}
+        renamed = {table: frame.replace(columns) for table, frame in frames.items()}
+        return self._replace(**renamed, student=names.get(self.student, self.student))
 
     @property
     def last(self) -> pd.DataFrame:
@@ -81,12 +85,11 @@ class Final(NamedTuple):
 
     @property
     def board(self) -> pd.DataFrame:
-        """Models × tasks with intervals, best mean first, and what each was fitted on."""
+        """Models × tasks with intervals, best mean first, and what each model was fitted on."""
         board = scoreboard.interval_board(self.intervals)
-        fitted = self.models.set_index("model")["fitted on"].reindex(
-            board.index.get_level_values("model")
-        )
-        return board.assign(**{"fitted on": fitted.to_numpy()})
+        fitted_on = self.models.set_index("model")["fitted on"]
+        labels = board.index.get_level_values("model")
+        return board.assign(**{"fitted on": fitted_on.reindex(labels).to_numpy()})
 
     @property
     def beside_references(self) -> pd.DataFrame:
@@ -94,26 +97,23 @@ class Final(NamedTuple):
         return scoreboard.beside_references(self.comparison, self.student)
 
     def standing(self) -> str:
-        """A sentence: the student's mean over tasks beside the best reference, the common practice
-        and its start.
+        """A sentence that compares the student's mean over tasks with those of other models.
 
-        The start of a student that is adapted to the words of a task is adapted to them, too.
+        These are the best reference, the common practice (SBERT) and the student before training.
+        A student that is adapted to a task is compared with an untrained one that is adapted, too.
         """
         models = set(self.models["model"])
-        starts = (
-            [made.UNTRAINED_ADAPTED, made.UNTRAINED]
-            if self.student.endswith(made.ADAPTED)
-            else [made.UNTRAINED]
-        )
-        before = next((start for start in starts if start in models), None)
-        practice = made.SBERT_CHUNKS if made.SBERT_CHUNKS in models else made.SBERT_TRUNCATED
+        before = UNTRAINED if UNTRAINED in models else None
+        if self.student.endswith(ADAPTED) and UNTRAINED_ADAPTED in models:
+            before = UNTRAINED_ADAPTED
+        practice = SBERT_CHUNKS if SBERT_CHUNKS in models else SBERT_TRUNCATED
         return scoreboard.standing(
             self.last, self.comparison, student=self.student, before=before, practice=practice
         )
 
     def choice(self) -> scoreboard.Choice:
         """The simplest model that is not shown to be worse, see `scoreboard.choose_simplest`."""
-        order = [*made.SIMPLEST_FIRST, self.student]
+        order = [*SIMPLEST_FIRST, self.student]
         return scoreboard.choose_simplest(
             self.last, self.comparison, student=self.student, simplest_first=order
         )
@@ -122,75 +122,76 @@ class Final(NamedTuple):
 class ScoreStage:
     """The tasks of a profile, and the scores of models on them.
 
-    Each (model, task) is scored once.
+    Each model is scored once on each task. In all methods, `final` means the tasks of the final
+    evaluation on their test splits. Otherwise the tasks of a sweep are scored on their validation
+    splits, so that no choice between runs depends on a test split.
     """
 
     def __init__(self, profile: Profile, workspace: Workspace, corpus: CorpusStage) -> None:
-        self.profile, self.workspace, self.corpus = profile, workspace, corpus
+        self.profile = profile
+        self.workspace = workspace
+        self.corpus = corpus
         self.task = cache(lambda name: profile_task(profile, name, lambda: corpus.split("tasks")))
         self._task_inputs = cache(
             lambda name: task_inputs(profile, name, lambda: corpus.fingerprint)
         )
 
     def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
-        """Scores with each example's answer, by round: the profile's rounds, or the only one of a
-        sweep.
+        """Scores with the answer to each example, by round.
 
-        final: all tasks of the profile on their test splits; otherwise the sweep's tasks on their
-        validation splits, so that no choice between runs depends on a test split.
+        A sweep has one round, a final evaluation those of the profile.
         """
-        found: Rounds = {}
+        rounds: Rounds = {}
         for model in models:
-            for task, by_round in self._of_model(model, final=final).items():
-                for name, score in by_round.items():
-                    found.setdefault(name, {}).setdefault(model.label, {})[task] = score
-        return found
+            for task, scores in self._of_model(model, final=final).items():
+                for name, score in scores.items():
+                    rounds.setdefault(name, {}).setdefault(model.label, {})[task] = score
+        return rounds
 
     def is_scored(self, model: Model, *, final: bool = True) -> bool:
-        """Whether the model has scores on all tasks of the final evaluation or, if not `final`, of
-        a sweep.
-        """
+        """Whether the model has scores on all tasks that it can be scored on, at least one."""
         return bool(self._names_of(model, final=final)) and not self._unscored(model, final=final)
 
     def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
-        """Scores on the classification tasks of heads trained on `evaluation.few_shot` examples of
-        each class.
+        """Scores of heads trained on `evaluation.few_shot` examples of each class.
 
-        Columns task, model, and those of `few_shot_scores`. A number beyond the smallest class of a
-        task is left out.
+        Columns task, model, and those of `few_shot_scores`, on the classification tasks. A number
+        beyond the smallest class of a task is left out.
         """
-        frames = [pd.DataFrame(columns=["model", "task", "metric", "per_class", "value"])]
+        frames = []
         for name in self.profile.evaluation.tasks:
-            if isinstance(task := self.task(name), Classification):
-                smallest = min(Counter(task.splits["train"].labels).values())
-                numbers = sorted(
-                    number for number in self.profile.evaluation.few_shot if number <= smallest
-                )
-                for model in models if numbers else ():
-                    embeddings = embed_once(self.workspace, model, task.texts("test"))
-                    scores = protocols.few_shot_scores(task, embeddings, per_class=numbers)
-                    frames.append(scores.assign(task=name, model=model.label))
-        return pd.concat(frames[1:] or frames, ignore_index=True)
+            task = self.task(name)
+            if not isinstance(task, Classification):
+                continue
+            smallest = min(Counter(task.splits["train"].labels).values())
+            numbers = sorted(n for n in self.profile.evaluation.few_shot if n <= smallest)
+            if not numbers:
+                continue
+            for model in models:
+                embeddings = embed_once(self.workspace, model, task.texts("test"))
+                scores = protocols.few_shot_scores(task, embeddings, per_class=numbers)
+                frames.append(scores.assign(task=name, model=model.label))
+        if not frames:
+            return pd.DataFrame(columns=["model", "task", "metric", "per_class", "value"])
+        return pd.concat(frames, ignore_index=True)
 
     def evaluate(
         self, models: list[Model], *, student: str, references: Sequence[str], final: bool = True
     ) -> Final:
         """Score the models on the tasks of the profile, with intervals and paired tests.
 
-        final: see `by_round`; student: the label of the model that is compared with each of the
-        `references`, labels as well; the other models are compared with the common practice, SBERT
-        over chunks.
+        student: the label of the model that is compared with each of the `references`, labels as
+        well. The other models are compared with the common practice, SBERT over chunks.
         """
         rounds = self.by_round(models, final=final)
+        *_, last = rounds.values()
         rows = [(m.label, m.fingerprint, m.fitted_on, m.ranks_only) for m in models]
-        described = pd.DataFrame(rows, columns=["model", "fingerprint", "fitted on", "ranks_only"])
-        compared = _comparison([*rounds.values()][-1], student, references)
         return Final(
-            _stacked(rounds, scoreboard.score_frame),
-            _stacked(rounds, score_intervals),
-            compared,
-            described,
-            student,
+            scores=_stacked(rounds, scoreboard.score_frame),
+            intervals=_stacked(rounds, score_intervals),
+            comparison=_comparison(last, student, references),
+            models=pd.DataFrame(rows, columns=["model", "fingerprint", "fitted on", "ranks_only"]),
+            student=student,
         )
 
     def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
@@ -200,15 +201,13 @@ class ScoreStage:
         example (of a pair the longer document, of retrieval the query), in tokens of the structural
         teacher.
         """
-        tokens = {task: self.lengths(task) for task in self._names(final=True)}
+        lengths = {task: self.lengths(task) for task in self._names(final=True)}
         *_, last = self.by_round(models, final=True).values()
-        frames = [
-            uncertainty.by_length(s.per_example[s.metric], tokens[task]).assign(
-                model=model, task=task, metric=s.metric
-            )
-            for model, by_task in last.items()
-            for task, s in by_task.items()
-        ]
+        frames = []
+        for model, scores in last.items():
+            for task, score in scores.items():
+                frame = uncertainty.by_length(score.per_example[score.metric], lengths[task])
+                frames.append(frame.assign(model=model, task=task, metric=score.metric))
         return pd.concat(frames, ignore_index=True)
 
     def lengths(self, name: str) -> np.ndarray:
@@ -218,8 +217,8 @@ class ScoreStage:
 
         def build(folder: Path) -> None:
             task = self.task(name)
-            counted = sbert_of(settings, settings.long).count_tokens(task.texts("test"))
-            np.save(folder / LENGTHS, example_lengths(task, counted))
+            tokens = sbert_of(settings, settings.long).count_tokens(task.texts("test"))
+            np.save(folder / LENGTHS, example_lengths(task, tokens))
 
         return np.load(self.workspace.artefact("task-lengths", inputs, build).path / LENGTHS)
 
@@ -229,13 +228,17 @@ class ScoreStage:
         Raises InputError.
         """
         asked = [(name, split) for split in splits for name in self._names(split == "test")]
-        needs = []  # files of all tasks, before any is read
+        names = {name for name, _ in asked}
+        needs = []  # the files of all tasks are looked for before any is read
         for benchmark, place in self.profile.evaluation.benchmarks.items():
-            if benchmark in dict(asked) and (absent := missing_files(benchmark, place)):
+            absent = missing_files(benchmark, place) if benchmark in names else []
+            if absent:
                 needs.append(f"{benchmark} needs {', '.join(absent)} in {place}")
         if needs:
-            mend = "put the published files there (docs/data.md says where they come from), or leave these tasks out"
-            raise InputError(f"evaluation.benchmarks: {'; '.join(needs)}; {mend}")
+            mend = "put the published files there (docs/data.md says where they come from)"
+            raise InputError(
+                f"evaluation.benchmarks: {'; '.join(needs)}; {mend}, or leave these tasks out"
+            )
         for name, split in asked:
             check_task(self.profile, self.workspace, name, split)
 
@@ -244,53 +247,70 @@ class ScoreStage:
 
     def _names_of(self, model: Model, *, final: bool) -> list[str]:
         """The tasks that the model can be scored on."""
-        return [
-            name
-            for name in self._names(final)
-            if not (model.ranks_only and isinstance(self.task(name), HeadTask))
-        ]
+        names = list(self._names(final))
+        if model.ranks_only:
+            names = [name for name in names if not isinstance(self.task(name), HeadTask)]
+        return names
 
     def _of_model(self, model: Model, *, final: bool) -> dict[str, dict[str, Score]]:
-        """{task: {round: score}}; the texts of all tasks without a score are embedded together."""
-        names, found = self._names_of(model, final=final), {}
+        """The model's scores, {task: {round: score}}.
 
-        @cache
-        def embedded() -> dict[str, np.ndarray]:
-            missing = self._unscored(model, final=final)
-            texts = list(
-                dict.fromkeys(text for name in missing for text in self._texts(name, final=final))
-            )
-            return dict(zip(texts, embed_once(self.workspace, model, texts), strict=True))
-
-        for name in names:
-
-            def build(folder: Path, name: str = name) -> None:
-                texts = self._texts(name, final=final)
-                embeddings = (
-                    np.stack([embedded()[text] for text in texts])
-                    if model.fit is None
-                    else model.fit(texts)
-                )
-                write_scores(folder, self._score(name, embeddings, final=final))
-
+        A model that cannot be fitted on the texts of a task is left out of the task.
+        """
+        embeddings = self._embed_unscored(model, final=final)
+        scores = {}
+        for name in self._names_of(model, final=final):
             inputs = self._inputs(model, name, final=final)
+            build = partial(self._write, model, name, embeddings, final=final)
             try:
-                found[name] = read_scores(self.workspace.artefact("scores", inputs, build).path)
+                artefact = self.workspace.artefact("scores", inputs, build)
             except InputError as error:
                 if model.fit is None:
                     raise
                 logger.warning("%s is left out of %s: %s", model.label, name, error)
-        return found
+                continue
+            scores[name] = read_scores(artefact.path)
+        return scores
+
+    def _embed_unscored(self, model: Model, *, final: bool) -> dict[str, np.ndarray]:
+        """The embeddings (D,) of the texts of all tasks without a score, computed together.
+
+        There are none of a model that is fitted on each task.
+        """
+        if model.fit is not None:
+            return {}
+        texts: dict[str, None] = {}  # in order, each once
+        for name in self._unscored(model, final=final):
+            texts |= dict.fromkeys(self._texts(name, final=final))
+        if not texts:
+            return {}
+        return dict(zip(texts, embed_once(self.workspace, model, list(texts)), strict=True))
+
+    def _write(
+        self,
+        model: Model,
+        name: str,
+        embeddings: Mapping[str, np.ndarray],
+        folder: Path,
+        *,
+        final: bool,
+    ) -> None:
+        """Score the model on a task. embeddings: by text."""
+        texts = self._texts(name, final=final)
+        if model.fit is None:
+            fitted: Any = np.stack([embeddings[text] for text in texts])
+        else:
+            fitted = model.fit(texts)
+        write_scores(folder, self._score(name, fitted, final=final))
 
     def _unscored(self, model: Model, *, final: bool) -> list[str]:
-        names = self._names_of(model, final=final)
         return [
             name
-            for name in names
+            for name in self._names_of(model, final=final)
             if not self.workspace.is_built("scores", self._inputs(model, name, final=final))
         ]
 
-    def _inputs(self, model: Model, name: str, *, final: bool) -> dict[str, Any]:
+    def _inputs(self, model: Model, name: str, *, final: bool) -> Inputs:
         protocol = {"rounds"} if final else {"limit", "folds"}
         settings = self.profile.evaluation.model_dump(
             include={"head", "seeds", "map_at", *protocol}
@@ -300,87 +320,90 @@ class ScoreStage:
     def _texts(self, name: str, *, final: bool) -> list[str]:
         """The texts that scoring needs embedded, each once."""
         task = self.task(name)
-        if isinstance(task, HeadTask) and not final:
-            return protocols.validation_texts(
-                protocols.for_validation(task, self.profile.evaluation.limit)
-            )
-        return task.texts("test" if final else "validation")
+        if final:
+            return task.texts("test")
+        if isinstance(task, HeadTask):
+            cut = protocols.for_validation(task, self.profile.evaluation.limit)
+            return protocols.validation_texts(cut)
+        return task.texts("validation")
 
     def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
-        """{round: score}. embeddings: (N, D), row i of `_texts(...)[i]`, or `Similarities` for
-        retrieval.
+        """The score of a task in every round.
+
+        embeddings: (N, D), row i belongs to `_texts(...)[i]`, or `Similarities` for retrieval.
         """
-        task, evaluation, split = (
-            self.task(name),
-            self.profile.evaluation,
-            "test" if final else "validation",
-        )
-        rounds = {
-            protocols.round_name(limit): limit for limit in (evaluation.rounds if final else [None])
-        }
+        task = self.task(name)
+        evaluation = self.profile.evaluation
+        limits = evaluation.rounds if final else [None]
+        rounds = {protocols.round_name(limit): limit for limit in limits}
         if not isinstance(task, HeadTask):
+            split = "test" if final else "validation"
             return dict.fromkeys(rounds, task.score(embeddings, split, top=evaluation.map_at))
-        heads: dict[str, Any] = {"head": evaluation.head, "seeds": evaluation.seeds}
+        seeds = evaluation.seeds
         if final:
-            return protocols.final_scores(task, embeddings, rounds=rounds, **heads)
+            return protocols.final_scores(
+                task, embeddings, rounds=rounds, head=evaluation.head, seeds=seeds
+            )
         cut = protocols.for_validation(task, evaluation.limit)
-        return dict.fromkeys(
-            rounds, protocols.validation_score(cut, embeddings, folds=evaluation.folds, **heads)
+        score = protocols.validation_score(
+            cut, embeddings, head=evaluation.head, seeds=seeds, folds=evaluation.folds
         )
+        return dict.fromkeys(rounds, score)
 
 
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
     """Write a task's score of every round."""
-    numbers = {
-        name: {"metric": s.metric, "values": s.values, "extra": dict(s.extra)}
-        for name, s in by_round.items()
-    }
+    numbers = {}
+    examples: dict[str, Any] = {}
+    for name, score in by_round.items():
+        numbers[name] = {
+            "metric": score.metric,
+            "values": score.values,
+            "extra": dict(score.extra),
+        }
+        for metric, answers in score.per_example.items():
+            examples[f"{name}/{metric}"] = answers
     write_text(folder / NUMBERS, json.dumps(numbers))
-    examples: Any = {
-        f"{name}/{metric}": a for name, s in by_round.items() for metric, a in s.per_example.items()
-    }
     np.savez_compressed(folder / EXAMPLES, **examples)
 
 
 def read_scores(folder: Path) -> dict[str, Score]:
     """{round: score}, as `write_scores` wrote them."""
-    found: dict[str, Score] = {}
+    scores = {}
+    numbers = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
     with np.load(folder / EXAMPLES) as stored:
-        for name, score in json.loads((folder / NUMBERS).read_text(encoding="utf-8")).items():
-            metrics = [
-                key.removeprefix(f"{name}/") for key in stored.files if key.startswith(f"{name}/")
-            ]
-            answers = {metric: stored[f"{name}/{metric}"] for metric in metrics}
-            found[name] = Score(score["metric"], tuple(score["values"]), score["extra"], answers)
-    return found
+        for name, score in numbers.items():
+            start = f"{name}/"
+            answers = {
+                key.removeprefix(start): stored[key]
+                for key in stored.files
+                if key.startswith(start)
+            }
+            scores[name] = Score(score["metric"], tuple(score["values"]), score["extra"], answers)
+    return scores
 
 
 def _stacked(rounds: Rounds, rows_of: Callable[[Scores], pd.DataFrame]) -> pd.DataFrame:
     """The rows of all rounds; a column `round` tells them apart where there are several."""
-    rows = pd.concat(
-        [rows_of(scores).assign(round=name) for name, scores in rounds.items()], ignore_index=True
-    )
+    frames = [rows_of(scores).assign(round=name) for name, scores in rounds.items()]
+    rows = pd.concat(frames, ignore_index=True)
     return rows if len(rounds) > 1 else rows.drop(columns="round")
 
 
 def _comparison(scores: Scores, student: str, references: Sequence[str]) -> pd.DataFrame:
-    """The student against each reference, then the other models against SBERT over chunks; maybe
-    empty.
+    """The student against each reference, then the other models against SBERT over chunks.
 
     p-values are corrected over the tests of the student, and over those of the others, see
-    `verdicts`.
+    `verdicts`. The frame is empty without references.
     """
     others = {model: by_task for model, by_task in scores.items() if model != student}
-    pairs = [
-        (name, {student: scores[student], name: scores[name]})
-        for name in references
-        if name in others
-    ]
-    if not pairs:
+    compared = [name for name in references if name in others]
+    if not compared:
         return pd.DataFrame()
-    families = [
-        pd.concat([differences(pair, reference) for reference, pair in pairs], ignore_index=True)
+    of_student = [
+        differences({student: scores[student], name: scores[name]}, name) for name in compared
     ]
-    if made.SBERT_CHUNKS in dict(pairs) and len(others) > 1:
-        families.append(differences(others, made.SBERT_CHUNKS))
+    families = [pd.concat(of_student, ignore_index=True)]
+    if SBERT_CHUNKS in compared and len(others) > 1:
+        families.append(differences(others, SBERT_CHUNKS))
     return pd.concat([verdicts(family) for family in families], ignore_index=True)

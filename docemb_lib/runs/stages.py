@@ -1,29 +1,34 @@
 """The first two stages of a run: the corpus, and the teachers with their embeddings.
 
-A stage is an object over artefacts of the workspace: an artefact is loaded, or built if it is
-missing, when it is first accessed. Large libraries are imported where they are used, so that access
-to a finished artefact is fast.
+A stage gives access to artefacts of the workspace. An artefact is loaded when it is first accessed,
+and built if it is missing. Large libraries are imported where they are used, so that access to a
+finished artefact is fast.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib.metadata import version
-from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.build import build_corpus, digest
-from docemb_lib.corpus.sources import read_documents, source_fingerprint, streamed
-from docemb_lib.runs.key import RunKey
-from docemb_lib.settings.profile import Profile, local_config
+from docemb_lib.corpus.sources import (
+    CountTokens,
+    read_documents,
+    source_fingerprint,
+    streamed,
+)
+from docemb_lib.runs.checks import check_documents, check_layers
+from docemb_lib.runs.key import RunKey, teachers_of
+from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
     FurtherTeacher,
     Long,
@@ -34,24 +39,28 @@ from docemb_lib.settings.sections import (
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
 from docemb_lib.teachers.store import open_embeddings, write_embeddings
 from docemb_lib.teachers.words import Preprocessing, write_words
-from docemb_lib.workspace import Artefact, Workspace
+from docemb_lib.workspace import Artefact, Inputs, Workspace
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
 
 DATASET = "dataset"  # folder of a finished corpus
 PARTS = "parts"  # folder of a corpus that is being built; an interrupted build continues from it
-# installed documentation repeats one object under several paths: compare so many first words
+# Installed documentation repeats one object under several paths: compare so many first words.
 DOCS_COPY_WORDS = 60
 HELD_OUT = ("validation", "tasks")  # splits that nothing is trained on
 TEACHER_SEED = 0  # runs of every seed share their teachers
+# Documents that a teacher embeds at a time. A block takes seconds, which is what a kill costs.
+SBERT_BLOCK = 256
+BLOCK = 4096
 
 
 class CorpusStage:
     """The corpus of a profile: splits train, validation and tasks (held out from all training)."""
 
     def __init__(self, profile: Profile, workspace: Workspace) -> None:
-        self.profile, self.workspace = profile, workspace
+        self.profile = profile
+        self.workspace = workspace
 
     @cached_property
     def artefact(self) -> Artefact:
@@ -63,7 +72,8 @@ class CorpusStage:
 
     @property
     def is_built(self) -> bool:
-        with suppress(InputError):  # of files that are missing
+        """Whether the corpus is there; False also where the files of its texts are missing."""
+        with suppress(InputError):
             return self.workspace.is_built("corpus", self._inputs)
         return False
 
@@ -72,34 +82,41 @@ class CorpusStage:
         return _load(self.artefact)
 
     def split(self, name: str) -> Dataset:
-        """A split, memory-mapped: id, text, source, n_words, n_student_tokens, n_structural_tokens."""
+        """A split, memory-mapped.
+
+        Its columns are id, text, source, n_words, n_student_tokens and n_structural_tokens.
+        """
         return self._splits[name]
 
     def texts(self, split: str, rows: int | None = None) -> Sequence[str]:
-        """The texts of the first `rows` documents of a split (None: of all), read when they are
-        accessed.
+        """The texts of the first `rows` documents of a split, read when they are accessed.
+
+        rows: None for all documents.
         """
         return _texts(self.split(split), rows)
 
     @cached_property
     def for_teachers(self) -> Artefact:
-        """The corpus that contextual teachers are fitted on: this one, or their own without any
-        held-out document.
+        """The corpus that contextual teachers are fitted on.
+
+        It is the students' corpus, or a corpus of the teachers' own, without any document that the
+        students' corpus holds out.
         """
-        if (own := self.profile.contextual_teachers.corpus) is None:
+        source = self.profile.contextual_teachers.corpus
+        if source is None:
             return self.artefact
-        inputs = self._inputs_for_teachers(own)
+        inputs = self._inputs_for_teachers(source)
         return self.workspace.artefact(
             "teacher-corpus", inputs, self._write_for_teachers, resumable=True
         )
 
-    def _inputs_for_teachers(self, own: TextSource) -> dict[str, Any]:
-        # Of the students' corpus only the held-out documents matter, not the token counts.
-        inputs = {
-            "source": source_fingerprint(own),
+    def _inputs_for_teachers(self, source: TextSource) -> Inputs:
+        # Only the held-out documents of the students' corpus matter here, not its token counts.
+        return {
+            "source": source_fingerprint(source),
             "held out by": source_fingerprint(self.profile.corpus),
+            "student": pretrained.fingerprint(self.profile.student.model),
         }
-        return {**inputs, "student": pretrained.fingerprint(self.profile.student.model)}
 
     @cached_property
     def teacher_texts(self) -> Sequence[str]:
@@ -107,144 +124,107 @@ class CorpusStage:
         return _texts(_load(self.for_teachers)["train"], self.profile.contextual_teachers.documents)
 
     def check_hub(self, *, teachers: bool) -> None:
-        """Refuse to stream a corpus from a hub that does not answer. teachers: also that of
-        contextual teachers.
+        """Check that the hub answers, if a corpus must be streamed from it.
+
+        teachers: whether the corpus of contextual teachers is checked, too. Raises InputError.
         """
-        corpora: list[tuple[str, TextSource, bool]] = [
-            ("corpus", self.profile.corpus, self.is_built)
-        ]
-        if teachers and (own := self.profile.contextual_teachers.corpus) is not None:
-            is_built = self.workspace.is_built("teacher-corpus", self._inputs_for_teachers(own))
-            corpora.append(("contextual_teachers.corpus", own, is_built))
-        for field, source, is_built in corpora:
-            if (
-                (names := streamed(source))
-                and not is_built
-                and (silent := pretrained.hub_silence())
-            ):
-                mend = f"connect, or name local files or folders in {field}.datasets"
-                problem = f"{', '.join(names)} cannot be streamed, because {silent}"
-                raise InputError(f"{field}.datasets: {problem}; {mend}")
+        _check_streaming("corpus", self.profile.corpus, is_built=self.is_built)
+        source = self.profile.contextual_teachers.corpus
+        if teachers and source is not None:
+            inputs = self._inputs_for_teachers(source)
+            is_built = self.workspace.is_built("teacher-corpus", inputs)
+            _check_streaming("contextual_teachers.corpus", source, is_built=is_built)
 
     @cached_property
-    def _inputs(self) -> dict[str, Any]:
-        student, structural = self.profile.student.model, self.profile.structural_teacher.model
-        models = {
-            "student": pretrained.fingerprint(student),
-            "structural": pretrained.fingerprint(structural),
+    def _inputs(self) -> Inputs:
+        return {
+            "source": source_fingerprint(self.profile.corpus),
+            "student": pretrained.fingerprint(self.profile.student.model),
+            "structural": pretrained.fingerprint(self.profile.structural_teacher.model),
         }
-        return {"source": source_fingerprint(self.profile.corpus), **models}
 
     def _write(self, folder: Path) -> None:
-        profile, settings = self.profile, self.profile.corpus
+        profile = self.profile
+        settings = profile.corpus
         for model in profile.models:
             pretrained.require(model, stay_online=settings.source == "hub")
+        count_structural = self._count_student
+        if profile.structural_teacher.model != profile.student.model:
+            count_structural = sbert_of(profile.structural_teacher, "truncate").count_tokens
         counters = {
             "n_student_tokens": self._count_student,
-            "n_structural_tokens": self._count_student,
+            "n_structural_tokens": count_structural,
         }
-        if profile.structural_teacher.model != profile.student.model:
-            counters["n_structural_tokens"] = sbert_of(
-                profile.structural_teacher, "truncate"
-            ).count_tokens
-        dataset = self._build(
-            settings, folder, counters, validation=settings.validation, tasks=settings.tasks
+        dataset = build_corpus(
+            read_documents(settings, count_tokens=self._count_student),
+            counters=counters,
+            validation=settings.validation,
+            tasks=settings.tasks,
+            seed=settings.seed,
+            folder=folder / PARTS,
+            copy_words=_copy_words(settings),
         )
         _save(dataset, folder)
 
     def _write_for_teachers(self, folder: Path) -> None:
         from datasets import DatasetDict
 
-        words = _copy_words(
-            self.profile.corpus
-        )  # as the students' corpus compares: no held-out document has a copy
+        # Documents are compared as the students' corpus compares them, so that no held-out document
+        # has a copy here.
+        words = _copy_words(self.profile.corpus)
         held_out = {digest(text, words) for split in HELD_OUT for text in self.texts(split)}
         settings = self.profile.contextual_teachers.corpus or self.profile.corpus
-        dataset = self._build(
-            settings, folder, {}, lambda text: digest(text, words) not in held_out
+        documents = (
+            document
+            for document in read_documents(settings, count_tokens=self._count_student)
+            if digest(document.text, words) not in held_out
+        )
+        dataset = build_corpus(
+            documents,
+            counters={},
+            validation=0,
+            tasks=0,
+            seed=settings.seed,
+            folder=folder / PARTS,
+            copy_words=_copy_words(settings),
         )
         _save(DatasetDict(train=dataset["train"]), folder)
 
-    def _build(
-        self,
-        settings: TextSource,
-        folder: Path,
-        counters: Any,
-        wanted: Callable[[str], bool] = lambda text: True,
-        *,
-        validation: int = 0,
-        tasks: int = 0,
-    ) -> DatasetDict:
-        read = read_documents(settings, count_tokens=self._count_student)
-        options: Any = {
-            "counters": counters,
-            "validation": validation,
-            "tasks": tasks,
-            "seed": settings.seed,
-        }
-        wanted_ones = (document for document in read if wanted(document.text))
-        return build_corpus(
-            wanted_ones, copy_words=_copy_words(settings), folder=folder / PARTS, **options
-        )
-
     @cached_property
-    def _count_student(self) -> Any:
+    def _count_student(self) -> CountTokens:
         from docemb_lib.student import count_tokens
 
         return partial(count_tokens, pretrained.resolve(self.profile.student.model))
 
 
 def check_student(key: RunKey, corpus: CorpusStage) -> None:
-    """Refuse layers that the encoder lacks, and more documents, or a wider lexical half, than the
-    corpus allows.
+    """Check that encoder and corpus have what the student needs, see `checks`.
+
+    Raises InputError.
     """
-    student, given, asked = (
-        key.profile.student,
-        key.profile.corpus,
-        {"documents": key.profile.parameters.documents},
-    )
-    layers = local_config(pretrained.resolve(student.model)).get("num_hidden_layers", inf)
-    if max(student.layers or [0]) >= layers:
-        there = f"{student.model} has the layers 0 to {layers - 1}"
-        problem = f"student.layers: got {student.layers}, but {there}"
-        raise InputError(f"{problem}; name some of these, or null for all")
-    lexical = {"student.lexical": student.lexical} if key.has_lexical_half else {}
-    most = (
-        len(corpus.split("train"))
-        if corpus.is_built
-        else (given.documents or inf) - given.validation - given.tasks
-    )
-    for name, number in (asked | lexical).items():
-        if number > most:
-            held = "those of corpus.validation and corpus.tasks"
-            problem = f"{name}: {number} are asked for, but besides {held} "
-            mend = "ask for fewer, or add documents"
-            raise InputError(f"{problem}the corpus has {most} documents; {mend}")
+    check_layers(key.profile)
+    built_documents = len(corpus.split("train")) if corpus.is_built else None
+    check_documents(key.profile, built_documents, has_lexical_half=key.has_lexical_half)
 
 
 class TeacherStage:
     """The structural and contextual teachers of a profile, and their embeddings of the corpus."""
 
     def __init__(self, profile: Profile, workspace: Workspace, corpus: CorpusStage) -> None:
-        self.profile, self.workspace, self.corpus = profile, workspace, corpus
-        self._loaded: dict[
-            Path, ParagraphVector
-        ] = {}  # by folder: the processes of each model take seconds to start
+        self.profile = profile
+        self.workspace = workspace
+        self.corpus = corpus
+        # By folder: the processes of each model take seconds to start.
+        self._loaded: dict[Path, ParagraphVector] = {}
 
     @cached_property
     def of_student(self) -> dict[str, Teacher]:
-        """A student's teachers by name: `structural` and `contextual` where there are such, then
-        the further ones.
+        """A student's teachers by name.
+
+        They are `structural` and `contextual`, as far as the parameters name them, then the further
+        ones.
         """
-        p = self.profile.parameters
-        found: dict[str, Teacher] = (
-            {} if p.structural_loss is None else {"structural": self.structural}
-        )
-        if p.contextual_teacher is not None:
-            found["contextual"] = self.contextual(p.contextual_teacher)
-        return found | {
-            further.name: self._further(further) for further in self.profile.further_teachers
-        }
+        return {settings.name: self._teacher(settings) for settings in teachers_of(self.profile)}
 
     @cached_property
     def structural(self) -> SBERT:
@@ -260,18 +240,24 @@ class TeacherStage:
         if name == "LSA":
             return self._lsa()
         members = self.profile.contextual_teachers.members(name)
-        fitted = [self.paragraph_vector(member, seed=TEACHER_SEED) for member in members]
+        return self.paragraph_vectors(members, seed=TEACHER_SEED)
+
+    def paragraph_vectors(
+        self, members: Sequence[ParagraphVectorSettings], *, seed: int
+    ) -> ParagraphVector | Compound:
+        """One Paragraph Vector, or several side by side."""
+        fitted = [self.paragraph_vector(member, seed=seed) for member in members]
         return fitted[0] if len(fitted) == 1 else Compound(fitted)
 
     def paragraph_vector(self, settings: ParagraphVectorSettings, *, seed: int) -> ParagraphVector:
-        """One Paragraph Vector, fitted on the teachers' corpus; an interrupted fit continues after
-        its last epoch.
+        """One Paragraph Vector, fitted on the teachers' corpus.
+
+        An interrupted fit continues after its last epoch.
         """
 
         def build(folder: Path) -> None:
-            ParagraphVector(**settings.model_dump(), seed=seed).fit_words(
-                self.words(settings.preprocess), folder
-            )
+            model = ParagraphVector(**settings.model_dump(), seed=seed)
+            model.fit_words(self.words(settings.preprocess), folder)
 
         inputs = self.vector_inputs(settings, seed=seed)
         folder = self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path
@@ -279,65 +265,67 @@ class TeacherStage:
             self._loaded[folder] = ParagraphVector.load(folder)
         return self._loaded[folder]
 
-    def vector_inputs(self, settings: ParagraphVectorSettings, *, seed: int) -> dict[str, Any]:
+    def vector_inputs(self, settings: ParagraphVectorSettings, *, seed: int) -> Inputs:
         """What identifies the artefact of `paragraph_vector`; builds the teachers' corpus."""
-        words, versions = self._words_inputs(settings.preprocess), {"gensim": version("gensim")}
         return {
-            "words": words,
+            "words": self._words_inputs(settings.preprocess),
             "settings": settings.model_dump(),
             "seed": seed,
-            "versions": versions,
+            "versions": {"gensim": version("gensim")},
         }
 
     def words(self, preprocess: Preprocessing) -> Words:
-        """The words of the teachers' corpus, shared by all Paragraph Vectors with this
-        preprocessing.
+        """The words of the teachers' corpus.
+
+        All Paragraph Vectors with this preprocessing share them.
         """
 
         def build(folder: Path) -> None:
             write_words(folder, self.corpus.teacher_texts, preprocess)
 
-        return Words.open(
-            self.workspace.artefact("words", self._words_inputs(preprocess), build).path
-        )
+        artefact = self.workspace.artefact("words", self._words_inputs(preprocess), build)
+        return Words.open(artefact.path)
 
     def embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
-        """The teacher's embeddings of the first `rows` documents of a split: float32 (rows, dim),
-        memory-mapped.
+        """The teacher's embeddings of the first `rows` documents of a split.
+
+        Returns float32 (rows, dim), memory-mapped.
         """
-        block = (
-            256 if isinstance(teacher, SBERT) else 4096
-        )  # seconds of work, which is what a kill costs
+        block = SBERT_BLOCK if isinstance(teacher, SBERT) else BLOCK
 
         def build(folder: Path) -> None:
-            write_embeddings(
-                folder, self.corpus.texts(split, rows), teacher.embed, teacher.dim, block=block
-            )
+            texts = self.corpus.texts(split, rows)
+            write_embeddings(folder, texts, teacher.embed, teacher.dim, block=block)
 
         inputs = {
             "corpus": f"{self.corpus.fingerprint}/{split}",
             "teacher": teacher.fingerprint,
             "rows": rows,
         }
-        return open_embeddings(
-            self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True).path
-        )
+        artefact = self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True)
+        return open_embeddings(artefact.path)
 
-    def _further(self, further: FurtherTeacher) -> Teacher:
-        if further.teacher is not None:
-            return self.contextual(further.teacher)
-        bf16 = self.profile.structural_teacher.bf16
+    def _teacher(self, settings: FurtherTeacher) -> Teacher:
+        if settings.name == "structural":
+            return self.structural
+        if settings.teacher is not None:
+            return self.contextual(settings.teacher)
         return SBERT(
-            str(further.model), max_tokens=further.max_tokens, long=further.long, bf16=bf16
+            str(settings.model),
+            max_tokens=settings.max_tokens,
+            long=settings.long,
+            bf16=self.profile.structural_teacher.bf16,
         )
 
-    def _words_inputs(self, preprocess: Preprocessing) -> dict[str, Any]:
+    def _words_inputs(self, preprocess: Preprocessing) -> Inputs:
         return {**self._fitted_on("nltk"), "preprocess": preprocess}
 
-    def _fitted_on(self, package: str) -> dict[str, Any]:
-        documents = self.profile.contextual_teachers.documents
-        corpus, versions = self.corpus.for_teachers.fingerprint, {package: version(package)}
-        return {"corpus": corpus, "documents": documents, "versions": versions}
+    def _fitted_on(self, package: str) -> Inputs:
+        return {
+            "corpus": self.corpus.for_teachers.fingerprint,
+            "documents": self.profile.contextual_teachers.documents,
+            "versions": {package: version(package)},
+        }
 
     def _lsa(self) -> LSA:
         dim = self.profile.contextual_teachers.lsa_dim
@@ -350,7 +338,20 @@ class TeacherStage:
 
 
 def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:
+    """The SBERT of the settings, with another treatment of long documents."""
     return SBERT(settings.model, max_tokens=settings.max_tokens, long=long, bf16=settings.bf16)
+
+
+def _check_streaming(field: str, source: TextSource, *, is_built: bool) -> None:
+    """Check that the hub answers, if the corpus of `field` is not built and is streamed from it."""
+    names = streamed(source)
+    if not names or is_built:
+        return
+    silence = pretrained.hub_silence()
+    if silence:
+        mend = f"connect, or name local files or folders in {field}.datasets"
+        problem = f"{', '.join(names)} cannot be streamed, because {silence}"
+        raise InputError(f"{field}.datasets: {problem}; {mend}")
 
 
 def _copy_words(settings: TextSource) -> int | None:
@@ -364,13 +365,13 @@ def _load(corpus: Artefact) -> DatasetDict:
 
 
 def _texts(documents: Dataset, rows: int | None) -> Sequence[str]:
-    return documents.select(range(len(documents) if rows is None else min(rows, len(documents))))[
-        "text"
-    ]
+    if rows is not None and rows < len(documents):
+        documents = documents.select(range(rows))
+    return documents["text"]
 
 
 def _save(dataset: DatasetDict, folder: Path) -> None:
-    """Save the data set, then remove the parts it was made of."""
+    """Save the data set, then remove the parts that it was made of."""
     from datasets import disable_progress_bars
 
     disable_progress_bars()  # as widgets, they would be blank in a saved notebook

@@ -1,7 +1,7 @@
-"""The student stage: from a run's key to its trained student, distilled from teachers or learning
-from pairs.
+"""The student stage: it trains the student of a run, from teachers or from pairs of texts.
 
-This module imports torch and is imported where a student is asked for, see `Stages.students`.
+This module imports torch. Therefore it is imported where a student is asked for, see
+`Stages.students`.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -30,7 +30,7 @@ from docemb_lib.losses import (
 )
 from docemb_lib.losses.contextual import contextual_loss
 from docemb_lib.losses.structural import structural_loss
-from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.key import EVALUATION, RunKey, teachers_of
 from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student
 from docemb_lib.settings.parameters import Parameters
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
@@ -38,6 +38,7 @@ from docemb_lib.settings.sections import Student as StudentSettings
 from docemb_lib.student import Student
 from docemb_lib.student.export import saved_card, student_card, with_lexical_half
 from docemb_lib.student.loading import load_masked_head
+from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import TokenFile, TrainingDocuments, write_tokens
 from docemb_lib.training.distributed import build_together, is_first
 from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
@@ -45,100 +46,113 @@ from docemb_lib.training.run import History, precision_of, train_objective
 from docemb_lib.training.trainer import remove_checkpoints
 from docemb_lib.workspace import VERSIONS, Artefact, Workspace, write_text
 
-HISTORY, PROJECTIONS, HEAD = "history.json", "projections.safetensors", "head.safetensors"
+# Files beside the student's own: its training history, and the modules that were trained with it.
+HISTORY = "history.json"
+PROJECTIONS = "projections.safetensors"
+HEAD = "head.safetensors"  # predicts masked words
 TOKENS = "tokens.arrow"
 
 
 class _Trained(NamedTuple):
     history: History
     documents: int
-    file: str  # name of the file with `beside`
-    beside: dict[str, Tensor] | None  # tensors of the modules trained beside the student
+    file: str  # name of the file for `tensors`
+    tensors: dict[str, Tensor] | None  # of the modules that were trained with the student
 
 
 class StudentStage:
-    """The student of a run before and after training, from teachers or from pairs of texts of a
-    document.
-    """
+    """The student of a run before and after its training."""
 
     def __init__(
         self, key: RunKey, workspace: Workspace, corpus: CorpusStage, teachers: TeacherStage
     ) -> None:
-        self.key, self.workspace, self.corpus, self.teachers = key, workspace, corpus, teachers
+        self.key = key
         self.profile = key.profile
+        self.workspace = workspace
+        self.corpus = corpus
+        self.teachers = teachers
 
     @cached_property
     def untrained(self) -> Artefact:
-        """The student before training: the encoder's weights, or some of its layers, as a
-        Longformer.
-        """
+        """The student before training: the encoder, or some of its layers, as a Longformer."""
         return self._converted(self.profile.student)
 
     @property
     def before_training(self) -> Artefact:
-        """The untrained student with the dropout of its training, which learning from pairs may
-        change.
+        """The untrained student with the dropout that it is trained with.
+
+        Learning from pairs may change the dropout.
         """
-        dropout = self.profile.simde.dropout if self.key.self_supervised else None
-        changed = {} if dropout is None else {"dropout": dropout}
-        return self._converted(self.profile.student.model_copy(update=changed))
+        settings = self.profile.student
+        dropout = self.profile.simde.dropout
+        if self.key.self_supervised and dropout is not None:
+            settings = settings.model_copy(update={"dropout": dropout})
+        return self._converted(settings)
 
     @cached_property
     def dense(self) -> Artefact:
-        """The trained student without a lexical half: a sentence-transformers folder with
-        `history.json` and the modules trained beside it: projections, or the head that predicts
-        masked words."""
-        key, training = self.key, self.key.training
+        """The trained student without a lexical half.
+
+        It is a sentence-transformers folder, with the training history and the modules that were
+        trained with the student: projections, or the head that predicts masked words.
+        """
+        key = self.key
+        simde = self.profile.simde
         corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
         check_student(key, self.corpus)
-        simde = self.profile.simde.model_dump(exclude={"training", "dropout", "sentence_encoder"})
-        packages = (
-            ("torch", "transformers", "sentencex")
-            if key.self_supervised
-            else ("torch", "transformers")
-        )
+        start = self.before_training.fingerprint  # refuses wrong layers before teachers are fitted
+        teachers = {}
+        if key.taught:
+            of_student = self.teachers.of_student
+            teachers = {name: teacher.fingerprint for name, teacher in of_student.items()}
+        packages = ["torch", "transformers"]
+        pairs = None
+        if key.self_supervised:
+            packages.append("sentencex")
+            pairs = simde.model_dump(exclude={"training", "dropout", "sentence_encoder"})
         inputs = {
             "corpus": corpus,
-            # which refuses wrong layers before the next line fits teachers
-            "start": self.before_training.fingerprint,
-            "teachers": {name: one.fingerprint for name, one in self.teachers.of_student.items()}
-            if key.taught
-            else {},
+            "start": start,
+            "teachers": teachers,
             "parameters": key.counting,
-            "simde": simde if key.self_supervised else None,
-            "training": training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
-            "precision": precision_of(training.precision),
+            "simde": pairs,
+            "training": key.training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
+            "precision": precision_of(key.training.precision),
             "versions": {name: version(name) for name in packages},
         }
         return build_together(self.workspace, "student", inputs, self._train)
 
     @cached_property
     def trained(self) -> Artefact:
-        """The trained student, with a lexical half where there is one, and the files that its
-        training left.
+        """The trained student, with its lexical half if the run has one.
+
+        The folder also holds the files that the training left.
         """
         if not self.key.has_lexical_half:
             return self.dense
         settings = self.profile.student
-        options: dict[str, Any] = {"dim": settings.lexical, "words": settings.lexical_words}
-        fitted_by = {"lsa": VERSIONS["lsa"], "precision": precision_of(None)}
         inputs = {
             "dense": self.dense.fingerprint,
             "corpus": self.corpus.fingerprint,
-            **options,
+            "dim": settings.lexical,
+            "words": settings.lexical_words,
             "width": None,  # of a removed option: the key finds the students made before
-            **fitted_by,
+            "lsa": VERSIONS["lsa"],
+            "precision": precision_of(None),
         }
 
         def build(folder: Path) -> None:
             student = Student.load(self.dense.path)
-            student.adapt(self.corpus.texts("train"), devices=devices_at_hand(), **options)
-            documents = (
-                f"{len(self.corpus.split('train'))} documents of {self.profile.corpus.source}"
+            texts = self.corpus.texts("train")
+            student.adapt(
+                texts,
+                devices=devices_at_hand(),
+                dim=settings.lexical,
+                words=settings.lexical_words,
             )
-            student.save(
-                folder, card=with_lexical_half(saved_card(str(self.dense.path)), student, documents)
-            )
+            documents = f"{len(texts)} documents of {self.profile.corpus.source}"
+            card = with_lexical_half(saved_card(str(self.dense.path)), student, documents)
+            student.save(folder, card=card)
             for file in (HISTORY, PROJECTIONS, HEAD):
                 if (self.dense.path / file).is_file():
                     shutil.copy(self.dense.path / file, folder)
@@ -151,48 +165,49 @@ class StudentStage:
         return pd.DataFrame(history["train"]), pd.DataFrame(history["validation"])
 
     def objective(self) -> Objective:
-        """The objective as its training left it: the trained student, projections and running
-        statistics; for eval.
+        """The objective as its training left it, in evaluation mode.
+
+        It holds the trained student, the projections and the running statistics.
         """
-        student, weights = Student.load(self.dense.path), load_file(self.dense.path / PROJECTIONS)
+        student = Student.load(self.dense.path)
+        weights = load_file(self.dense.path / PROJECTIONS)
         widths = {name: teacher.dim for name, teacher in self.teachers.of_student.items()}
         objective = make_objective(student, self.key, widths)
-        for one in objective.teachings:
-            start = f"{one.name}."
-            one.load_state_dict(
-                {key.removeprefix(start): w for key, w in weights.items() if key.startswith(start)}
-            )
+        for teaching in objective.teachings:
+            start = f"{teaching.name}."
+            state = {k.removeprefix(start): w for k, w in weights.items() if k.startswith(start)}
+            teaching.load_state_dict(state)
         return objective.eval()
 
     def training_documents(self, student: Student, split: str, rows: int) -> TrainingDocuments:
         """The first `rows` documents of a split with the embeddings of the student's teachers."""
-        data, teachers = self.corpus.split(split).select(range(rows)), self.teachers.of_student
+        documents = self.corpus.split(split).select(range(rows))
         embeddings = {
             name: self.teachers.embeddings(teacher, split, rows)
-            for name, teacher in teachers.items()
+            for name, teacher in self.teachers.of_student.items()
         }
-        tokens = self._token_file(
-            "tokens", student.tokenize, split, rows, max_tokens=student.max_tokens
-        )
-        return TrainingDocuments(
-            tokens, data["n_structural_tokens"][:], teachers=embeddings, ids=data["id"]
-        )
+        limits = {"max_tokens": student.max_tokens}
+        tokens = self._token_file("tokens", student.tokenize, split, rows, limits)
+        lengths = documents["n_structural_tokens"][:]
+        return TrainingDocuments(tokens, lengths, teachers=embeddings, ids=documents["id"])
 
     def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:
-        """The pairs of the first `rows` documents of a split, of those with two sentences or more."""
-        p, settings, ids = (
-            self.profile.parameters,
-            self.profile.simde,
-            self.corpus.split(split)["id"][:rows],
-        )
-        most = min(
-            student.max_tokens, settings.max_tokens or student.max_tokens
-        )  # of one text of a pair
-        encode = partial(encode_sentences, student.tokenizer, language=settings.language)
+        """The pairs of the first `rows` documents of a split.
+
+        A document with fewer than two sentences gives no pair.
+        """
+        p = self.profile.parameters
+        settings = self.profile.simde
         inputs = {"language": settings.language, "sentencex": version("sentencex")}
-        sentences = self._token_file("sentences", encode, split, rows, **inputs)
-        options: Any = {"ids": ids, "tokenizer": student.tokenizer, "max_tokens": most}
-        return PairedDocuments(sentences, pairs=p.pairs, seed=p.seed, **options)
+        encode = partial(encode_sentences, student.tokenizer, language=settings.language)
+        return PairedDocuments(
+            self._token_file("sentences", encode, split, rows, inputs),
+            ids=self.corpus.split(split)["id"][:rows],
+            tokenizer=student.tokenizer,
+            max_tokens=min(student.max_tokens, settings.max_tokens or student.max_tokens),
+            pairs=p.pairs,
+            seed=p.seed,
+        )
 
     def _converted(self, settings: StudentSettings) -> Artefact:
         options = settings.model_dump(exclude={"model", "lexical", "lexical_words"})
@@ -204,64 +219,55 @@ class StudentStage:
         return self.workspace.artefact("student-untrained", inputs, build)
 
     def _train(self, folder: Path) -> None:
-        if (
-            folder / HISTORY
-        ).is_file():  # written last: an earlier build was killed while it removed checkpoints
+        if (folder / HISTORY).is_file():
+            # The history is written last: an earlier build was killed while it removed checkpoints.
             remove_checkpoints(folder)
             return
         student = Student.load(self.before_training.path)
-        trained = (self._learn_from_pairs if self.key.self_supervised else self._distil)(
-            student, folder
-        )
+        train = self._learn_from_pairs if self.key.self_supervised else self._distil
+        trained = train(student, folder)
         if not is_first():
             return
         student.trained_on = f"{trained.documents} documents of {self.profile.corpus.source}"
         student.save(folder, card=self._card(student, trained))
-        if trained.beside is not None:
-            save_file(trained.beside, str(folder / trained.file))
+        if trained.tensors is not None:
+            save_file(trained.tensors, str(folder / trained.file))
         # Sums are split over the threads: weights depend on their number in the last digits.
         history = {**trained.history._asdict(), "threads": torch.get_num_threads()}
         write_text(folder / HISTORY, json.dumps(history, sort_keys=True) + "\n")
         remove_checkpoints(folder)
 
     def _distil(self, student: Student, folder: Path) -> _Trained:
-        p, title = (
-            self.profile.parameters,
-            RunKey("06_evaluation", self.profile).label,
-        )  # the same for all notebooks
-        train, validation = (
-            self.training_documents(student, split, rows) for split, rows in self._sizes
-        )
+        """Train on the embeddings of the teachers."""
+        p = self.profile.parameters
+        train, validation = (self.training_documents(student, *size) for size in self._sizes)
         torch.manual_seed(p.seed)  # before projections draw their weights
         objective = make_objective(student, self.key, _widths(train))
-        options: Any = {
-            "settings": self.key.training,
-            "seed": p.seed,
-            "folder": folder,
-            "title": title,
-        }
-        history = train_objective(objective, train, validation, **options)
-        states = ((one.name, one.state_dict()) for one in objective.teachings)
-        beside = {
-            f"{name}.{key}": tensor.contiguous()
-            for name, state in states
-            for key, tensor in state.items()
-        }
-        return _Trained(history, p.documents, PROJECTIONS, beside)
+        history = train_objective(
+            objective,
+            train,
+            validation,
+            settings=self.key.training,
+            seed=p.seed,
+            folder=folder,
+            title=RunKey(EVALUATION, self.profile).label,  # the same in all notebooks
+        )
+        tensors = {}
+        for teaching in objective.teachings:
+            for name, tensor in teaching.state_dict().items():
+                tensors[f"{teaching.name}.{name}"] = tensor.contiguous()
+        return _Trained(history, p.documents, PROJECTIONS, tensors)
 
     def _learn_from_pairs(self, student: Student, folder: Path) -> _Trained:
-        """Train on pairs of texts of one document (the SimDE paper, Section 3), beside teachers if
-        there are any.
+        """Train on pairs of texts of one document (the SimDE paper, Section 3).
+
+        Beside the pairs, the student may learn from teachers.
         """
         p = self.profile.parameters
-        train, validation = (
-            self.paired_documents(student, split, rows) for split, rows in self._sizes
-        )
-        taught = (
-            [self.training_documents(student, *size) for size in self._sizes]
-            if self.key.taught
-            else []
-        )
+        train, validation = (self.paired_documents(student, *size) for size in self._sizes)
+        taught = []
+        if self.key.taught:
+            taught = [self.training_documents(student, *size) for size in self._sizes]
         torch.manual_seed(p.seed)  # before a head and projections draw their weights
         objective = PairObjective(
             student,
@@ -271,69 +277,74 @@ class StudentStage:
             distillation=make_objective(student, self.key, _widths(taught[0])) if taught else None,
             weight=p.beside_teachers or 1.0,
         )
-        options: Any = {
-            "settings": self.key.training,
-            "seed": p.seed,
-            "folder": folder,
-            "title": self.key.label,
-        }
-        history = train_on_pairs(objective, train, validation, taught=taught, **options)
-        beside = None if objective.head is None else objective.head.state_dict()
-        return _Trained(history, len(train), HEAD, beside)
+        history = train_on_pairs(
+            objective,
+            train,
+            validation,
+            taught=taught,
+            settings=self.key.training,
+            seed=p.seed,
+            folder=folder,
+            title=self.key.label,
+        )
+        tensors = None if objective.head is None else objective.head.state_dict()
+        return _Trained(history, len(train), HEAD, tensors)
 
     @property
     def _sizes(self) -> list[tuple[str, int]]:
+        """The split and the number of documents to train on, and to validate on."""
         return [
             ("train", self.profile.parameters.documents),
             ("validation", len(self.corpus.split("validation"))),
         ]
 
     def _head(self, student: Student) -> MaskedLanguageHead:
-        """The head that the encoder was trained with, or a new one where the encoder's checkpoint
-        has none.
-        """
+        """The head that the encoder was trained with, or a new one if its checkpoint has none."""
         eps = getattr(student.config, "layer_norm_eps", None) or student.config.norm_eps
-        head = MaskedLanguageHead(
-            student.dim, student.model.get_input_embeddings().num_embeddings, norm_eps=eps
-        )
-        if (
-            weights := load_masked_head(pretrained.resolve(self.profile.student.model))
-        ) is not None:
+        vocabulary = student.model.get_input_embeddings().num_embeddings
+        head = MaskedLanguageHead(student.dim, vocabulary, norm_eps=eps)
+        weights = load_masked_head(pretrained.resolve(self.profile.student.model))
+        if weights is not None:
             head.load_state_dict(weights)
         return head
 
     def _card(self, student: Student, trained: _Trained) -> str:
-        key, profile, p = self.key, self.profile, self.profile.parameters
-        before, after = (trained.history.validation[at]["loss"] for at in (0, -1))
+        key = self.key
+        profile = self.profile
+        facts = dict(key.counting)
+        del facts["seed"], facts["documents"]
+        structural = None
+        if key.taught and profile.parameters.structural_loss:
+            structural = profile.structural_teacher.model
+        losses = [row["loss"] for row in trained.history.validation]
         return student_card(
             student,
             profile.student.model,
             profile=profile.name,
             trained_on=student.trained_on,
-            structural_teacher=profile.structural_teacher.model
-            if key.taught and p.structural_loss
-            else None,
-            **{
-                name: value
-                for name, value in key.counting.items()
-                if name not in {"seed", "documents"}
-            },
-            mean_validation_loss=f"{before:.4f} before, {after:.4f} after",
+            structural_teacher=structural,
+            **facts,
+            mean_validation_loss=f"{losses[0]:.4f} before, {losses[-1]:.4f} after",
         )
 
     def _token_file(
-        self, kind: str, encode: Callable[..., Any], split: str, rows: int, **options: Any
+        self,
+        kind: str,
+        encode: Callable[[list[str]], Encoded],
+        split: str,
+        rows: int,
+        encoded_by: Mapping[str, object],
     ) -> TokenFile:
-        """The student's tokens of the first `rows` documents of a split, written once and
-        memory-mapped.
+        """The student's tokens of the first `rows` documents of a split, memory-mapped.
+
+        They are written once. encoded_by: what `encode` depends on besides the tokenizer.
         """
-        tokenizer = pretrained.fingerprint(self.profile.student.model)
         inputs = {
             "corpus": self.corpus.fingerprint,
             "split": split,
             "rows": rows,
-            "tokenizer": tokenizer,
-            **options,
+            "tokenizer": pretrained.fingerprint(self.profile.student.model),
+            **encoded_by,
         }
 
         def build(folder: Path) -> None:
@@ -343,46 +354,43 @@ class StudentStage:
 
 
 def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> Objective:
-    """The objective of a run (widths: by teacher).
+    """The objective of a run: a loss and two projections for each teacher of the profile.
 
-    Its projections draw from torch's global generator.
+    widths: of the embeddings of each teacher, by name. The projections draw their weights from
+    torch's global generator.
     """
-    p, training = key.profile.parameters, key.training
+    p = key.profile.parameters
+    training = key.training
     teachings = []
-    of_contextual: Any = {
-        "delta": p.delta,
-        "beta": p.beta,
-        "reduction": training.sdl,
-        "ridge": training.ridge,
-    }
-
-    def add(
-        name: str, role: Any, loss: str, given: Any, specs: tuple[str, str], weight: float = 1.0
-    ) -> None:
-        """given: the options of a structural loss; specs: the projections of student and teacher."""
-        f, g = Projection(specs[0], student.dim), Projection(specs[1], widths[name])
-        if role == "structural":
-            made = structural_loss(
-                loss, distance=given.distance, gamma=given.gamma, temperature=given.temperature
+    for teacher in teachers_of(key.profile):
+        f = Projection(teacher.student_projection, student.dim)
+        g = Projection(teacher.teacher_projection, widths[teacher.name])
+        loss = (
+            structural_loss(
+                teacher.loss,
+                distance=teacher.distance,
+                gamma=teacher.gamma,
+                temperature=teacher.temperature,
             )
-        else:
-            made = contextual_loss(loss, f.out_features, **of_contextual)
-        teachings.append(
-            Teaching(name, role, made, student_projection=f, teacher_projection=g, weight=weight)
+            if teacher.role == "structural"
+            else contextual_loss(
+                teacher.loss,
+                f.out_features,
+                delta=p.delta,
+                beta=p.beta,
+                reduction=training.sdl,
+                ridge=training.ridge,
+            )
         )
-
-    if p.structural_loss is not None:
-        add("structural", "structural", p.structural_loss, p, ("-", "-"))
-    if p.contextual_teacher is not None:
-        add(
-            "contextual",
-            "contextual",
-            p.contextual_loss,
-            p,
-            (p.student_projection, p.contextual_projection),
+        teaching = Teaching(
+            teacher.name,
+            teacher.role,
+            loss,
+            student_projection=f,
+            teacher_projection=g,
+            weight=teacher.weight,
         )
-    for t in key.profile.further_teachers:
-        add(t.name, t.role, t.loss, t, (t.student_projection, t.teacher_projection), t.weight)
+        teachings.append(teaching)
     return Objective(student, teachings, weighting=weighting_of(p), group_size=training.batch_size)
 
 

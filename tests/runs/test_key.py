@@ -23,6 +23,7 @@ TOPICS = {
 COSINE, MARGIN, CONTRASTIVE = (
     {"structural_loss": loss} for loss in ("cosine", "max-margin", "contrastive")
 )
+FEW = "5 training documents do not fill one batch"
 BY_LENGTH = "linear:9:100"
 WEIGHED = {"lam": 0.2, "lam_by_length": BY_LENGTH, "max_structural_len": 9}
 CONTEXT = {
@@ -99,7 +100,7 @@ def test_labels_are_those_of_the_thesis(notebook, parameters, label):
     assert RunKey.of(notebook, Profile.load("thesis"), **parameters).label == label
 
 
-def test_the_labels_of_the_structural_losses_and_paragraph_vectors_are_the_published_ones():
+def test_the_labels_of_structural_losses_are_the_published_ones():
     """The figures show the thesis' runs and ours under one name."""
     profile = Profile.load("thesis")
     for row in (
@@ -111,6 +112,10 @@ def test_the_labels_of_the_structural_losses_and_paragraph_vectors_are_the_publi
         if row.structural_loss == "max-margin":
             given |= {"distance": row.distance, "gamma": row.gamma}
         assert RunKey.of("03_structural", profile, **given).label == row.label
+
+
+def test_the_labels_of_paragraph_vectors_are_the_published_ones():
+    profile = Profile.load("thesis")
     singles = published("paragraph_vectors").query("kind != 'DM+DBOW'")
     assert len(singles) == 36
     for row in singles.itertuples():
@@ -119,10 +124,8 @@ def test_the_labels_of_the_structural_losses_and_paragraph_vectors_are_the_publi
             "vector_size": int(row.vector_size),
             "min_count": row.min_count,
         }
-        assert (
-            RunKey.of("02_paragraph_vector", profile, preprocess=row.preprocess, **given).label
-            == row.label
-        )
+        key = RunKey.of("02_paragraph_vector", profile, preprocess=row.preprocess, **given)
+        assert key.label == row.label
 
 
 @pytest.mark.parametrize(
@@ -139,12 +142,8 @@ def test_the_labels_of_the_structural_losses_and_paragraph_vectors_are_the_publi
 def test_labels_name_further_teachers_where_they_stand_for_a_role(
     notebook, further, parameters, label
 ):
-    assert (
-        RunKey(
-            notebook, with_further(Profile(name="thesis"), further).with_parameters(**parameters)
-        ).label
-        == label
-    )
+    profile = with_further(Profile(name="thesis"), further).with_parameters(**parameters)
+    assert RunKey(notebook, profile).label == label
 
 
 def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
@@ -181,7 +180,7 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
 
 
 @pytest.mark.parametrize(
-    ("notebook", "further", "one", "other", "same"),
+    ("notebook", "further", "given", "change", "same"),
     [
         ("03_structural", [], COSINE, {"gamma": 0.5}, True),
         ("03_structural", [], MARGIN, {"gamma": 0.5}, False),
@@ -221,16 +220,14 @@ def test_slugs_are_one_safe_path_component_and_tell_runs_apart():
     ],
 )
 def test_runs_have_one_record_and_one_slug_where_what_counts_is_the_same(
-    small, notebook, further, one, other, same
+    small, notebook, further, given, change, same
 ):
-    runs = [
-        RunKey.of(notebook, with_further(small, further), **given) for given in (one, one | other)
-    ]
-    assert (
-        runs[0].fingerprint == runs[1].fingerprint,
-        runs[0].same_but() == runs[1].same_but(),
-    ) == (same, same)
-    assert (runs[0].slug == runs[1].slug) == same
+    profile = with_further(small, further)
+    first = RunKey.of(notebook, profile, **given)
+    second = RunKey.of(notebook, profile, **given | change)
+    assert (first.fingerprint == second.fingerprint) == same
+    assert (first.same_but() == second.same_but()) == same
+    assert (first.slug == second.slug) == same
 
 
 @pytest.mark.parametrize(("loss", "different"), [("mse", 1), ("soft-cca", 3)])
@@ -245,25 +242,25 @@ def test_the_settings_of_soft_cca_count_where_a_further_teacher_has_it(small, lo
 
 
 def test_runs_are_compared_but_for_some_parameters_and_by_some_alone(small):
-    one, other = (
-        RunKey.of("05_weighting", small, lam=lam, max_structural_len=n)
-        for lam, n in ((0.2, 9), (0.8, None))
-    )
-    assert one.same_but("lam") != other.same_but("lam")
-    assert one.same_but("lam", "max_structural_len") == other.same_but("lam", "max_structural_len")
-    assert one.only("lam") != other.only("lam")
-    assert one.only("seed", "documents", "gamma") == other.only("seed", "documents", "gamma")
-    final = RunKey.of(
-        "06_evaluation", small, lam=0.2, max_structural_len=9, structural_loss="cosine"
-    )
-    assert final.same_but() == one.same_but()  # the same student
-    assert final.fingerprint != one.fingerprint  # in another notebook
+    first = RunKey.of("05_weighting", small, lam=0.2, max_structural_len=9)
+    second = RunKey.of("05_weighting", small, lam=0.8, max_structural_len=None)
+    names = ("lam", "max_structural_len")
+    assert first.same_but("lam") != second.same_but("lam")
+    assert first.same_but(*names) == second.same_but(*names)
+    assert first.only("lam") != second.only("lam")
+    assert first.only("seed", "documents", "gamma") == second.only("seed", "documents", "gamma")
 
 
-def test_settings_that_no_result_depends_on_leave_a_run_what_it_is_as_those_of_simde_do_elsewhere(
-    small,
-):
-    def found(**changes):
+def test_runs_of_two_notebooks_may_train_the_same_student(small):
+    given = {"lam": 0.2, "max_structural_len": 9}
+    chapter = RunKey.of("05_weighting", small, **given)
+    final = RunKey.of("06_evaluation", small, structural_loss="cosine", **given)
+    assert final.same_but() == chapter.same_but()
+    assert final.fingerprint != chapter.fingerprint
+
+
+def test_settings_that_no_result_depends_on_do_not_count(small):
+    def fingerprint(**changes):
         training = small.training.model_copy(update=changes)
         return RunKey("05_weighting", small.model_copy(update={"training": training})).fingerprint
 
@@ -274,20 +271,27 @@ def test_settings_that_no_result_depends_on_leave_a_run_what_it_is_as_those_of_s
         "batch_tokens": 9,
         "checkpointing": True,
     }
-    assert found(**unimportant, compile=False) == found()
-    assert found(precision="fp32") != found()
-    for section, change in (("simde", {"language": "de"}), ("evaluation", {"few_shot": [3]})):
-        other = small.model_copy(
-            update={section: getattr(small, section).model_copy(update=change)}
-        )
-        assert (
-            RunKey("06_evaluation", other).fingerprint == RunKey("06_evaluation", small).fingerprint
-        )
-        assert RunKey("07_simde", other).fingerprint != RunKey("07_simde", small).fingerprint
-    fewer = small.model_copy(
-        update={"evaluation": small.evaluation.model_copy(update={"seeds": 9})}
-    )
-    assert RunKey("07_simde", fewer).fingerprint != RunKey("07_simde", small).fingerprint
+    assert fingerprint(**unimportant, compile=False) == fingerprint()
+    assert fingerprint(precision="fp32") != fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "notebooks"),
+    [
+        ("simde", {"language": "de"}, ["07_simde"]),
+        ("evaluation", {"few_shot": [3]}, ["07_simde"]),
+        ("evaluation", {"seeds": 9}, ["06_evaluation", "07_simde"]),
+    ],
+)
+def test_the_settings_of_simde_count_in_its_notebook_alone(small, section, change, notebooks):
+    settings = getattr(small, section).model_copy(update=change)
+    changed = small.model_copy(update={section: settings})
+    different = [
+        notebook
+        for notebook in ("06_evaluation", "07_simde")
+        if RunKey(notebook, changed).fingerprint != RunKey(notebook, small).fingerprint
+    ]
+    assert different == notebooks
 
 
 def test_a_run_in_a_precision_that_is_asked_for_is_another_run(small, monkeypatch):
@@ -340,10 +344,8 @@ def test_pairs_count_where_a_student_learns_from_them_and_teachers_only_beside_t
         {"beside_teachers": 1},
         {"seed": 1},
     )
-    assert (len({base, *(fingerprint(**one) for one in others)}), fingerprint(lam=0.9)) == (
-        1 + len(others),
-        base,
-    )
+    assert len({base, *(fingerprint(**given) for given in others)}) == 1 + len(others)
+    assert fingerprint(lam=0.9) == base
     assert fingerprint(lam=0.9, beside_teachers=1) != fingerprint(beside_teachers=1)
 
 
@@ -355,15 +357,14 @@ def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(
         turned,
         {"compound": compound, "min_count": 7, "preprocess": "none"},
     )
-    keys = [RunKey.of("02_paragraph_vector", small, **one) for one in given]
-    assert ({key.label for key in keys}, len({key.fingerprint for key in keys})) == ({compound}, 1)
+    keys = [RunKey.of("02_paragraph_vector", small, **parameters) for parameters in given]
+    assert {key.label for key in keys} == {compound}
+    assert len({key.fingerprint for key in keys}) == 1
     single = RunKey.of("02_paragraph_vector", small, compound=None, vector_size=9)
     assert single.fingerprint != keys[0].fingerprint
     assert single.profile.parameters.vector_size == 9
-    assert [(one.dm, one.vector_size, one.epochs) for one in keys[1].paragraph_vectors] == [
-        (True, 4, 2),
-        (False, 3, 2),
-    ]
+    members = keys[1].paragraph_vectors
+    assert [(m.dm, m.vector_size, m.epochs) for m in members] == [(True, 4, 2), (False, 3, 2)]
 
 
 @pytest.mark.parametrize(
@@ -405,13 +406,13 @@ def test_a_compound_of_another_form_is_refused_with_the_form(small, refused, com
             "03_structural",
             None,
             {"documents": 5},
-            "5 training documents do not fill one batch; give 6 or more, or lower training.batch_size",
+            f"{FEW}; give 6 or more, or lower training.batch_size",
         ),
         (
             "07_simde",
             None,
             {"documents": 5},
-            "5 training documents do not fill one batch; give 6 or more, or lower simde.training.batch_size",
+            f"{FEW}; give 6 or more, or lower simde.training.batch_size",
         ),
         (
             "07_simde",
@@ -428,6 +429,7 @@ def test_combinations_that_cannot_fit_are_refused(
     simde = SimDE(training=small.simde.training)  # the student's dropout, 0
     profile = with_further(small, [further] if further else []).model_copy(update={"simde": simde})
     refused(re.escape(message), RunKey.of(notebook, profile, **parameters).check)
-    RunKey.of(
-        "07_simde", small, pairs="dropout"
-    ).check()  # with dropout in the training on pairs it does
+
+
+def test_pairs_by_dropout_fit_a_student_with_dropout(small):
+    RunKey.of("07_simde", small, pairs="dropout").check()

@@ -8,6 +8,7 @@ from docemb_lib.base import pretrained
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import (
     Model,
+    SBERTModels,
     centred_model,
     embed_once,
     models_of,
@@ -21,7 +22,7 @@ from docemb_lib.workspace import Workspace
 
 
 class Noted:
-    """Embeds a text as its length and the number of its e's, and remembers what it was asked for."""
+    """Embeds a text as its length and the number of its e's, and notes the texts."""
 
     def __init__(self):
         self.asked = []
@@ -50,8 +51,10 @@ def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(wor
         Model(str(n), str(n), lambda few, X=X: X[[texts.index(t) for t in few]])
         for n, X in enumerate(both)
     ]
-    models = {model.label: model for model in on_task_models(workspace, teachers, None)}
-    lead, beside = (models[f"SBERT over chunks and lead{end}"] for end in ("", " ⊕ LSA"))
+    on_task = on_task_models(workspace, SBERTModels(*teachers), None)
+    models = {model.label: model for model in on_task}
+    lead = models["SBERT over chunks and lead"]
+    beside = models["SBERT over chunks and lead ⊕ LSA"]
     expected = sum(X / np.linalg.norm(X, axis=1, keepdims=True) for X in both)
     np.testing.assert_allclose(lead.embed(texts), expected, atol=1e-6)
     assert (lead.fitted_on, beside.fitted_on) == ("", "task")
@@ -61,24 +64,33 @@ def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(wor
 
 
 def test_a_model_of_others_reads_its_prompt_before_each_text():
-    plain, asked = (published_model("all-MiniLM-L6-v2", prompt) for prompt in ("", "Represent: "))
-    assert plain.fingerprint != asked.fingerprint
+    plain = published_model("all-MiniLM-L6-v2")
+    prompted = published_model("all-MiniLM-L6-v2", "Represent: ")
+    assert plain.fingerprint != prompted.fingerprint
     stock = pretrained.load_stock("all-MiniLM-L6-v2", device="cpu")
     expected = stock.encode(["Represent: a graph", "Represent: a violin plot"])
-    np.testing.assert_allclose(asked.embed(["a graph", "a violin plot"]), expected, atol=1e-6)
+    np.testing.assert_allclose(prompted.embed(["a graph", "a violin plot"]), expected, atol=1e-6)
+
+
+def test_a_model_of_others_is_run_as_sentence_transformers_runs_it():
+    plain = published_model("all-MiniLM-L6-v2")
+    stock = pretrained.load_stock("all-MiniLM-L6-v2", device="cpu")
     long = ["a graph", "Violins show a distribution. " * 80]
     embeddings = plain.embed(long)
     np.testing.assert_allclose(embeddings, stock.encode(long), atol=1e-6)
-    np.testing.assert_allclose(
-        np.linalg.norm(embeddings, axis=1), 1, atol=1e-5
-    )  # with its last module
+    norms = np.linalg.norm(embeddings, axis=1)
+    np.testing.assert_allclose(norms, 1, atol=1e-5)  # its last module normalises
     assert embeddings.dtype == np.float32
     (same,) = models_of("all-MiniLM-L6-v2", Workspace())
     assert (same.label, same.fingerprint) == ("all-MiniLM-L6-v2", plain.fingerprint)
+
+
+def test_the_pooling_of_a_model_of_others_can_be_replaced():
+    plain = published_model("all-MiniLM-L6-v2")
+    stock = pretrained.load_stock("all-MiniLM-L6-v2", device="cpu")
     by_cls = published_model("all-MiniLM-L6-v2", pooling="cls")
-    first = stock.encode("a graph", output_value="token_embeddings")[
-        0
-    ]  # [CLS], before the model normalises
+    tokens = stock.encode("a graph", output_value="token_embeddings")
+    first = tokens[0]  # [CLS], before the model normalises
     np.testing.assert_allclose(by_cls.embed(["a graph"])[0], first / first.norm(), atol=1e-6)
     assert by_cls.fingerprint != plain.fingerprint
 
@@ -103,16 +115,11 @@ def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root)
     )
 
 
-def test_only_missing_texts_are_embedded_once_for_each_model_and_rows_follow_the_question(
-    workspace,
-):
+def test_only_missing_texts_are_embedded_once_for_each_model(workspace):
     embedder = Noted()
     model = Model("m", "fp", embedder.embed)
-    assert embed_once(workspace, model, ["one", "three", "one"]).tolist() == [
-        [3, 1],
-        [5, 2],
-        [3, 1],
-    ]
+    rows = embed_once(workspace, model, ["one", "three", "one"])
+    assert rows.tolist() == [[3, 1], [5, 2], [3, 1]]  # in the order of the texts
     assert embed_once(workspace, model, ["seven", "three"]).tolist() == [[5, 2], [5, 2]]
     assert embed_once(workspace, model, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
     known = Model("renamed", "fp", lambda texts: pytest.fail("the model was loaded"))

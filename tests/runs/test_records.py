@@ -27,52 +27,49 @@ def test_a_record_comes_back_as_it_was_saved_with_its_tables(workspace):
     score = {"model": "m", "task": "t", "metric": "map", "seed": 0, "value": 0.5}
     records.save(workspace, saved, [score], {"intervals": [{"low": None, "high": 0.6}]})
     assert records.find(workspace, "05_weighting", "f1") == saved
+    assert records.table_of(workspace, saved).to_dict("records") == [score]
+    intervals = records.table_of(workspace, saved, "intervals")
+    assert intervals.to_dict("records") == [{"low": None, "high": 0.6}]
+    assert records.table_of(workspace, saved, "models").empty  # there is none of this name
+
+
+def test_a_record_is_that_of_its_notebook_and_fingerprint(workspace):
+    records.save(workspace, record())
     assert records.find(workspace, "05_weighting", "f2") is None
     assert records.find(workspace, "04_projections", "f1") is None
-    assert records.table_of(workspace, saved).to_dict("records") == [score]
-    assert records.table_of(workspace, saved, "intervals").to_dict("records") == [
-        {"low": None, "high": 0.6}
-    ]
-    assert records.table_of(workspace, saved, "models").empty  # it has none of this name
 
 
 def test_the_frame_has_a_row_per_finished_run_with_parameters_and_metrics(workspace):
-    records.save(workspace, record("f1", finished="2026-01-01T00:00:00+00:00"))
-    records.save(
-        workspace, record("f2", finished="2026-01-02T00:00:00+00:00", metrics={"mean": 0.8})
-    )
-    records.save(
-        workspace, record("f3", notebook="02_paragraph_vector", parameters={"seed": 0, "dm": True})
-    )
-    records.save(workspace, record("f5", notebook="06_evaluation"))
-    records.save(workspace, record("f4", status="failed", error="ValueError: no"))
+    for saved in (
+        record("f1", finished="2026-01-01T00:00:00+00:00"),
+        record("f2", finished="2026-01-02T00:00:00+00:00", metrics={"mean": 0.8}),
+        record("f3", notebook="02_paragraph_vector", parameters={"seed": 0, "dm": True}),
+        record("f5", notebook="06_evaluation"),
+        record("f4", status="failed", error="ValueError: no"),
+    ):
+        records.save(workspace, saved)
     frame = records.frame("05_weighting", workspace=workspace)
     assert frame[["fingerprint", "lam", "validation"]].to_numpy().tolist() == [
         ["f1", 0.5, 0.7],
         ["f2", 0.5, 0.8],
     ]
-    means = (
-        records.frame(workspace=workspace)
-        .set_index("fingerprint")[["validation", "test"]]
-        .fillna(0)
-    )
+    everything = records.frame(workspace=workspace).set_index("fingerprint")
+    means = everything[["validation", "test"]].fillna(0)
     assert means.T.to_dict("list") == {
         "f1": [0.7, 0],
         "f2": [0.8, 0],
         "f3": [0.7, 0],
         "f5": [0, 0.7],
     }
-    assert set(
-        records.frame("05_weighting", workspace=workspace, failed=True)["error"].dropna()
-    ) == {"ValueError: no"}
+    with_failed = records.frame("05_weighting", workspace=workspace, failed=True)
+    assert set(with_failed["error"].dropna()) == {"ValueError: no"}
 
 
 def test_of_two_runs_that_end_in_one_second_the_later_one_is_the_newest(workspace):
     for fingerprint in ("f2", "f1"):
         records.save(workspace, record(fingerprint))
-    assert [
-        found.fingerprint for found in records.all_records("05_weighting", workspace=workspace)
-    ] == ["f2", "f1"]
+    oldest_first = records.all_records("05_weighting", workspace=workspace)
+    assert [saved.fingerprint for saved in oldest_first] == ["f2", "f1"]
 
 
 def test_a_record_is_there_at_every_moment_of_being_replaced(workspace, monkeypatch):
@@ -89,14 +86,15 @@ def test_a_record_is_there_at_every_moment_of_being_replaced(workspace, monkeypa
 
         monkeypatch.setattr(os, name, observed)
     records.save(workspace, record(metrics={"mean": 0.9}), [{"value": 2.0}])
-    assert {found.metrics["mean"] for found in seen} == {0.7, 0.9}
+    assert {saved.metrics["mean"] for saved in seen} == {0.7, 0.9}
     assert records.table_of(workspace, seen[-1])["value"].tolist() == [2.0]
     assert records.frame(workspace=workspace)["validation"].tolist() == [0.9]
 
 
 def test_a_record_that_is_being_written_or_of_another_version_is_left_out(workspace, caplog):
     assert records.frame(workspace=workspace).empty
-    folder, other = records.save(workspace, record("f1")), records.save(workspace, record("f2"))
+    folder = records.save(workspace, record("f1"))
+    other = records.save(workspace, record("f2"))
     partial = folder.with_name("f9.partial")
     partial.mkdir()
     (partial / records.RECORD).write_text((folder / records.RECORD).read_text())

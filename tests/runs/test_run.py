@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import Model
+from docemb_lib.runs.models import Model, StudentForms
 from docemb_lib.runs.run import Run, begin
 from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.profile import Profile
@@ -193,7 +193,7 @@ def test_a_final_student_without_halves_is_shown_centred_too(
     workspace_root, monkeypatch, notebook, forms, shown
 ):
     run = Run(RunKey(notebook, Profile.load("small")))
-    run._of_student = [Model("s", "f", lambda: pytest.fail("loaded"))] * forms
+    run._student = StudentForms(*[Model("s", "f", lambda: pytest.fail("loaded"))] * forms)
     run.references = [Model("SBERT", "g", lambda: pytest.fail("loaded"))]
     monkeypatch.setattr(CorpusStage, "fingerprint", "c")
     assert [model.label for model in run.models()] == [*shown, "SBERT"]

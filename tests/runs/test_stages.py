@@ -25,7 +25,9 @@ parameters: {student_projection: "7"}  # as wide as PV
 contextual_teachers:
   DM: {dm: true, vector_size: 4, epochs: 2}
   DBOW: {dm: false, vector_size: 3, epochs: 2, dbow_words: false}
-  PV: [{dm: false, vector_size: 3, epochs: 2, dbow_words: false}, {dm: true, vector_size: 4, epochs: 2}]
+  PV:
+  - {dm: false, vector_size: 3, epochs: 2, dbow_words: false}
+  - {dm: true, vector_size: 4, epochs: 2}
   lsa_dim: 3
 """
 
@@ -105,14 +107,14 @@ def test_members_of_a_compound_are_the_single_models_and_not_trained_again(make,
 def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained):
     stages = make()
     models = contextual_models(stages.teachers)
-    assert ([model.label for model in models], len(trained)) == (
+    assert ([model.label for model in models.values()], len(trained)) == (
         ["DM;4d", "DBOW;3d", "PV;7d", "LSA;3d"],
         2,
     )
     texts = stages.corpus.split("validation")["text"][:]
-    found = models[2].embed(texts)
+    found = models["PV"].embed(texts)
     np.testing.assert_array_equal(found, stages.teachers.contextual("PV").embed(texts))
-    np.testing.assert_array_equal(found[:, :4], models[0].embed(texts))
+    np.testing.assert_array_equal(found[:, :4], models["DM"].embed(texts))
 
 
 def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkeypatch):
@@ -141,8 +143,8 @@ def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
     stages = make()
     lsa, texts = stages.teachers.contextual("LSA"), stages.corpus.split("train")["text"][:9]
     np.testing.assert_allclose(stages.teachers.embeddings(lsa, "train", 9), lsa.embed(texts))
-    monkeypatch.setattr("docemb_lib.runs.models.LSA_BY_THE_WAY", 15)
-    assert [model.label for model in contextual_models(make().teachers)][-1].startswith("PV")
+    monkeypatch.setattr("docemb_lib.runs.models.MAX_LSA_DOCUMENTS", 15)
+    assert [*contextual_models(make().teachers)] == ["DM", "DBOW", "PV"]
 
 
 def test_workers_and_a_cap_reach_the_model(make):
@@ -171,9 +173,7 @@ def with_a_corpus_of_the_teachers_own(workspace_root):
     write_files(workspace_root, {**copies, **others, "params/mine.yaml": own})
 
 
-def test_teachers_with_a_corpus_of_their_own_never_see_what_the_students_corpus_holds_out(
-    make, workspace_root
-):
+def test_teachers_with_a_corpus_of_their_own_never_see_held_out_documents(make, workspace_root):
     with_a_corpus_of_the_teachers_own(workspace_root)
     stages = make()
     words = stages.teachers.words("none")
@@ -287,10 +287,8 @@ def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(
         path.read_text().replace("source: local, path: ../moore", hub), encoding="utf-8"
     )
     monkeypatch.setattr(stages.pretrained, "hub_silence", lambda: "the hub is silent")
-    refused(
-        "contextual_teachers.corpus.datasets: far/off cannot be streamed, because the hub is silent",
-        make().check,
-    )
+    problem = "far/off cannot be streamed, because the hub is silent"
+    refused(f"contextual_teachers.corpus.datasets: {problem}", make().check)
     assert not (workspace_root / "outputs").exists()
 
 

@@ -113,14 +113,14 @@ def test_losses_have_their_own_parameters_and_the_settings_of_training(parameter
         )
 
 
-def test_the_objective_has_the_form_of_the_decorrelation_and_the_weighting_that_are_asked_for():
+def test_the_objective_has_the_decorrelation_and_the_weighting_of_the_settings():
     weighting = {"lam": 0.2, "max_structural_len": 64, "lam_by_length": "linear:9:100"}
     objective = make(training={"sdl": "sum"}, **weighting)
     assert objective.teachings[1].loss.teacher_decorrelation.reduction == "sum"
     assert objective.weighting == Weighting(**weighting)
 
 
-def test_beside_teachers_their_losses_are_computed_in_the_batches_of_its_own_training():
+def test_losses_of_teachers_beside_pairs_are_computed_in_the_batches_of_pairs():
     own = {"training": {"batch_size": 7, "sdl": "sum"}}
     objective = make(
         training={"batch_size": 5}, simde=own, notebook="07_simde", beside_teachers=0.5
@@ -175,8 +175,10 @@ def small(root, further="", **parameters):
 def test_a_student_learns_from_further_teachers(root, monkeypatch):
     further = """
 further_teachers:
-  - {name: topics, role: contextual, teacher: LSA, loss: soft-cca, student_projection: "8", weight: WEIGHT}
-  - {name: chunks, role: structural, model: all-MiniLM-L6-v2, max_tokens: 128, long: chunks, loss: contrastive}
+  - {name: topics, role: contextual, teacher: LSA, loss: soft-cca,
+     student_projection: "8", weight: WEIGHT}
+  - {name: chunks, role: structural, model: all-MiniLM-L6-v2, loss: contrastive,
+     max_tokens: 128, long: chunks}
 """
     options = {
         "structural_loss": "max-margin",

@@ -10,7 +10,7 @@ import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.runs.models import UNTRAINED, Model
+from docemb_lib.runs.models import UNTRAINED, Model, StudentForms
 from docemb_lib.runs.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import FurtherTeacher
@@ -320,7 +320,7 @@ def test_the_best_recorded_run_is_compared_with_others_and_its_references(
     )
     for loss in (*others, own):
         run = make_run("03_structural", structural_loss=loss)
-        run._of_student = [Model(run.label, loss)]
+        run._student = StudentForms(Model(run.label, loss))
         run.references = [Model(name, name) for name in (BASELINE, UNTRAINED)]
         if loss != own:
             run.finish({}, scores=run.scores(), tables=run.validation.tables)
