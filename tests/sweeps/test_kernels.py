@@ -40,8 +40,10 @@ def channel(monkeypatch):
     end.
     """
     monkeypatch.setattr(kernels, "POLL", 0.05)
-    context, session = zmq.asyncio.Context(), Session(key=b"key")
-    near, far = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
+    context = zmq.asyncio.Context()
+    session = Session(key=b"key")
+    near = context.socket(zmq.PAIR)
+    far = context.socket(zmq.PAIR)
     far.bind("inproc://kernel")
     near.connect("inproc://kernel")
     poll = near.poll
@@ -79,10 +81,8 @@ def test_a_message_without_a_notification_is_found_and_a_time_limit_holds(channe
 def test_runs_are_executed_by_a_polling_client(tmp_path):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("6 * 7")])
     options = kernels.kernel_options(str(tmp_path))
-    client, used = (
-        nbclient.NotebookClient(notebook, kernel_name="python3", config=options["config"]),
-        [],
-    )
+    client = nbclient.NotebookClient(notebook, kernel_name="python3", config=options["config"])
+    used = []
     client.on_notebook_start = lambda notebook: used.append(type(client.kc))
     client.execute()
     assert (used, notebook.cells[0].outputs[0]["data"]["text/plain"]) == (
@@ -121,7 +121,8 @@ def text_of(outputs):
 
 def test_each_kernel_is_a_new_process_of_this_one_with_short_paths_of_its_sockets():
     kernel = "import os, ipykernel; os.getpid(), os.getppid(), ipykernel.get_connection_file()"
-    (first,), (second,) = execute(kernel), execute(kernel)
+    (first,) = execute(kernel)
+    (second,) = execute(kernel)
     process, parent, connection_file = ast.literal_eval(text_of(first))
     other_process, other_parent, other_file = ast.literal_eval(text_of(second))
     assert process != other_process
@@ -142,12 +143,12 @@ def test_a_kernel_has_the_environment_of_the_run_and_its_own_working_folder(tmp_
 def test_a_kernel_is_found_and_ended(tmp_path):
     this = psutil.Process()
     begun = tmp_path / "begun"
-    found = []
+    running = []
 
     def end():
         while not begun.exists():
             time.sleep(0.05)
-        found.extend(kernels.kernels_below(this))
+        running.extend(kernels.kernels_below(this))
         kernels._end_kernel(sockets)
 
     assert kernels.kernels_below(this) == []
@@ -159,6 +160,6 @@ def test_a_kernel_is_found_and_ended(tmp_path):
                 f"open({str(begun)!r}, 'w').close(); import time; time.sleep(60)", sockets=sockets
             )
         thread.join()
-    (kernel,) = found
+    (kernel,) = running
     assert not kernel.is_running()
     assert kernels.kernels_below(this) == []
