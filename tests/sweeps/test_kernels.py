@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from queue import Empty
 
 import nbclient
@@ -31,6 +32,16 @@ child = subprocess.Popen([sys.executable, "-c", {child!r}], env=environment)
 time.sleep(1.5)  # enough for the child to end, if it took another process for its parent
 print(child.pid if child.poll() is None else "gone", flush=True)
 time.sleep(60)
+"""
+
+RUNNING = """
+import nbclient, nbformat
+from docemb_lib.sweeps import kernels
+source = "import os, time; open({pid!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+with kernels.socket_folder() as sockets:
+    print(sockets, flush=True)
+    nbclient.NotebookClient(notebook, **kernels.kernel_options(sockets)).execute()
 """
 
 
@@ -163,3 +174,20 @@ def test_a_kernel_is_found_and_ended(tmp_path):
     (kernel,) = running
     assert not kernel.is_running()
     assert kernels.kernels_below(this) == []
+
+
+def test_a_kernel_and_its_sockets_are_gone_soon_after_its_process_was_killed(tmp_path):
+    pid = tmp_path / "pid"
+    command = [sys.executable, "-c", RUNNING.format(pid=str(pid))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    sockets = Path(process.stdout.readline().strip())
+    deadline = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert sockets.is_dir()
+    kernel = psutil.Process(int(pid.read_text()))
+    process.kill()
+    process.wait()
+    assert psutil.wait_procs([kernel], timeout=5)[1] == []
+    assert not sockets.exists()
