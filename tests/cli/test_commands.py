@@ -41,7 +41,8 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
         False,
     )  # another may take its place
     np.testing.assert_array_equal(elsewhere.embed(TEXTS), untrained.embed(TEXTS))
-    documents, out = workspace_root / "d.jsonl", workspace_root / "e.npy"
+    documents = workspace_root / "d.jsonl"
+    out = workspace_root / "e.npy"
     documents.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
     out.write_bytes(b"old")
     done = docemb("embed", copied, documents, "-o", out, "--force")

@@ -29,16 +29,16 @@ def published(workspace_root, tmp_path, monkeypatch):
     return Workspace(workspace_root)
 
 
-def found_in(workspace, name):
+def outlook_of(workspace, name):
     steps = resolve_plan(Profile.load(name), name, workspace)
     return look_ahead(steps, workspace, done_runs(steps, workspace))
 
 
 def test_the_thesis_is_listed_without_data_or_hub(published):
-    found = found_in(published, "thesis")
-    assert found.lines["runs"].tolist() == [1, 45, 11, 16, 12, 14, 9, 9, 1, 3]
-    assert set(found.lines["there"]) == {0}
-    assert found.seconds is None
+    outlook = outlook_of(published, "thesis")
+    assert outlook.lines["runs"].tolist() == [1, 45, 11, 16, 12, 14, 9, 9, 1, 3]
+    assert set(outlook.lines["there"]) == {0}
+    assert outlook.seconds is None
     every = [*range(1, 11)]
     data = published.root / "data"
     expected = {
@@ -49,9 +49,9 @@ def test_the_thesis_is_listed_without_data_or_hub(published):
         Need("files", f"{data / 'cda'} (train_cite.csv, dev_cite.csv, test_cite.csv)"): every,
         Need("files", f"{data / 'wines'} (wines.txt, gt)"): [10],
     }
-    assert expected.items() <= found.needs.items()
-    assert len(found.needs) == 12
-    files, hub, models = found.missing
+    assert expected.items() <= outlook.needs.items()
+    assert len(outlook.needs) == 12
+    files, hub, models = outlook.missing
     datasets = "wikimedia/wikipedia 20231101.en, allenai/c4 realnewslike"
     unanswered = "cannot be streamed, because the hub does not answer"
     assert hub.startswith(f"corpus.datasets: {datasets} {unanswered}")
@@ -62,7 +62,7 @@ def test_the_thesis_is_listed_without_data_or_hub(published):
 
 
 def test_the_plan_of_simde_has_its_longformers_and_says_what_a_hub_must_provide(published):
-    found = found_in(published, "simde")
+    outlook = outlook_of(published, "simde")
     runs = runs_of(resolve_plan(Profile.load("simde"), "simde", published))
     named = [(run.profile.name, run.label.split(";")[0]) for run in runs]
     assert named == [
@@ -76,18 +76,18 @@ def test_the_plan_of_simde_has_its_longformers_and_says_what_a_hub_must_provide(
     assert settings == ("cls", 4096, 12)
     rate = long.simde.training.learning_rate
     assert dataclasses.replace(runs[2].key, profile=long).training.learning_rate == rate
-    beside = set(long.evaluation.beside)
-    assert {name.partition("/")[2] for name in beside} == {
+    references = set(long.evaluation.beside)
+    assert {name.partition("/")[2] for name in references} == {
         "unsup-simcse-bert-base-uncased",
         "BERT-Base-CT",
         "longformer-base-4096",
         "bigbird-roberta-base",
         "instructor-base",
     }
-    assert all(found.needs["model", name] == [2, 3, 4] for name in beside)
-    assert long.simde.sentence_encoder in beside
-    assert any("train_cite.csv" in need.name for need in found.needs if need.kind == "files")
-    assert all(any(name in line for line in found.missing) for name in beside)
+    assert all(outlook.needs["model", name] == [2, 3, 4] for name in references)
+    assert long.simde.sentence_encoder in references
+    assert any("train_cite.csv" in need.name for need in outlook.needs if need.kind == "files")
+    assert all(any(name in line for line in outlook.missing) for name in references)
 
 
 def test_a_missing_package_and_a_missing_file_are_told_together(workspace_root, monkeypatch):
@@ -96,12 +96,12 @@ def test_a_missing_package_and_a_missing_file_are_told_together(workspace_root, 
     profile = f"base: small.yaml\n{corpus}\n{evaluation}\n"
     (workspace_root / "params" / "gone.yaml").write_text(profile)
     monkeypatch.setattr(dry_run, "unmet", lambda: ["numpy is missing"])
-    package, path = found_in(Workspace(workspace_root), "gone").missing
+    package, path = outlook_of(Workspace(workspace_root), "gone").missing
     assert package.startswith("packages: numpy is missing; run `pip")
     assert path.startswith(f"corpus.path: {workspace_root / 'params' / 'nowhere'} does not exist")
 
 
-def shown(steps, workspace, done=frozenset()):
+def printed(steps, workspace, done=frozenset()):
     console = Console(file=io.StringIO(), width=200)
     print_outlook(look_ahead(steps, workspace, set(done)), console)
     return console.file.getvalue()
@@ -113,7 +113,7 @@ def test_the_time_is_that_of_recorded_runs_of_the_same_notebook_and_profile(work
     write_files(workspace_root / "params", {"mine.yaml": f"base: small.yaml\nplan: {plan}\n"})
     steps = resolve_plan(Profile.load("mine"), "mine", workspace)
     corpus, first, _ = runs_of(steps)
-    listed = shown(steps, workspace)
+    listed = printed(steps, workspace)
     assert "time" not in listed
     assert listed.splitlines()[-1] == "3 runs, 0 of them already there"
     others = {
@@ -131,8 +131,8 @@ def test_the_time_is_that_of_recorded_runs_of_the_same_notebook_and_profile(work
         "1 min 40 s",
         "1 min 40 s",
     ]
-    assert shown(steps, workspace).splitlines()[-1] == "3 runs, 0 of them already there"
-    last = shown(steps, workspace, {corpus}).splitlines()[-1]
+    assert printed(steps, workspace).splitlines()[-1] == "3 runs, 0 of them already there"
+    last = printed(steps, workspace, {corpus}).splitlines()[-1]
     takes = "what is missing takes about 3 min 20 s, as such runs took here before"
     assert last == f"3 runs, 1 of them already there; {takes}"
 
@@ -140,6 +140,6 @@ def test_the_time_is_that_of_recorded_runs_of_the_same_notebook_and_profile(work
 def test_nothing_is_needed_where_all_is_there(workspace_root):
     workspace = Workspace(workspace_root)
     steps = resolve_plan(Profile.load("small"), "small", workspace, only="05")
-    listed = shown(steps, workspace, runs_of(steps))
+    listed = printed(steps, workspace, runs_of(steps))
     assert "needs" not in listed
     assert "time" not in listed

@@ -131,7 +131,8 @@ def test_a_folder_that_cannot_become_a_working_folder_is_refused_and_stays_as_it
 @pytest.mark.parametrize("kind", ["folder.d", "rows", ".文書 📚"])
 def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, kind):
     """Of 90 documents of 5 words and 30 of 3,000."""
-    source, kind = workspace_root / kind, kind.strip(".")
+    source = workspace_root / kind
+    kind = kind.strip(".")
     short = "我的猫在哪里" if "文" in kind else "the cat of a king"
     texts = [short] * 90 + ["word " * 3000] * 30
     texts = [f"{text} {number}" for number, text in enumerate(texts)]
@@ -327,7 +328,8 @@ print(f'with λ = {lam} all is well.')
 run.finish({'mean': lam})"""
     write_notebook("05_weighting", "profile = 'tiny'\nseed = 0\nlam = 'profile'", text)
     command = ["run", "05", "-p", "lam=0.7", "--profile", "small"]
-    first, again = docemb(*command), docemb(*command)
+    first = docemb(*command)
+    again = docemb(*command)
     assert (first.returncode, again.returncode) == (0, 0), first.stderr
     assert first.stdout.startswith("1 run, not there yet\nbegins  05_weighting  cosine;64;λ=0.7\n")
     assert again.stdout.startswith("1 run, already there\n")

@@ -33,8 +33,8 @@ class ARun:
 def times_of(workspace, **seconds):
     """How long runs took, by notebook: without records, and with these."""
     times = RunTimes(workspace)
-    for notebook, own in seconds.items():
-        for each in own:
+    for notebook, durations in seconds.items():
+        for each in durations:
             times.add(ARun("", Path(), notebook.removeprefix("n")), each)
     return times
 
@@ -52,8 +52,8 @@ def console(columns=100, terminal=False):
 
 def reported(workspace, *labels, terminal=False, seconds=()):
     planned = [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
-    shown = console(terminal=terminal)
-    return Terminal(shown, times_of(workspace, n05_weighting=seconds)), shown, planned
+    screen = console(terminal=terminal)
+    return Terminal(screen, times_of(workspace, n05_weighting=seconds)), screen, planned
 
 
 def cells_of(text):
@@ -71,9 +71,9 @@ def cells_of(text):
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120, 200])
 def test_tables_fit_the_terminal_and_lose_nothing(columns):
-    shown = console(columns)
+    screen = console(columns)
     # the name of a folder
-    own = "tiny-final-student-cosine-lam=0.5-PV-S-384-ReLU-x200-C---700-docs-seed0"
+    folder = "tiny-final-student-cosine-lam=0.5-PV-S-384-ReLU-x200-C---700-docs-seed0"
     board = pd.DataFrame(
         {
             "see-also-retrieval": [0.8123, 0.5],
@@ -81,14 +81,14 @@ def test_tables_fit_the_terminal_and_lose_nothing(columns):
             "mean": ".756 [.70, .81]",
             "fitted on": "task",
         },
-        index=["student before distillation", own],
+        index=["student before distillation", folder],
     )
-    print_scoreboard(board, shown)
-    _title, _, table = shown.file.getvalue().partition("\n")
+    print_scoreboard(board, screen)
+    _title, _, table = screen.file.getvalue().partition("\n")
     expected = [
         "model",
         "student before distillation",
-        own,
+        folder,
         "see-also-retrieval",
         "0.8120.500",
         "package",
@@ -106,13 +106,14 @@ def test_tables_fit_the_terminal_and_lose_nothing(columns):
     intervals = pd.DataFrame(
         {"find": [f".512 [.48,{NO_BREAK}.55]"]}, index=pd.Index(["a"], name="model")
     )
-    print_table(intervals.reset_index(), shown)
-    assert "[.48, .55]" in shown.file.getvalue()
+    print_table(intervals.reset_index(), screen)
+    assert "[.48, .55]" in screen.file.getvalue()
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_recorded_runs_and_plans_fit_the_terminal(columns):
-    shown, label = console(columns), "cosine;PV;S:384(ReLU)x512(ReLU)x384;C:384"
+    screen = console(columns)
+    label = "cosine;PV;S:384(ReLU)x512(ReLU)x384;C:384"
     notebooks = ["04_projections", "06_evaluation"]
     rows = {
         "notebook": notebooks,
@@ -126,13 +127,13 @@ def test_recorded_runs_and_plans_fit_the_terminal(columns):
         pd.DataFrame(
             {**rows, "validation": [0.61, nan], "test": [nan, 0.87], "seconds": [53.2, 209.0]}
         ),
-        shown,
+        screen,
     )
-    title, *lines = shown.file.getvalue().splitlines()
+    title, *lines = screen.file.getvalue().splitlines()
     assert title.strip() == "profile tiny, status done, seed 0"
     assert max(map(len, lines)) <= columns
     columns_shown = cells_of("\n".join(lines))
-    assert all(name in shown.file.getvalue() for name in notebooks)  # not broken
+    assert all(name in screen.file.getvalue() for name in notebooks)  # not broken
     assert columns_shown == [
         f"notebook{''.join(notebooks)}",
         f"label{label * 2}",
@@ -152,17 +153,17 @@ def test_recorded_runs_and_plans_fit_the_terminal(columns):
     }
     files = f"/home/{'somebody/' * 9}data/cda (train_cite.csv, dev_cite.csv, test_cite.csv)"
     outlook = Outlook(pd.DataFrame(listed), 3.6e7, {Need("files", files): [*range(9)]}, [])
-    print_outlook(outlook, shown := console(columns, terminal=True))
-    *_, last = lines = Text.from_ansi(shown.file.getvalue()).plain.splitlines()
+    print_outlook(outlook, screen := console(columns, terminal=True))
+    *_, last = lines = Text.from_ansi(screen.file.getvalue()).plain.splitlines()
     assert max(map(len, lines)) <= columns
     assert last.endswith("before")
 
 
 def test_long_texts_wrap_where_the_terminal_is_narrow():
-    shown = console(60)
+    screen = console(60)
     claim = "The best student has nearly 80% of the best [score] of each task."
-    print_table(pd.DataFrame({"id": ["c4"], "claim": [claim], "because": ["no round 1k"]}), shown)
-    lines = shown.file.getvalue().splitlines()
+    print_table(pd.DataFrame({"id": ["c4"], "claim": [claim], "because": ["no round 1k"]}), screen)
+    lines = screen.file.getvalue().splitlines()
     assert max(len(line) for line in lines) <= 60
     assert [
         word for line in lines if line.startswith("│") for word in line.split("│")[2].split()
@@ -170,16 +171,16 @@ def test_long_texts_wrap_where_the_terminal_is_narrow():
 
 
 def test_recorded_runs_show_their_status_or_how_to_make_some():
-    shown = console(80)
-    print_runs(pd.DataFrame(), shown)
-    assert "docemb run" in shown.file.getvalue()
-    print_runs(pd.DataFrame({"notebook": ["05_weighting"], "status": ["failed"]}), shown)
-    assert "failed" in shown.file.getvalue()
+    screen = console(80)
+    print_runs(pd.DataFrame(), screen)
+    assert "docemb run" in screen.file.getvalue()
+    print_runs(pd.DataFrame({"notebook": ["05_weighting"], "status": ["failed"]}), screen)
+    assert "failed" in screen.file.getvalue()
 
 
 def test_a_plan_is_a_line_for_each_event_and_says_how_long_such_runs_took(workspace, clock):
     """Runs may have been done before, fail, and share a label."""
-    reporter, shown, (first, second, third, fourth, again) = reported(
+    reporter, screen, (first, second, third, fourth, again) = reported(
         workspace, "a", "b", "c", "d", "d"
     )
     reporter.prepare("the words of the corpus, stem")
@@ -196,7 +197,7 @@ def test_a_plan_is_a_line_for_each_event_and_says_how_long_such_runs_took(worksp
     reporter.begin([fourth, again], [fourth, again])
     reporter.start(fourth)
     reporter.close()
-    assert shown.file.getvalue().splitlines() == [
+    assert screen.file.getvalue().splitlines() == [
         "preparing the words of the corpus, stem",
         "3 runs, 1 of them already there; 2 workers",
         "begins  05_weighting  a",
@@ -213,56 +214,57 @@ def test_a_plan_is_a_line_for_each_event_and_says_how_long_such_runs_took(worksp
 
 
 def test_a_plan_without_workers_takes_the_sum_of_the_usual_times(workspace, clock):
-    reporter, shown, planned = reported(workspace, "a", "b", "c", seconds=(60.0, 180.0))
+    reporter, screen, planned = reported(workspace, "a", "b", "c", seconds=(60.0, 180.0))
     reporter.begin(planned, planned[1:])
     reporter.start(planned[1])
     clock[0] = 200.0
     reporter.end(planned[1], "built", 200.0)
-    first, _, last = shown.file.getvalue().splitlines()
+    first, _, last = screen.file.getvalue().splitlines()
     assert first == "3 runs, 1 of them already there; about 4 min 00 s"  # twice the median
     assert last.endswith("about 3 min 00 s left in all")  # the median of 60, 180 and 200
-    Terminal(shown, times_of(workspace, n05_weighting=[60.0])).begin(planned, [])
-    assert shown.file.getvalue().endswith("\n3 runs, 3 of them already there\n")
+    Terminal(screen, times_of(workspace, n05_weighting=[60.0])).begin(planned, [])
+    assert screen.file.getvalue().endswith("\n3 runs, 3 of them already there\n")
     other = ARun("e", Path("5.ipynb"), "03_structural")
-    Terminal(shown, times_of(workspace, n05_weighting=[60.0])).begin(
+    Terminal(screen, times_of(workspace, n05_weighting=[60.0])).begin(
         [*planned, other], [*planned, other]
     )
-    assert shown.file.getvalue().endswith("\n4 runs, 0 of them already there\n")  # 03 is not known
-    Terminal(shown, times_of(workspace)).begin([other], [other])
-    assert shown.file.getvalue().endswith("\n1 run, not there yet\n")
-    Terminal(shown, times_of(workspace)).begin([other], [])
-    assert shown.file.getvalue().endswith("\n1 run, already there\n")
+    assert screen.file.getvalue().endswith("\n4 runs, 0 of them already there\n")  # 03 is not known
+    Terminal(screen, times_of(workspace)).begin([other], [other])
+    assert screen.file.getvalue().endswith("\n1 run, not there yet\n")
+    Terminal(screen, times_of(workspace)).begin([other], [])
+    assert screen.file.getvalue().endswith("\n1 run, already there\n")
 
 
 def test_in_a_terminal_the_runs_at_work_are_shown_with_their_last_lines(workspace):
-    shown, (reporter, _, planned) = console(), reported(workspace, "a", "b", "c", terminal=True)
+    screen = console()
+    reporter, _, planned = reported(workspace, "a", "b", "c", terminal=True)
     reporter.begin(planned, planned)
     reporter.start(planned[0])
     reporter.step(planned[0], "training: 50%")
-    shown.print(reporter.bars)
+    screen.print(reporter.bars)
     reporter.close()
-    assert "05_weighting  a 0:00:00 training: 50%" in shown.file.getvalue()
+    assert "05_weighting  a 0:00:00 training: 50%" in screen.file.getvalue()
 
 
 def test_no_name_label_or_text_can_command_the_terminal(workspace, monkeypatch):
     name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
-    shown = PlainConsole(file=io.StringIO(), width=300, highlight=False, markup=False)
+    screen = PlainConsole(file=io.StringIO(), width=300, highlight=False, markup=False)
     run = ARun(name, Path(name))
-    reporter = Terminal(shown, times_of(workspace))
+    reporter = Terminal(screen, times_of(workspace))
     reporter.begin([run], [run], name)
     reporter.start(run)
     reporter.step(run, name)
-    shown.print(reporter.bars)
+    screen.print(reporter.bars)
     reporter.end(run, "failed", 1.0, name)
-    print_table(pd.DataFrame({name: [name]}), shown, name)
-    shown.print(f"{name}\udcff", markup=False)
+    print_table(pd.DataFrame({name: [name]}), screen, name)
+    screen.print(f"{name}\udcff", markup=False)
     monkeypatch.setattr("sys.stderr", io.StringIO())
     bar = progress(desc=name, total=2)
     bar.update()
     refused = docemb("results", name)  # which sets the handler of warnings
     assert refused.returncode == 2
     logging.lastResort.handle(logging.makeLogRecord({"msg": name, "levelno": logging.WARNING}))
-    for text in (shown.file.getvalue(), refused.stderr, bar.fp.getvalue().replace("\r", "")):
+    for text in (screen.file.getvalue(), refused.stderr, bar.fp.getvalue().replace("\r", "")):
         assert "owned" in text
         assert not [c for c in text if c != "\n" and unicodedata.category(c) in {"Cc", "Cf", "Cs"}]
 

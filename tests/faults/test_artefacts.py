@@ -27,7 +27,9 @@ def ask(root: Path) -> dict[str, object]:
     """What two runs give that need every kind of artefact, as a new process would get it."""
     integrity._digests.clear()
     integrity.warn_once.cache_clear()
-    workspace, profile, values = Workspace(root), Profile.load(root / "params" / "faults.yaml"), {}
+    workspace = Workspace(root)
+    profile = Profile.load(root / "params" / "faults.yaml")
+    values = {}
     for notebook in ("06_evaluation", "07_simde"):
         run = Run(RunKey.of(notebook, profile), workspace)
         run.stages.check()
@@ -61,7 +63,8 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(
     root, infer_in_process, caplog, monkeypatch
 ):
     monkeypatch.chdir(root)
-    values, manifests = ask(root), sorted((root / "outputs").glob(f"[ar]*/**/{MANIFEST}"))
+    values = ask(root)
+    manifests = sorted((root / "outputs").glob(f"[ar]*/**/{MANIFEST}"))
     folders = {manifest.parent: published_in(manifest.parent) for manifest in manifests}
     arrays = {
         file: file.read_bytes()

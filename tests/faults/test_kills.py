@@ -49,12 +49,12 @@ def count_files(root: Path) -> int:
 
 
 def arrays_of(root: Path) -> dict[Path, bytes]:
-    found = [
+    files = [
         file
         for folder in ("artefacts", "records")
         for file in (root / "outputs" / folder).rglob("*.*")
     ]
-    return {file: file.read_bytes() for file in found if file.suffix in ARRAYS}
+    return {file: file.read_bytes() for file in files if file.suffix in ARRAYS}
 
 
 def start_and_kill(root: Path, command: list[str], files: float) -> None:

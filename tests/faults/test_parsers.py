@@ -129,7 +129,8 @@ def test_any_text_is_a_value_or_an_input_error_within_a_second(tmp_path, parse, 
     )
     @given(texts)
     def check(text):
-        begun, said = time.process_time(), ""
+        begun = time.process_time()
+        said = ""
         try:
             parse(text, tmp_path)
         except InputError as error:

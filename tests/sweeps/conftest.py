@@ -18,7 +18,8 @@ def params(workspace_root):
 @pytest.fixture
 def plan_of(workspace, params):
     def resolve(runs, **selection):
-        small, path = (params / "small.yaml").read_text(encoding="utf-8"), params / "planned.yaml"
+        small = (params / "small.yaml").read_text(encoding="utf-8")
+        path = params / "planned.yaml"
         path.write_text(
             small[: small.index("plan:")].replace("name: small", "name: planned")
             + f"plan: {runs}\n"

@@ -84,7 +84,8 @@ def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_is_fr
     assert execute_run(run, workspace)
     assert records.frame(workspace=workspace)["validation"].tolist() == [0.5]
     assert not is_done(run, workspace)
-    run, replace = dataclasses.replace(a_run(SUCCEEDS), chosen="the best of **three**"), os.replace
+    run = dataclasses.replace(a_run(SUCCEEDS), chosen="the best of **three**")
+    replace = os.replace
 
     def killed_afterwards(source, target):
         replace(source, target)
@@ -215,12 +216,10 @@ def test_a_failed_run_is_tried_again_unless_at_work_and_once_done_keeps_its_reco
 def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(
     a_run, workspace, monkeypatch, kernel_at_once
 ):
-    run, ready, calls, end = (
-        a_run(SLEEPS),
-        workspace.root / "notebooks" / "ready",
-        [],
-        kernels._end_kernel,
-    )
+    run = a_run(SLEEPS)
+    ready = workspace.root / "notebooks" / "ready"
+    calls = []
+    end = kernels._end_kernel
     if kernel_at_once:  # the first call comes before the kernel has started, and finds none
         monkeypatch.setattr(
             kernels, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets)
@@ -244,7 +243,8 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_o
     text = SUCCEEDS.replace(
         "import sys", "import sys, os; assert lam != 0.8 or os.path.exists('mended')", 1
     )
-    plan, reporter = steps(text, three), Recorder()
+    plan = steps(text, three)
+    reporter = Recorder()
     (failure,) = execute_plan(plan, workspace, reporter)
     assert failure.startswith("05_weighting (cosine;64;λ=0.8): AssertionError")
     assert reporter.of("built", "failed", "the comparison", "closed") == [

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from queue import Empty
 
 import nbclient
@@ -33,6 +34,16 @@ print(child.pid if child.poll() is None else "gone", flush=True)
 time.sleep(60)
 """
 
+RUNNING = """
+import nbclient, nbformat
+from docemb_lib.sweeps import kernels
+source = "import os, time; open({pid!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+with kernels.socket_folder() as sockets:
+    print(sockets, flush=True)
+    nbclient.NotebookClient(notebook, **kernels.kernel_options(sockets)).execute()
+"""
+
 
 @pytest.fixture
 def channel(monkeypatch):
@@ -40,8 +51,10 @@ def channel(monkeypatch):
     end.
     """
     monkeypatch.setattr(kernels, "POLL", 0.05)
-    context, session = zmq.asyncio.Context(), Session(key=b"key")
-    near, far = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
+    context = zmq.asyncio.Context()
+    session = Session(key=b"key")
+    near = context.socket(zmq.PAIR)
+    far = context.socket(zmq.PAIR)
     far.bind("inproc://kernel")
     near.connect("inproc://kernel")
     poll = near.poll
@@ -79,10 +92,8 @@ def test_a_message_without_a_notification_is_found_and_a_time_limit_holds(channe
 def test_runs_are_executed_by_a_polling_client(tmp_path):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("6 * 7")])
     options = kernels.kernel_options(str(tmp_path))
-    client, used = (
-        nbclient.NotebookClient(notebook, kernel_name="python3", config=options["config"]),
-        [],
-    )
+    client = nbclient.NotebookClient(notebook, kernel_name="python3", config=options["config"])
+    used = []
     client.on_notebook_start = lambda notebook: used.append(type(client.kc))
     client.execute()
     assert (used, notebook.cells[0].outputs[0]["data"]["text/plain"]) == (
@@ -121,7 +132,8 @@ def text_of(outputs):
 
 def test_each_kernel_is_a_new_process_of_this_one_with_short_paths_of_its_sockets():
     kernel = "import os, ipykernel; os.getpid(), os.getppid(), ipykernel.get_connection_file()"
-    (first,), (second,) = execute(kernel), execute(kernel)
+    (first,) = execute(kernel)
+    (second,) = execute(kernel)
     process, parent, connection_file = ast.literal_eval(text_of(first))
     other_process, other_parent, other_file = ast.literal_eval(text_of(second))
     assert process != other_process
@@ -142,12 +154,12 @@ def test_a_kernel_has_the_environment_of_the_run_and_its_own_working_folder(tmp_
 def test_a_kernel_is_found_and_ended(tmp_path):
     this = psutil.Process()
     begun = tmp_path / "begun"
-    found = []
+    running = []
 
     def end():
         while not begun.exists():
             time.sleep(0.05)
-        found.extend(kernels.kernels_below(this))
+        running.extend(kernels.kernels_below(this))
         kernels._end_kernel(sockets)
 
     assert kernels.kernels_below(this) == []
@@ -159,6 +171,23 @@ def test_a_kernel_is_found_and_ended(tmp_path):
                 f"open({str(begun)!r}, 'w').close(); import time; time.sleep(60)", sockets=sockets
             )
         thread.join()
-    (kernel,) = found
+    (kernel,) = running
     assert not kernel.is_running()
     assert kernels.kernels_below(this) == []
+
+
+def test_a_kernel_and_its_sockets_are_gone_soon_after_its_process_was_killed(tmp_path):
+    pid = tmp_path / "pid"
+    command = [sys.executable, "-c", RUNNING.format(pid=str(pid))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    sockets = Path(process.stdout.readline().strip())
+    deadline = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert sockets.is_dir()
+    kernel = psutil.Process(int(pid.read_text()))
+    process.kill()
+    process.wait()
+    assert psutil.wait_procs([kernel], timeout=5)[1] == []
+    assert not sockets.exists()

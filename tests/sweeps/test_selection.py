@@ -62,11 +62,11 @@ def executed(monkeypatch, record):
             self.compared.append(list(planned))
             return []
 
-    made = Executed()
+    executed_runs = Executed()
     monkeypatch.setattr(sweeps.cluster, "local_workers", lambda count: nullcontext())
-    monkeypatch.setattr(sweeps, "_distribute", made.distribute)
-    monkeypatch.setattr(sweeps, "_compare", made.compare)
-    return made
+    monkeypatch.setattr(sweeps, "_distribute", executed_runs.distribute)
+    monkeypatch.setattr(sweeps, "_compare", executed_runs.compare)
+    return executed_runs
 
 
 def runs_in(name, workspace, profile="small", **parameters):
@@ -92,7 +92,7 @@ def test_compounds_are_of_the_three_best_of_each_kind_in_any_order_of_their_scor
     first, second = resolve_sweep("02", "paragraph-vector", workspace, profile=own, parameters={})
     assert (len(first.runs), first.choose, len(second.runs)) == (36, None, 9)
     chosen = second.choose()
-    ranked = sorted(zip(means, singles, strict=True), key=lambda one: -one[0])
+    ranked = sorted(zip(means, singles, strict=True), key=lambda pair: -pair[0])
     best = [
         [run.label for _, run in ranked if run.parameters["dm"] is dm][:3] for dm in (True, False)
     ]
@@ -112,7 +112,7 @@ def test_a_plan_chooses_each_final_recipe_when_the_sweeps_before_have_ended(
     best = {"weighting-cosine": 3, "weighting-max-margin": 8, "structural": 1}
     winners = [runs_in(name, workspace)[place] for name, place in best.items()]
     executed.mean = lambda run: (
-        0.9 if run.fingerprint in {one.fingerprint for one in winners} else 0.5
+        0.9 if run.fingerprint in {pair.fingerprint for pair in winners} else 0.5
     )
     steps = plan_of(own, workspace)
     assert (len(runs_of(steps)), len(chosen_runs(steps))) == (

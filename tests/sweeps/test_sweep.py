@@ -205,11 +205,13 @@ def test_equal_runs_on_as_many_workers_take_one_wave_and_are_then_compared(
         "comparison table:   outputs/figures/0/runs.csv",
     ]
     copies = workspace.outputs / "notebooks" / "01_corpus"
-    page, own = copies / PAGE, copies / "small-corpus-seed0.ipynb"
+    page = copies / PAGE
+    own = copies / "small-corpus-seed0.ipynb"
     assert "records: 3" in page.read_text()
     assert "records: 3" not in own.read_text()
     assert own.stat().st_mtime < page.stat().st_mtime
-    written, start = page.stat().st_mtime, time.monotonic()
+    written = page.stat().st_mtime
+    start = time.monotonic()
     monkeypatch.setattr(
         sweeps.cluster, "local_workers", lambda count: pytest.fail("workers were started")
     )
