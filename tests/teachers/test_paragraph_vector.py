@@ -118,7 +118,7 @@ def test_words_of_another_preprocessing_are_refused(pages, tmp_path):
 
 
 def test_a_saved_model_is_the_same_model(dm, pages, tmp_path):
-    shutil.copytree(dm._trained[1], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(dm._folder, tmp_path, dirs_exist_ok=True)
     loaded = ParagraphVector.load(tmp_path)
     np.testing.assert_array_equal(loaded.embed(pages[:3], jobs=1), dm.embed(pages[:3]))
     assert asdict(loaded) == asdict(dm)
@@ -127,14 +127,14 @@ def test_a_saved_model_is_the_same_model(dm, pages, tmp_path):
 
 
 def test_a_saved_model_has_no_pickles(dm, tmp_path):
-    shutil.copytree(dm._trained[1], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(dm._folder, tmp_path, dirs_exist_ok=True)
     assert {file.suffix for file in tmp_path.iterdir()} == {".json", ".npy"}
     for file in tmp_path.glob("*.npy"):
         assert isinstance(np.load(file, mmap_mode="r", allow_pickle=False), np.memmap)
 
 
 def test_a_loaded_model_has_the_settings_of_the_thesis(dm):
-    folder = dm._trained[1]
+    folder = dm._folder
     model = paragraph_vector.load_model(folder, "", tuple(dm.gensim_options(2).items()))
     assert (model.sample, model.window, model.negative, model.hs, model.epochs) == (0, 5, 5, 0, 3)
     assert (model.alpha, model.min_alpha) == (0.025, 0.0001)
@@ -363,7 +363,7 @@ def test_a_cap_is_gensims_own(tmp_path, documents):
 def test_a_broken_model_is_named_before_gensim_reads_beyond_its_arrays(
     dm, tmp_path, refused, file, content
 ):
-    shutil.copytree(dm._trained[1], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(dm._folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / file).unlink()
     if isinstance(content, bytes):
         (tmp_path / file).write_bytes(content)
