@@ -280,10 +280,8 @@ def _document_compiled(
     if function not in ATTACHING:
         return
     match call.args:
-        case [
-            ast.Constant(value=str(name)),
-            doc,
-        ]:  # torch's methods, or a function of scipy.special
+        case [ast.Constant(value=str(name)), doc]:
+            # A method of torch's tensors, or a function of scipy.special.
             place = "torch.Tensor" if function == "add_docstr_all" else module
         case [
             ast.Constant(value=str(place)),

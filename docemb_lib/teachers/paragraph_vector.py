@@ -290,7 +290,7 @@ def train(
 
 
 def _save_model(model: Doc2Vec, folder: Path) -> tuple[int, str]:
-    """Save what inference needs; the number of kept words and a fingerprint.
+    """Save what inference needs. Returns the number of kept words and a fingerprint.
 
     Embeddings are always inferred, so the vectors of the training documents, most of the state, are
     not kept.
