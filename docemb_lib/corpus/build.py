@@ -172,8 +172,8 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
             f"({validation}) and corpus.tasks ({tasks}) need {needed} or more; "
             "lower one of the two, or add documents"
         )
-    links = documents.data.column("see_also").iterchunks()
-    linked = tasks > 0 and any(len(chunk.flatten()) for chunk in links)
+    chunks = documents.data.column("see_also").iterchunks()
+    linked = tasks > 0 and any(len(chunk.flatten()) for chunk in chunks)
     # Without links the first documents are held out.
     without_texts = documents.select_columns(["id", "source", "see_also"])
     chosen = without_texts.select(rows if linked else rows[:tasks])
@@ -193,12 +193,11 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
     if held:
         fields = columns.select(task_rows).to_dict()
         fields["split"] = [held[id] for id in fields["id"]]
-        fields["see_also"] = [
-            [target for target in see_also if held.get(target) == partition]
-            for see_also, partition in zip(
-                documents.select(task_rows)["see_also"], fields["split"], strict=True
-            )
-        ]
+        fields["see_also"] = []
+        links = documents.select(task_rows)["see_also"]
+        for partition, targets in zip(fields["split"], links, strict=True):
+            there = [target for target in targets if held.get(target) == partition]
+            fields["see_also"].append(there)
         types = {**columns.features, "split": Value("string"), "see_also": [Value("string")]}
         corpus["tasks"] = Dataset.from_dict(fields, features=Features(types))
     return corpus
@@ -238,8 +237,8 @@ def _measured(
         "text": pa.array(texts, pa.large_string()),  # a split may exceed 2 GB
         "source": sources,
         "n_words": [len(text.split()) for text in texts],
-        **{name: counts[counter] for name, counter in counters.items()},
     }
+    columns |= {name: counts[counter] for name, counter in counters.items()}
     columns["digest"] = [digest(text, copy_words) for text in texts]
     columns["see_also"] = pa.array(links, pa.list_(pa.string()))  # all may be empty
     return pa.RecordBatch.from_pydict(columns)

@@ -96,6 +96,7 @@ ATTACHING = {"add_newdoc", "add_docstr", "_add_docstr", "add_docstr_all"}
 # Methods of strings that change too little of a text to be evaluated.
 TEXT_METHODS = {"replace", "strip", "lstrip", "rstrip"}
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Known = dict[str, list[tuple[list[str], str]]]  # last part of a path -> full paths and their ids
 
 
 @dataclass
@@ -181,7 +182,7 @@ def _public(path: str) -> str:
 
 def _linked(pages: dict[str, _Clean], package: str) -> Iterator[Document]:
     """The documents of a package; `see_also` are the pages that the cited names stand for."""
-    known: dict[str, list[tuple[list[str], str]]] = {}  # last part -> full paths and their ids
+    known: Known = {}
     for id, page in pages.items():
         for path in [page.path, *(f"{page.path}.{member}" for member in page.members)]:
             parts = path.split(".")
@@ -192,7 +193,7 @@ def _linked(pages: dict[str, _Clean], package: str) -> Iterator[Document]:
         yield Document(id, page.text, package, see_also)
 
 
-def _resolve(name: str, citing: str, known: dict[str, list[tuple[list[str], str]]]) -> str | None:
+def _resolve(name: str, citing: str, known: Known) -> str | None:
     """The id of the nearest page that `name` on the page `citing` stands for, None for a tie.
 
     The nearest page shares most leading parts with the citing page, then has the shortest public
@@ -279,10 +280,8 @@ def _document_compiled(
     if function not in ATTACHING:
         return
     match call.args:
-        case [
-            ast.Constant(value=str(name)),
-            doc,
-        ]:  # torch's methods, or a function of scipy.special
+        case [ast.Constant(value=str(name)), doc]:
+            # A method of torch's tensors, or a function of scipy.special.
             place = "torch.Tensor" if function == "add_docstr_all" else module
         case [
             ast.Constant(value=str(place)),
@@ -389,7 +388,7 @@ def _block_end(lines: list[str], heading: int) -> int:
     underlined = _is_rule(following[heading])
     for at in range(heading + 1 + underlined, len(lines)):
         deeper = _indent(lines[at]) - indent
-        ends = deeper < 0 or _is_rule(following[at]) if underlined else deeper <= 0
+        ends = (deeper < 0 or _is_rule(following[at])) if underlined else deeper <= 0
         if ends and lines[at].strip():
             return at
     return len(lines)

@@ -93,7 +93,8 @@ class ParagraphVector:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self._model: tuple[Fitted, Path] | None = None  # its facts and its folder
+        self._fitted: Fitted | None = None
+        self._folder = Path()  # of the files of a trained model
 
     @property
     def label(self) -> str:
@@ -106,16 +107,13 @@ class ParagraphVector:
 
     @property
     def fitted(self) -> Fitted:
-        return self._trained[0]
-
-    @property
-    def _trained(self) -> tuple[Fitted, Path]:
-        if self._model is None:
+        """Facts about the training. Raises InputError for a model that is not trained."""
+        if self._fitted is None:
             raise InputError(
                 f"{self.label}: it is not trained; "
                 "call fit(texts) or ParagraphVector.load(folder) first"
             )
-        return self._model
+        return self._fitted
 
     @property
     def fingerprint(self) -> str:
@@ -166,7 +164,8 @@ class ParagraphVector:
         # The description is written last: a folder that has one is whole.
         write_text(folder / DESCRIPTION, json.dumps(description, indent=2) + "\n")
         remove_states(folder)
-        self._model = fitted, folder
+        self._fitted = fitted
+        self._folder = folder
         return self
 
     def gensim_options(self, min_count: int) -> Options:
@@ -184,10 +183,10 @@ class ParagraphVector:
         vocabulary becomes the zero vector. One of more than 10,000 words is the mean of its pieces,
         weighted by their words.
         """
-        fitted, folder = self._trained
+        options = self.gensim_options(self.fitted.min_count)
+        model = (self._folder, self.fitted.weights, tuple(options.items()))
         jobs = jobs or max(PROCESSES.size, min(cpu_count(), -(-len(texts) // WORTH)), 1)
         starts = range(0, len(texts), BLOCK)
-        model = (folder, fitted.weights, tuple(self.gensim_options(fitted.min_count).items()))
         blocks = ((model, list(texts[start : start + BLOCK]), self.preprocess) for start in starts)
         results: Iterable[np.ndarray] = PROCESSES.map(infer, blocks, jobs=jobs)
         if len(texts) >= BAR_FROM:
@@ -204,14 +203,14 @@ class ParagraphVector:
         try:
             content = json.loads(Path(folder, DESCRIPTION).read_text())
             model = cls(**content["parameters"])
-            fitted = Fitted(**content["fitted"])
+            model._fitted = Fitted(**content["fitted"])
             _read_model(Path(folder), model.vector_size)
         except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
             raise InputError(
                 f"{folder}: this folder holds no whole Paragraph Vector "
                 f"({type(error).__name__}: {error}); remove it and train again"
             ) from error
-        model._model = fitted, Path(folder).resolve()
+        model._folder = Path(folder).resolve()
         return model
 
 
@@ -291,7 +290,7 @@ def train(
 
 
 def _save_model(model: Doc2Vec, folder: Path) -> tuple[int, str]:
-    """Save what inference needs; the number of kept words and a fingerprint.
+    """Save what inference needs. Returns the number of kept words and a fingerprint.
 
     Embeddings are always inferred, so the vectors of the training documents, most of the state, are
     not kept.

@@ -15,6 +15,7 @@ import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import progress
+from docemb_lib.base.tokenizing import batched
 
 Preprocessing = Literal["none", "lowercase", "stem"]
 # gensim silently drops the words of a document beyond this, in training and in inference
@@ -69,7 +70,7 @@ def _stem(word: str) -> str:
 
 def pieces(words: list[str]) -> list[list[str]]:
     """Runs of at most `MAX_WORDS` words; an empty document is one empty piece."""
-    return [words[start : start + MAX_WORDS] for start in range(0, max(len(words), 1), MAX_WORDS)]
+    return list(batched(words, MAX_WORDS)) or [[]]
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def write_words(folder: Path | str, texts: Iterable[str], how: Preprocessing) ->
             digest.update(len(raw).to_bytes(8) + raw)
             words = preprocess(text, how)
             counts.update(words)
-            parts = pieces(words) if words else []
+            parts = list(batched(words, MAX_WORDS))
             file.writelines(" ".join(part) + "\n" for part in parts)
             documents += 1
             lines += len(parts)

@@ -113,9 +113,7 @@ def test_a_corpus_may_have_no_tasks_and_no_links(build):
 
 
 def test_validation_and_the_first_training_documents_have_each_source_in_its_share(build):
-    """Although of a small source many documents are held out, so that the tasks have as many of
-    each.
-    """
+    """Of a small source many documents are held out, so that the tasks have as many of each."""
     links = [(f"a{(n + 1) % 900}", f"a{(n + 2) % 900}") for n in range(900)]
     rows = [Document(f"a{n}", f"text {n}", "a", links[n]) for n in range(900)]
     rows += [Document(f"c{n}", f"another text {n}", "c", ()) for n in range(150)]

@@ -15,7 +15,8 @@ from docemb_lib.corpus.installed_docs import PACKAGES, Page, cut_see_also, insta
 
 # Written apart from the library's own patterns.
 PACKAGE_NAME = re.compile(
-    r"(?i)numpy|scipy|sklearn|scikit.?learn|pandas|matplotlib|seaborn|torch|nltk|gensim|networkx|sympy"
+    r"(?i)numpy|scipy|sklearn|scikit.?learn|pandas|matplotlib|seaborn|torch|nltk|gensim|"
+    r"networkx|sympy"
     r"|(?<![a-z0-9_])(np|sp|pd|plt|mpl|sns|nx)(?![a-z0-9_])"
 )
 SEE_ALSO = re.compile(r"(?im)^\W*see[ -]?also\b")

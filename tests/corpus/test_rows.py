@@ -136,7 +136,12 @@ def test_the_name_tells_the_format(name, format):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("a\ud83db", "a\ufffdb"), ("\ud83d\ude00", "😀"), ("plain 😀", "plain 😀")],
+    [
+        ("a\ud83db", "a\ufffdb"),
+        ("\udc00", "\ufffd"),
+        ("\ud83d\ude00", "😀"),
+        ("plain 😀", "plain 😀"),
+    ],
 )
 def test_unpaired_surrogates_are_replaced_and_pairs_joined(text, expected):
     assert module.well_formed(text) == expected

@@ -1,4 +1,4 @@
-"""Documents from local files, data sets and published corpora: order, ids, filters, fingerprints."""
+"""Documents are read from local files, data sets and published corpora; fingerprints."""
 
 import gzip
 import os
@@ -46,7 +46,7 @@ def test_a_folder_gives_its_text_files_in_the_order_of_their_paths(tmp_path):
     assert local(folder) == [*expected, Document("old/c.txt", "third", "old")]
 
 
-def test_a_data_file_gives_a_document_a_row_and_numbers_those_without_id(tmp_path):
+def test_a_row_of_a_data_file_is_a_document_and_its_number_is_the_id_that_it_lacks(tmp_path):
     lines = '{"id": "x", "text": "one\\u2028line"}\n\n{"text": "two"}\n{"id": 7, "text": "three"}\n'
     packed = gzip.compress(lines.encode())
     write_files(
@@ -60,6 +60,9 @@ def test_a_data_file_gives_a_document_a_row_and_numbers_those_without_id(tmp_pat
     ]
     assert local(tmp_path / "my.jsonl") == local(tmp_path / "my.jsonl.gz") == expected
     assert local(tmp_path / "t.parquet") == [Document("1", "a", "t"), Document("2", "b", "t")]
+
+
+def test_the_fields_of_a_data_file_may_have_other_names(tmp_path):
     table = write_rows(
         tmp_path / "my.csv", [{"key": "x", "body": "one, two"}, {"key": "y", "body": "three"}]
     )
@@ -67,7 +70,7 @@ def test_a_data_file_gives_a_document_a_row_and_numbers_those_without_id(tmp_pat
     assert local(table, text_field="body", id_field="key") == expected
 
 
-def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, refused):
+def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path):
     rows = {
         "b.jsonl": [{"text": "two"}, {"id": "own", "text": "three"}],
         "a.jsonl": [{"text": "one"}],
@@ -83,12 +86,20 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
         *expected,
         Document("x.txt", "four", "folder"),
     ]
+
+
+def test_the_folder_precedes_names_that_repeat(tmp_path):
+    write_files(tmp_path, {"a.jsonl": [{"text": "one"}]})
     for year in ("2021", "2022"):
         write_files(tmp_path / year, {"b.jsonl": [{"text": "two"}], "1.txt": "one"})
-    found = local(
-        [tmp_path / "*" / "b.jsonl", tmp_path / "2021", tmp_path / "2022", tmp_path / "a.jsonl"]
-    )
-    assert [one.id for one in found] == ["2021/b:1", "2022/b:1", "2021/1.txt", "2022/1.txt", "a:1"]
+    places = ("*/b.jsonl", "2021", "2022", "a.jsonl")
+    ids = [document.id for document in local([tmp_path / place for place in places])]
+    assert ids == ["2021/b:1", "2022/b:1", "2021/1.txt", "2022/1.txt", "a:1"]
+
+
+def test_an_id_of_an_earlier_file_is_refused(tmp_path, refused):
+    write_rows(tmp_path / "b.jsonl", [{"text": "two"}, {"id": "own", "text": "three"}])
+    (tmp_path / "folder").mkdir()
     write_rows(tmp_path / "folder" / "c.jsonl", [{"id": "own", "text": "five"}])
     message = r"c\.jsonl, line 1: an earlier document has the id 'own', too; rename one"
     refused(message, local, tmp_path / "**" / "*.jsonl")
@@ -142,7 +153,8 @@ def test_several_files_and_patterns_make_one_corpus_with_unique_ids(tmp_path, re
         (
             "folder/b.txt",
             b"na\xefve",
-            r"b\.txt, near line 1: the file cannot be read ..utf-8. codec can't decode byte 0xef .* as UTF-8",
+            r"b\.txt, near line 1: the file cannot be read "
+            r"..utf-8. codec can't decode byte 0xef .* as UTF-8",
         ),
         ("folder/b.txt", b" \n", r"b\.txt: the text is blank"),
     ],
@@ -189,7 +201,7 @@ def dataset(tmp_path):
     return write_files(tmp_path / "stories", files)
 
 
-def test_a_dataset_is_drawn_by_a_seed_without_short_blank_and_repeated_texts(dataset, caplog):
+def test_a_dataset_is_drawn_by_a_seed_without_blank_and_repeated_texts(dataset, caplog):
     drawn = hub_documents(dataset, limit=10, seed=1)
     assert drawn == hub_documents(dataset, limit=10, seed=1)
     ids = {document.id for document in drawn}
@@ -199,6 +211,9 @@ def test_a_dataset_is_drawn_by_a_seed_without_short_blank_and_repeated_texts(dat
     assert {document.source for document in drawn} == {"stories"}
     assert len(hub_documents(dataset, limit=100)) == 40
     assert "gave 40 documents of the 100 asked for" in caplog.text
+
+
+def test_short_texts_of_a_dataset_are_left_out(dataset):
     long = hub_documents(dataset, limit=100, min_student_tokens=30)
     assert sorted(len(document.text.split()) for document in long) == list(range(30, 42))
 
@@ -208,15 +223,13 @@ def test_a_sample_is_drawn_evenly_from_all_shards_and_from_all_places_of_each(tm
     for shard in range(shards):
         texts = [{"text": f"text {n}"} for n in range(shard * rows, (shard + 1) * rows)]
         write_files(tmp_path / "numbers", {f"train-{shard:02}.jsonl": texts})
-    places = np.array(
-        [int(one.text[5:]) for one in hub_documents(tmp_path / "numbers", limit=2000)]
-    )
+    drawn = hub_documents(tmp_path / "numbers", limit=2000)
+    places = np.array([int(document.text[5:]) for document in drawn])
     assert kstest(places / (shards * rows), "uniform").pvalue > 0.01
     assert kstest(places % rows / rows, "uniform").pvalue > 0.01
     assert chisquare(np.bincount(places // rows)).pvalue > 0.01
-    assert (
-        abs(spearmanr(places, np.arange(2000)).statistic) < 0.06
-    )  # nor does their order follow their places
+    # Nor does their order follow their places.
+    assert abs(spearmanr(places, np.arange(2000)).statistic) < 0.06
 
 
 def test_texts_of_too_few_tokens_are_skipped_and_the_limit_is_still_reached(dataset):
@@ -244,7 +257,8 @@ def test_a_dataset_may_be_data_files(tmp_path, ending):
     [
         (
             {"split": "missing"},
-            r"stories: no data file in this folder has the split 'missing' in its name; name the files by a pattern",
+            r"stories: no data file in this folder has the split 'missing' in its name; "
+            "name the files by a pattern",
         ),
         ({"text_field": "body"}, r"there is no field 'body', only 'text'"),
     ],
@@ -300,32 +314,34 @@ def test_a_published_corpus_is_read_from_a_copy_of_its_folder_or_from_its_files(
     )
 
 
-def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_row(
-    monkeypatch, refused
-):
+@pytest.fixture
+def failing_hub(monkeypatch):
+    """A hub whose data sets have a script, and whose streams break off after seven rows."""
+
     def rows():
         for n in range(7):
             yield {"text": long_text("wiki", n)}
         raise TimeoutError("the read operation\ntimed out")
 
-    monkeypatch.setattr(
-        "datasets.load_dataset",
-        Mock(side_effect=[RuntimeError("script"), *[{"train": rows()}] * 2]),
-    )
-    drawn = sources.hub_documents(
-        HubDataset(dataset="wikimedia/wikipedia"), limit=None, seed=0, count_tokens=words
-    )
+    load = Mock(side_effect=[RuntimeError("script"), {"train": rows()}])
+    monkeypatch.setattr("datasets.load_dataset", load)
+
+
+def test_a_hub_that_fails_on_the_way_is_no_wrong_input_and_the_error_gives_the_row(failing_hub):
+    source = HubDataset(dataset="wikimedia/wikipedia")
+    drawn = sources.hub_documents(source, limit=None, seed=0, count_tokens=words)
     assert len([next(drawn) for _ in range(7)]) == 7
-    message = r"^dataset 'wikimedia/wikipedia', split 'train', after row 7: the stream broke off \(TimeoutError: the read operation timed out\); the same"
+    message = (
+        r"^dataset 'wikimedia/wikipedia', split 'train', after row 7: the stream broke off "
+        r"\(TimeoutError: the read operation timed out\); the same"
+    )
     with pytest.raises(ConnectionError, match=message):
         next(drawn)
-    refused(
-        r"dataset 'a/b': it cannot be read \(it has no split test, only train\); .* or name",
-        hub_documents,
-        "a/b",
-        limit=1,
-        split="test",
-    )
+
+
+def test_a_split_that_a_hub_does_not_have_is_refused(failing_hub, refused):
+    message = r"dataset 'a/b': it cannot be read \(it has no split test, only train\); .* or name"
+    refused(message, hub_documents, "a/b", limit=1, split="test")
 
 
 # The corpus section of a profile
@@ -343,27 +359,29 @@ def hub(tmp_path):
     }
 
 
-def test_every_data_set_gives_an_equal_share_and_without_a_number_as_much_as_the_first(hub):
+def test_every_data_set_gives_an_equal_share_of_different_documents(hub):
     documents = list(read_documents(Corpus(**hub), count_tokens=words))
     assert documents == list(read_documents(Corpus(**hub), count_tokens=words))
     assert [document.source for document in documents] == ["wikipedia"] * 21 + ["news"] * 20
-    assert (
-        len({document.text for document in documents})
-        == len({document.id for document in documents})
-        == 41
-    )
-    shortest = {
-        d.source: len(d.text.split()) for d in sorted(documents, key=lambda d: -len(d.text.split()))
-    }
-    assert shortest["wikipedia"] < 32 <= shortest["news"]  # the filter is that of the news
-    hub["documents"], hub["datasets"] = None, hub["datasets"][::-1]
+    assert len({document.text for document in documents}) == 41
+    assert len({document.id for document in documents}) == 41
+
+
+def test_every_data_set_has_its_own_filter(hub):
+    lengths = {"wikipedia": [], "news": []}
+    for document in read_documents(Corpus(**hub), count_tokens=words):
+        lengths[document.source].append(len(document.text.split()))
+    assert min(lengths["wikipedia"]) < 32 <= min(lengths["news"])  # the filter is that of the news
+
+
+def test_without_a_number_every_data_set_gives_as_much_as_the_first(hub):
+    hub |= {"documents": None, "datasets": hub["datasets"][::-1]}
     documents = list(read_documents(Corpus(**hub), count_tokens=words))
-    long = {text for n in range(60) if len((text := f"news {n} " + "word " * n).split()) >= 32}
+    news = [f"news {n} " + "word " * n for n in range(60)]
+    long = {text for text in news if len(text.split()) >= 32}
     assert {document.text for document in documents if document.source == "news"} == long
-    assert Counter(document.source for document in documents) == {
-        "news": len(long),
-        "wikipedia": len(long),
-    }
+    counts = Counter(document.source for document in documents)
+    assert counts == {"news": len(long), "wikipedia": len(long)}
 
 
 def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
@@ -381,50 +399,82 @@ def test_a_longer_corpus_keeps_most_of_what_was_drawn(tmp_path):
     assert {document.id for document in other} != drawn[1]
 
 
-def test_the_fingerprint_changes_with_every_file_setting_and_version_but_not_with_the_place(
-    tmp_path, tmp_path_factory, refused, hub, monkeypatch
+@pytest.fixture
+def files(tmp_path):
+    """Two data files, and the corpus section that names them."""
+    paths = [write_rows(tmp_path / f"{name}.jsonl", [{"text": name}]) for name in "ab"]
+    return paths, {"source": "local", "path": paths}
+
+
+def test_the_fingerprint_depends_on_the_contents_of_files_and_not_on_their_place(
+    files, tmp_path, tmp_path_factory
 ):
-    one, other = (write_rows(tmp_path / f"{name}.jsonl", [{"text": name}]) for name in "ab")
-    settings = {"source": "local", "path": [one, other]}
+    (_, other), settings = files
     before = source_fingerprint(Corpus(**settings))
     assert source_fingerprint(Corpus(**settings)) == before
     assert source_fingerprint(Corpus(source="local", path=tmp_path / "?.jsonl")) == before
-    assert source_fingerprint(Corpus(**settings, seed=1)) != before
     os.utime(other, ns=(1, 1))
     moved = shutil.copytree(tmp_path, tmp_path_factory.mktemp("moved") / tmp_path.name) / "?.jsonl"
     assert source_fingerprint(Corpus(**settings)) == before
     assert source_fingerprint(Corpus(source="local", path=moved)) == before
     write_rows(other, [{"text": "c"}])  # as long as before
     assert source_fingerprint(Corpus(**settings)) != before
+
+
+def test_the_fingerprint_changes_with_every_setting(files):
+    _, settings = files
+    assert source_fingerprint(Corpus(**settings)) != source_fingerprint(Corpus(**settings, seed=1))
+
+
+def test_files_too_large_to_be_read_each_time_are_known_by_their_times(files, monkeypatch):
+    (_, other), settings = files
     monkeypatch.setattr(sources, "BY_CONTENT", 20)
     before = source_fingerprint(Corpus(**settings))
     os.utime(other, ns=(1, 1))
-    assert source_fingerprint(Corpus(**settings)) != before  # too large to be read each time
+    assert source_fingerprint(Corpus(**settings)) != before
+
+
+def test_the_fingerprint_of_a_missing_file_is_refused(files, refused):
+    (_, other), settings = files
     other.unlink()
     refused(r"corpus\.path: .*b\.jsonl does not exist", source_fingerprint, Corpus(**settings))
-    one, other = (source_fingerprint(Corpus(packages=[name])) for name in ("numpy", "pandas"))
+
+
+def test_the_fingerprint_changes_with_packages_and_lengths(monkeypatch):
+    prints = [source_fingerprint(Corpus(packages=[name])) for name in ("numpy", "pandas")]
     monkeypatch.setattr(installed_docs, "WORDS", (80, 7000))
-    assert len({one, other, source_fingerprint(Corpus(packages=["numpy"]))}) == 3
-    with pytest.raises(
-        InputError, match=r"corpus\.packages: nowhere_at_all is not installed; install it"
-    ):
+    prints.append(source_fingerprint(Corpus(packages=["numpy"])))
+    assert len(set(prints)) == 3
+
+
+def test_the_fingerprint_of_a_missing_package_is_refused():
+    message = r"corpus\.packages: nowhere_at_all is not installed; install it"
+    with pytest.raises(InputError, match=message):
         source_fingerprint(Corpus(packages=["numpy", "nowhere_at_all"]))
+
+
+def test_the_fingerprint_changes_with_the_files_of_a_data_set(hub, tmp_path):
     before = source_fingerprint(Corpus(**hub))
     write_rows(tmp_path / "news.jsonl", [{"text": "less"}])
     assert source_fingerprint(Corpus(**hub)) != before
-    folder = write_files(
-        tmp_path / "halved", {f"{split}.jsonl": [{"text": split}] for split in ("train", "test")}
-    )
+
+
+def test_the_fingerprint_changes_with_every_split_of_a_folder(tmp_path):
+    rows = {f"{split}.jsonl": [{"text": split}] for split in ("train", "test")}
+    folder = write_files(tmp_path / "halved", rows)
     halved = [{"dataset": str(folder), "split": split} for split in ("train", "test")]
     settings = {"source": "hub", "documents": None, "datasets": halved}
     before = source_fingerprint(Corpus(**settings))
     write_rows(folder / "train.jsonl", [{"text": "other"}])
     assert source_fingerprint(Corpus(**settings)) != before
+
+
+def test_the_fingerprint_of_missing_files_of_a_data_set_is_refused(hub, refused):
     hub["datasets"][0]["dataset"] = "nowhere/wikipedia.parquet"
-    refused(
-        r"corpus\.datasets: nowhere/wikipedia\.parquet does not exist",
-        source_fingerprint,
-        Corpus(**hub),
-    )
-    hub["datasets"][0]["dataset"] = "wikimedia/wikipedia"  # on a hub: no files to look at
+    message = r"corpus\.datasets: nowhere/wikipedia\.parquet does not exist"
+    refused(message, source_fingerprint, Corpus(**hub))
+
+
+def test_a_data_set_of_a_hub_has_a_fingerprint_without_files(hub):
+    hub["datasets"][0]["dataset"] = "wikimedia/wikipedia"
     source_fingerprint(Corpus(**hub))

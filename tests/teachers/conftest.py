@@ -18,9 +18,8 @@ def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 def pages() -> list[str]:
     """Eighty pages of 100 to 2,000 words, in the order of their names."""
     names = [name for name in sorted(dir(np)) if not name.startswith("_")]
-    texts = dict.fromkeys(
-        inspect.getdoc(getattr(np, name)) or "" for name in names
-    )  # `abs` and `absolute` share one
+    # `abs` and `absolute` share a text.
+    texts = dict.fromkeys(inspect.getdoc(getattr(np, name)) or "" for name in names)
     return [text for text in texts if 100 <= len(text.split()) <= 2000][:80]
 
 

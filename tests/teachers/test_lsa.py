@@ -9,10 +9,9 @@ from sklearn.preprocessing import normalize
 from docemb_lib.teachers import LSA, lsa
 
 
-@pytest.mark.parametrize(
-    ("dim", "kept"), [(10, 10), (30, 20), (60, 20)]
-)  # of 60 documents at most a third
-def test_it_is_scikit_learns_svd_of_entropy_weighted_words_tempered_and_shrunk(pages, dim, kept):
+# Of 60 documents at most a third is kept.
+@pytest.mark.parametrize(("dim", "kept"), [(10, 10), (30, 20), (60, 20)])
+def test_it_is_scikit_learns_svd_of_weighted_words_half_whitened_and_shrunk(pages, dim, kept):
     words = TfidfVectorizer(min_df=2, use_idf=False, norm=None).fit(pages[:60])
     repeated = [
         " ".join([text, *10 * text.split()[:10], *2 * text.split()[:150]]) for text in pages
@@ -24,16 +23,16 @@ def test_it_is_scikit_learns_svd_of_entropy_weighted_words_tempered_and_shrunk(p
     expected = normalize(X @ svd.components_.T / np.sqrt(svd.singular_values_) * shrunk)
     ours = LSA(dim).fit(pages[:60]).embed(pages)
     assert not ours[:, kept:].any()
-    np.testing.assert_allclose(
-        ours @ ours.T, expected @ expected.T, atol=5e-3
-    )  # vectors are stored in half precision
+    # Vectors are stored in half precision.
+    np.testing.assert_allclose(ours @ ours.T, expected @ expected.T, atol=5e-3)
 
 
 @pytest.mark.parametrize("documents", [2, 3, 7, 60])
 def test_the_weight_of_a_word_is_one_minus_its_entropy_over_the_documents(documents):
     counts = np.random.default_rng(documents).integers(0, 9, (documents, 40))
     counts[0] += 1
-    counts[:, 0], counts[:, 1] = 3, np.arange(documents) == 1  # equally often in all; in one alone
+    counts[:, 0] = 3  # equally often in all
+    counts[:, 1] = np.arange(documents) == 1  # in one alone
     weights = lsa.entropy_weights(csr_array(counts.astype(np.float32)))
     np.testing.assert_allclose(weights, 1 - entropy(counts, base=documents, axis=0), atol=1e-6)
     assert (weights[0], weights[1]) == (0, 1)
@@ -72,15 +71,21 @@ def test_a_saved_model_is_the_same_model(pages, tmp_path):
     model.save(tmp_path)
     loaded = LSA.load(tmp_path)
     np.testing.assert_array_equal(loaded.embed(pages), model.embed(pages))
-    assert (loaded.fingerprint, loaded.label, len(loaded.vocabulary)) == (
-        model.fingerprint,
-        "LSA;10",
-        300,
-    )
-    assert LSA(10).fit(pages[:40]).fingerprint != model.fingerprint
-    np.testing.assert_allclose(
-        model.embed(pages[3:4])[0], model.embed(pages)[3], atol=1e-6
-    )  # of its own text alone
+    assert loaded.fingerprint == model.fingerprint
+    assert (loaded.label, len(loaded.vocabulary)) == ("LSA;10", 300)
+
+
+def test_other_texts_make_another_fingerprint(pages):
+    assert LSA(10).fit(pages[:40]).fingerprint != LSA(10).fit(pages).fingerprint
+
+
+def test_an_embedding_depends_on_its_own_text_alone(pages):
+    model = LSA(10).fit(pages)
+    np.testing.assert_allclose(model.embed(pages[3:4])[0], model.embed(pages)[3], atol=1e-6)
+
+
+def test_embeddings_are_float32_and_zero_without_a_known_word(pages):
+    model = LSA(10).fit(pages)
     assert not model.embed(["", "qwxz"]).any()
     assert model.embed(pages).dtype == np.float32
 

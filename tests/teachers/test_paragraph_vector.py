@@ -21,7 +21,8 @@ TRAIN_AND_EMBED = """
 import json, sys
 from docemb_lib.teachers import ParagraphVector
 texts = json.load(open(sys.argv[1]))
-print(ParagraphVector(dm=True, vector_size=12, epochs=3).fit(texts).embed(texts[:8], jobs=1).tobytes().hex())
+teacher = ParagraphVector(dm=True, vector_size=12, epochs=3).fit(texts)
+print(teacher.embed(texts[:8], jobs=1).tobytes().hex())
 """
 # Inference by gensim alone, with the very model that was trained: the words, cut by hand; the
 # generator set by hand; pieces weighted by their words. Beside it, the inference of the model that
@@ -60,21 +61,22 @@ def run(script: str, *args: Path, hash_seed: str) -> str:
     ).stdout
 
 
-def test_neither_hash_seed_nor_order_batch_and_number_of_workers_matter(dm, pages, tmp_path):
+def test_the_hash_seed_does_not_matter(dm, pages, tmp_path):
     (tmp_path / "texts.json").write_text(json.dumps(pages))
     other = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    found = run(TRAIN_AND_EMBED, tmp_path / "texts.json", hash_seed=other)
+    printed = run(TRAIN_AND_EMBED, tmp_path / "texts.json", hash_seed=other)
+    assert printed.strip() == dm.embed(pages[:8], jobs=1).tobytes().hex()
+
+
+def test_neither_order_nor_batch_nor_the_number_of_workers_matters(dm, pages):
     whole = dm.embed(pages[::-1], jobs=1)[::-1]
-    assert found.strip() == whole[:8].tobytes().hex()
     np.testing.assert_array_equal(dm.embed(pages[:30]), whole[:30])
     np.testing.assert_array_equal(dm.embed(pages[20:23]), whole[20:23])
     np.testing.assert_array_equal(dm.embed(pages, jobs=2), whole)
     assert (len(np.unique(whole, axis=0)), dm.embed([]).shape) == (len(pages), (0, 12))
 
 
-def test_embeddings_are_those_of_the_model_just_trained_bit_for_bit_with_long_documents_averaged(
-    dm, pages, tmp_path
-):
+def test_embeddings_are_gensims_bit_for_bit_and_those_of_pieces_are_averaged(dm, pages, tmp_path):
     long = " ".join(pages)
     assert 10_000 < len(long.split()) < 100_000
     texts = [pages[0], pages[5], long]
@@ -91,11 +93,8 @@ def test_long_training_documents_are_counted():
     model = ParagraphVector(dm=False, vector_size=4, epochs=1, workers=2).fit(
         ["a b " * 6000, "a b c"] * 2
     )
-    assert (model.fitted.documents, model.fitted.long_documents, model.fitted.vocabulary) == (
-        4,
-        2,
-        3,
-    )
+    fitted = model.fitted
+    assert (fitted.documents, fitted.long_documents, fitted.vocabulary) == (4, 2, 3)
 
 
 def test_words_written_once_serve_several_models(pages, tmp_path):
@@ -109,40 +108,54 @@ def test_words_written_once_serve_several_models(pages, tmp_path):
         assert (alone.fingerprint, alone.fitted) == (model.fingerprint, model.fitted)
         assert ParagraphVector.load(tmp_path / model.label).fitted == model.fitted
     assert dm.fitted.texts == dbow.fitted.texts == words.texts
-    with pytest.raises(
-        InputError,
-        match=r"DM;4;lowercase;2: the words in .* are of preprocess 'none', not 'lowercase'; give",
-    ):
+
+
+def test_words_of_another_preprocessing_are_refused(pages, tmp_path):
+    words = write_words(tmp_path / "words", pages[:20], "none")
+    message = r"DM;4;lowercase;2: the words in .* are of preprocess 'none', not 'lowercase'; give"
+    with pytest.raises(InputError, match=message):
         ParagraphVector(dm=True, vector_size=4).fit_words(words, tmp_path / "other")
 
 
-def test_a_saved_model_is_the_same_model_with_the_thesis_settings(dm, pages, tmp_path):
-    shutil.copytree(dm._trained[1], tmp_path, dirs_exist_ok=True)
+def test_a_saved_model_is_the_same_model(dm, pages, tmp_path):
+    shutil.copytree(dm._folder, tmp_path, dirs_exist_ok=True)
     loaded = ParagraphVector.load(tmp_path)
     np.testing.assert_array_equal(loaded.embed(pages[:3], jobs=1), dm.embed(pages[:3]))
     assert asdict(loaded) == asdict(dm)
-    assert (loaded.fingerprint, loaded.label, loaded.dim) == (
-        dm.fingerprint,
-        "DM;12;lowercase;2",
-        12,
-    )
+    assert loaded.fingerprint == dm.fingerprint
+    assert (loaded.label, loaded.dim) == ("DM;12;lowercase;2", 12)
+
+
+def test_a_saved_model_has_no_pickles(dm, tmp_path):
+    shutil.copytree(dm._folder, tmp_path, dirs_exist_ok=True)
     assert {file.suffix for file in tmp_path.iterdir()} == {".json", ".npy"}
     for file in tmp_path.glob("*.npy"):
         assert isinstance(np.load(file, mmap_mode="r", allow_pickle=False), np.memmap)
-    model = paragraph_vector.load_model(tmp_path, "", tuple(loaded.gensim_options(2).items()))
+
+
+def test_a_loaded_model_has_the_settings_of_the_thesis(dm):
+    folder = dm._folder
+    model = paragraph_vector.load_model(folder, "", tuple(dm.gensim_options(2).items()))
     assert (model.sample, model.window, model.negative, model.hs, model.epochs) == (0, 5, 5, 0, 3)
     assert (model.alpha, model.min_alpha) == (0.025, 0.0001)
     assert (model.wv.expandos["sample_int"] == 2**32 - 1).all()  # kept with probability one
 
 
-def test_case_matters_only_where_it_is_kept_and_the_example_runs(dm):
-    assert not dm.embed(["", " \n", "qwxz qwxy"]).any()  # no known word: the zero vector
+def test_a_text_without_a_known_word_is_the_zero_vector(dm):
+    assert not dm.embed(["", " \n", "qwxz qwxy"]).any()
     assert dm.embed(["the qwxz"]).any()
+
+
+def test_case_matters_only_where_it_is_kept(dm):
     np.testing.assert_array_equal(*dm.embed(["THE ARRAY of Values", "the array of values"]))
     kept = ParagraphVector(dm=True, vector_size=4, epochs=1, preprocess="none").fit(
         ["The array", "the array"] * 2
     )
-    assert (kept.fitted.vocabulary, doctest.testmod(paragraph_vector)) == (3, (0, 2))
+    assert kept.fitted.vocabulary == 3
+
+
+def test_the_example_runs():
+    assert doctest.testmod(paragraph_vector) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -224,22 +237,16 @@ def test_training_is_gensims_own_in_one_call(tmp_path, documents, options):
     assert ours.wv.index_to_key == peer.wv.index_to_key
     np.testing.assert_allclose(ours.wv.vectors, peer.wv.vectors, atol=1e-3)
     np.testing.assert_allclose(ours.syn1neg, peer.syn1neg, atol=1e-3)
-    assert (
-        (ours.alpha, ours.min_alpha, ours.epochs)
-        == (peer.alpha, peer.min_alpha, peer.epochs)
-        == (0.025, 0.0001, 4)
-    )
+    for model in (ours, peer):
+        assert (model.alpha, model.min_alpha, model.epochs) == (0.025, 0.0001, 4)
     # The windows of DM shrink at random, which gensim's reader of files leaves out.
-    for other in ({"alpha": 0.02}, {"shrink_windows": False})[: 1 + options["dm"]]:
-        assert (
-            np.abs(ours.syn1neg - in_one_call(documents, **options, **other).syn1neg).max() > 0.03
-        )
+    for change in ({"alpha": 0.02}, {"shrink_windows": False})[: 1 + options["dm"]]:
+        other = in_one_call(documents, **options, **change)
+        assert np.abs(ours.syn1neg - other.syn1neg).max() > 0.03
 
 
 def test_several_threads_share_one_schedule_of_learning_rates(tmp_path, documents, monkeypatch):
-    """With a file, each of gensim's threads compares the number of its own documents with
-    `total_examples`.
-    """
+    """A thread of gensim that reads a file compares `total_examples` with its own documents."""
     asked = []
     original = Doc2Vec.train
     monkeypatch.setattr(
@@ -257,18 +264,16 @@ def test_several_threads_share_one_schedule_of_learning_rates(tmp_path, document
 
 
 def test_words_past_ten_thousand_are_trained(tmp_path):
-    """Two corpora that differ only in the order of the words past 10,000, where gensim alone sees
-    no difference.
-    """
-    head, tail = ["a", "b", "c", "d"] * 2500, ["a", "b", "c", "d"] * 50
-    ours, alone = [], []
-    for words in (head + tail, head + sorted(tail)):
-        paragraph_vector.train(
-            write_words(tmp_path, [" ".join(words)], "none").file, tmp_path, f"{len(ours)}", OPTIONS
-        )
-        ours.append(
-            paragraph_vector.load_model(tmp_path, f"{len(ours)}", tuple(OPTIONS.items())).syn1neg
-        )
+    """The order of the words past 10,000 makes a difference, as it does not for gensim alone."""
+    beginning = ["a", "b", "c", "d"] * 2500
+    rest = ["a", "b", "c", "d"] * 50
+    ours = []
+    alone = []
+    for key, words in (("given", beginning + rest), ("sorted", beginning + sorted(rest))):
+        file = write_words(tmp_path, [" ".join(words)], "none").file
+        paragraph_vector.train(file, tmp_path, key, OPTIONS)
+        model = paragraph_vector.load_model(tmp_path, key, tuple(OPTIONS.items()))
+        ours.append(model.syn1neg)
         alone.append(in_one_call([words]).syn1neg)
     assert not np.array_equal(ours[0], ours[1])
     np.testing.assert_array_equal(alone[0], alone[1])
@@ -298,10 +303,9 @@ def test_an_interrupted_training_goes_on_and_ends_in_the_same_bits(
     )
     resumed = train(tmp_path / "broken", documents, **options)
     assert len(epochs) == 4
-    for ours, theirs in zip(
-        *((m.wv.vectors, m.syn1neg, m.cum_table) for m in (resumed, unbroken)), strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(resumed.wv.vectors, unbroken.wv.vectors)
+    np.testing.assert_array_equal(resumed.syn1neg, unbroken.syn1neg)
+    np.testing.assert_array_equal(resumed.cum_table, unbroken.cum_table)
 
 
 def test_one_state_is_kept_and_that_of_another_training_is_not_continued(tmp_path, documents):
@@ -337,10 +341,8 @@ def test_a_process_killed_between_epochs_loses_one_epoch_and_nothing_else(pages,
 
 def test_a_cap_is_gensims_own(tmp_path, documents):
     ours = train(tmp_path, documents, max_vocab_size=100, min_count=2)
-    assert (
-        ours.wv.index_to_key
-        == in_one_call(documents, max_vocab_size=100, min_count=2).wv.index_to_key
-    )
+    peer = in_one_call(documents, max_vocab_size=100, min_count=2)
+    assert ours.wv.index_to_key == peer.wv.index_to_key
     assert len(ours.wv) < len(train(tmp_path / "all", documents, min_count=2).wv)
 
 
@@ -361,7 +363,7 @@ def test_a_cap_is_gensims_own(tmp_path, documents):
 def test_a_broken_model_is_named_before_gensim_reads_beyond_its_arrays(
     dm, tmp_path, refused, file, content
 ):
-    shutil.copytree(dm._trained[1], tmp_path, dirs_exist_ok=True)
+    shutil.copytree(dm._folder, tmp_path, dirs_exist_ok=True)
     (tmp_path / file).unlink()
     if isinstance(content, bytes):
         (tmp_path / file).write_bytes(content)

@@ -74,57 +74,70 @@ def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, c
     np.testing.assert_allclose(truncated, SBERT(max_tokens=128, bf16=False).embed(texts), atol=2e-6)
 
 
-def test_neither_order_nor_batches_matter_which_go_from_long_to_short_and_keep_to_their_size(
-    sbert, texts
-):
+def test_neither_order_nor_batches_matter(sbert, texts):
     whole = sbert.embed(texts)
-    np.testing.assert_allclose(
-        SBERT(batch_tokens=300, bf16=False).embed(texts[::-1])[::-1], whole, atol=2e-6
-    )
-    np.testing.assert_allclose(
-        np.concatenate([sbert.embed([text]) for text in texts]), whole, atol=2e-6
-    )
+    backwards = SBERT(batch_tokens=300, bf16=False).embed(texts[::-1])[::-1]
+    np.testing.assert_allclose(backwards, whole, atol=2e-6)
+    alone = np.concatenate([sbert.embed([text]) for text in texts])
+    np.testing.assert_allclose(alone, whole, atol=2e-6)
+
+
+def test_no_texts_give_no_rows(sbert):
     assert sbert.embed([]).shape == (0, 384)
+
+
+def test_the_example_runs():
     assert doctest.testmod(sbert_module) == (0, 1)
+
+
+def test_batches_go_from_long_to_short_and_keep_to_their_size():
     assert sbert_module._batches([3, 9, 4, 4, 20], 12) == [[4], [1], [2, 3, 0]]
 
 
-def test_tokens_are_counted_beyond_any_limit_and_truncated_documents_in_the_log(
-    sbert, texts, content_ids, caplog
-):
+def test_tokens_are_counted_beyond_any_limit(sbert, texts, content_ids):
     long = " ".join(["word"] * 5000)
     assert sbert.count_tokens([*texts, long]) == [*(len(content_ids(text)) for text in texts), 5000]
     assert sbert.count_tokens([""]) == [0]
+
+
+def test_the_log_counts_truncated_documents(sbert, caplog):
     with caplog.at_level(logging.INFO, logger="docemb_lib.teachers.sbert"):
         sbert.embed(["word " * 254, "word " * 255])
     assert "1 of 2 documents truncated to 256 tokens" in caplog.text
 
 
-def test_contexts_treatments_and_bfloat16_make_another_teacher_and_bad_ones_are_refused(
-    refused, monkeypatch
-):
+def test_what_changes_an_embedding_changes_the_fingerprint():
     teachers = [SBERT(), SBERT(max_tokens=128), SBERT(long="chunks"), SBERT("some/model")]
     assert len({teacher.fingerprint for teacher in teachers}) == 4
     assert SBERT(batch_tokens=1).fingerprint == SBERT().fingerprint
+
+
+def test_bfloat16_gives_almost_the_same_embeddings():
     texts = [" ".join(f"word{k % 37}" for k in range(n)) for n in (1, 40, 300)]
-    exact, fast = SBERT(long="chunks", bf16=False), SBERT(long="chunks", bf16=True)
-    a, b = exact.embed(texts), fast.embed(texts)
+    a, b = (SBERT(long="chunks", bf16=bf16).embed(texts) for bf16 in (False, True))
     cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     assert cosine.min() > 0.9999
     assert not np.array_equal(a, b)
-    for asked, expected in (("bf16", fast), ("fp32", exact)):
-        monkeypatch.setenv("DOCEMB_PRECISION", asked)
-        assert SBERT(long="chunks").fingerprint == expected.fingerprint
-        assert SBERT(long="chunks", bf16=False).fingerprint == exact.fingerprint
-    assert exact.fingerprint != fast.fingerprint
-    assert exact.fingerprint != fast.fingerprint
-    for options, message in [
-        ({"max_tokens": 2}, "takes 3 to 512"),
-        ({"max_tokens": 513}, "takes 3 to 512"),
-    ]:
-        refused(message, lambda given=options: SBERT(**given).embed(["text"]))
-    del (relative := SBERT())._encoder[0].auto_model.config.max_position_embeddings  # T5 has none
-    assert relative.max_tokens == 256
+
+
+@pytest.mark.parametrize(("precision", "bf16"), [("bf16", True), ("fp32", False)])
+def test_the_precision_of_the_environment_is_that_of_a_teacher(precision, bf16, monkeypatch):
+    exact, fast = (SBERT(long="chunks", bf16=bf16).fingerprint for bf16 in (False, True))
+    assert exact != fast
+    monkeypatch.setenv("DOCEMB_PRECISION", precision)
+    assert SBERT(long="chunks").fingerprint == (fast if bf16 else exact)
+    assert SBERT(long="chunks", bf16=False).fingerprint == exact
+
+
+@pytest.mark.parametrize("tokens", [2, 513])
+def test_a_context_that_the_model_does_not_have_is_refused(tokens, refused):
+    refused("takes 3 to 512", SBERT(max_tokens=tokens).embed, ["text"])
+
+
+def test_an_encoder_of_relative_positions_keeps_the_context_of_its_model():
+    teacher = SBERT()
+    del teacher._encoder[0].auto_model.config.max_position_embeddings  # T5 has none
+    assert teacher.max_tokens == 256
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ class Checksums:
     """A teacher of two dimensions that an interrupt can end before its n-th call."""
 
     def __init__(self, fails_at: int | None = None) -> None:
-        self.fails_at, self.seen = fails_at, []
+        self.fails_at = fails_at
+        self.seen = []
 
     def __call__(self, texts):
         if len(self.seen) == self.fails_at:
@@ -37,7 +38,8 @@ def test_row_i_is_the_embedding_of_text_i(tmp_path):
 @pytest.mark.parametrize("fails_at", [0, 1, 4])
 def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fails_at):
     write_embeddings(tmp_path / "unbroken", TEXTS, Checksums(), 2, block=5)
-    killed, second = Checksums(fails_at), Checksums()
+    killed = Checksums(fails_at)
+    second = Checksums()
     with pytest.raises(KeyboardInterrupt):
         write_embeddings(tmp_path / "broken", TEXTS, killed, 2, block=5)
     write_embeddings(tmp_path / "broken", TEXTS, second, 2, block=5)
@@ -47,18 +49,22 @@ def test_an_interrupted_run_continues_and_ends_with_the_same_bytes(tmp_path, fai
     assert len(list((tmp_path / "broken").iterdir())) == 2
 
 
-def test_of_an_unfinished_store_broken_progress_is_named(tmp_path, refused):
+def test_broken_progress_of_an_unfinished_store_is_named(tmp_path, refused):
     with pytest.raises(KeyboardInterrupt):
         write_embeddings(tmp_path / "cut", TEXTS, Checksums(2), 2, block=5)
     marker = tmp_path / "cut" / "rows_done.json"
     marker.write_text(marker.read_text()[:9])
-    message = f"rows_done.json: the file is not valid JSON .*; remove {tmp_path / 'cut'} and give the same command again"
+    mend = f"remove {tmp_path / 'cut'} and give the same command again"
+    message = f"rows_done.json: the file is not valid JSON .*; {mend}"
     refused(message, write_embeddings, tmp_path / "cut", TEXTS, Checksums(), 2)
 
 
-def test_finished_embeddings_are_not_written_again_and_faulty_ones_are_refused(tmp_path):
+def test_finished_embeddings_are_not_written_again(tmp_path):
     write_embeddings(tmp_path, TEXTS, Checksums(), 2)
     write_embeddings(tmp_path, TEXTS, Checksums(fails_at=0), 2)
+
+
+def test_embeddings_of_another_width_or_not_finite_are_refused(tmp_path):
     with pytest.raises(ValueError, match="could not broadcast"):
         write_embeddings(tmp_path / "wide", TEXTS, Checksums(), 3)
     with pytest.raises(ValueError, match="not finite"):

@@ -22,16 +22,11 @@ def test_a_line_is_a_document_and_a_long_one_is_several(corpus, tmp_path, how):
     lines = [line.split(" ") for line in words.file.read_text(encoding="utf-8").split("\n")[:-1]]
     expected = [preprocess(text, how) for text in corpus if text]
     assert (lines[0], [len(line) for line in lines[1:4]]) == (expected[0], [10_000, 10_000, 5_000])
-    assert ([word for line in lines[1:4] for word in line], lines[4:]) == (
-        expected[1],
-        expected[2:],
-    )
+    assert [word for line in lines[1:4] for word in line] == expected[1]
+    assert lines[4:] == expected[2:]
     assert len(lines[-1]) == 5
-    assert (words.documents, words.lines, words.long_documents) == (
-        len(corpus),
-        len(corpus) - 1 + 2,
-        1,
-    )
+    assert (words.documents, words.lines) == (len(corpus), len(corpus) - 1 + 2)
+    assert words.long_documents == 1
     assert words.words == sum(map(len, lines))
 
 
@@ -47,21 +42,23 @@ def test_the_vocabulary_is_known_before_training(corpus, tmp_path, min_count):
     assert (model.corpus_count, model.corpus_total_words) == (words.lines, words.words)
 
 
-def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(tmp_path):
-    for documents, resolved in ((100, 2), (310, 3), (500_000, 5000)):
-        words = Words(tmp_path, "none", documents, documents, 7, 3, 0, "")
-        assert (words.occurrences("10%"), words.occurrences(4)) == (resolved, 4)
+@pytest.mark.parametrize(("documents", "resolved"), [(100, 2), (310, 3), (500_000, 5000)])
+def test_ten_percent_is_one_percent_of_the_documents_and_two_at_least(
+    tmp_path, documents, resolved
+):
+    words = Words(tmp_path, "none", documents, documents, 7, 3, 0, "")
+    assert (words.occurrences("10%"), words.occurrences(4)) == (resolved, 4)
 
 
-def test_the_fingerprint_is_of_the_raw_texts_and_words_on_disk_are_opened_again(corpus, tmp_path):
-    stem, none = (
-        write_words(tmp_path / "stem", corpus, "stem"),
-        write_words(tmp_path / "none", corpus, "none"),
-    )
-    assert stem.texts == none.texts
+def test_the_fingerprint_is_that_of_the_raw_texts(corpus, tmp_path):
+    texts = write_words(tmp_path / "stem", corpus, "stem").texts
+    assert texts == write_words(tmp_path / "none", corpus, "none").texts
     others = [corpus[::-1], corpus[:-1], [*corpus, ""], ["ab", "c"], ["a", "bc"], ["abc"]]
-    found = [write_words(tmp_path / f"{k}", texts, "none").texts for k, texts in enumerate(others)]
-    assert len({*found, stem.texts}) == len(others) + 1
+    prints = {write_words(tmp_path / "other", other, "none").texts for other in others}
+    assert len(prints | {texts}) == len(others) + 1
+
+
+def test_words_on_disk_are_opened_again(corpus, tmp_path):
     written = write_words(tmp_path, corpus, "lowercase")
     assert Words.open(tmp_path) == written
     assert json.loads((tmp_path / "words.json").read_text())["preprocess"] == "lowercase"
@@ -99,22 +96,16 @@ def test_corpora_that_leave_no_word_are_refused(tmp_path, texts, how, min_count,
     [
         ("none", "The Runners, RUNNING ponies Über"),
         ("lowercase", "the runners, running ponies über"),
-        (
-            "stem",
-            "the runners, run poni über",
-        ),  # Porter (1980): ponies -> poni; "runners," has a comma
+        # Porter (1980): ponies -> poni; "runners," has a comma
+        ("stem", "the runners, run poni über"),
     ],
 )
 def test_words_are_split_at_white_space_and_keep_their_punctuation(how, words):
     assert preprocess(" The Runners,\tRUNNING\nponies\u00a0Über ", how) == words.split()
     assert preprocess(" \n", how) == []
-    assert preprocess("図書館とlinuxの、2台 東", how) == [
-        "図書",
-        "書館",
-        "館と",
-        "linux",
-        "の",
-        "、2",
-        "台",
-        "東",
-    ]
+
+
+@pytest.mark.parametrize("how", ["none", "lowercase", "stem"])
+def test_chinese_and_japanese_are_cut_into_pairs_of_characters(how):
+    pairs = ["図書", "書館", "館と", "linux", "の", "、2", "台", "東"]
+    assert preprocess("図書館とlinuxの、2台 東", how) == pairs
