@@ -293,6 +293,11 @@ def _balanced_pairs(
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
+    def may_pair(i: int, j: int) -> bool:
+        first, second = positives[i]
+        other = positives[j][1]
+        return second.text != other.text and not related(first, other)
+
     by_source = defaultdict(list)
     for i, (page, _) in enumerate(positives):
         by_source[page.source].append(i)
@@ -300,12 +305,7 @@ def _balanced_pairs(
     for members in by_source.values():
         rows = rng.permutation(members)
         columns = rng.permutation(members)
-        allowed = np.zeros((len(rows), len(columns)), dtype=bool)
-        for r, i in enumerate(rows):
-            first, second = positives[i]
-            for c, j in enumerate(columns):
-                other = positives[j][1]
-                allowed[r, c] = second.text != other.text and not related(first, other)
+        allowed = np.array([[may_pair(i, j) for j in columns] for i in rows])
         matched = maximum_bipartite_matching(csr_array(allowed), perm_type="column")
         for i, options, choice in zip(rows, allowed, matched, strict=True):
             if choice < 0 and options.any():
@@ -315,8 +315,8 @@ def _balanced_pairs(
 
     first_texts = []
     second_texts = []
-    for i in sorted(unrelated):
+    for i, other in sorted(unrelated.items()):
         first, second = positives[i]
         first_texts += [first.text, first.text]
-        second_texts += [second.text, unrelated[i].text]
+        second_texts += [second.text, other.text]
     return LabelledPairs(first_texts, second_texts, [1, 0] * len(unrelated))

@@ -187,8 +187,7 @@ class HeadInputs(NamedTuple):
     """The input of heads for one split."""
 
     features: np.ndarray  # (N, D)
-    labels: np.ndarray  # (N,) class numbers
-    classes: int
+    labels: np.ndarray  # (N,) class numbers, all of them in train
 
 
 @dataclass(frozen=True)
@@ -251,8 +250,7 @@ class HeadTask:
         if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse rows have unit length
             squares = np.square(lookup(train.texts), dtype=np.float32).sum(axis=1)
             factor = 1 / max(float(np.sqrt(squares.mean())), 1e-12)
-        classes = sorted(set(train.labels), key=str)
-        number = {label: i for i, label in enumerate(classes)}
+        number = {label: i for i, label in enumerate(sorted(set(train.labels), key=str))}
 
         inputs = []
         for split in splits:
@@ -264,7 +262,7 @@ class HeadTask:
             if len(views) == 2:
                 features = pair_features(views[0], views[1], head.pair_features)
             labels = np.array([number[label] for label in data.labels])
-            inputs.append(HeadInputs(features, labels, len(classes)))
+            inputs.append(HeadInputs(features, labels))
         return inputs
 
 
@@ -398,7 +396,8 @@ def predict(
     from docemb_lib.evaluation.heads import HeadJob, train_jobs  # with torch
 
     head_jobs = [HeadJob(*job) for job in jobs]
-    heads = train_jobs(train.features, train.labels, head_jobs, head, classes=train.classes)
+    classes = int(train.labels.max()) + 1
+    heads = train_jobs(train.features, train.labels, head_jobs, head, classes=classes)
     return heads.predict(scored.features)
 
 

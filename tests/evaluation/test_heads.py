@@ -199,7 +199,7 @@ def test_each_head_is_clipped_by_its_own_norm() -> None:
         for weight, gradient in zip(alone, expected, strict=True):
             assert weight.grad is not None
             gradient[k] = weight.grad
-    heads.clip_each_head(gradients, max_norm=torch.tensor(1.0))
+    heads.clip_each_head(gradients, max_norm=1.0)
     torch.testing.assert_close(gradients, expected)
 
 
