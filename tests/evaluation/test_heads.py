@@ -113,7 +113,7 @@ def test_every_epoch_sees_every_row_once_and_shorter_heads_wait_with_weight_0(
         torch.testing.assert_close(weight.sum(1), torch.ones(2))
 
 
-def test_dropout_keeps_its_share_and_the_expectation_and_not_the_draw_of_the_first_weights():
+def test_dropout_keeps_its_share_and_the_expectation_and_the_initial_weights():
     jobs = [heads.HeadJob(np.arange(2000), k) for k in range(2)]
     for p in (0.5, 0.2):
         generators = [torch.Generator().manual_seed(k) for k in range(2)]
@@ -136,7 +136,7 @@ def test_dropout_keeps_its_share_and_the_expectation_and_not_the_draw_of_the_fir
         assert rate < 1e-3 or (with_dropout - without).abs().max() > 1e-3
 
 
-def test_predictions_do_not_depend_on_blocks_and_features_may_be_read_only_and_of_any_float_type(
+def test_predictions_do_not_depend_on_blocks_or_on_the_float_type_of_features(
     monkeypatch,
 ):
     features, labels = blobs(60, 3, 8, seed=0)
@@ -203,7 +203,7 @@ def test_each_head_is_clipped_by_its_own_norm() -> None:
     torch.testing.assert_close(gradients, expected)
 
 
-def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_few_pairs_teach_a_head():
+def test_pair_features_are_both_embeddings_or_a_comparison_that_few_pairs_teach():
     first, second = np.array([[1.0, -2.0]]), np.array([[3.0, 5.0]])
     assert heads.pair_features(first, second).tolist() == [[1, -2, 3, 5]]
     for ordered in ((first, second), (second, first)):
@@ -272,9 +272,7 @@ def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(
         torch.set_num_threads(before)
 
 
-def test_a_head_without_a_hidden_layer_is_a_logistic_regression_on_embeddings_of_length_one() -> (
-    None
-):
+def test_a_head_without_a_hidden_layer_is_a_logistic_regression_on_unit_length() -> None:
     from sklearn.linear_model import LogisticRegression
 
     rng = np.random.default_rng(3)

@@ -16,7 +16,10 @@ from docemb_lib.evaluation import probes
 from docemb_lib.losses import MaxMargin
 
 SHIPS = "The ships left the harbour. Two ships stayed in the old harbour. The harbour closed."
-TEXT = "The old ships had left the harbour's unfathomable depths early, and nobody watched the rocky coast (12 km)."
+TEXT = (
+    "The old ships had left the harbour's unfathomable depths early, and nobody "
+    "watched the rocky coast (12 km)."
+)
 WINDOWS = [8, 16]
 
 
@@ -46,7 +49,7 @@ def halves(student, teacher):
     return (student[:n], teacher[:n]), (student[n:], teacher[n:])
 
 
-def test_a_linear_map_is_read_whole_nothing_from_noise_and_the_mean_from_a_collapsed_student():
+def test_a_linear_map_is_read_whole_and_nothing_from_noise_or_a_collapsed_student():
     row = probes.probe(*halves(*spaces()), {}).iloc[0]
     assert row.to_dict() == {"bucket": "all", "documents": 60, "r2": pytest.approx(1, abs=1e-9)}
     rng = np.random.default_rng(0)
@@ -61,7 +64,7 @@ def test_a_linear_map_is_read_whole_nothing_from_noise_and_the_mean_from_a_colla
     assert probes.probe(train, validation, {})["r2"][0] == pytest.approx(r2)
 
 
-def test_the_ridge_is_that_of_the_normal_equations_at_the_penalty_that_leaving_out_one_document_likes_best():
+def test_the_ridge_solves_the_normal_equations_at_the_best_leave_one_out_penalty():
     student, teacher = spaces(n=15, noise=4.0)
     ridge = probes.fit_ridge(student, teacher)
     X = student / np.sqrt(student.var(axis=0).mean())
@@ -172,7 +175,7 @@ def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
     assert probes.separation(found, gamma=gamma)[1] == pytest.approx(loss.mean().item())
 
 
-def test_a_part_has_the_chosen_documents_and_negatives_are_distinct_others_all_of_them_where_fewer_exist():
+def test_a_part_has_the_chosen_documents_and_negatives_are_distinct_others():
     found = probes.measure_distances(*noisy(), distance="mse", negatives=6)
     part, own = found.part(np.arange(12) % 3 == 0, 2), [0, 3, 6, 9]
     expected = own, found.positive[own], found.others[own, :2], found.negative[own, :2]

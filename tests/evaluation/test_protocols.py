@@ -103,9 +103,7 @@ def test_validation_cuts_train_and_validation_and_drops_test() -> None:
     )
 
 
-def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_not_seen_it() -> (
-    None
-):
+def test_without_a_validation_split_heads_score_examples_that_they_have_not_seen() -> None:
     task, embedding = task_and_embeddings({"train": 83, "test": 10})
     cut = protocols.for_validation(task, 78)
     vectors = embedded(protocols.validation_texts(cut), embedding)
@@ -145,7 +143,7 @@ def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split():
     assert {limit: protocols.round_name(limit) for limit in names} == names
 
 
-def test_few_shot_scores_are_those_of_heads_trained_one_by_one_and_more_examples_tell_more():
+def test_few_shot_scores_are_those_of_single_heads_and_rise_with_the_examples():
     task, embedding = task_and_embeddings({"train": 90, "test": 50})
     embeddings, head = (
         embedded(task.texts("test"), embedding),
@@ -168,7 +166,7 @@ def test_few_shot_scores_are_those_of_heads_trained_one_by_one_and_more_examples
     assert means[7, "accuracy"] > max(0.6, means[1, "accuracy"] + 0.05)
 
 
-def test_a_draw_has_so_many_of_each_class_keeps_those_of_a_smaller_one_and_draws_all_equally_often():
+def test_draws_have_equal_classes_keep_smaller_draws_and_take_all_equally_often():
     labels = np.array([0, 1, 2] * 10 + [0] * 50)
     drawn = {number: protocols.draw_per_class(labels, number, draw=4) for number in (1, 4, 10)}
     for number, rows in drawn.items():

@@ -48,7 +48,7 @@ def test_means_are_over_tasks_within_each_seed_and_leaves_further_metrics_out():
     )
 
 
-def test_normalised_scores_are_relative_to_the_best_model_shown_of_their_own_round_or_of_all():
+def test_normalised_scores_are_relative_to_the_best_model_of_the_round_or_of_all():
     frame = boards.normalised(scores())
     by_model = frame.groupby(["task", "metric", "model"])["normalised"].mean()
     assert by_model.groupby(["task", "metric"]).max().tolist() == pytest.approx([1.0, 1.0, 1.0])
@@ -107,13 +107,15 @@ FOUND = intervals(
 )
 
 
-def test_standing_names_the_best_reference_common_practice_and_the_start_also_on_a_single_task():
+def test_standing_names_the_best_reference_common_practice_and_the_start():
     found = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
     assert boards.standing(
         FOUND, found, student="student", before="untrained", practice="SBERT"
     ) == (
-        "In the mean over 2 tasks, student (.650 [.60, .70]) is worse than the best of 3 references, chunks "
-        "(.800 [.75, 1.00]); it is not shown to differ from SBERT (.650 [.61, .69]); it is better than untrained "
+        "In the mean over 2 tasks, student (.650 [.60, .70]) is worse than the "
+        "best of 3 references, chunks "
+        "(.800 [.75, 1.00]); it is not shown to differ from SBERT (.650 [.61, "
+        ".69]); it is better than untrained "
         "(.400 [.35, .45])."
     )
     all_worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
@@ -121,7 +123,8 @@ def test_standing_names_the_best_reference_common_practice_and_the_start_also_on
         FOUND, all_worse, student="student", before="untrained", practice="chunks"
     )
     assert sentence.endswith(
-        " is worse than the best of 3 references, chunks (.800 [.75, 1.00]); it is worse than untrained (.400 [.35, .45])."
+        " is worse than the best of 3 references, chunks (.800 [.75, 1.00]); it is "
+        "worse than untrained (.400 [.35, .45])."
     )
     rows = [
         (model, "t", metric, value, value, value)
@@ -135,7 +138,8 @@ def test_standing_names_the_best_reference_common_practice_and_the_start_also_on
         intervals(*rows), found, student="student", before="untrained", practice="SBERT"
     )
     assert sentence == (
-        "In the mean over 1 task, student (.700 [.70, .70]) is better than the best of 2 references, SBERT "
+        "In the mean over 1 task, student (.700 [.70, .70]) is better than the "
+        "best of 2 references, SBERT "
         "(.500 [.50, .50]); it is not shown to differ from untrained (.500 [.50, .50])."
     )
 
@@ -152,12 +156,18 @@ EQUAL = "it is the simplest model that is not shown to be worse than student"
         (
             [],
             [],
-            "Take student: every simpler model is shown to be worse, and no model is shown to be better.",
+            (
+                "Take student: every simpler model is shown to be worse, and no "
+                "model is shown to be better."
+            ),
         ),
         (
             ["both"],
             [],
-            "Take student: every simpler model is shown to be worse, and no model is shown to be better.",
+            (
+                "Take student: every simpler model is shown to be worse, and no "
+                "model is shown to be better."
+            ),
         ),
         (["both", "untrained"], [], f"Take untrained: {EQUAL} (.700 against .750 in the mean)."),
         (
@@ -174,7 +184,10 @@ EQUAL = "it is the simplest model that is not shown to be worse than student"
         (
             ["words"],
             ["both", "chunks"],
-            f"Take chunks: {SHOWN} (.800 against .750 in the mean), and it is the simplest of 2 such models.",
+            (
+                f"Take chunks: {SHOWN} (.800 against .750 in the mean), and it is "
+                f"the simplest of 2 such models."
+            ),
         ),
     ],
 )

@@ -83,7 +83,7 @@ def test_unsound_splits_are_refused_with_task_split_and_numbers(kind, splits, me
     refused(message, lambda: kind("t", splits).texts("test"))
 
 
-def test_each_text_stands_once_and_rows_are_found_by_text_in_any_order_and_number_without_a_copy():
+def test_texts_stand_once_and_rows_are_found_by_text_in_any_order_without_a_copy():
     assert unique(["b", "a", "b"], ["c", "a"]) == ["b", "a", "c"]
     embeddings = np.arange(32.0).reshape(16, 2)
     find = rows_by_text("t", embeddings, TEXTS)
@@ -143,7 +143,7 @@ def noise(text: str) -> np.ndarray:
     return np.random.default_rng(list(text.encode())).normal(size=8)
 
 
-def test_perfect_embeddings_classify_all_and_noise_none_of_the_split_that_was_asked_for():
+def test_perfect_embeddings_classify_all_and_noise_none_of_the_scored_split():
     score = evaluate(ByText(one_hot), kinds_task(), head=QUICK, seeds=3)
     assert score == Score("accuracy", (1.0, 1.0, 1.0), extra={"f1_macro": 1.0})
     assert (score.mean, score.std) == (1.0, 0.0)
@@ -158,7 +158,7 @@ def test_perfect_embeddings_classify_all_and_noise_none_of_the_split_that_was_as
     assert evaluate(ByText(one_hot), task, split="test", head=QUICK, seeds=2).values == (0.0, 0.0)
 
 
-def test_only_train_and_the_scored_split_are_embedded_each_text_once_and_the_examples_run() -> None:
+def test_train_and_the_scored_split_are_embedded_once_and_the_doctests_run() -> None:
     assert (doctest.testmod(tasks), doctest.testmod(protocols)) == ((0, 7), (0, 6))
     task = kinds_task(3)
     model = ByText(one_hot)
@@ -169,7 +169,7 @@ def test_only_train_and_the_scored_split_are_embedded_each_text_once_and_the_exa
     assert (pairs.texts("test"), pairs.texts("train")) == (["a", "b", "c", "d"], ["a", "b", "c"])
 
 
-def test_the_first_seeds_are_the_same_however_many_follow_and_the_spread_is_their_sample_deviation():
+def test_further_seeds_change_no_earlier_one_and_the_spread_is_a_sample_deviation():
     few, many = (evaluate(ByText(noise), kinds_task(20), seeds=seeds).values for seeds in (2, 4))
     assert many[:2] == few
     assert len(set(many)) > 1
@@ -187,7 +187,7 @@ def ranking() -> Ranking:
     )
 
 
-def test_retrieval_trains_nothing_is_perfect_where_relevant_documents_coincide_and_by_noise_at_chance():
+def test_retrieval_is_perfect_where_relevant_documents_coincide_and_noise_at_chance():
     assert evaluate(ByText(one_hot), Retrieval("r", {"test": ranking()})) == Score(
         "map", (1.0,), {"mrr": 1.0}
     )
@@ -231,7 +231,7 @@ def test_examples_are_as_long_as_their_document_their_longer_document_or_their_q
         example_lengths(retrieval, [7, 8])
 
 
-def test_accuracy_is_counted_for_each_head_and_macro_f1_is_the_mean_over_classes_that_somebody_names():
+def test_accuracy_is_of_each_head_and_macro_f1_the_mean_over_named_classes():
     rng = np.random.default_rng(0)
     predictions, labels = rng.integers(3, size=(4, 50)), rng.integers(3, size=50)
     values = score_predictions("accuracy", predictions, labels).values
@@ -248,7 +248,7 @@ def test_accuracy_is_counted_for_each_head_and_macro_f1_is_the_mean_over_classes
 
 
 @pytest.mark.parametrize("kind", [Classification, Pairs])
-def test_logistic_regressions_read_embeddings_of_one_scale_and_mlps_read_them_as_they_are(kind):
+def test_logistic_regressions_read_scaled_embeddings_and_mlps_read_them_as_they_are(kind):
     columns = ["ab", "cd"], ["ef", "gh"]  # of train and test
     splits = [
         Labelled(c[0], [0, 1]) if kind is Classification else LabelledPairs(*c, [0, 1])
