@@ -190,7 +190,9 @@ def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -
     """At most `limit` pages: the first of every package, then the second of every package, ..."""
     sources = pd.Series([page.source for page in pages])
     order = np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]
-    return Labelled([pages[i].text for i in order], [pages[i].source for i in order])
+    chosen = [pages[i] for i in order]
+    labels = [page.source for page in chosen]
+    return Labelled([page.text for page in chosen], labels)
 
 
 def _see_also_pairs(

@@ -156,12 +156,8 @@ def train_stack(
     """Train heads with equally many steps together. X: (N, D); y: (N,)."""
     D = X.shape[1]
     generators = [torch.Generator().manual_seed(job.seed) for job in jobs]
-    heads = _joined(
-        [
-            initial_head(D, classes, hidden=settings.hidden, generator=generator)
-            for generator in generators
-        ]
-    )
+    H = settings.hidden
+    heads = _joined([initial_head(D, classes, hidden=H, generator=g) for g in generators])
     for weights in heads:
         weights.requires_grad_()
     decayed = {"params": [heads.W1, heads.W2], "weight_decay": settings.weight_decay}

@@ -133,10 +133,7 @@ def read_examples(
     without_split = ""
     skipped = 0
     for split, row in rows:
-        names = [
-            next((name for name in known if name in row.fields), known[0])
-            for known in (*texts, label)
-        ]
+        names = [_field_of(row, known) for known in (*texts, label)]
         values = [row.fields[name] for name in names if name in row.fields]
         if skip_blank and any(value is None or not str(value).strip() for value in values):
             skipped += 1
@@ -161,6 +158,11 @@ def read_examples(
         problem = "this row names no split, but other rows do"
         raise InputError(f"{without_split}: {problem}; name it in all of them or in none")
     return frame
+
+
+def _field_of(row: Row, known: Sequence[str]) -> str:
+    """The first of the known names that the row has, or the usual name."""
+    return next((name for name in known if name in row.fields), known[0])
 
 
 def _label_of(row: Row, field: str) -> str:
@@ -197,9 +199,11 @@ def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) 
 
 def head_task(name: str, examples: pd.DataFrame) -> Classification | Pairs:
     """Pairs where examples have two texts, else a classification. examples: see `read_examples`."""
-    parts = {split: examples[examples["split"] == split] for split in SPLITS}
-    filled = {split: part.drop(columns="split") for split, part in parts.items() if len(part)}
-    columns = {split: [part[c].tolist() for c in part] for split, part in filled.items()}
+    columns = {}
+    for split in SPLITS:
+        part = examples[examples["split"] == split].drop(columns="split")
+        if len(part):
+            columns[split] = part.to_dict("list").values()
     if TEXTS[1] in examples:
         return Pairs(name, {split: LabelledPairs(*data) for split, data in columns.items()})
     return Classification(name, {split: Labelled(*data) for split, data in columns.items()})
@@ -307,5 +311,5 @@ def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
 def make_ranking(texts: Mapping[str, str], links: Mapping[str, Sequence[str]]) -> Ranking:
     """The ranking of texts by id, with the ids to retrieve for the id of each query."""
     row = {id: number for number, id in enumerate(texts)}
-    relevant = [[row[id] for id in targets] for targets in links.values()]
+    relevant = [list(map(row.__getitem__, targets)) for targets in links.values()]
     return Ranking(list(texts.values()), [row[id] for id in links], relevant)
