@@ -100,8 +100,10 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
         for field, (place, files) in task_files(task).items():
             missing = [file for file in files if not file.is_file()]
             if missing:
-                problem = f"{missing[0]} is no file; name the one that holds the data"
-                raise InputError(f"evaluation.own_tasks: {name}: {problem}")
+                raise InputError(
+                    f"evaluation.own_tasks: {name}: {missing[0]} is no file; name the one that "
+                    "holds the data"
+                )
             contents[field] = files_fingerprint([(place, files)])
         return f"{version} {task.model_dump_json(exclude={'path', 'relevance'})} {contents}"
     if name not in BENCHMARKS:
@@ -179,9 +181,11 @@ def embedded_task(rows: Iterable[Row], name: str, *, seed: int, limit: int) -> T
         data = build(shuffled, size, np.random.default_rng([seed, number]))
         examples = len(data.queries if kind is Retrieval else data.labels)
         if examples < least:
-            few = f"{len(candidates)} pages give {examples} examples, which are too few"
-            mend = "raise corpus.tasks or evaluation.texts, or leave the task out"
-            raise InputError(f"task {name!r}, split {split!r}: {few}; {mend}")
+            raise InputError(
+                f"task {name!r}, split {split!r}: {len(candidates)} pages give {examples} "
+                "examples, which are too few; raise corpus.tasks or evaluation.texts, or leave "
+                "the task out"
+            )
         splits[split] = data
     return kind(name, splits)
 
