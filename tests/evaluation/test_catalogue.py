@@ -194,8 +194,10 @@ def test_a_profile_names_benchmarks_by_path(data_folder: Path) -> None:
 
 
 def test_a_head_may_be_named() -> None:
-    assert Evaluation(head="simde").head == HeadSettings(learning_rate=3e-4, batch_size=8)  # type: ignore[arg-type]
-    assert Evaluation(head="thesis").head == Evaluation().head == HEADS["thesis"]  # type: ignore[arg-type]
+    simde = Evaluation.model_validate({"head": "simde"}).head
+    assert simde == HeadSettings(learning_rate=3e-4, batch_size=8)
+    thesis = Evaluation.model_validate({"head": "thesis"}).head
+    assert thesis == Evaluation().head == HEADS["thesis"]
     assert HEADS["few-shot"].model_copy(update={"epochs": 10}) == HEADS["simde"]
     unstated = set(HeadSettings.model_fields) - {"learning_rate", "batch_size"}
     assert HEADS["simde"].model_dump(include=unstated) == HeadSettings().model_dump(

@@ -266,8 +266,12 @@ def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(
 ) -> None:
     seen = []
     original = heads.clip_each_head
-    patched = lambda *a, **kw: (seen.append(torch.get_num_threads()), original(*a, **kw))  # noqa: E731
-    monkeypatch.setattr(heads, "clip_each_head", patched)
+
+    def clip(gradients, *, max_norm):
+        seen.append(torch.get_num_threads())
+        original(gradients, max_norm=max_norm)
+
+    monkeypatch.setattr(heads, "clip_each_head", clip)
     features, labels = blobs(20, 2, 3, seed=0)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
