@@ -97,8 +97,9 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
     benchmark = BENCHMARKS[name]
     source = source or benchmark.hub
     if source is None:
-        mend = "name the folder or file that holds its data"
-        raise InputError(f"benchmark task {name}: it is on no hub; {mend}")
+        raise InputError(
+            f"benchmark task {name}: it is on no hub; name the folder or file that holds its data"
+        )
     files = [_plain_or_packed(Path(source) / file) for file in benchmark.files]
     if LISTS in benchmark.files:
         task: Task = Retrieval(name, {"test": read_similar_articles(*files)})
@@ -135,8 +136,10 @@ def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
     if (examples["split"] != readers.NO_SPLIT).all():
         return examples
     if not of_paper:
-        problem = f"the data of {name} name no splits ({', '.join(SPLITS)})"
-        raise InputError(f"{source}: {problem}; copy the whole folder of the hub there")
+        raise InputError(
+            f"{source}: the data of {name} name no splits ({', '.join(SPLITS)}); copy the whole "
+            "folder of the hub there"
+        )
     return readers.draw_splits(examples, share=SHARE, seed=0, where=source)
 
 
@@ -146,8 +149,10 @@ def _pair_rows(files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
         for row in read_csv(file, columns=PAIR_COLUMNS):
             fields = {name: str(value) for name, value in row.fields.items()}
             if fields["label"].strip() not in ("0", "1"):
-                problem = f"the label is {fields['label']!r:.40} and must be 0 or 1"
-                raise InputError(f"{row.where}: {problem}; look for a shifted column")
+                raise InputError(
+                    f"{row.where}: the label is {fields['label']!r:.40} and must be 0 or 1; look "
+                    "for a shifted column"
+                )
             texts = {name: fields[name].replace(SEPARATOR, " ") for name in PAIR_COLUMNS[1:]}
             yield split, row._replace(fields=fields | texts)
 
@@ -200,11 +205,15 @@ def read_articles(file: Path) -> dict[str, str]:
             sections = ast.literal_eval(literal)
             parts = [title, *(f"{name} {text}" for name, text in sections if text.strip())]
         except NOT_LITERAL as error:
-            needed = "a row must hold a title and a Python list of (title, text), its sections"
-            raise InputError(f"{row.where}: {needed}; mend it") from error
+            raise InputError(
+                f"{row.where}: a row must hold a title and a Python list of (title, text), its "
+                "sections; mend it"
+            ) from error
         if title in texts:
-            problem = f"the title {title!r} stands in an earlier row too"
-            raise InputError(f"{row.where}: {problem}; rename or delete one")
+            raise InputError(
+                f"{row.where}: the title {title!r} stands in an earlier row too; rename or delete "
+                "one"
+            )
         texts[title] = well_formed(" ".join(parts))
     return texts
 
@@ -272,9 +281,10 @@ def read_plain_pickle(file: Path) -> object:
             raise pickle.UnpicklingError(f"it holds more than {MOST_TUPLES:,} tuples")
         return PlainUnpickler(io.BytesIO(data)).load()
     except Exception as error:  # a broken pickle may raise anything
-        reason = f"it is no whole pickle of plain containers ({str(error) or type(error).__name__})"
-        mend = "write the mapping as JSON instead"
-        raise InputError(f"{file}: the file is refused: {reason}; {mend}") from error
+        raise InputError(
+            f"{file}: the file is refused: it is no whole pickle of plain containers "
+            f"({str(error) or type(error).__name__}); write the mapping as JSON instead"
+        ) from error
 
 
 def task_lengths(

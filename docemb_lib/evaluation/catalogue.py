@@ -100,8 +100,10 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
         for field, (place, files) in task_files(task).items():
             missing = [file for file in files if not file.is_file()]
             if missing:
-                problem = f"{missing[0]} is no file; name the one that holds the data"
-                raise InputError(f"evaluation.own_tasks: {name}: {problem}")
+                raise InputError(
+                    f"evaluation.own_tasks: {name}: {missing[0]} is no file; name the one that "
+                    "holds the data"
+                )
             contents[field] = files_fingerprint([(place, files)])
         return f"{version} {task.model_dump_json(exclude={'path', 'relevance'})} {contents}"
     if name not in BENCHMARKS:
@@ -179,9 +181,11 @@ def embedded_task(rows: Iterable[Row], name: str, *, seed: int, limit: int) -> T
         data = build(shuffled, size, np.random.default_rng([seed, number]))
         examples = len(data.queries if kind is Retrieval else data.labels)
         if examples < least:
-            few = f"{len(candidates)} pages give {examples} examples, which are too few"
-            mend = "raise corpus.tasks or evaluation.texts, or leave the task out"
-            raise InputError(f"task {name!r}, split {split!r}: {few}; {mend}")
+            raise InputError(
+                f"task {name!r}, split {split!r}: {len(candidates)} pages give {examples} "
+                "examples, which are too few; raise corpus.tasks or evaluation.texts, or leave "
+                "the task out"
+            )
         splits[split] = data
     return kind(name, splits)
 
@@ -190,7 +194,9 @@ def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -
     """At most `limit` pages: the first of every package, then the second of every package, ..."""
     sources = pd.Series([page.source for page in pages])
     order = np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]
-    return Labelled([pages[i].text for i in order], [pages[i].source for i in order])
+    chosen = [pages[i] for i in order]
+    labels = [page.source for page in chosen]
+    return Labelled([page.text for page in chosen], labels)
 
 
 def _see_also_pairs(
@@ -293,6 +299,11 @@ def _balanced_pairs(
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching
 
+    def may_pair(i: int, j: int) -> bool:
+        first, second = positives[i]
+        other = positives[j][1]
+        return second.text != other.text and not related(first, other)
+
     by_source = defaultdict(list)
     for i, (page, _) in enumerate(positives):
         by_source[page.source].append(i)
@@ -300,12 +311,7 @@ def _balanced_pairs(
     for members in by_source.values():
         rows = rng.permutation(members)
         columns = rng.permutation(members)
-        allowed = np.zeros((len(rows), len(columns)), dtype=bool)
-        for r, i in enumerate(rows):
-            first, second = positives[i]
-            for c, j in enumerate(columns):
-                other = positives[j][1]
-                allowed[r, c] = second.text != other.text and not related(first, other)
+        allowed = np.array([[may_pair(i, j) for j in columns] for i in rows])
         matched = maximum_bipartite_matching(csr_array(allowed), perm_type="column")
         for i, options, choice in zip(rows, allowed, matched, strict=True):
             if choice < 0 and options.any():
@@ -315,8 +321,8 @@ def _balanced_pairs(
 
     first_texts = []
     second_texts = []
-    for i in sorted(unrelated):
+    for i, other in sorted(unrelated.items()):
         first, second = positives[i]
         first_texts += [first.text, first.text]
-        second_texts += [second.text, unrelated[i].text]
+        second_texts += [second.text, other.text]
     return LabelledPairs(first_texts, second_texts, [1, 0] * len(unrelated))

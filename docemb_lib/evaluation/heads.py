@@ -156,12 +156,8 @@ def train_stack(
     """Train heads with equally many steps together. X: (N, D); y: (N,)."""
     D = X.shape[1]
     generators = [torch.Generator().manual_seed(job.seed) for job in jobs]
-    heads = _joined(
-        [
-            initial_head(D, classes, hidden=settings.hidden, generator=generator)
-            for generator in generators
-        ]
-    )
+    H = settings.hidden
+    heads = _joined([initial_head(D, classes, hidden=H, generator=g) for g in generators])
     for weights in heads:
         weights.requires_grad_()
     decayed = {"params": [heads.W1, heads.W2], "weight_decay": settings.weight_decay}
@@ -169,7 +165,6 @@ def train_stack(
     optimizer = AdamW([decayed, biases], lr=settings.learning_rate, fused=True)
     steps = settings.epochs * math.ceil(len(jobs[0].rows) / settings.batch_size)
     schedule = LambdaLR(optimizer, lambda step: (1 + math.cos(math.pi * step / steps)) / 2)
-    max_norm = torch.tensor(settings.max_grad_norm)
 
     # The large input of a step is allocated once: allocation takes as long as the products.
     memory = X.new_empty(len(jobs) * settings.batch_size, D)
@@ -186,7 +181,7 @@ def train_stack(
         )
         # A fused AdamW reads gradients in the memory layout of the weights, without a check.
         gradients = [part.contiguous() for part in torch.autograd.grad(loss, heads)]
-        clip_each_head(gradients, max_norm=max_norm)
+        clip_each_head(gradients, max_norm=settings.max_grad_norm)
         for weights, gradient in zip(heads, gradients, strict=True):
             weights.grad = gradient
         optimizer.step()
@@ -261,7 +256,7 @@ def batches(
             yield batch, keep, weight
 
 
-def clip_each_head(gradients: Sequence[Tensor], *, max_norm: Tensor) -> None:
+def clip_each_head(gradients: Sequence[Tensor], *, max_norm: float) -> None:
     """Scale the gradients (K, ., .) of a head in place where their joint norm exceeds max_norm."""
     parts = [torch.linalg.vector_norm(gradient, dim=(1, 2)) for gradient in gradients]
     norms = torch.linalg.vector_norm(torch.stack(parts), dim=0)  # (K,)

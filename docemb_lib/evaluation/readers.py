@@ -84,8 +84,10 @@ def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
     for split, place in splits.items():
         classes = _subfolders(place)
         if not classes:
-            mend = "name a data file, or put the texts of each class into a folder of its name"
-            raise InputError(f"{place}: there is no folder in it; {mend}")
+            raise InputError(
+                f"{place}: there is no folder in it; name a data file, or put the texts of each "
+                "class into a folder of its name"
+            )
         files = [file for part in classes for file in visible_files(part)]
         for number, file in enumerate(files, start=1):
             data = file.read_bytes()
@@ -133,10 +135,7 @@ def read_examples(
     without_split = ""
     skipped = 0
     for split, row in rows:
-        names = [
-            next((name for name in known if name in row.fields), known[0])
-            for known in (*texts, label)
-        ]
+        names = [_field_of(row, known) for known in (*texts, label)]
         values = [row.fields[name] for name in names if name in row.fields]
         if skip_blank and any(value is None or not str(value).strip() for value in values):
             skipped += 1
@@ -146,8 +145,10 @@ def read_examples(
         if split_field is not None and split_field in row.fields:
             split = _canonical(row.fields[split_field])
             if split not in SPLITS:
-                given = f"the field {split_field!r} is {split!r:.40}"
-                raise InputError(f"{row.where}: {given}; write one of {', '.join(SPLITS)}")
+                raise InputError(
+                    f"{row.where}: the field {split_field!r} is {split!r:.40}; write one of "
+                    f"{', '.join(SPLITS)}"
+                )
         if split == NO_SPLIT:
             without_split = without_split or row.where
         examples.append((split, *documents, label_text))
@@ -158,19 +159,27 @@ def read_examples(
         raise InputError(f"{where}: it holds no example; add some with the fields {fields}")
     frame = pd.DataFrame(examples, columns=["split", *TEXTS[: len(texts)], "label"], dtype=object)
     if without_split and frame["split"].nunique() > 1:
-        problem = "this row names no split, but other rows do"
-        raise InputError(f"{without_split}: {problem}; name it in all of them or in none")
+        raise InputError(
+            f"{without_split}: this row names no split, but other rows do; name it in all of them "
+            "or in none"
+        )
     return frame
+
+
+def _field_of(row: Row, known: Sequence[str]) -> str:
+    """The first of the known names that the row has, or the usual name."""
+    return next((name for name in known if name in row.fields), known[0])
 
 
 def _label_of(row: Row, field: str) -> str:
     value = row.fields.get(field)
     if isinstance(value, str | int) and str(value).strip():
         return str(value).strip()
-    given = f"but it is {value!r:.40}"
-    needed = f"the field {field!r} must hold the class, a string or an integer, {given}"
-    there = f"the row has the fields {', '.join(map(repr, row.fields))}"
-    raise InputError(f"{row.where}: {needed}; write one, or name another field ({there})")
+    raise InputError(
+        f"{row.where}: the field {field!r} must hold the class, a string or an integer, but it is "
+        f"{value!r:.40}; write one, or name another field (the row has the fields "
+        f"{', '.join(map(repr, row.fields))})"
+    )
 
 
 def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) -> pd.DataFrame:
@@ -186,9 +195,10 @@ def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) 
     for name, members in distinct.groupby("label"):
         held = max(1, round(share * len(members)))
         if len(members) <= 2 * held:
-            few = f"{len(members)} examples are too few to draw train, validation and test from"
-            mend = "add some, or name the splits in the file"
-            raise InputError(f"{where}: class {name!r}: {few}; {mend}")
+            raise InputError(
+                f"{where}: class {name!r}: {len(members)} examples are too few to draw train, "
+                "validation and test from; add some, or name the splits in the file"
+            )
         drawn = members.index[rng.permutation(len(members))]
         distinct.loc[drawn[: 2 * held], "split"] = ["test"] * held + ["validation"] * held
     split_of = dict(zip(keys[distinct.index], distinct["split"], strict=True))
@@ -197,9 +207,11 @@ def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) 
 
 def head_task(name: str, examples: pd.DataFrame) -> Classification | Pairs:
     """Pairs where examples have two texts, else a classification. examples: see `read_examples`."""
-    parts = {split: examples[examples["split"] == split] for split in SPLITS}
-    filled = {split: part.drop(columns="split") for split, part in parts.items() if len(part)}
-    columns = {split: [part[c].tolist() for c in part] for split, part in filled.items()}
+    columns = {}
+    for split in SPLITS:
+        part = examples[examples["split"] == split].drop(columns="split")
+        if len(part):
+            columns[split] = part.to_dict("list").values()
     if TEXTS[1] in examples:
         return Pairs(name, {split: LabelledPairs(*data) for split, data in columns.items()})
     return Classification(name, {split: Labelled(*data) for split, data in columns.items()})
@@ -275,9 +287,10 @@ def _own_pool(settings: OwnTask) -> dict[str, str]:
     for where, _, fields in read_rows(cast(Path, settings.path)):
         id = fields.get(settings.id_field)
         if not isinstance(id, str | int) or str(id) in texts:
-            problem = f"the field {settings.id_field!r} is {id!r:.40}"
-            mend = "write a string or an integer that no earlier row has"
-            raise InputError(f"{where}: {problem}; {mend}")
+            raise InputError(
+                f"{where}: the field {settings.id_field!r} is {id!r:.40}; write a string or an "
+                "integer that no earlier row has"
+            )
         text = text_of(fields, settings.text_field, where=where)
         if settings.mask_names:
             text = WORD.sub(lambda word: "" if word[0][0].isupper() else word[0], text)
@@ -298,8 +311,10 @@ def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
         if delimiter and number == 1 and (source, target) == LINK:
             continue
         if source == target or not {source, target} <= texts.keys():
-            needed = "but it must name two different documents, source and target"
-            raise InputError(f"{where}: the row has the ids {[source, target]}, {needed}; mend it")
+            raise InputError(
+                f"{where}: the row has the ids {[source, target]}, but it must name two different "
+                "documents, source and target; mend it"
+            )
         links.setdefault(source, {})[target] = None
     return {source: list(targets) for source, targets in links.items()}
 
@@ -307,5 +322,5 @@ def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
 def make_ranking(texts: Mapping[str, str], links: Mapping[str, Sequence[str]]) -> Ranking:
     """The ranking of texts by id, with the ids to retrieve for the id of each query."""
     row = {id: number for number, id in enumerate(texts)}
-    relevant = [[row[id] for id in targets] for targets in links.values()]
+    relevant = [list(map(row.__getitem__, targets)) for targets in links.values()]
     return Ranking(list(texts.values()), [row[id] for id in links], relevant)

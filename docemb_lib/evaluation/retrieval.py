@@ -124,6 +124,11 @@ def by_cosine(embeddings: Embeddings) -> Similarities:
     return lambda rows: X[rows] @ X.T
 
 
+def of_rows(similarities: Similarities, rows: Sequence[int]) -> Similarities:
+    """The similarities among the texts in these rows, which may repeat."""
+    return lambda block: similarities([rows[query] for query in block])[:, rows]
+
+
 def fused(*parts: Similarities) -> Similarities:
     """Reciprocal rank fusion: the sum over the rankings of 1 / (60 + rank) among all other texts.
 
@@ -151,7 +156,8 @@ def _tfidf(texts: Sequence[str], *, min_df: int) -> tuple[csr_array, list[str]]:
     try:
         X = csr_array(vectorizer.fit_transform(texts))
     except ValueError as error:
-        problem = f"no word occurs in {min_df} of the {len(texts)} texts"
-        mend = "separate words by spaces or punctuation, or use more texts"
-        raise InputError(f"{problem}; {mend}") from error
+        raise InputError(
+            f"no word occurs in {min_df} of the {len(texts)} texts; separate words by spaces or "
+            "punctuation, or use more texts"
+        ) from error
     return X, vectorizer.get_feature_names_out().tolist()

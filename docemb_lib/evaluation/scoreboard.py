@@ -94,10 +94,6 @@ def with_interval(value: float, low: float, high: float) -> str:
     return re.sub(r"\b0\.", ".", f"{value:.3f} [{low:.2f}, {high:.2f}]")
 
 
-def _three_digits(value: float) -> str:
-    return f"{value:.3f}".removeprefix("0")
-
-
 def standing(
     intervals: pd.DataFrame,
     comparison: pd.DataFrame,

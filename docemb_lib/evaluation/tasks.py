@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, Typ
 import numpy as np
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.evaluation.retrieval import by_cosine, precision_and_reciprocal_rank, rank_documents
+from docemb_lib.evaluation.retrieval import (
+    by_cosine,
+    of_rows,
+    precision_and_reciprocal_rank,
+    rank_documents,
+)
 from docemb_lib.settings.sections import HeadSettings
 
 if TYPE_CHECKING:
@@ -94,10 +99,10 @@ class Ranking:
         for query, rows in zip(self.queries, self.relevant, strict=True):
             in_pool = all(0 <= row < len(self.texts) for row in (query, *rows))
             if not (in_pool and 0 < len(rows) == len({*rows} - {query})):
-                pool = f"the {len(self.texts)} rows"
-                needed = f"give one or more of {pool}, each once, without the query"
-                problem = f"query {query} has the relevant rows {list(rows)}"
-                raise InputError(f"{where}: {problem}; {needed}")
+                raise InputError(
+                    f"{where}: query {query} has the relevant rows {list(rows)}; give one or more "
+                    f"of the {len(self.texts)} rows, each once, without the query"
+                )
 
 
 def _unequal(sizes: Mapping[str, int]) -> str:
@@ -109,16 +114,18 @@ def _unequal(sizes: Mapping[str, int]) -> str:
 def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
     """The data of a split of the task `name`; raises InputError where there is no such split."""
     if split not in splits:
-        problem = f"task {name!r} has no split {split!r}, only {', '.join(splits)}"
-        raise InputError(f"{problem}; name one of these")
+        raise InputError(
+            f"task {name!r} has no split {split!r}, only {', '.join(splits)}; name one of these"
+        )
     return splits[split]
 
 
 def check_splits(name: str, splits: Mapping[str, Examples | Ranking]) -> None:
     """Raise InputError where splits are missing, have unknown names, or hold unsound data."""
     if not splits or set(splits) - set(SPLITS):
-        problem = f"task {name!r}: the splits are {list(splits)}"
-        raise InputError(f"{problem}; give some of {', '.join(SPLITS)}")
+        raise InputError(
+            f"task {name!r}: the splits are {list(splits)}; give some of {', '.join(SPLITS)}"
+        )
     for split, data in splits.items():
         data.check(f"task {name!r}, split {split!r}")
 
@@ -137,14 +144,16 @@ def rows_by_text(
     memory-mapped. Raises InputError for embeddings of a wrong shape and for infinite ones.
     """
     if embeddings.ndim != 2 or embeddings.shape[0] != len(texts):
-        problem = f"the embeddings have the shape {embeddings.shape}, for {len(texts)} texts"
-        mend = "give one row for each of task.texts(split), in their order"
-        raise InputError(f"task {name!r}: {problem}; {mend}")
+        raise InputError(
+            f"task {name!r}: the embeddings have the shape {embeddings.shape}, for {len(texts)} "
+            "texts; give one row for each of task.texts(split), in their order"
+        )
     with np.errstate(invalid="ignore"):  # infinities of both signs
         total = embeddings.sum(dtype=np.float64)  # a sum never copies a memory-mapped array
     if not np.isfinite(total):
-        mend = "check whether the model has diverged"
-        raise InputError(f"task {name!r}: the embeddings are not finite; {mend}")
+        raise InputError(
+            f"task {name!r}: the embeddings are not finite; check whether the model has diverged"
+        )
     row = {text: i for i, text in enumerate(texts)}
 
     def lookup(wanted: Sequence[str]) -> np.ndarray:
@@ -187,8 +196,7 @@ class HeadInputs(NamedTuple):
     """The input of heads for one split."""
 
     features: np.ndarray  # (N, D)
-    labels: np.ndarray  # (N,) class numbers
-    classes: int
+    labels: np.ndarray  # (N,) class numbers, all of them in train
 
 
 @dataclass(frozen=True)
@@ -204,18 +212,22 @@ class HeadTask:
         check_splits(self.name, self.splits)
         where = f"task {self.name!r}"
         if "train" not in self.splits:
-            problem = f"no split 'train' to train heads on, only {', '.join(self.splits)}"
-            raise InputError(f"{where} has {problem}; add one")
+            raise InputError(
+                f"{where} has no split 'train' to train heads on, only {', '.join(self.splits)}; "
+                "add one"
+            )
         known = set(self.splits["train"].labels)
         if len(known) < 2:
-            problem = f"all labels are {known.pop()!r}; give two classes or more"
-            raise InputError(f"{where}, split 'train': {problem}")
+            raise InputError(
+                f"{where}, split 'train': all labels are {known.pop()!r}; give two classes or more"
+            )
         for split, data in self.splits.items():
             unknown = sorted(set(data.labels) - known, key=str)
             if unknown:
-                what = f"the labels {unknown[:3]} are none of the {len(known)} classes of 'train'"
-                mend = "leave them out, or add them to 'train'"
-                raise InputError(f"{where}, split {split!r}: {what}; {mend}")
+                raise InputError(
+                    f"{where}, split {split!r}: the labels {unknown[:3]} are none of the "
+                    f"{len(known)} classes of 'train'; leave them out, or add them to 'train'"
+                )
 
     def texts(self, split: str = "test") -> list[str]:
         """The texts of train and of `split`, each once, which scoring on `split` needs embedded."""
@@ -251,8 +263,7 @@ class HeadTask:
         if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse rows have unit length
             squares = np.square(lookup(train.texts), dtype=np.float32).sum(axis=1)
             factor = 1 / max(float(np.sqrt(squares.mean())), 1e-12)
-        classes = sorted(set(train.labels), key=str)
-        number = {label: i for i, label in enumerate(classes)}
+        number = {label: i for i, label in enumerate(sorted(set(train.labels), key=str))}
 
         inputs = []
         for split in splits:
@@ -264,7 +275,7 @@ class HeadTask:
             if len(views) == 2:
                 features = pair_features(views[0], views[1], head.pair_features)
             labels = np.array([number[label] for label in data.labels])
-            inputs.append(HeadInputs(features, labels, len(classes)))
+            inputs.append(HeadInputs(features, labels))
         return inputs
 
 
@@ -334,9 +345,7 @@ class Retrieval:
         texts = self.texts(split)
         if callable(embeddings):
             row = {text: i for i, text in enumerate(texts)}
-            columns = [row[text] for text in ranking.texts]
-            given = embeddings
-            similarities = lambda block: given([columns[i] for i in block])[:, columns]  # noqa: E731
+            similarities = of_rows(embeddings, [row[text] for text in ranking.texts])
         else:
             similarities = by_cosine(rows_by_text(self.name, embeddings, texts)(ranking.texts))
         ranked = rank_documents(similarities, ranking.queries)
@@ -365,7 +374,7 @@ def example_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarr
     columns = data.documents
     if isinstance(data, Ranking):
         columns = ([data.texts[query] for query in data.queries],)
-    return np.max([[length_of[text] for text in column] for column in columns], axis=0)
+    return np.max([list(map(length_of.__getitem__, column)) for column in columns], axis=0)
 
 
 def warn_of_problems(task: Task) -> None:
@@ -375,7 +384,7 @@ def warn_of_problems(task: Task) -> None:
     """
     for split, data in task.splits.items():
         examples = list(zip(*data.documents, strict=True))
-        blank = [i for i, texts in enumerate(examples) if not all(text.strip() for text in texts)]
+        blank = [i for i, texts in enumerate(examples) if "" in map(str.strip, texts)]
         problems = {"have no text": blank}
         if isinstance(task, HeadTask) and split != "train":
             train = set(map(frozenset, zip(*task.splits["train"].documents, strict=True)))
@@ -398,7 +407,8 @@ def predict(
     from docemb_lib.evaluation.heads import HeadJob, train_jobs  # with torch
 
     head_jobs = [HeadJob(*job) for job in jobs]
-    heads = train_jobs(train.features, train.labels, head_jobs, head, classes=train.classes)
+    classes = int(train.labels.max()) + 1
+    heads = train_jobs(train.features, train.labels, head_jobs, head, classes=classes)
     return heads.predict(scored.features)
 
 

@@ -161,8 +161,9 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
     """
     if reference not in scores:
         there = ", ".join(scores)
-        problem = f"there are no scores of {reference!r}, only of {there}"
-        raise InputError(f"reference: {problem}; name one of these")
+        raise InputError(
+            f"reference: there are no scores of {reference!r}, only of {there}; name one of these"
+        )
     rows: list[tuple[object, ...]] = []
     for task, metric, models, examples in all_results(scores, extra=False):
         if reference not in models or len(models) < 2:

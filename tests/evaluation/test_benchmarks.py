@@ -210,7 +210,10 @@ def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(
     )
     assert benchmark_task("bbcnews", str(one)) == task
     write_rows(one, [row | {"split": "dev"} if n % 2 else row for n, row in enumerate(NUMBERED)])
-    message = r"one\.jsonl, line 1: this row names no split, but other rows do; name it in all of them or in none"
+    message = (
+        r"one\.jsonl, line 1: this row names no split, but other rows do; name "
+        r"it in all of them or in none"
+    )
     refused(message, benchmark_task, "bbcnews", str(one))
 
 
@@ -227,9 +230,7 @@ def test_a_hubs_data_set_is_read_by_its_names_of_classes(monkeypatch: pytest.Mon
     ]
 
 
-def test_arxivs_class_is_the_first_archive_and_fake_news_without_class_or_text_are_left_out(
-    tmp_path, caplog
-):
+def test_arxivs_class_is_the_first_archive_and_blank_fake_news_are_left_out(tmp_path, caplog):
     kinds = ["math.CO cs.DM", "hep-ph", "cs.CL", "astro-ph.GA physics.space-ph"]
     rows = [
         {"id": str(n), "title": "t", "abstract": f"  About {n}.\n", "categories": kinds[n % 4]}
@@ -263,7 +264,10 @@ def test_arxivs_class_is_the_first_archive_and_fake_news_without_class_or_text_a
             "imdb",
             {},
             "",
-            "there is no folder in it; name a data file, or put the texts of each class into a folder of its name",
+            (
+                "there is no folder in it; name a data file, or put the texts of each "
+                "class into a folder of its name"
+            ),
         ),
         ("immdb", {}, None, "'immdb' is not one of arxiv, imdb"),
         ("nyt", {}, "gone", "dataset '.*gone': .*; .* or name a folder of its files"),
@@ -283,7 +287,10 @@ def test_arxivs_class_is_the_first_archive_and_fake_news_without_class_or_text_a
             "imdb",
             {"a.jsonl": [{"text": "x", "label": "y"}]},
             "a.jsonl",
-            r"a\.jsonl: the data of imdb name no splits \(train, .*\); copy the whole folder of the hub there",
+            (
+                r"a\.jsonl: the data of imdb name no splits \(train, .*\); copy the "
+                r"whole folder of the hub there"
+            ),
         ),
     ],
 )
@@ -342,7 +349,7 @@ def write_relevance(
     return file
 
 
-def test_an_article_is_its_title_and_every_section_that_is_not_empty_and_lists_are_any_plain_container(
+def test_articles_are_title_and_sections_and_lists_are_any_plain_container(
     tmp_path,
 ):
     assert benchmarks.read_articles(wiki_file(tmp_path / "wines.txt")) == {
@@ -377,7 +384,10 @@ def test_titles_without_an_article_are_left_out_and_counted(
     assert "without an article, 2 of 4 lists and 3 relevant titles are left out" in caplog.text
 
 
-TITLED = r"a\.csv, row 2: a row must hold a title and a Python list of \(title, text\), its sections; mend it"
+TITLED = (
+    r"a\.csv, row 2: a row must hold a title and a Python list of \(title, "
+    r"text\), its sections; mend it"
+)
 
 
 @pytest.mark.parametrize(
@@ -460,7 +470,7 @@ def test_a_hostile_pickle_is_refused_before_it_does_anything(
     assert not touched.exists()
 
 
-def test_other_functions_and_classes_are_refused_and_the_plain_ones_cannot_be_changed(
+def test_other_classes_are_refused_and_the_plain_ones_cannot_be_changed(
     tmp_path: Path, refused
 ) -> None:
     hostile = Hostile(os.system, "true"), Hostile(eval, "1"), Hostile(getattr, 1, "real")

@@ -121,7 +121,10 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(
     [
         (
             {"tasks": ["mine", "yours"]},
-            "there is no task 'yours'; known are package, .*, games, .*, mine; name one of these, or define it in own_tasks",
+            (
+                "there is no task 'yours'; known are package, .*, games, .*, mine; name "
+                "one of these, or define it in own_tasks"
+            ),
         ),
         ({"own_tasks": [TASK, {**TASK}]}, "there is a task 'mine' already; choose another name"),
         ({"own_tasks": [TASK, {**TASK, "name": "imdb"}]}, "there is a task 'imdb' already"),
@@ -191,8 +194,10 @@ def test_a_profile_names_benchmarks_by_path(data_folder: Path) -> None:
 
 
 def test_a_head_may_be_named() -> None:
-    assert Evaluation(head="simde").head == HeadSettings(learning_rate=3e-4, batch_size=8)  # type: ignore[arg-type]
-    assert Evaluation(head="thesis").head == Evaluation().head == HEADS["thesis"]  # type: ignore[arg-type]
+    simde = Evaluation.model_validate({"head": "simde"}).head
+    assert simde == HeadSettings(learning_rate=3e-4, batch_size=8)
+    thesis = Evaluation.model_validate({"head": "thesis"}).head
+    assert thesis == Evaluation().head == HEADS["thesis"]
     assert HEADS["few-shot"].model_copy(update={"epochs": 10}) == HEADS["simde"]
     unstated = set(HeadSettings.model_fields) - {"learning_rate", "batch_size"}
     assert HEADS["simde"].model_dump(include=unstated) == HeadSettings().model_dump(
@@ -235,12 +240,18 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"a.jsonl": examples(8), "b.jsonl": examples(6, "xyz")},
         {"own": {"path": {"train": "a.jsonl", "test": "b.jsonl"}}},
-        r"task 'mine', split 'test': the labels \['z'\] are none of the 2 classes of 'train'; leave",
+        (
+            r"task 'mine', split 'test': the labels \['z'\] are none of the 2 "
+            r"classes of 'train'; leave"
+        ),
     ),
     (
         {"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"},
         {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}},
-        r"r\.tsv, row 2: the row has the ids \['d2', 'd9'\], but it must name two different documents, source and target; mend it",
+        (
+            r"r\.tsv, row 2: the row has the ids \['d2', 'd9'\], but it must name two "
+            r"different documents, source and target; mend it"
+        ),
     ),
     (
         {"a.jsonl.gz": PACKED[: len(PACKED) // 2]},
@@ -253,7 +264,10 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
             "gt": pickle.dumps({"A": Hostile(Path.touch, MARK)}),
         },
         {"task": "wines", "benchmarks": {"wines": "."}},
-        r"gt: the file is refused: it is no whole pickle of plain containers \(it asks for .*\); write the mapping as JSON",
+        (
+            r"gt: the file is refused: it is no whole pickle of plain containers \(it "
+            r"asks for .*\); write the mapping as JSON"
+        ),
     ),
     (
         {},
@@ -268,7 +282,10 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {},
         {"own": {"path": "."}},
-        r"params: there is no folder in it; name a data file, or put the texts of each class into a folder of its name",
+        (
+            r"params: there is no folder in it; name a data file, or put the texts of "
+            r"each class into a folder of its name"
+        ),
     ),
 ]
 
@@ -300,11 +317,14 @@ def test_a_plan_is_refused_whose_runs_could_not_be_scored(folder):
     done = CliRunner().invoke(
         app, ["run", "--profile", mine(folder, RANKING, sweep_tasks=["mine"], folds=2)]
     )
-    message = "task mine: it has no split validation, and cannot be cross-validated (evaluation.folds 2); add this split, or leave the task out"
+    message = (
+        "task mine: it has no split validation, and cannot be cross-validated "
+        "(evaluation.folds 2); add this split, or leave the task out"
+    )
     assert (done.exit_code, done.stderr.strip()) == (2, f"Error: 01_corpus (corpus): {message}")
 
 
-def test_a_class_cut_below_the_folds_is_refused_before_runs_start_and_enough_examples_are_validated_across(
+def test_a_class_cut_below_the_folds_is_refused_before_runs_start(
     folder,
 ):
     write_files(

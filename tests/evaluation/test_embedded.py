@@ -55,7 +55,7 @@ def built(name: str, rows: list[dict[str, Any]] | None = None, **options: Any) -
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_page_is_in_two_splits_the_order_of_the_rows_does_not_matter_and_the_seed_does(
+def test_splits_share_no_page_and_depend_on_the_seed_and_not_on_the_order_of_rows(
     name: str,
 ) -> None:
     rows = pool()
@@ -92,7 +92,7 @@ def test_the_package_task_takes_packages_in_turn_and_all_of_a_small_one() -> Non
     assert few["scipy"] - few["torch"] in (-1, 0, 1)
 
 
-def test_see_also_pairs_are_links_and_as_many_pairs_of_the_same_package_without_a_link() -> None:
+def test_see_also_pairs_are_links_and_as_many_unlinked_pairs_of_the_same_package() -> None:
     rows = pool()
     page = {row["text"]: row for row in rows}
     for split, pairs in built("see-also-pairs", rows).splits.items():
@@ -116,7 +116,7 @@ def test_no_text_is_more_often_in_one_kind_of_pair_than_in_the_other(name: str) 
             assert of_label[0] == of_label[1]
 
 
-def test_a_page_brings_at_most_two_links_and_one_for_which_no_stranger_is_left_is_dropped():
+def test_a_page_brings_at_most_two_links_and_needs_an_unrelated_page_for_each():
     rows = pool((60, 60, 60))
     for row in rows:
         split, i = row["id"].split(".")
@@ -139,7 +139,7 @@ def test_a_page_brings_at_most_two_links_and_one_for_which_no_stranger_is_left_i
     assert sum(pairs.labels) * 2 == len(pairs.labels)
 
 
-def test_halves_are_of_one_page_or_of_two_of_a_package_and_need_neither_links_nor_packages():
+def test_halves_are_of_one_page_or_of_two_and_need_neither_links_nor_packages():
     rows = pool()
     for split, pairs in built("halves", rows).splits.items():
         pages = [row for row in rows if row["split"] == split]
@@ -206,7 +206,7 @@ def test_retrieval_asks_for_the_listed_pages_among_all_of_the_split() -> None:
 
 
 def test_word_counts_join_halves_and_tell_nothing_of_links_between_unrelated_texts() -> None:
-    """The pages' vocabularies are their own: halves can be joined, random links cannot be guessed."""
+    """Each page has its vocabulary: halves can be joined, and random links cannot be guessed."""
     rows = pool((120, 10, 120))
     model = LSA(50).fit([row["text"] for row in rows])
     pairs = built("halves", rows).splits["test"]
@@ -228,7 +228,10 @@ ALONE = [{**row, "see_also": []} for row in pool((6, 6, 6))]
         (
             "package",
             pool((6, 6, 0)),
-            "task 'package', split 'test': 0 pages give 0 examples, which are too few; raise corpus.tasks or",
+            (
+                "task 'package', split 'test': 0 pages give 0 examples, which are "
+                "too few; raise corpus.tasks or"
+            ),
         ),
         ("halves", pool((6, 1, 6)), "task 'halves', split 'validation': 1 pages give 0 examples"),
         ("see-also-pairs", ALONE, "task 'see-also-pairs', split 'train': 6 pages give 0 examples"),

@@ -29,37 +29,37 @@ def train(features, labels, *, classes, settings, seeds):
     return heads.train_jobs(features, labels, jobs, settings, classes=classes)
 
 
-def test_heads_of_any_rows_trained_together_are_those_trained_alone():
+@pytest.mark.parametrize(
+    "update",
+    [
+        {},
+        {"dropout": 0.0},
+        {"learning_rate": 1e-2},
+        {"weight_decay": 0.0, "label_smoothing": 0.0},
+        {"max_grad_norm": 0.05},
+        {"epochs": 2},
+        {"batch_size": 16},
+    ],
+)
+def test_heads_of_any_rows_trained_together_are_those_trained_alone(update):
     # Folds and rounds in one call: sizes with as many steps and with others.
     features, labels = blobs(150, 3, 10, seed=4)
     rng = np.random.default_rng(0)
-    usual = HeadSettings(epochs=3, learning_rate=1e-3)
-    other = [
-        usual.model_copy(update=update)
-        for update in (
-            {"dropout": 0.0},
-            {"learning_rate": 1e-2},
-            {"weight_decay": 0.0, "label_smoothing": 0.0},
-            {"max_grad_norm": 0.05},
-            {"epochs": 2},
-            {"batch_size": 16},
-        )
-    ]
+    settings = HeadSettings(epochs=3, learning_rate=1e-3).model_copy(update=update)
     jobs = [
         heads.HeadJob(rng.permutation(150)[:n], seed)
         for n in (150, 149, 129, 128, 40, 7)
         for seed in (0, 1)
     ]
-    for settings in (usual, *other):
-        together = heads.train_jobs(features, labels, jobs, settings, classes=3)
-        assert together.W1.shape == (len(jobs), 10, 50)
-        for k, job in enumerate(jobs):
-            alone = train(
-                features[job.rows], labels[job.rows], classes=3, settings=settings, seeds=[job.seed]
-            )
-            for stacked, single in zip(together, alone, strict=True):
-                torch.testing.assert_close(stacked[k : k + 1], single, atol=2e-6, rtol=0)
-        assert len({round(float(weights.abs().sum()), 4) for weights in together.W1}) == len(jobs)
+    together = heads.train_jobs(features, labels, jobs, settings, classes=3)
+    assert together.W1.shape == (len(jobs), 10, 50)
+    for k, job in enumerate(jobs):
+        X = features[job.rows]
+        y = labels[job.rows]
+        alone = train(X, y, classes=3, settings=settings, seeds=[job.seed])
+        for stacked, single in zip(together, alone, strict=True):
+            torch.testing.assert_close(stacked[k : k + 1], single, atol=2e-6, rtol=0)
+    assert len({round(float(weights.abs().sum()), 4) for weights in together.W1}) == len(jobs)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.3])
@@ -113,42 +113,50 @@ def test_every_epoch_sees_every_row_once_and_shorter_heads_wait_with_weight_0(
         torch.testing.assert_close(weight.sum(1), torch.ones(2))
 
 
-def test_dropout_keeps_its_share_and_the_expectation_and_not_the_draw_of_the_first_weights():
+def masks_of(settings):
     jobs = [heads.HeadJob(np.arange(2000), k) for k in range(2)]
-    for p in (0.5, 0.2):
-        generators = [torch.Generator().manual_seed(k) for k in range(2)]
-        for own in torch.cat(
-            [keep for _, keep, _ in heads.batches(jobs, HeadSettings(dropout=p), generators)], dim=1
-        ):
-            assert set(own.unique().tolist()) <= {0.0, float(np.float32(1) / np.float32(1 - p))}
-            assert own.mean().item() == pytest.approx(1.0, abs=0.01)
-    assert {keep for _, keep, _ in heads.batches(jobs, HeadSettings(dropout=0.0), generators)} == {
-        None
-    }
+    generators = [torch.Generator().manual_seed(k) for k in range(2)]
+    return [keep for _, keep, _ in heads.batches(jobs, settings, generators)]
+
+
+@pytest.mark.parametrize("p", [0.5, 0.2])
+def test_dropout_keeps_its_share_and_the_expectation(p):
+    for masks in torch.cat(masks_of(HeadSettings(dropout=p)), dim=1):
+        assert set(masks.unique().tolist()) <= {0.0, float(np.float32(1) / np.float32(1 - p))}
+        assert masks.mean().item() == pytest.approx(1.0, abs=0.01)
+
+
+def test_without_dropout_there_are_no_masks():
+    assert set(masks_of(HeadSettings(dropout=0.0))) == {None}
+
+
+@pytest.mark.parametrize(("rate", "decay"), [(1e-9, 0.0), (1e-2, 0.1)])
+def test_dropout_changes_what_is_learned_and_not_the_initial_weights(rate, decay):
     features, labels = blobs(40, 2, 6, seed=0)
-    for rate, decay in ((1e-9, 0.0), (1e-2, 0.1)):
-        usual = HeadSettings(epochs=1, learning_rate=rate, weight_decay=decay)
-        both = usual, usual.model_copy(update={"dropout": 0.0})
-        with_dropout, without = (
-            train(features, labels, classes=2, settings=one, seeds=[3]).W1 for one in both
-        )
-        assert ((with_dropout - without).abs().max() < 1e-7) == (rate < 1e-3)
-        assert rate < 1e-3 or (with_dropout - without).abs().max() > 1e-3
+    weights = []
+    for dropout in (0.5, 0.0):
+        settings = HeadSettings(epochs=1, learning_rate=rate, weight_decay=decay, dropout=dropout)
+        weights.append(train(features, labels, classes=2, settings=settings, seeds=[3]).W1)
+    difference = (weights[0] - weights[1]).abs().max()
+    assert (difference < 1e-7) == (rate < 1e-3)
+    assert rate < 1e-3 or difference > 1e-3
 
 
-def test_predictions_do_not_depend_on_blocks_and_features_may_be_read_only_and_of_any_float_type(
-    monkeypatch,
-):
+def test_predictions_do_not_depend_on_blocks(monkeypatch):
     features, labels = blobs(60, 3, 8, seed=0)
     trained = train(features, labels, classes=3, settings=HeadSettings(epochs=2), seeds=[0, 1])
     whole = trained.predict(features)
     monkeypatch.setattr(heads, "BLOCK", 7)
     np.testing.assert_array_equal(trained.predict(features), whole)
+
+
+def test_features_may_be_read_only_and_of_any_float_type():
     features, labels = blobs(40, 2, 6, seed=0)
     wide = features.astype(np.float64)
     wide.flags.writeable = False
-    a = train(features, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
-    b = train(wide, labels, classes=2, settings=HeadSettings(epochs=1), seeds=[0])
+    settings = HeadSettings(epochs=1)
+    a = train(features, labels, classes=2, settings=settings, seeds=[0])
+    b = train(wide, labels, classes=2, settings=settings, seeds=[0])
     torch.testing.assert_close(a.W1, b.W1, atol=0, rtol=0)
 
 
@@ -199,17 +207,20 @@ def test_each_head_is_clipped_by_its_own_norm() -> None:
         for weight, gradient in zip(alone, expected, strict=True):
             assert weight.grad is not None
             gradient[k] = weight.grad
-    heads.clip_each_head(gradients, max_norm=torch.tensor(1.0))
+    heads.clip_each_head(gradients, max_norm=1.0)
     torch.testing.assert_close(gradients, expected)
 
 
-def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_few_pairs_teach_a_head():
+def test_pair_features_are_both_embeddings_or_their_comparison_in_either_order():
     first, second = np.array([[1.0, -2.0]]), np.array([[3.0, 5.0]])
     assert heads.pair_features(first, second).tolist() == [[1, -2, 3, 5]]
     for ordered in ((first, second), (second, first)):
         np.testing.assert_allclose(
             heads.pair_features(*ordered, "interaction"), [[2, 7, 3 * 2**0.5, -10 * 2**0.5]]
         )
+
+
+def test_few_pairs_teach_a_head_the_comparison_and_not_the_concatenation():
     rng = np.random.default_rng(0)
 
     def pairs(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -221,13 +232,8 @@ def test_pair_features_are_both_embeddings_or_their_comparison_from_which_alone_
     (a, b, labels), (c, d, truth) = pairs(400), pairs(1000)
     scores = {}
     for how in ("concat", "interaction"):
-        trained = train(
-            heads.pair_features(a, b, how),
-            labels,
-            classes=2,
-            settings=HeadSettings(),
-            seeds=range(3),
-        )
+        features = heads.pair_features(a, b, how)
+        trained = train(features, labels, classes=2, settings=HeadSettings(), seeds=range(3))
         scores[how] = (trained.predict(heads.pair_features(c, d, how)) == truth).mean()
     assert scores["interaction"] > 0.7
     assert scores["concat"] < 0.56
@@ -260,8 +266,12 @@ def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(
 ) -> None:
     seen = []
     original = heads.clip_each_head
-    patched = lambda *a, **kw: (seen.append(torch.get_num_threads()), original(*a, **kw))  # noqa: E731
-    monkeypatch.setattr(heads, "clip_each_head", patched)
+
+    def clip(gradients, *, max_norm):
+        seen.append(torch.get_num_threads())
+        original(gradients, max_norm=max_norm)
+
+    monkeypatch.setattr(heads, "clip_each_head", clip)
     features, labels = blobs(20, 2, 3, seed=0)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -272,9 +282,7 @@ def test_one_thread_trains_and_leaves_the_number_of_threads_as_it_was(
         torch.set_num_threads(before)
 
 
-def test_a_head_without_a_hidden_layer_is_a_logistic_regression_on_embeddings_of_length_one() -> (
-    None
-):
+def test_a_head_without_a_hidden_layer_is_a_logistic_regression_on_unit_length() -> None:
     from sklearn.linear_model import LogisticRegression
 
     rng = np.random.default_rng(3)

@@ -16,7 +16,10 @@ from docemb_lib.evaluation import probes
 from docemb_lib.losses import MaxMargin
 
 SHIPS = "The ships left the harbour. Two ships stayed in the old harbour. The harbour closed."
-TEXT = "The old ships had left the harbour's unfathomable depths early, and nobody watched the rocky coast (12 km)."
+TEXT = (
+    "The old ships had left the harbour's unfathomable depths early, and nobody "
+    "watched the rocky coast (12 km)."
+)
 WINDOWS = [8, 16]
 
 
@@ -46,22 +49,26 @@ def halves(student, teacher):
     return (student[:n], teacher[:n]), (student[n:], teacher[n:])
 
 
-def test_a_linear_map_is_read_whole_nothing_from_noise_and_the_mean_from_a_collapsed_student():
+def test_a_linear_map_is_read_whole():
     row = probes.probe(*halves(*spaces()), {}).iloc[0]
     assert row.to_dict() == {"bucket": "all", "documents": 60, "r2": pytest.approx(1, abs=1e-9)}
+
+
+def test_nothing_is_read_from_noise():
     rng = np.random.default_rng(0)
     student, teacher = rng.standard_normal((400, 6)), rng.standard_normal((400, 4))
     assert probes.probe(*halves(student, teacher), {})["r2"][0] <= 0
+
+
+def test_the_mean_is_read_from_a_collapsed_student():
     train, validation = halves(np.ones((120, 8)), spaces()[1])
-    r2 = (
-        1
-        - ((validation[1] - train[1].mean(0)) ** 2).sum()
-        / ((validation[1] - validation[1].mean(0)) ** 2).sum()
-    )
+    teacher = validation[1]
+    errors = ((teacher - train[1].mean(0)) ** 2).sum()
+    r2 = 1 - errors / ((teacher - teacher.mean(0)) ** 2).sum()
     assert probes.probe(train, validation, {})["r2"][0] == pytest.approx(r2)
 
 
-def test_the_ridge_is_that_of_the_normal_equations_at_the_penalty_that_leaving_out_one_document_likes_best():
+def test_the_ridge_solves_the_normal_equations_at_the_best_leave_one_out_penalty():
     student, teacher = spaces(n=15, noise=4.0)
     ridge = probes.fit_ridge(student, teacher)
     X = student / np.sqrt(student.var(axis=0).mean())
@@ -172,22 +179,25 @@ def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
     assert probes.separation(found, gamma=gamma)[1] == pytest.approx(loss.mean().item())
 
 
-def test_a_part_has_the_chosen_documents_and_negatives_are_distinct_others_all_of_them_where_fewer_exist():
-    found = probes.measure_distances(*noisy(), distance="mse", negatives=6)
-    part, own = found.part(np.arange(12) % 3 == 0, 2), [0, 3, 6, 9]
-    expected = own, found.positive[own], found.others[own, :2], found.negative[own, :2]
+def test_a_part_has_the_chosen_documents():
+    whole = probes.measure_distances(*noisy(), distance="mse", negatives=6)
+    part = whole.part(np.arange(12) % 3 == 0, 2)
+    rows = [0, 3, 6, 9]
+    expected = rows, whole.positive[rows], whole.others[rows, :2], whole.negative[rows, :2]
     for values, wanted in zip(part, expected, strict=True):
         np.testing.assert_array_equal(values, wanted)
-    found = probes.measure_distances(np.eye(4), np.eye(4), distance="cosine", negatives=20)
-    assert [sorted(row) for row in found.others.tolist()] == [
-        [1, 2, 3],
-        [0, 2, 3],
-        [0, 1, 3],
-        [0, 1, 2],
-    ]
-    assert probes.separation(found)[0] == 1  # a perfect student
-    collapsed = probes.measure_distances(np.ones((4, 2)), np.ones((4, 2)), distance="cosine")
-    assert probes.separation(collapsed)[0] == 0.5  # at chance
+
+
+def test_negatives_are_distinct_others_and_all_of_them_where_fewer_exist():
+    perfect = probes.measure_distances(np.eye(4), np.eye(4), distance="cosine", negatives=20)
+    others = [sorted(row) for row in perfect.others.tolist()]
+    assert others == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(("student", "auc"), [(np.eye(4), 1), (np.ones((4, 2)), 0.5)])
+def test_the_auc_of_a_perfect_student_is_1_and_of_a_collapsed_one_at_chance(student, auc):
+    distances = probes.measure_distances(student, student, distance="cosine", negatives=20)
+    assert probes.separation(distances)[0] == auc
 
 
 def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
@@ -207,19 +217,24 @@ def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
     np.testing.assert_allclose(result["ahead"], [ahead for ahead, _, _ in expected])
 
 
-def test_redundancy_is_nouns_and_verbs_for_each_distinct_one_whatever_its_capitals():
-    found = probes.redundancy([SHIPS, "He is very old.", "", "And 3 of 4!"])
+def test_redundancy_is_nouns_and_verbs_for_each_distinct_one():
+    frame = probes.redundancy([SHIPS, "He is very old.", "", "And 3 of 4!"])
     # ships left harbour ships stayed harbour harbour closed: eight, and five of them differ
-    assert found["words"].tolist() == [15, 4, 0, 4]
-    np.testing.assert_equal(found["redundancy"].to_numpy(), [8 / 5, 1, np.nan, np.nan])
+    assert frame["words"].tolist() == [15, 4, 0, 4]
+    np.testing.assert_equal(frame["redundancy"].to_numpy(), [8 / 5, 1, np.nan, np.nan])
+
+
+@pytest.mark.parametrize(
+    "text", ["Ships sail. ships Sail.", "Ships sail. The ship sailed."], ids=["capitals", "lemmas"]
+)
+def test_redundancy_counts_lemmas_whatever_their_capitals(text):
+    assert probes.redundancy([text])["redundancy"].tolist() == [2]
+
+
+def test_the_redundancy_of_a_repeated_text_is_twice_that_of_the_text():
     doc = str(logging.__doc__)
-    ships, once, twice = probes.redundancy(["Ships sail. ships Sail.", doc, f"{doc} " * 2])[
-        "redundancy"
-    ]
-    assert (ships, twice) == (2, pytest.approx(2 * once, rel=0.02))
-    assert probes.redundancy(["Ships sail. The ship sailed."])["redundancy"].tolist() == [
-        2
-    ]  # of lemmas
+    once, twice = probes.redundancy([doc, f"{doc} " * 2])["redundancy"]
+    assert twice == pytest.approx(2 * once, rel=0.02)
 
 
 def test_lengths_are_divided_as_in_table_4():
@@ -275,11 +290,25 @@ def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
             if (a.split()[2] == b.split()[2]) == same
         ]
         assert found[kind] == pytest.approx(np.mean(of_kind), abs=1e-6)
-    assert probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic) == pytest.approx(
-        {"inside": 1, "across": 0}
-    )
-    one = probes.sentence_similarity(documents[:1], embed)
-    assert one["inside"] == pytest.approx(units["This is 0 apples."] @ units["This is 0 pears."])
-    assert np.isnan(one["across"])
+
+
+def test_sentences_of_a_topic_are_equal_and_of_two_topics_unrelated():
+    similarity = probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic)
+    assert similarity == pytest.approx({"inside": 1, "across": 0})
+
+
+def test_a_single_document_has_no_sentences_across_documents():
+    similarity = probes.sentence_similarity(DOCUMENTS[:1], by_topic)
+    assert similarity["inside"] == pytest.approx(1)
+    assert np.isnan(similarity["across"])
+
+
+def test_sentences_are_split_in_scripts_without_spaces():
+    def embed(sentences: list[str]) -> np.ndarray:
+        return np.eye(2)[: len(sentences)]
+
     assert probes.sentence_similarity(["我们去公园散步。你明天来吗？"], embed)["inside"] < 1
-    assert np.isnan([*probes.sentence_similarity(ODD, embed).values()]).all()
+
+
+def test_documents_without_two_sentences_have_no_similarity():
+    assert np.isnan([*probes.sentence_similarity(ODD, by_topic).values()]).all()

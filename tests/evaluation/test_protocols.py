@@ -37,18 +37,19 @@ def slowly(labels: list[str], limit: int) -> list[int]:
     ]
 
 
-def test_a_cut_keeps_the_shares_and_the_first_of_each_class() -> None:
-    labels = list(
-        "aabababbbc"
-    )  # 4 a, 5 b, 1 c; to 7: 2.8 -> 2, 3.5 -> 3, 0.7 -> 0, then c, and c has no more: a
-    assert protocols.downsample(labels, 7).tolist() == [0, 1, 3, 2, 4, 6, 9]
-    assert (
-        protocols.downsample(labels, 10).tolist()
-        == protocols.downsample(labels, 11).tolist()
-        == list(range(10))
-    )
-    assert protocols.downsample([1, 1, 0, 0], 2).tolist() == [2, 0]
-    assert protocols.downsample([*"aaaaaabcd"], 4).tolist() == [0, 6, 7, 8]
+@pytest.mark.parametrize(
+    ("labels", "limit", "rows"),
+    [
+        # 4 a, 5 b, 1 c; to 7: 2.8 -> 2, 3.5 -> 3, 0.7 -> 0, then c, and c has no more: a
+        ([*"aabababbbc"], 7, [0, 1, 3, 2, 4, 6, 9]),
+        ([*"aabababbbc"], 10, [*range(10)]),
+        ([*"aabababbbc"], 11, [*range(10)]),
+        ([1, 1, 0, 0], 2, [2, 0]),
+        ([*"aaaaaabcd"], 4, [0, 6, 7, 8]),
+    ],
+)
+def test_a_cut_keeps_the_shares_and_the_first_of_each_class(labels, limit, rows) -> None:
+    assert protocols.downsample(labels, limit).tolist() == rows
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -81,31 +82,31 @@ def embedded(texts: list[str], embedding: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def test_validation_cuts_train_and_validation_and_drops_test() -> None:
-    task, embedding = task_and_embeddings({"train": 90, "validation": 50, "test": 40})
+    task, _ = task_and_embeddings({"train": 90, "validation": 50, "test": 40})
     cut = protocols.for_validation(task, 60)
-    assert {split: len(data.texts) for split, data in cut.splits.items()} == {
-        "train": 60,
-        "validation": 50,
-    }
+    sizes = {split: len(data.texts) for split, data in cut.splits.items()}
+    assert sizes == {"train": 60, "validation": 50}
     train = task.splits["train"]
     assert cut.splits["train"] == train.take(protocols.downsample(train.labels, 60))
-    assert protocols.validation_texts(cut) == [
-        *cut.splits["train"].texts,
-        *cut.splits["validation"].texts,
-    ]
-    vectors = embedded(protocols.validation_texts(cut), embedding)
+
+
+def test_a_validation_split_is_scored_like_any_split() -> None:
+    task, embedding = task_and_embeddings({"train": 90, "validation": 50, "test": 40})
+    cut = protocols.for_validation(task, 60)
+    texts = protocols.validation_texts(cut)
+    assert texts == [*cut.splits["train"].texts, *cut.splits["validation"].texts]
+    vectors = embedded(texts, embedding)
     score = protocols.validation_score(cut, vectors, head=QUICK, seeds=2, folds=5)
     assert score == cut.score(vectors, "validation", head=QUICK, seeds=2)
+
+
+def test_validation_cuts_both_documents_of_pairs() -> None:
     data = LabelledPairs(list("abcdef"), list("uvwxyz"), [0, 1, 0, 1, 0, 1])
-    pairs = protocols.for_validation(Pairs("p", {"train": data}), 4)
-    assert pairs.splits["train"] == LabelledPairs(
-        ["a", "c", "b", "d"], ["u", "w", "v", "x"], [0, 0, 1, 1]
-    )
+    cut = protocols.for_validation(Pairs("p", {"train": data}), 4).splits["train"]
+    assert cut == LabelledPairs(["a", "c", "b", "d"], ["u", "w", "v", "x"], [0, 0, 1, 1])
 
 
-def test_without_a_validation_split_every_example_is_scored_by_heads_that_have_not_seen_it() -> (
-    None
-):
+def test_without_a_validation_split_heads_score_examples_that_they_have_not_seen() -> None:
     task, embedding = task_and_embeddings({"train": 83, "test": 10})
     cut = protocols.for_validation(task, 78)
     vectors = embedded(protocols.validation_texts(cut), embedding)
@@ -141,11 +142,16 @@ def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split():
         assert (scores[name], scores[name].per_example["accuracy"].shape) == (alone, (2, 70))
     assert scores["too many"] == scores["all"]
     assert scores["few"] != scores["all"]
-    names = {1000: "1k", 10_000: "10k", None: "all", 1500: "1500"}
-    assert {limit: protocols.round_name(limit) for limit in names} == names
 
 
-def test_few_shot_scores_are_those_of_heads_trained_one_by_one_and_more_examples_tell_more():
+@pytest.mark.parametrize(
+    ("limit", "name"), [(1000, "1k"), (10_000, "10k"), (None, "all"), (1500, "1500")]
+)
+def test_a_round_is_named_by_its_examples(limit, name):
+    assert protocols.round_name(limit) == name
+
+
+def test_few_shot_scores_are_those_of_single_heads_and_rise_with_the_examples():
     task, embedding = task_and_embeddings({"train": 90, "test": 50})
     embeddings, head = (
         embedded(task.texts("test"), embedding),
@@ -168,19 +174,19 @@ def test_few_shot_scores_are_those_of_heads_trained_one_by_one_and_more_examples
     assert means[7, "accuracy"] > max(0.6, means[1, "accuracy"] + 0.05)
 
 
-def test_a_draw_has_so_many_of_each_class_keeps_those_of_a_smaller_one_and_draws_all_equally_often():
+def test_draws_have_equal_classes_and_keep_smaller_draws():
     labels = np.array([0, 1, 2] * 10 + [0] * 50)
     drawn = {number: protocols.draw_per_class(labels, number, draw=4) for number in (1, 4, 10)}
     for number, rows in drawn.items():
-        assert (np.bincount(labels[rows]).tolist(), len(set(rows.tolist()))) == (
-            [number] * 3,
-            len(rows),
-        )
+        assert np.bincount(labels[rows]).tolist() == [number] * 3
+        assert len(set(rows.tolist())) == len(rows)
     assert set(drawn[1]) < set(drawn[4]) < set(drawn[10])
     assert not np.array_equal(drawn[4], protocols.draw_per_class(labels, 4, draw=5))
+
+
+def test_draws_take_all_examples_of_a_class_equally_often():
     labels = np.array([0] * 5 + [1] * 10)
-    counts = np.bincount(
-        np.concatenate([protocols.draw_per_class(labels, 2, draw=draw) for draw in range(2000)])
-    )
+    draws = [protocols.draw_per_class(labels, 2, draw=draw) for draw in range(2000)]
+    counts = np.bincount(np.concatenate(draws))
     np.testing.assert_allclose(counts[:5], 2000 * 2 / 5, rtol=0.1)
     np.testing.assert_allclose(counts[5:], 2000 * 2 / 10, rtol=0.15)

@@ -84,7 +84,7 @@ def test_labels_of_all_formats_agree_and_pairs_have_two_texts_in_their_order(tmp
     assert all({*data.first} == {*data.second} for data in made.splits.values())
 
 
-def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_texts_stay_together(
+def test_without_splits_a_share_of_each_class_is_drawn_and_equal_texts_stay_together(
     tmp_path,
 ):
     records = reviews()
@@ -113,7 +113,10 @@ def test_without_splits_a_share_of_each_class_is_drawn_by_the_seed_and_equal_tex
         *[
             (
                 [{"text": "a"} | own],
-                rf"a\.jsonl, line 1: the field 'label' must hold the class, .*, but it is {found}; .*the fields 'text'",
+                (
+                    rf"a\.jsonl, line 1: the field 'label' must hold the class, .*, but it "
+                    rf"is {found}; .*the fields 'text'"
+                ),
             )
             for own, found in (
                 ({}, "None"),
@@ -217,7 +220,10 @@ def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored
     [
         (
             {"a.txt": "x"},
-            "there is no folder in it; name a data file, or put the texts of each class into a folder of its name",
+            (
+                "there is no folder in it; name a data file, or put the texts of each "
+                "class into a folder of its name"
+            ),
         ),
         (
             {"train/one/a.txt": "x", "test/a.txt": "x"},

@@ -30,7 +30,7 @@ def scores() -> pd.DataFrame:
     )
 
 
-def test_means_are_over_tasks_within_each_seed_and_leaves_further_metrics_out():
+def test_the_tidy_frame_has_a_row_for_each_seed_and_further_metric():
     frame = scores()
     assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
     student = frame[frame["model"] == "student"]
@@ -41,40 +41,48 @@ def test_means_are_over_tasks_within_each_seed_and_leaves_further_metrics_out():
         ["see-also", "map", 0, 0.5],
         ["see-also", "mrr", 0, 0.6],
     ]
-    means = boards.mean_over_tasks(frame).pivot(index="model", columns="seed", values="value")
+
+
+def test_means_are_over_tasks_within_each_seed():
+    means = boards.mean_over_tasks(scores()).pivot(index="model", columns="seed", values="value")
     np.testing.assert_allclose(means.loc["student"], [0.6, 0.7, 0.65])
-    assert "chunks" not in set(
-        boards.mean_over_tasks(frame.query("model != 'chunks' or task != 'package'"))["model"]
-    )
 
 
-def test_normalised_scores_are_relative_to_the_best_model_shown_of_their_own_round_or_of_all():
+def test_a_model_without_some_task_has_no_mean():
+    rows = scores().query("model != 'chunks' or task != 'package'")
+    assert "chunks" not in set(boards.mean_over_tasks(rows)["model"])
+
+
+def test_normalised_scores_are_relative_to_the_best_model():
     frame = boards.normalised(scores())
     by_model = frame.groupby(["task", "metric", "model"])["normalised"].mean()
     assert by_model.groupby(["task", "metric"]).max().tolist() == pytest.approx([1.0, 1.0, 1.0])
     assert by_model["package", "accuracy", "student"] == pytest.approx(0.8)
     assert by_model["see-also", "map", "student"] == pytest.approx(0.5 / 0.6)
-    without_best = boards.normalised(scores().query("model != 'chunks'")).groupby(
-        ["task", "metric", "model"]
-    )
-    assert without_best["normalised"].mean()["package", "accuracy", "student"] == pytest.approx(
-        0.8 / 0.9
-    )
+
+
+def test_normalised_scores_are_relative_to_the_models_of_the_frame():
+    without_best = boards.normalised(scores().query("model != 'chunks'"))
+    by_model = without_best.groupby(["task", "metric", "model"])["normalised"].mean()
+    assert by_model["package", "accuracy", "student"] == pytest.approx(0.8 / 0.9)
+
+
+@pytest.mark.parametrize(
+    ("over_rounds", "expected"),
+    [(False, [2 / 6, 4 / 6, 1, 1, 5 / 9]), (True, [2 / 9, 4 / 9, 6 / 9, 1, 5 / 9])],
+)
+def test_normalised_scores_are_relative_to_the_round_or_to_all_rounds(over_rounds, expected):
     rows = [
-        ("1k", "a", 0.2),
+        ("1k", "a", 0.2),  # a: two seeds
         ("1k", "a", 0.4),
         ("1k", "b", 0.6),
         ("all", "a", 0.9),
         ("all", "b", 0.5),
-    ]  # a: two seeds
-    frame = pd.DataFrame(rows, columns=["round", "model", "value"]).assign(
-        task="t", metric="accuracy"
-    )
-    assert boards.normalised(frame)["normalised"].tolist() == pytest.approx(
-        [2 / 6, 4 / 6, 1, 1, 5 / 9]
-    )
-    together = boards.normalised(frame, over_rounds=True)["normalised"]
-    assert together.tolist() == pytest.approx([2 / 9, 4 / 9, 6 / 9, 1, 5 / 9])
+    ]
+    frame = pd.DataFrame(rows, columns=["round", "model", "value"])
+    frame = frame.assign(task="t", metric="accuracy")
+    normalised = boards.normalised(frame, over_rounds=over_rounds)["normalised"]
+    assert normalised.tolist() == pytest.approx(expected)
 
 
 def intervals(*rows: tuple[object, ...]) -> pd.DataFrame:
@@ -107,36 +115,45 @@ FOUND = intervals(
 )
 
 
-def test_standing_names_the_best_reference_common_practice_and_the_start_also_on_a_single_task():
-    found = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
-    assert boards.standing(
-        FOUND, found, student="student", before="untrained", practice="SBERT"
-    ) == (
-        "In the mean over 2 tasks, student (.650 [.60, .70]) is worse than the best of 3 references, chunks "
-        "(.800 [.75, 1.00]); it is not shown to differ from SBERT (.650 [.61, .69]); it is better than untrained "
-        "(.400 [.35, .45])."
-    )
-    all_worse = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
+def test_standing_names_the_best_reference_common_practice_and_the_start():
+    tests = comparison({"SBERT": "no difference shown", "chunks": "worse", "untrained": "better"})
     sentence = boards.standing(
-        FOUND, all_worse, student="student", before="untrained", practice="chunks"
+        FOUND, tests, student="student", before="untrained", practice="SBERT"
+    )
+    assert sentence == (
+        "In the mean over 2 tasks, student (.650 [.60, .70]) is worse than the best of 3 "
+        "references, chunks (.800 [.75, 1.00]); it is not shown to differ from SBERT (.650 [.61, "
+        ".69]); it is better than untrained (.400 [.35, .45])."
+    )
+
+
+def test_standing_names_a_practice_that_is_the_best_reference_once():
+    tests = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
+    sentence = boards.standing(
+        FOUND, tests, student="student", before="untrained", practice="chunks"
     )
     assert sentence.endswith(
-        " is worse than the best of 3 references, chunks (.800 [.75, 1.00]); it is worse than untrained (.400 [.35, .45])."
+        " is worse than the best of 3 references, chunks (.800 [.75, 1.00]); it is worse than "
+        "untrained (.400 [.35, .45])."
     )
+
+
+def test_standing_on_a_single_task_compares_the_main_metric():
     rows = [
         (model, "t", metric, value, value, value)
         for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
         for metric in ("accuracy", "f1_macro")
     ]
-    found = comparison(
+    tests = comparison(
         {"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy"
     )
     sentence = boards.standing(
-        intervals(*rows), found, student="student", before="untrained", practice="SBERT"
+        intervals(*rows), tests, student="student", before="untrained", practice="SBERT"
     )
     assert sentence == (
-        "In the mean over 1 task, student (.700 [.70, .70]) is better than the best of 2 references, SBERT "
-        "(.500 [.50, .50]); it is not shown to differ from untrained (.500 [.50, .50])."
+        "In the mean over 1 task, student (.700 [.70, .70]) is better than the best of 2 "
+        "references, SBERT (.500 [.50, .50]); it is not shown to differ from untrained (.500 "
+        "[.50, .50])."
     )
 
 
@@ -152,12 +169,18 @@ EQUAL = "it is the simplest model that is not shown to be worse than student"
         (
             [],
             [],
-            "Take student: every simpler model is shown to be worse, and no model is shown to be better.",
+            (
+                "Take student: every simpler model is shown to be worse, and no "
+                "model is shown to be better."
+            ),
         ),
         (
             ["both"],
             [],
-            "Take student: every simpler model is shown to be worse, and no model is shown to be better.",
+            (
+                "Take student: every simpler model is shown to be worse, and no "
+                "model is shown to be better."
+            ),
         ),
         (["both", "untrained"], [], f"Take untrained: {EQUAL} (.700 against .750 in the mean)."),
         (
@@ -174,7 +197,10 @@ EQUAL = "it is the simplest model that is not shown to be worse than student"
         (
             ["words"],
             ["both", "chunks"],
-            f"Take chunks: {SHOWN} (.800 against .750 in the mean), and it is the simplest of 2 such models.",
+            (
+                f"Take chunks: {SHOWN} (.800 against .750 in the mean), and it is "
+                f"the simplest of 2 such models."
+            ),
         ),
     ],
 )

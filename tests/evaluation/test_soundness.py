@@ -86,7 +86,7 @@ def found(limit: int = 10_000) -> pd.DataFrame:
     )
 
 
-def test_every_statistic_is_what_one_counts_by_hand_and_validation_has_what_is_left_for_heads():
+def test_statistics_are_counts_by_hand_and_validation_has_what_is_left_for_heads():
     value = (
         found()
         .query("protocol == 'final'")
@@ -115,7 +115,7 @@ def test_every_statistic_is_what_one_counts_by_hand_and_validation_has_what_is_l
     }
 
 
-def test_lengths_have_a_row_for_both_documents_of_a_pair_and_each_text_is_counted_once() -> None:
+def test_lengths_have_a_row_for_both_documents_of_a_pair_and_count_each_text_once() -> None:
     counter = Mock(side_effect=words)
     lengths = task_lengths(
         TASKS["mine"], {"n_structural_tokens": counter, "letters": lambda texts: [1] * len(texts)}

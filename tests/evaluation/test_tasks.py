@@ -83,13 +83,21 @@ def test_unsound_splits_are_refused_with_task_split_and_numbers(kind, splits, me
     refused(message, lambda: kind("t", splits).texts("test"))
 
 
-def test_each_text_stands_once_and_rows_are_found_by_text_in_any_order_and_number_without_a_copy():
+def test_each_text_stands_once_in_the_order_of_its_first_place():
     assert unique(["b", "a", "b"], ["c", "a"]) == ["b", "a", "c"]
+
+
+def test_rows_are_found_by_text_in_any_order_and_number():
     embeddings = np.arange(32.0).reshape(16, 2)
-    find = rows_by_text("t", embeddings, TEXTS)
-    np.testing.assert_array_equal(find(["text 3", "text 0", "text 3"]), [[6, 7], [0, 1], [6, 7]])
-    assert np.shares_memory(find(tuple(TEXTS)), embeddings)
-    assert not np.shares_memory(find(TEXTS[::-1]), embeddings)
+    lookup = rows_by_text("t", embeddings, TEXTS)
+    np.testing.assert_array_equal(lookup(["text 3", "text 0", "text 3"]), [[6, 7], [0, 1], [6, 7]])
+
+
+def test_all_texts_in_their_order_are_found_without_a_copy():
+    embeddings = np.arange(32.0).reshape(16, 2)
+    lookup = rows_by_text("t", embeddings, TEXTS)
+    assert np.shares_memory(lookup(tuple(TEXTS)), embeddings)
+    assert not np.shares_memory(lookup(TEXTS[::-1]), embeddings)
 
 
 def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused(refused):
@@ -143,40 +151,53 @@ def noise(text: str) -> np.ndarray:
     return np.random.default_rng(list(text.encode())).normal(size=8)
 
 
-def test_perfect_embeddings_classify_all_and_noise_none_of_the_split_that_was_asked_for():
+def test_perfect_embeddings_classify_all():
     score = evaluate(ByText(one_hot), kinds_task(), head=QUICK, seeds=3)
     assert score == Score("accuracy", (1.0, 1.0, 1.0), extra={"f1_macro": 1.0})
     assert (score.mean, score.std) == (1.0, 0.0)
+
+
+def test_noise_classifies_at_chance():
     assert evaluate(ByText(noise), kinds_task(250), seeds=3).mean == pytest.approx(1 / 4, abs=0.04)
-    train = Labelled(of_kind(0, 20) + of_kind(1, 20), [0] * 20 + [1] * 20)
-    right, wrong = Labelled(of_kind(0, 5, 50), [0] * 5), Labelled(of_kind(0, 5, 60), [1] * 5)
-    task = Classification("t", {"train": train, "validation": right, "test": wrong})
-    assert evaluate(ByText(one_hot), task, split="validation", head=QUICK, seeds=2).values == (
-        1.0,
-        1.0,
-    )
-    assert evaluate(ByText(one_hot), task, split="test", head=QUICK, seeds=2).values == (0.0, 0.0)
 
 
-def test_only_train_and_the_scored_split_are_embedded_each_text_once_and_the_examples_run() -> None:
+@pytest.mark.parametrize(("split", "expected"), [("validation", 1.0), ("test", 0.0)])
+def test_the_split_that_was_asked_for_is_scored(split, expected):
+    splits = {
+        "train": Labelled(of_kind(0, 20) + of_kind(1, 20), [0] * 20 + [1] * 20),
+        "validation": Labelled(of_kind(0, 5, 50), [0] * 5),
+        "test": Labelled(of_kind(0, 5, 60), [1] * 5),
+    }
+    score = evaluate(ByText(one_hot), Classification("t", splits), split=split, head=QUICK, seeds=2)
+    assert score.values == (expected, expected)
+
+
+def test_the_examples_of_the_docstrings_run():
     assert (doctest.testmod(tasks), doctest.testmod(protocols)) == ((0, 7), (0, 6))
+
+
+def test_only_train_and_the_scored_split_are_embedded():
     task = kinds_task(3)
     model = ByText(one_hot)
     evaluate(model, task, split="validation", head=QUICK, seeds=1)
     assert model.asked == [*task.splits["train"].texts, *task.splits["validation"].texts]
-    train, test = LabelledPairs(["a", "b"], ["b", "c"], [0, 1]), LabelledPairs(["c"], ["d"], [1])
-    pairs = Pairs("p", {"train": train, "test": test})
+
+
+def test_each_text_of_pairs_is_embedded_once():
+    train = LabelledPairs(["a", "b"], ["b", "c"], [0, 1])
+    pairs = Pairs("p", {"train": train, "test": LabelledPairs(["c"], ["d"], [1])})
     assert (pairs.texts("test"), pairs.texts("train")) == (["a", "b", "c", "d"], ["a", "b", "c"])
 
 
-def test_the_first_seeds_are_the_same_however_many_follow_and_the_spread_is_their_sample_deviation():
+def test_further_seeds_change_no_earlier_one():
     few, many = (evaluate(ByText(noise), kinds_task(20), seeds=seeds).values for seeds in (2, 4))
     assert many[:2] == few
     assert len(set(many)) > 1
-    assert (Score("accuracy", (0.5, 0.7, 0.9)).std, Score("map", (0.4,)).std) == (
-        pytest.approx(0.2),
-        0.0,
-    )
+
+
+def test_the_spread_of_a_score_is_the_sample_deviation_of_its_seeds():
+    assert Score("accuracy", (0.5, 0.7, 0.9)).std == pytest.approx(0.2)
+    assert Score("map", (0.4,)).std == 0.0
 
 
 def ranking() -> Ranking:
@@ -187,22 +208,21 @@ def ranking() -> Ranking:
     )
 
 
-def test_retrieval_trains_nothing_is_perfect_where_relevant_documents_coincide_and_by_noise_at_chance():
-    assert evaluate(ByText(one_hot), Retrieval("r", {"test": ranking()})) == Score(
-        "map", (1.0,), {"mrr": 1.0}
-    )
+def test_retrieval_is_perfect_where_relevant_documents_coincide():
+    score = evaluate(ByText(one_hot), Retrieval("r", {"test": ranking()}))
+    assert score == Score("map", (1.0,), {"mrr": 1.0})
+
+
+def test_retrieval_by_noise_is_at_chance():
     texts = [f"document {i}" for i in range(300)]
-    task = Retrieval(
-        "r", {"test": Ranking(texts, list(range(300)), [[(i + 1) % 300] for i in range(300)])}
-    )
-    harmonic = (
-        sum(1 / rank for rank in range(1, 300)) / 299
-    )  # one relevant document at a random rank
+    relevant = [[(i + 1) % 300] for i in range(300)]
+    task = Retrieval("r", {"test": Ranking(texts, list(range(300)), relevant)})
+    # one relevant document at a random rank
+    harmonic = sum(1 / rank for rank in range(1, 300)) / 299
     score = evaluate(ByText(noise), task)
     assert score.mean == pytest.approx(harmonic, abs=0.02)
-    assert score.extra["mrr"] == pytest.approx(
-        score.mean
-    )  # with one relevant document both are 1 / rank
+    # with one relevant document both are 1 / rank
+    assert score.extra["mrr"] == pytest.approx(score.mean)
 
 
 def test_a_score_holds_the_result_of_each_example() -> None:
@@ -219,36 +239,50 @@ def test_a_score_holds_the_result_of_each_example() -> None:
     assert found.per_example["mrr"].mean() == pytest.approx(found.extra["mrr"])
 
 
-def test_examples_are_as_long_as_their_document_their_longer_document_or_their_query() -> None:
+def test_examples_are_as_long_as_their_document():
     assert example_lengths(kinds_task(2), np.arange(16)).tolist() == list(range(8, 16))
+
+
+def test_pairs_are_as_long_as_their_longer_document():
     train = LabelledPairs(["a", "b"], ["b", "c"], [0, 1])
     pairs = Pairs("p", {"train": train, "test": LabelledPairs(["c", "a"], ["d", "b"], [1, 0])})
     assert pairs.texts() == ["a", "b", "c", "d"]
     assert example_lengths(pairs, [10, 40, 20, 5]).tolist() == [20, 40]
+
+
+def test_rankings_are_as_long_as_their_queries():
     retrieval = Retrieval("r", {"test": Ranking(["a", "b", "c"], [2, 0], [[0], [1]])})
     assert example_lengths(retrieval, [7, 8, 9]).tolist() == [9, 7]
     with pytest.raises(ValueError, match="shorter"):
         example_lengths(retrieval, [7, 8])
 
 
-def test_accuracy_is_counted_for_each_head_and_macro_f1_is_the_mean_over_classes_that_somebody_names():
+def test_accuracy_is_counted_for_each_head():
     rng = np.random.default_rng(0)
     predictions, labels = rng.integers(3, size=(4, 50)), rng.integers(3, size=50)
     values = score_predictions("accuracy", predictions, labels).values
     np.testing.assert_allclose(values, [accuracy_score(labels, row) for row in predictions])
+
+
+def test_macro_f1_is_the_mean_of_the_f1_of_each_class():
+    rng = np.random.default_rng(0)
+    predictions, labels = rng.integers(3, size=(4, 50)), rng.integers(3, size=50)
 
     def f1(row: np.ndarray, c: int) -> float:
         return 2 * ((row == c) & (labels == c)).sum() / ((row == c).sum() + (labels == c).sum())
 
     expected = [np.mean([f1(row, c) for c in range(3)]) for row in predictions]
     np.testing.assert_allclose(f1_macro(predictions, labels), expected)
-    labels = np.array([0, 0, 2, 2])
-    assert f1_macro(np.array([[0, 0, 2, 2]]), labels)[0] == 1.0  # class 1 is nowhere
-    assert f1_macro(np.array([[0, 0, 0, 0]]), labels)[0] == pytest.approx((2 / 3 + 0) / 2)
+
+
+@pytest.mark.parametrize(("predictions", "f1"), [([0, 0, 2, 2], 1.0), ([0, 0, 0, 0], 1 / 3)])
+def test_macro_f1_leaves_out_classes_that_are_nowhere(predictions, f1):
+    labels = np.array([0, 0, 2, 2])  # class 1 is nowhere
+    assert f1_macro(np.array([predictions]), labels)[0] == pytest.approx(f1)
 
 
 @pytest.mark.parametrize("kind", [Classification, Pairs])
-def test_logistic_regressions_read_embeddings_of_one_scale_and_mlps_read_them_as_they_are(kind):
+def test_logistic_regressions_read_scaled_embeddings_and_mlps_read_them_as_they_are(kind):
     columns = ["ab", "cd"], ["ef", "gh"]  # of train and test
     splits = [
         Labelled(c[0], [0, 1]) if kind is Classification else LabelledPairs(*c, [0, 1])

@@ -64,7 +64,7 @@ def test_intervals_cover_the_true_mean_over_tasks_about_as_often_as_they_say(
     assert 0.91 <= ((low <= truth) & (truth <= high)).mean() <= 0.98
 
 
-def test_an_interval_of_equal_examples_is_a_point_and_one_example_less_makes_it_wider() -> None:
+def test_an_interval_of_equal_examples_is_a_point_and_one_less_makes_it_wider() -> None:
     _, low, high = uncertainty.bootstrap_over_tasks(
         [np.stack([np.ones(40), np.arange(40) > 0, np.zeros(40)])]
     )
@@ -125,18 +125,21 @@ def test_the_p_value_of_right_or_wrong_answers_is_mcnemars(won: int, lost: int) 
     assert uncertainty.paired_p_value(-differences) == uncertainty.paired_p_value(differences)
 
 
-def test_p_values_of_equal_models_are_uniform_none_is_impossibly_low_and_rounding_makes_no_difference():
-    p = [
-        uncertainty.paired_p_value(d, permutations=499)
-        for d in np.random.default_rng(3).normal(size=(300, 40))
-    ]
+def test_p_values_of_equal_models_are_uniform():
+    samples = np.random.default_rng(3).normal(size=(300, 40))
+    p = [uncertainty.paired_p_value(d, permutations=499) for d in samples]
     assert stats.kstest(p, "uniform").pvalue > 0.01
+
+
+def test_the_smallest_p_value_counts_the_observed_results_as_a_permutation():
     assert uncertainty.paired_p_value(np.ones(500), permutations=999) == 1 / 1000
+
+
+def test_p_values_do_not_depend_on_the_rounding_of_differences():
     fifths = np.array([1 / 5 + 2 / 5 - 3 / 5] * 50 + [4 / 5 - 3 / 5] * 20 + [3 / 5 - 4 / 5] * 4)
     exact = stats.binomtest(20, 24).pvalue
-    assert uncertainty.paired_p_value(fifths, permutations=50_000) == pytest.approx(
-        exact, abs=0.003
-    )
+    p = uncertainty.paired_p_value(fifths, permutations=50_000)
+    assert p == pytest.approx(exact, abs=0.003)
 
 
 @pytest.mark.parametrize(
@@ -229,28 +232,24 @@ def test_paired_answers_show_differences_that_separate_intervals_hide() -> None:
 def test_intervals_of_all_metrics_are_in_the_frame() -> None:
     frame = uncertainty.score_intervals(some_scores())
     sizes = {("find", "map"): 60, ("pairs", "accuracy"): 400, (uncertainty.OVERALL, "mean"): 460}
-    assert (frame.groupby(["task", "metric"])["examples"].first().to_dict(), len(frame)) == (
-        sizes,
-        12,
-    )
+    assert frame.groupby(["task", "metric"])["examples"].first().to_dict() == sizes
+    assert len(frame) == 12
     of_base = frame[frame["model"] == "base"].set_index("task")["value"]
     assert of_base[uncertainty.OVERALL] == pytest.approx((of_base["find"] + of_base["pairs"]) / 2)
     assert ((frame["low"] < frame["value"]) & (frame["value"] < frame["high"])).all()
-    width = (frame["high"] - frame["low"])[
-        frame["model"].eq("base") & frame["task"].eq("pairs")
-    ].item()
+
+
+def test_an_interval_is_as_wide_as_the_normal_approximation_has_it() -> None:
+    frame = uncertainty.score_intervals(some_scores()).set_index(["model", "task"])
+    row = frame.loc["base", "pairs"]
     rates = some_scores()["base"]["pairs"].per_example["accuracy"].mean(axis=0)
-    assert width == pytest.approx(
-        2 * 1.96 * rates.std() / 20, rel=0.1
-    )  # as the normal approximation has it
-    one_task = {
-        model: {"find": own["find"]} for model, own in some_scores().items()
-    }  # has no mean over tasks
-    assert (
-        set(uncertainty.score_intervals(one_task)["task"])
-        == set(compare(one_task, "base")["task"])
-        == {"find"}
-    )
+    assert row["high"] - row["low"] == pytest.approx(2 * 1.96 * rates.std() / 20, rel=0.1)
+
+
+def test_a_single_task_has_no_mean_over_tasks() -> None:
+    scores = {model: {"find": by_task["find"]} for model, by_task in some_scores().items()}
+    assert set(uncertainty.score_intervals(scores)["task"]) == {"find"}
+    assert set(compare(scores, "base")["task"]) == {"find"}
 
 
 def test_a_model_without_some_task_is_compared_on_the_others_and_has_no_mean() -> None:
