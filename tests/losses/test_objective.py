@@ -113,15 +113,22 @@ def test_with_all_documents_masked_the_loss_is_the_mean_contextual_loss(structur
     torch.testing.assert_close(gradients(module, first="teachings.1."), gradients(alone))
 
 
-def test_at_lam_one_the_contextual_side_gets_no_gradient_and_at_zero_the_structural_one_gives_none():
-    one, alone = objective(weighting=Weighting(1.0)), objective(contextual=None)
-    zero, contextual = objective(weighting=Weighting(0.0)), objective(None)
-    for module in (one, alone, zero, contextual):
-        call(module).loss.backward()
-    assert all(g.abs().max() == 0 for name, g in gradients(one).items() if "projection" in name)
-    torch.testing.assert_close(one.student.weight.grad, alone.student.weight.grad)
-    torch.testing.assert_close(gradients(zero, first="teachings.1."), gradients(contextual))
+def test_at_lam_one_the_contextual_side_gets_no_gradient():
+    module = objective(weighting=Weighting(1.0))
+    alone = objective(contextual=None)
+    for each in (module, alone):
+        call(each).loss.backward()
+    assert all(g.abs().max() == 0 for name, g in gradients(module).items() if "projection" in name)
+    torch.testing.assert_close(module.student.weight.grad, alone.student.weight.grad)
     assert alone.student.weight.grad.abs().max() > 0
+
+
+def test_at_lam_zero_the_structural_side_gives_no_gradient():
+    module = objective(weighting=Weighting(0.0))
+    alone = objective(None)
+    for each in (module, alone):
+        call(each).loss.backward()
+    torch.testing.assert_close(gradients(module, first="teachings.1."), gradients(alone))
 
 
 @pytest.mark.parametrize("lam", [None, 0.0, 0.2, 1.0])
@@ -175,9 +182,7 @@ def test_groups_give_the_loss_gradient_and_statistics_of_a_loop_with_accumulatio
 @pytest.mark.parametrize(
     ("B", "sizes"), [(4, [4]), (6, [6]), (7, [7]), (12, [6, 6]), (13, [6, 7]), (14, [6, 6, 2])]
 )
-def test_a_last_lone_document_joins_the_group_before_it_and_every_document_weighs_the_same(
-    B, sizes
-):
+def test_a_last_lone_document_joins_the_group_before_and_all_weigh_the_same(B, sizes):
     module = objective(MaxMargin, group_size=6)
     one_by_one = copy.deepcopy(module)
     one_by_one.group_size = None
@@ -202,16 +207,22 @@ def test_gradients_of_the_whole_agree_with_finite_differences():
     assert torch.autograd.gradcheck(loss, module.student.weight.detach().clone().requires_grad_())
 
 
-def test_embeddings_are_the_students_without_gradient_and_in_single_precision_under_autocast():
+def test_embeddings_of_the_output_are_the_students_without_gradient():
     output = call(objective())
     assert torch.equal(output.embeddings, objective().student(data(7)[0]).detach())
     assert not output.embeddings.requires_grad
     assert output[0] is output.loss
+
+
+def test_a_contextual_loss_alone_compares_embeddings_without_projections():
     batch, t, _ = data(7)
     module = Objective(nn.Linear(W, D), [Teaching("pv", "contextual", MSE())]).double()
     torch.testing.assert_close(
         module(batch, teachers={"pv": t}).loss, (module.student(batch) - t).square().mean()
     )
+
+
+def test_the_losses_are_in_single_precision_under_autocast():
     module = objective(MaxMargin).float()
     batch, t, c = (x.float() for x in data(7))
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -31,13 +31,16 @@ def random_heads(T, *, heads, head_dim, seed=0):
     ]
 
 
-def test_blocks_stop_at_documents_reach_one_window_beyond_and_read_on_to_multiples_of_a_step():
+def test_blocks_stop_at_documents_and_reach_one_window_beyond():
     s = slice
     assert blocks([3, 7], window=2, size=4) == [
         Block(s(0, 3), s(0, 3), True, s(0, 3), s(0, 3)),
         Block(s(3, 7), s(3, 9), False, s(3, 7), s(3, 9)),
         Block(s(7, 10), s(5, 10), False, s(7, 10), s(5, 10)),
     ]
+
+
+def test_blocks_read_on_to_multiples_of_a_step():
     read = [
         (block.read_queries, block.read_keys) for block in blocks([3, 7], window=2, size=4, step=4)
     ]
@@ -158,9 +161,7 @@ def test_both_backends_compute_the_same(monkeypatch):
         )
 
 
-def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it_and_else_refused(
-    monkeypatch,
-):
+def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it(monkeypatch):
     monkeypatch.setattr("torch.version.hip", None)
     gpu = torch.device("cuda")
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (9, 0))
@@ -171,6 +172,9 @@ def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it_and_el
     assert not fits_varlen(torch.device("cpu"), torch.bfloat16, 64)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (7, 5))
     assert not fits_varlen(gpu, torch.float16, 64)
+
+
+def test_flash_attention_is_refused_where_it_does_not_fit(monkeypatch):
     given = {"starts": torch.tensor([0, 5], dtype=torch.int32), "backend": "varlen"}
     for fits, dropout in ((False, 0.0), (True, 0.1)):
         monkeypatch.setattr(longformer, "fits_varlen", lambda *_, fits=fits: fits)

@@ -96,7 +96,7 @@ def test_the_lexical_half_reads_on_where_the_tokens_end(make_student):
     assert np.abs(first[16:] - second[16:]).max() > 0.1
 
 
-def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_dense_statistics():
+def test_the_weight_lets_halves_vary_alike():
     rng = np.random.default_rng(0)
     first, second = (
         normalize(rng.normal(size=(300, D)) + offset) for D, offset in ((5, 0), (50, 1))
@@ -113,6 +113,9 @@ def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_
         0,
         1,
     )  # cosines that are all equal have no weight
+
+
+def test_some_documents_may_give_the_dense_statistics():
     texts, X = collection(), np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
     rows = np.arange(0, 40, 2)
     half = fit_lexical_half(lambda: X[rows], texts, dim=4, rows=rows)
@@ -160,7 +163,7 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
     assert not list(tmp_path.rglob(".model*"))
 
 
-def test_in_a_lead_mean_the_first_tokens_count_more_also_in_stock_sentence_transformers(
+def test_in_a_lead_mean_the_first_tokens_count_more_here_and_in_stock_libraries(
     make_student, tmp_path
 ):
     student = make_student(windows=[8], pooling="lead")
@@ -252,7 +255,7 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
         ),
     ],
 )
-def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(
+def test_collections_that_cannot_be_fitted_are_refused_and_change_no_student(
     make_student, call, message, refused, monkeypatch
 ):
     student = make_student(windows=[8])

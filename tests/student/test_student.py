@@ -8,10 +8,11 @@ from docemb_lib.student import pack, student
 from docemb_lib.student.student import Encoded
 
 
-def test_the_example_runs_and_projections_for_global_attention_are_frozen_where_unused(
-    make_student,
-):
+def test_the_example_runs():
     assert doctest.testmod(student) == (0, 2)
+
+
+def test_projections_for_global_attention_are_frozen_where_unused(make_student):
     frozen = {
         name
         for name, weight in make_student(windows=[8]).named_parameters()

@@ -1,4 +1,4 @@
-"""Long texts are counted and cut without being tokenised whole, and nothing of the result changes."""
+"""Long texts are counted and cut without being tokenised whole, and the result is the same."""
 
 import subprocess
 import sys
@@ -16,7 +16,8 @@ from docemb_lib.corpus.document import Document
 from docemb_lib.student import Student, count_tokens
 
 HARD = (
-    "Don't  stop —\n\n\tthe end.Next (one) two3 x_y  …\u00a0non 中文字 中文 naïve e\u0301te\u0301 ΟΔΥΣΣΕΥΣ it's   \n"
+    "Don't  stop —\n\n\tthe end.Next (one) two3 x_y  …\u00a0non 中文字 中文 naïve "
+    "e\u0301te\u0301 ΟΔΥΣΣΕΥΣ it's   \n"
     " 1,000 _a_ __init__(self):\n        return -1\n\n\n"
     + "a" * 90
     + " "
