@@ -114,12 +114,11 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
     if student.pooling == "cls":
         settings |= GLOBAL_ATTENTION
     _write_json(folder / SETTINGS, settings)
-    versions = {name: version(name) for name in ("sentence-transformers", "transformers")}
     general = {
         "model_type": "SentenceTransformer",
         "__version__": {
-            "sentence_transformers": versions["sentence-transformers"],
-            "transformers": versions["transformers"],
+            "sentence_transformers": version("sentence-transformers"),
+            "transformers": version("transformers"),
             "pytorch": torch.__version__,
         },
         "prompts": {},

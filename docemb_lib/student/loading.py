@@ -217,11 +217,9 @@ def load_weights(path_or_id: str, config: PretrainedConfig) -> PreTrainedModel:
     if config.model_type != "modernbert":
         options["add_pooling_layer"] = False
     model, info = _load(AutoModel, path_or_id, "its weights cannot be loaded", **options)
-    misfits = [
-        *info["missing_keys"],
-        *(name for name, *_ in info["mismatched_keys"]),
-        *(name for name in info["unexpected_keys"] if "encoder.layer." in name),
-    ]
+    resized = [name for name, *_ in info["mismatched_keys"]]
+    further = [name for name in info["unexpected_keys"] if "encoder.layer." in name]
+    misfits = [*info["missing_keys"], *resized, *further]
     if misfits:
         raise InputError(
             f"{path_or_id}: its weights and its config.json disagree about {min(misfits)}; "

@@ -22,21 +22,25 @@ class NumpySDL:
     """The five lines of the formula with cell-by-cell sums, and batch normalisation by hand."""
 
     def __init__(self, P, beta, reduction):
-        self.Phi, self.b, self.mean, self.var = np.zeros((P, P)), 0.0, np.zeros(P), np.ones(P)
-        self.beta, self.reduction = beta, reduction
+        self.Phi = np.zeros((P, P))
+        self.b = 0.0
+        self.mean = np.zeros(P)
+        self.var = np.ones(P)
+        self.beta = beta
+        self.reduction = reduction
 
     def step(self, Z, training):
         B, P = Z.shape
         mean, var = (Z.mean(0), Z.var(0)) if training else (self.mean, self.var)
         Zb = (Z - mean) / np.sqrt(var + 1e-5)
         Sigma = sum(np.outer(z, z) for z in Zb) / (B - 1)
-        Phi, b = self.beta * self.Phi + Sigma, self.beta * self.b + 1
+        Phi = self.beta * self.Phi + Sigma
+        b = self.beta * self.b + 1
         if training:
-            self.Phi, self.b = Phi, b
-            self.mean, self.var = (
-                0.9 * self.mean + 0.1 * mean,
-                0.9 * self.var + 0.1 * Z.var(0, ddof=1),
-            )
+            self.Phi = Phi
+            self.b = b
+            self.mean = 0.9 * self.mean + 0.1 * mean
+            self.var = 0.9 * self.var + 0.1 * Z.var(0, ddof=1)
         total = sum(abs(Phi[i, j] / b) for i in range(P) for j in range(P) if i != j)
         return total / (P * P - P) if self.reduction == "mean" else total
 
@@ -44,7 +48,8 @@ class NumpySDL:
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.95])
 def test_sdl_equals_its_formula_over_training_and_evaluation_steps(reduction, beta):
-    sdl, reference = SDL(4, beta, reduction).double(), NumpySDL(4, beta, reduction)
+    sdl = SDL(4, beta, reduction).double()
+    reference = NumpySDL(4, beta, reduction)
     for step in range(12):
         Z = normal(6, 4, seed=step) @ normal(4, 4, seed=100) + step
         sdl.train(step % 4 != 0)
@@ -57,10 +62,13 @@ def test_sdl_equals_its_formula_over_training_and_evaluation_steps(reduction, be
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_soft_cca_is_the_distance_plus_delta_times_both_decorrelations(dtype, tolerance, reduction):
     loss = SoftCCA(5, delta=0.3, reduction=reduction).to(dtype)
-    left, right = NumpySDL(5, 0.95, reduction), NumpySDL(5, 0.95, reduction)
+    left = NumpySDL(5, 0.95, reduction)
+    right = NumpySDL(5, 0.95, reduction)
     for step in range(4):
-        z1, z2 = normal(6, 5, seed=step).to(dtype), normal(6, 5, seed=50 + step).to(dtype)
-        n1, n2 = z1.double().numpy(), z2.double().numpy()
+        z1 = normal(6, 5, seed=step).to(dtype)
+        z2 = normal(6, 5, seed=50 + step).to(dtype)
+        n1 = z1.double().numpy()
+        n2 = z2.double().numpy()
         distance = [
             sum((a - b) ** 2 for a, b in zip(*rows, strict=True)) / 5
             for rows in zip(n1, n2, strict=True)

@@ -10,7 +10,8 @@ from torch import nn
 from docemb_lib.losses import Projection, check_widths
 from docemb_lib.settings.projections import with_widths
 
-L, R = nn.Linear, nn.ReLU
+L = nn.Linear
+R = nn.ReLU
 BUILT = {  # spec: (input width, layers, widths)
     "768(ReLU)x4096(ReLU)x2048": (768, [L, R, L, R, L], (768, 768, 4096, 2048)),
     "2048": (768, [L], (768, 2048)),
@@ -49,7 +50,8 @@ def test_a_projection_computes_its_layers_one_after_the_other_and_the_identity_n
     )
     scores = ((x @ W1.T + b1).clamp(min=0) @ W2.T + b2).exp()
     torch.testing.assert_close(projection(x), scores / scores.sum(1, keepdim=True))
-    projection, x = Projection("-", 7), torch.randn(2, 7)
+    projection = Projection("-", 7)
+    x = torch.randn(2, 7)
     assert torch.equal(projection(x), x)
     assert list(projection.parameters()) == []
 

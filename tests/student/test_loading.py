@@ -30,7 +30,8 @@ TINY = {
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
 NO_MODEL = "bert: its weights cannot be loaded"
 NO_CONFIG = r"bert: its config\.json cannot be used \(\S"
-FILE, TOKENIZER = "model.safetensors", ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+FILE = "model.safetensors"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 
 
 @pytest.fixture(scope="module")
@@ -367,7 +368,8 @@ def published(tmp_path_factory, texts):
 
 def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     folder, stock, bpe = published
-    loaded, student = Student.load(folder), Student.from_encoder(folder)
+    loaded = Student.load(folder)
+    student = Student.from_encoder(folder)
     assert (loaded.max_tokens, loaded.pooling) == (4096, "mean")
     assert (student.max_tokens, student.config.attention_window) == (4096, [8, 16])
     for name, weight in stock.state_dict().items():
@@ -424,10 +426,8 @@ def test_a_checkpoints_head_scores_words_and_adds_losses_as_its_model_does(
     labels = torch.where(torch.rand(1, 12) < 0.4, ids, NO_LABEL)
     with torch.no_grad():
         expected = model(ids, labels=labels)
-        hidden, words = (
-            model.base_model(ids).last_hidden_state[0],
-            model.get_input_embeddings().weight,
-        )
+        hidden = model.base_model(ids).last_hidden_state[0]
+        words = model.get_input_embeddings().weight
         torch.testing.assert_close(head(hidden, words), expected.logits[0])
         torch.testing.assert_close(
             head.loss(hidden, labels[0], words) / (labels != NO_LABEL).sum(), expected.loss

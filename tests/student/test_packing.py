@@ -93,7 +93,8 @@ def test_chunks_are_read_one_ahead(make_student, small_chunks):
 def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(
     make_kind, documents, small_chunks, tmp_path, kind
 ):
-    student, file = make_kind(kind), tmp_path / "deep" / "e.npy"
+    student = make_kind(kind)
+    file = tmp_path / "deep" / "e.npy"
     expected = np.concatenate([student.embed([text], bf16=False) for text in documents])
     seen = []
     result = student.embed(

@@ -55,7 +55,8 @@ def test_bfloat16_embeddings_point_the_same_way(make_kind, converted, texts, kin
     trained one.
     """
     student = converted if kind == "converted" else make_kind(kind)
-    full, half = student.embed(texts, bf16=False), student.embed(texts, bf16=True)
+    full = student.embed(texts, bf16=False)
+    half = student.embed(texts, bf16=True)
     cosines = (full * half).sum(1) / np.linalg.norm(full, axis=1) / np.linalg.norm(half, axis=1)
     assert cosines.min() >= least
     assert np.abs(full - half).max() > 0  # the precisions differ

@@ -123,7 +123,8 @@ print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])"""
 @pytest.mark.parametrize("blank", ["\n", "  ", "\r\n", "\t"])
 def test_copies_but_for_white_space_have_one_digest_and_as_many_words_and_tokens(minilm, blank):
     words = [f"word{n % 900}" for n in range(40_000)]
-    text, copy = " ".join(words), blank.join(words)
+    text = " ".join(words)
+    copy = blank.join(words)
     assert digest(copy, None) == digest(text, None)
     rows = _measured([Document("a", text, ""), Document("b", copy, "")], {}, None).to_pylist()
     assert [row["n_words"] for row in rows] == [40_000, 40_000]
