@@ -192,6 +192,7 @@ class Objective(Described):
         applies each contextual loss to the groups, for a trainer whose batch is part of a larger
         one.
         """
+        # The student runs once on the whole batch; only the losses see groups.
         embeddings = self.student(batch)  # y, (B, D)
         with torch.autocast(embeddings.device.type, enabled=False):
             embeddings = full_precision(embeddings)
@@ -216,6 +217,7 @@ class Objective(Described):
                     contextual_views = (student.detach(), teacher.detach())
                 groups = list(zip(*arguments, strict=True))  # (b, P), (b, P) and maybe (b,) each
                 document_losses = run(teaching.loss, groups)  # (B,)
+                # The part that is reported has neither w nor v and u: it is the plain mean loss.
                 losses.setdefault(teaching.role, []).append(teaching.weight * document_losses)
                 parts[teaching.name] = document_losses.detach().mean()
 
@@ -249,6 +251,7 @@ def group_sizes(n: int, group_size: int | None) -> list[int]:
     """Return the numbers of documents of the groups of a batch of `n`, in order."""
     if group_size is None or n <= group_size:
         return [n]
+    # Full groups come first: 13 documents in groups of 6 are 6 and 7, and 14 are 6, 6 and 2.
     full, rest = divmod(n, group_size)
     sizes = [group_size] * full
     if rest == 1:  # a lone document has no negatives and no covariance

@@ -115,7 +115,9 @@ def embed_chunks(
             for documents in tokenised:
                 plan = token_batches([encoder.padded(len(ids)) for ids in documents], budget)
                 # Packed in this thread, so that a device finds its next batch ready.
-                packed = [pack([documents[row] for row in rows]) for rows in plan]
+                packed = []
+                for rows in plan:
+                    packed.append(pack([documents[row] for row in rows]))
                 pending.append((plan, run(embed, packed)))
                 if len(pending) > len(replicas):
                     yield collect(*pending.popleft())

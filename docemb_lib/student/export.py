@@ -110,16 +110,15 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
         modules.append({"idx": place, "name": str(place), "path": path, "type": kind})
     _write_json(folder / "modules.json", modules)
 
-    settings = {"max_seq_length": student.max_tokens, "do_lower_case": False}
+    settings: dict[str, object] = {"max_seq_length": student.max_tokens, "do_lower_case": False}
     if student.pooling == "cls":
         settings |= GLOBAL_ATTENTION
     _write_json(folder / SETTINGS, settings)
-    versions = {name: version(name) for name in ("sentence-transformers", "transformers")}
     general = {
         "model_type": "SentenceTransformer",
         "__version__": {
-            "sentence_transformers": versions["sentence-transformers"],
-            "transformers": versions["transformers"],
+            "sentence_transformers": version("sentence-transformers"),
+            "transformers": version("transformers"),
             "pytorch": torch.__version__,
         },
         "prompts": {},
@@ -155,7 +154,7 @@ def _write_model(student: Writable, folder: Path) -> None:
     config.architectures = [type(model).__name__]
     D = config.hidden_size
     # Stock classes have a pooler or a classifier, unused here. Zeros in the file keep loading from
-    # warning of missing weights and from drawing random ones. Each has rows of D weights and biases.
+    # warning of missing weights and from drawing random ones. A row has D weights and a bias.
     unused = {"pooler.dense": D} if config.model_type == "longformer" else {}
     if student.pooling == "cls":
         config.architectures = ["LongformerForSequenceClassification"]

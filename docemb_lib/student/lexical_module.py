@@ -120,7 +120,7 @@ class LexicalHalf(nn.Module):
         return centred * lexical.any(dim=1, keepdim=True)
 
     def dense(self, embeddings: Tensor) -> Tensor:
-        """Compute the dense half, (N, D), rows of unit length. embeddings: (N, D), the encoder's."""
+        """Compute the dense half, rows of unit length, from the encoder's rows, both (N, D)."""
         centred = embeddings.float() - self.dense_mean.float()
         return nn.functional.normalize(centred @ self.dense_map.float())
 

@@ -1,22 +1,22 @@
-"""Pretrained encoders, heads and tokenizers: read as tensors and JSON, never with code from the
-model, and converted.
+"""Pretrained encoders, heads and tokenizers are read as tensors and JSON, and converted.
 
-A short encoder becomes a Longformer whose positions repeat the learnt ones (Beltagy et al. 2020,
-section 5), up to the encoder's own limit; a long one stays as it is. `path_or_id` is a folder or
-hub id of a transformers or sentence-transformers model. Each fault of a checkpoint raises
-InputError with one line.
+Code from a model never runs. A short encoder becomes a Longformer whose positions repeat the learnt
+ones (Beltagy et al. 2020, section 5), up to the encoder's own limit; a long one stays as it is.
+`path_or_id` is a folder or hub id of a transformers or sentence-transformers model. Each fault of a
+checkpoint raises InputError with one line.
 """
 
 import logging
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 from transformers import (
     AutoConfig,
@@ -25,6 +25,9 @@ from transformers import (
     AutoTokenizer,
     LongformerConfig,
     LongformerModel,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
 )
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_NAME, cached_file
 from transformers.utils import logging as hf_logging
@@ -34,12 +37,8 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import one_line, require
 
 logger = logging.getLogger(__name__)
-SHORT = (
-    "bert",
-    "roberta",
-    "xlm-roberta",
-    "camembert",
-)  # convert to a Longformer: the module names are the same
+# These types convert to a Longformer: the module names are the same.
+SHORT = ("bert", "roberta", "xlm-roberta", "camembert")
 LONG = ("longformer", "modernbert")  # are students as they are
 SHARED_FIELDS = [
     "vocab_size",
@@ -58,22 +57,27 @@ DROPOUTS = {
     "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
     "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
 }
-GIVE_STUDENT = (  # what to do, in an error
+# What to do, in an error.
+GIVE_STUDENT = (
     "Give the folder of a student; `docemb adapt MODEL CORPUS -o OUT` makes one of an encoder"
     f" of type {', '.join(SHORT[:-1])} or {SHORT[-1]}."
 )
 DEFAULT_WINDOW = 512  # both directions together, as in longformer-base-4096
 POSITIONS = "embeddings.position_embeddings.weight"
 SETTINGS = "sentence_bert_config.json"
-# the masked-language heads of BERT, RoBERTa and Longformer, ModernBERT, without word embeddings
+# The names of the masked-language heads of BERT, RoBERTa and Longformer, and ModernBERT, without
+# their word embeddings.
 HEAD = re.compile(
     r"(?:cls\.predictions\.(?:transform\.)?|lm_head\.|head\.|decoder\.(?=bias))"
     r"(?:(?P<layer>dense|LayerNorm|layer_norm|norm)\.)?(?P<kind>weight|bias)"
 )
 
 
-def load_long(path_or_id: str, name: str) -> Any:
-    """A saved Longformer or ModernBERT. name: the model in messages."""
+def load_long(path_or_id: str, name: str) -> PreTrainedModel:
+    """Load a saved Longformer or ModernBERT. name: the model in messages.
+
+    Raises InputError for other models.
+    """
     config = load_config(path_or_id)
     if config.model_type not in LONG:
         raise no_student(name, path_or_id)
@@ -81,21 +85,22 @@ def load_long(path_or_id: str, name: str) -> Any:
 
 
 def is_short(path_or_id: str) -> bool:
-    """Whether `docemb adapt` converts a model; False also for one whose type cannot be read."""
+    """Tell whether `docemb adapt` converts a model; False for one whose type cannot be read."""
     with suppress(InputError):
         return load_config(path_or_id).model_type in SHORT
     return False
 
 
 def no_student(name: str, path_or_id: str) -> InputError:
-    """The error for a model that is no student, with the command that makes one.
+    """Return the error for a model that is no student, with the command that makes one.
 
     name: as the user gave it.
     """
     if is_short(path_or_id):
-        command = f"docemb adapt {quote(name)} CORPUS -o OUT"
-        mend = f"Make a student of it with `{command}`, then give that folder."
-        return InputError(f"The model {name} is a short encoder and no student. {mend}")
+        return InputError(
+            f"The model {name} is a short encoder and no student. Make a student of it with "
+            f"`docemb adapt {quote(name)} CORPUS -o OUT`, then give that folder."
+        )
     kind = load_config(path_or_id).model_type
     problem = f"The model {name} is of type {kind}, and a student is {' or '.join(LONG)}"
     return InputError(f"{problem}. {GIVE_STUDENT}")
@@ -107,177 +112,194 @@ def convert(
     max_tokens: int,
     attention_window: int | None,
     dropout: float | None,
-) -> Any:
-    """A Longformer with the weights of a BERT- or RoBERTa-like encoder or of a Longformer; a
-    ModernBERT as it is.
+) -> PreTrainedModel:
+    """Make a Longformer of a BERT- or RoBERTa-like encoder; a ModernBERT stays as it is.
 
-    The arguments and errors are those of `Student.from_encoder`. Learnt positions are repeated or
-    cut; missing projections for global attention are copies of the local ones.
+    A Longformer is converted, too, to other layers, positions or windows. The arguments and errors
+    are those of `Student.from_encoder`. Learnt positions are repeated or cut; missing projections
+    for global attention are copies of the local ones.
     """
     config = load_config(path_or_id)
     if config.model_type == "modernbert":
-        if layers is not None or attention_window is not None or max_tokens > positions(config):
-            limit = f"max_tokens at most {positions(config)}"
-            limits = f"layers and attention_window must be None, and {limit}"
-            problem = f"a ModernBERT becomes a student as it is, so {limits}"
-            raise InputError(f"{path_or_id}: {problem}; change them")
+        most = positions(config)
+        if layers is not None or attention_window is not None or max_tokens > most:
+            raise InputError(
+                f"{path_or_id}: a ModernBERT becomes a student as it is, so layers and "
+                f"attention_window must be None, and max_tokens at most {most}; change them"
+            )
         return load_weights(path_or_id, _with_dropout(config, dropout))
 
     absolute = getattr(config, "position_embedding_type", "absolute") == "absolute"
     if config.model_type not in (*SHORT, "longformer") or not absolute:
-        problem = "cannot become a student, which has BERT's layers and learnt absolute positions"
-        fitting = ", ".join((*SHORT, *LONG))
-        mend = f"give one of type {fitting}"
-        raise InputError(f"{path_or_id}: a model of type {config.model_type} {problem}; {mend}")
+        raise InputError(
+            f"{path_or_id}: a model of type {config.model_type} cannot become a student, which has "
+            "BERT's layers and learnt absolute positions; "
+            f"give one of type {', '.join((*SHORT, *LONG))}"
+        )
     keep = list(range(config.num_hidden_layers)) if layers is None else list(layers)
     if not keep or not all(0 <= layer < config.num_hidden_layers for layer in keep):
-        there = f"has the layers 0 to {config.num_hidden_layers - 1}"
-        mend = "name some of these, or None for all"
-        raise InputError(f"layers: got {keep}, but {path_or_id} {there}; {mend}")
-    windows: Any = attention_window or getattr(config, "attention_window", DEFAULT_WINDOW)
+        raise InputError(
+            f"layers: got {keep}, but {path_or_id} has the layers 0 to "
+            f"{config.num_hidden_layers - 1}; name some of these, or None for all"
+        )
+    windows: int | list[int] = getattr(config, "attention_window", DEFAULT_WINDOW)
+    if attention_window is not None:
+        windows = attention_window
+    if isinstance(windows, int):
+        windows = [windows] * config.num_hidden_layers
+    shared = {name: getattr(config, name) for name in (*SHARED_FIELDS, *DROPOUTS["longformer"])}
     target = LongformerConfig(
-        **{field: getattr(config, field) for field in (*SHARED_FIELDS, *DROPOUTS["longformer"])},
+        **shared,
         num_hidden_layers=len(keep),
         sep_token_id=getattr(config, "sep_token_id", None),
         max_position_embeddings=max_tokens + config.pad_token_id + 1,
-        attention_window=[
-            windows if isinstance(windows, int) else windows[layer] for layer in keep
-        ],
+        attention_window=[windows[layer] for layer in keep],
     )
     source = load_weights(path_or_id, config).state_dict()
     weights = {name: tensor for name, tensor in source.items() if name.startswith("embeddings.")}
     weights[POSITIONS] = _tile_positions(path_or_id, source[POSITIONS], config, max_tokens)
     for new, old in enumerate(keep):
-        before, after = f"encoder.layer.{old}.", f"encoder.layer.{new}."
-        weights |= {
-            name.replace(before, after): source[name] for name in source if name.startswith(before)
-        }
+        before = f"encoder.layer.{old}."
+        for name, tensor in source.items():
+            if name.startswith(before):
+                weights[f"encoder.layer.{new}.{name.removeprefix(before)}"] = tensor
     model = LongformerModel(_with_dropout(target, dropout), add_pooling_layer=False)
-    names = list(model.state_dict())
-    model.load_state_dict(
-        {name: weights.get(name, weights.get(name.replace("_global.", "."))) for name in names}
-    )
+    complete = {}
+    for name in model.state_dict():
+        is_given = name in weights
+        complete[name] = weights[name if is_given else name.replace("_global.", ".")]
+    model.load_state_dict(complete)
     return model
 
 
-def positions(config: Any) -> int:
-    """Largest number of tokens of a long encoder; a Longformer also has position rows up to the
-    padding id's.
+def positions(config: PretrainedConfig) -> int:
+    """Return the largest number of tokens of a long encoder.
+
+    A Longformer also has position rows up to the padding id's.
     """
     reserved = config.pad_token_id + 1 if config.model_type == "longformer" else 0
     return int(config.max_position_embeddings - reserved)
 
 
 def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
-    """The token limit of a saved model, at most its `positions`.
+    """Return the token limit of a saved model, at most its `positions`.
 
     Raises InputError for one that is no number.
     """
-    subfolder = transformer_subfolder(path_or_id)
-    limit = read_json(path_or_id, SETTINGS, subfolder=subfolder).get("max_seq_length")
+    folder = transformer_subfolder(path_or_id)
+    limit = read_json(path_or_id, SETTINGS, subfolder=folder).get("max_seq_length")
     if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30
-        limit = read_json(path_or_id, "tokenizer_config.json", subfolder=subfolder).get(
-            "model_max_length"
-        )
+        tokenizer = read_json(path_or_id, "tokenizer_config.json", subfolder=folder)
+        limit = tokenizer.get("model_max_length")
     limit = limit or positions
     if not isinstance(limit, int | float) or limit < 1:
-        files = f"{SETTINGS} or tokenizer_config.json"
-        raise InputError(f"{path_or_id}: {files} gives a limit of {limit!r} tokens; write a number")
+        raise InputError(
+            f"{path_or_id}: {SETTINGS} or tokenizer_config.json gives a limit of {limit!r} tokens; "
+            "write a number"
+        )
     return int(min(positions, limit))
 
 
-def load_config(path_or_id: str) -> Any:
+def load_config(path_or_id: str) -> PretrainedConfig:
+    """Load the configuration of a model. Raises InputError where it cannot be used."""
     with one_line(path_or_id, "its config.json cannot be used"):
         folder = transformer_subfolder(path_or_id)
         return AutoConfig.from_pretrained(path_or_id, subfolder=folder, trust_remote_code=False)
 
 
-def load_weights(path_or_id: str, config: Any) -> Any:
-    """The encoder of a checkpoint, without pooler or head, in float32.
+def load_weights(path_or_id: str, config: PretrainedConfig) -> PreTrainedModel:
+    """Load the encoder of a checkpoint, without pooler or head, in float32.
 
     Raises InputError for weights of another one.
     """
-    pooler = {} if config.model_type == "modernbert" else {"add_pooling_layer": False}
-    problem = "its weights cannot be loaded"
     # Sizes are checked below, instead of by transformers with a report of many lines.
-    model, info = _load(
-        AutoModel, path_or_id, problem, config=config, ignore_mismatched_sizes=True, **pooler
-    )
+    options = {"config": config, "ignore_mismatched_sizes": True}
+    if config.model_type != "modernbert":
+        options["add_pooling_layer"] = False
+    model, info = _load(AutoModel, path_or_id, "its weights cannot be loaded", **options)
+    resized = [name for name, *_ in info["mismatched_keys"]]
     further = [name for name in info["unexpected_keys"] if "encoder.layer." in name]
-    if misfits := [
-        *info["missing_keys"],
-        *(name for name, *_ in info["mismatched_keys"]),
-        *further,
-    ]:
-        problem = f"its weights and its config.json disagree about {min(misfits)}"
-        raise InputError(f"{path_or_id}: {problem}; give files that belong together")
+    misfits = [*info["missing_keys"], *resized, *further]
+    if misfits:
+        raise InputError(
+            f"{path_or_id}: its weights and its config.json disagree about {min(misfits)}; "
+            "give files that belong together"
+        )
     return model
 
 
 def load_masked_head(path_or_id: str) -> dict[str, Tensor] | None:
-    """The masked-language head: weight and bias of `dense` and `norm`, and the words' `bias`; None:
-    there is none.
+    """Load the masked-language head of an encoder; None: there is none.
+
+    Returns weight and bias of `dense` and `norm`, and the words' `bias`.
     """
-    model, info = _load(
-        AutoModelForMaskedLM, path_or_id, "cannot be loaded as a masked language model"
-    )
+    problem = "cannot be loaded as a masked language model"
+    model, info = _load(AutoModelForMaskedLM, path_or_id, problem)
     weights: dict[str, Tensor] = {}
     for full_name, tensor in model.state_dict().items():
-        if (name := HEAD.fullmatch(full_name)) is None:
+        name = HEAD.fullmatch(full_name)
+        if name is None:
             continue
         if full_name in info["missing_keys"]:
             return None
-        layer = "" if not name["layer"] else "dense." if name["layer"] == "dense" else "norm."
-        weights[layer + name["kind"]] = tensor
+        layer = name["layer"]
+        if layer and layer != "dense":
+            layer = "norm"
+        weights[f"{layer}.{name['kind']}" if layer else name["kind"]] = tensor
     if "dense.bias" not in weights:  # the dense layer and the norm of a ModernBERT have no bias
-        weights |= {
-            f"{layer}.bias": torch.zeros(len(weights[f"{layer}.weight"]))
-            for layer in ("dense", "norm")
-        }
+        for layer in ("dense", "norm"):
+            weights[f"{layer}.bias"] = torch.zeros(len(weights[f"{layer}.weight"]))
     return weights
 
 
-def load_tokenizer(path_or_id: str, *, max_tokens: int) -> Any:
-    """The encoder's fast tokenizer for `max_tokens`, special ones included. Truncation and padding
-    that are set in its file, as in MiniLM's, are removed."""
+def load_tokenizer(path_or_id: str, *, max_tokens: int) -> PreTrainedTokenizerFast:
+    """Load the encoder's fast tokenizer for `max_tokens`, special ones included.
+
+    Truncation and padding that are set in its file, as in MiniLM's, are removed. Raises InputError
+    for a model without one.
+    """
     with one_line(path_or_id, "its tokenizer cannot be used"):
-        options = {"subfolder": transformer_subfolder(path_or_id), "model_max_length": max_tokens}
-        tokenizer = AutoTokenizer.from_pretrained(path_or_id, trust_remote_code=False, **options)
+        folder = transformer_subfolder(path_or_id)
+        tokenizer = AutoTokenizer.from_pretrained(
+            path_or_id, subfolder=folder, model_max_length=max_tokens, trust_remote_code=False
+        )
     # Without files, transformers makes a tokenizer of the special tokens alone.
     if not tokenizer.is_fast or set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
-        mend = "put its tokenizer.json beside the weights"
-        raise InputError(f"{path_or_id}: the model has no fast tokenizer; {mend}")
+        raise InputError(
+            f"{path_or_id}: the model has no fast tokenizer; "
+            "put its tokenizer.json beside the weights"
+        )
     remove_limits(tokenizer)
     for field in ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of"):
         tokenizer.init_kwargs.pop(field, None)
     return tokenizer
 
 
-def remove_limits(tokenizer: Any) -> None:
-    """Remove the truncation and padding that a call leaves in a tokenizer and that would be saved
-    with it.
+def remove_limits(tokenizer: PreTrainedTokenizerFast) -> None:
+    """Remove the truncation and padding that a call leaves in a tokenizer.
+
+    They would be saved with it.
     """
     tokenizer.backend_tokenizer.no_truncation()
     tokenizer.backend_tokenizer.no_padding()
 
 
 def count_tokens(path_or_id: str, texts: Sequence[str]) -> list[int]:
-    """Number of an encoder's tokens of each text, without special tokens and truncation."""
+    """Count an encoder's tokens of each text, without special tokens and truncation."""
     return tokenizing.count_tokens(_counting_tokenizer(path_or_id), texts)
 
 
 @lru_cache(maxsize=4)
-def _counting_tokenizer(path_or_id: str) -> Any:
+def _counting_tokenizer(path_or_id: str) -> Tokenizer:
     return load_tokenizer(path_or_id, max_tokens=2**30).backend_tokenizer
 
 
 def read_modules(path_or_id: str) -> list[tuple[str, str]]:
-    """Class name and folder of each module of a sentence-transformers model; empty for a plain
-    model.
+    """Return class name and folder of each module of a sentence-transformers model.
+
+    The list is empty for a plain model. Releases differ in the package of a class.
     """
-    modules = read_json(
-        path_or_id, "modules.json", kind=list
-    )  # releases differ in the package of a class
+    modules = read_json(path_or_id, "modules.json", kind=list)
     with one_line(path_or_id, "a module in its modules.json is no mapping with `type` and `path`"):
         return [
             (module["type"].rpartition(".")[2], str(Path(module["path"]))) for module in modules
@@ -285,19 +307,22 @@ def read_modules(path_or_id: str) -> list[tuple[str, str]]:
 
 
 def read_json(path_or_id: str, name: str, *, subfolder: str = "", kind: type = dict) -> Any:
-    """The content of a JSON file as `find_file` finds it, of type `kind`, which is empty where
-    there is none.
+    """Return the content of a JSON file as `find_file` finds it, of type `kind`.
+
+    It is empty where there is no file. Raises InputError for content of another type.
     """
     file = find_file(path_or_id, name, subfolder=subfolder)
     content = kind() if file is None else integrity.read_json(file, "restore it")
     if not isinstance(content, kind):
-        found = f"holds a {type(content).__name__} and must hold a {kind.__name__}"
-        raise InputError(f"{file}: the file {found}; restore it")
+        raise InputError(
+            f"{file}: the file holds a {type(content).__name__} and must hold a {kind.__name__}; "
+            "restore it"
+        )
     return content
 
 
 def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None:
-    """A file of a folder or of a model on a hub; None where there is none.
+    """Find a file of a folder or of a model on a hub; None where there is none.
 
     Raises InputError for an unknown model.
     """
@@ -310,16 +335,18 @@ def find_file(path_or_id: str, name: str, *, subfolder: str = "") -> Path | None
 
 
 def transformer_subfolder(path_or_id: str) -> str:
-    """Where a sentence-transformers model keeps its transformer; "" for a plain model."""
+    """Return where a sentence-transformers model keeps its transformer; "" for a plain model."""
     modules = read_modules(path_or_id)
     return modules[0][1] if modules else ""
 
 
-def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any, dict[str, Any]]:
-    """A model and how its weights match, without progress bars and without transformers' own report
-    on weights.
+def _load(
+    auto: type[AutoModel | AutoModelForMaskedLM], path_or_id: str, problem: str, **options: Any
+) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """Load a model, and return with it how its weights match.
 
-    Without safetensors, a pickle is read, from which torch accepts tensors only.
+    transformers shows neither progress bars nor its report on weights. Without safetensors, a
+    pickle is read, from which torch accepts tensors only.
     """
     options |= {
         "dtype": torch.float32,
@@ -333,14 +360,13 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
     try:
         with one_line(path_or_id, problem):
             folder = transformer_subfolder(path_or_id)
-            safe = any(
-                find_file(path_or_id, n, subfolder=folder)
-                for n in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
-            )
-            if safe or (pickled := find_file(path_or_id, WEIGHTS_NAME, subfolder=folder)) is None:
-                return auto.from_pretrained(
-                    path_or_id, subfolder=folder, use_safetensors=True, **options
-                )
+            find = partial(find_file, path_or_id, subfolder=folder)
+            pickled = None
+            if not find(SAFE_WEIGHTS_NAME) and not find(SAFE_WEIGHTS_INDEX_NAME):
+                pickled = find(WEIGHTS_NAME)
+            if pickled is None:
+                options |= {"subfolder": folder, "use_safetensors": True}
+                return auto.from_pretrained(path_or_id, **options)
             message = "%s has no safetensors, and of its %s only tensors are read"
             logger.warning(message, path_or_id, WEIGHTS_NAME)
             # By its id, transformers would ask a service of the hub to convert it.
@@ -349,9 +375,10 @@ def _load(auto: Any, path_or_id: str, problem: str, **options: Any) -> tuple[Any
         hf_logging.set_verbosity(verbosity)
 
 
-def _with_dropout(config: Any, dropout: float | None) -> Any:
-    """The configuration with `dropout`; set before the model is built: ModernBERT has no layers for
-    dropout 0.
+def _with_dropout(config: PretrainedConfig, dropout: float | None) -> PretrainedConfig:
+    """Set `dropout` in a configuration; None leaves it.
+
+    It is set before the model is built: ModernBERT has no layers for dropout 0.
     """
     if dropout is not None:
         for field in DROPOUTS[config.model_type]:
@@ -359,18 +386,21 @@ def _with_dropout(config: Any, dropout: float | None) -> Any:
     return config
 
 
-def _tile_positions(path_or_id: str, source: Tensor, config: Any, max_tokens: int) -> Tensor:
-    """The rows that no position uses, then the learnt rows, those of a short encoder up to its own
-    limit, repeated: (pad + 1 + max_tokens, D).
+def _tile_positions(
+    path_or_id: str, source: Tensor, config: PretrainedConfig, max_tokens: int
+) -> Tensor:
+    """Repeat the learnt positions of an encoder up to `max_tokens`: (pad + 1 + max_tokens, D).
 
-    A sentence encoder was tuned on texts up to its limit alone: with its further rows (MiniLM: 512
-    of 256), a student is worse on validation splits. BERT counts positions from row 0, the others
-    from the row after the padding id's, as a Longformer does.
+    The rows that no position uses come first. A sentence encoder was tuned on texts up to its own
+    limit alone: with its further rows (MiniLM: 512 of 256), a student is worse on validation
+    splits. BERT counts positions from row 0, the others from the row after the padding id's, as a
+    Longformer does.
     """
     unused = config.pad_token_id + 1
     if config.model_type == "bert":
         source = torch.cat([source.new_zeros(unused, source.shape[1]), source])
-    own = len(source) - unused
+    learnt = len(source) - unused
     if config.model_type in SHORT:
-        own = saved_max_tokens(path_or_id, positions=own)
-    return source[torch.cat([torch.arange(unused), unused + torch.arange(max_tokens) % own])]
+        learnt = saved_max_tokens(path_or_id, positions=learnt)
+    rows = unused + torch.arange(max_tokens) % learnt
+    return source[torch.cat([torch.arange(unused), rows])]

@@ -185,6 +185,7 @@ def stock_hidden_states(
     documents = batch.input_ids.split(batch.sizes)
     padding = model.config.pad_token_id
     hidden: dict[int, Tensor] = {}  # the states of each document, without padding
+    # One pass for each padded length: a pass over all would pad the short ones to the longest.
     for length, rows in rows_of_length.items():
         texts = [documents[row] for row in rows]
         padded = pad_sequence(texts, batch_first=True, padding_value=padding)
@@ -308,6 +309,7 @@ def blocks(lengths: Sequence[int], window: int, size: int, step: int = 1) -> lis
         return slice(tokens.start, min(stop, T))
 
     plan: list[Block] = []
+    # No block spans two documents, so no score between documents is ever computed.
     start = 0  # the first token of a document
     for length in lengths:
         end = start + length

@@ -22,21 +22,25 @@ class NumpySDL:
     """The five lines of the formula with cell-by-cell sums, and batch normalisation by hand."""
 
     def __init__(self, P, beta, reduction):
-        self.Phi, self.b, self.mean, self.var = np.zeros((P, P)), 0.0, np.zeros(P), np.ones(P)
-        self.beta, self.reduction = beta, reduction
+        self.Phi = np.zeros((P, P))
+        self.b = 0.0
+        self.mean = np.zeros(P)
+        self.var = np.ones(P)
+        self.beta = beta
+        self.reduction = reduction
 
     def step(self, Z, training):
         B, P = Z.shape
         mean, var = (Z.mean(0), Z.var(0)) if training else (self.mean, self.var)
         Zb = (Z - mean) / np.sqrt(var + 1e-5)
         Sigma = sum(np.outer(z, z) for z in Zb) / (B - 1)
-        Phi, b = self.beta * self.Phi + Sigma, self.beta * self.b + 1
+        Phi = self.beta * self.Phi + Sigma
+        b = self.beta * self.b + 1
         if training:
-            self.Phi, self.b = Phi, b
-            self.mean, self.var = (
-                0.9 * self.mean + 0.1 * mean,
-                0.9 * self.var + 0.1 * Z.var(0, ddof=1),
-            )
+            self.Phi = Phi
+            self.b = b
+            self.mean = 0.9 * self.mean + 0.1 * mean
+            self.var = 0.9 * self.var + 0.1 * Z.var(0, ddof=1)
         total = sum(abs(Phi[i, j] / b) for i in range(P) for j in range(P) if i != j)
         return total / (P * P - P) if self.reduction == "mean" else total
 
@@ -44,7 +48,8 @@ class NumpySDL:
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.95])
 def test_sdl_equals_its_formula_over_training_and_evaluation_steps(reduction, beta):
-    sdl, reference = SDL(4, beta, reduction).double(), NumpySDL(4, beta, reduction)
+    sdl = SDL(4, beta, reduction).double()
+    reference = NumpySDL(4, beta, reduction)
     for step in range(12):
         Z = normal(6, 4, seed=step) @ normal(4, 4, seed=100) + step
         sdl.train(step % 4 != 0)
@@ -57,10 +62,13 @@ def test_sdl_equals_its_formula_over_training_and_evaluation_steps(reduction, be
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_soft_cca_is_the_distance_plus_delta_times_both_decorrelations(dtype, tolerance, reduction):
     loss = SoftCCA(5, delta=0.3, reduction=reduction).to(dtype)
-    left, right = NumpySDL(5, 0.95, reduction), NumpySDL(5, 0.95, reduction)
+    left = NumpySDL(5, 0.95, reduction)
+    right = NumpySDL(5, 0.95, reduction)
     for step in range(4):
-        z1, z2 = normal(6, 5, seed=step).to(dtype), normal(6, 5, seed=50 + step).to(dtype)
-        n1, n2 = z1.double().numpy(), z2.double().numpy()
+        z1 = normal(6, 5, seed=step).to(dtype)
+        z2 = normal(6, 5, seed=50 + step).to(dtype)
+        n1 = z1.double().numpy()
+        n2 = z2.double().numpy()
         distance = [
             sum((a - b) ** 2 for a, b in zip(*rows, strict=True)) / 5
             for rows in zip(n1, n2, strict=True)
@@ -69,13 +77,17 @@ def test_soft_cca_is_the_distance_plus_delta_times_both_decorrelations(dtype, to
         np.testing.assert_allclose(loss(z1, z2).numpy(), expected, rtol=tolerance)
 
 
-def test_uncorrelated_features_have_no_decorrelation_loss_and_gradients_flow_through_the_current_batch():
+def test_uncorrelated_features_have_no_decorrelation_loss():
     patterns = torch.tensor(
         [[a, b, a * b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)], dtype=torch.float64
     )
     assert SDL(3).double()(5 * patterns + 2).item() == pytest.approx(0, abs=1e-12)
     assert SDL(1)(torch.arange(4.0)[:, None]).item() == 0  # a single feature
-    past, now = normal(6, 4, seed=1).requires_grad_(), normal(6, 4, seed=2).requires_grad_()
+
+
+def test_gradients_of_sdl_flow_through_the_current_batch_alone():
+    past = normal(6, 4, seed=1).requires_grad_()
+    now = normal(6, 4, seed=2).requires_grad_()
     sdl = SDL(4).double()
     first = sdl(past)
     sdl(now).backward(retain_graph=True)
@@ -84,21 +96,26 @@ def test_uncorrelated_features_have_no_decorrelation_loss_and_gradients_flow_thr
     assert past.grad.abs().sum() > 0
 
 
-def test_soft_cca_gradients_agree_with_finite_differences_and_autocast_leaves_the_losses_in_float32():
-    for training in (True, False):
-        loss = SoftCCA(4, delta=0.5).double()
-        loss(normal(6, 4, seed=8), normal(6, 4, seed=9))
-        loss.train(training)
-        z1, z2 = normal(6, 4, seed=1).requires_grad_(), normal(6, 4, seed=2).requires_grad_()
-        assert torch.autograd.gradcheck(lambda a, b, loss=loss: copy.deepcopy(loss)(a, b), (z1, z2))
-    z1, z2 = normal(6, 8, seed=1).float(), normal(6, 8, seed=2).float()
-    for make in (lambda: SoftCCA(8), CCA):
-        plain = make()(z1, z2)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            assert torch.equal(make()(z1, z2), plain)
-            half = make()(z1.bfloat16(), z2.bfloat16())
-        assert half.dtype == torch.float32
-        assert torch.equal(half, make()(z1.bfloat16().float(), z2.bfloat16().float()))
+@pytest.mark.parametrize("training", [True, False])
+def test_soft_cca_gradients_agree_with_finite_differences(training):
+    loss = SoftCCA(4, delta=0.5).double()
+    loss(normal(6, 4, seed=8), normal(6, 4, seed=9))
+    loss.train(training)
+    z1 = normal(6, 4, seed=1).requires_grad_()
+    z2 = normal(6, 4, seed=2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda a, b: copy.deepcopy(loss)(a, b), (z1, z2))
+
+
+@pytest.mark.parametrize("make", [lambda: SoftCCA(8), CCA], ids=["SoftCCA", "CCA"])
+def test_autocast_leaves_the_losses_in_float32(make):
+    z1 = normal(6, 8, seed=1).float()
+    z2 = normal(6, 8, seed=2).float()
+    plain = make()(z1, z2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(make()(z1, z2), plain)
+        half = make()(z1.bfloat16(), z2.bfloat16())
+    assert half.dtype == torch.float32
+    assert torch.equal(half, make()(z1.bfloat16().float(), z2.bfloat16().float()))
 
 
 def correlated_views(seed: int, B: int = 60, P: int = 5, Q: int = 4) -> tuple[Tensor, Tensor]:
@@ -141,28 +158,28 @@ def test_cca_is_minus_the_nuclear_norm_of_the_whitened_cross_covariance(B, ridge
 
 
 @pytest.mark.parametrize(("B", "components"), [(30, None), (30, 1), (30, 3), (4, None), (2, None)])
-def test_cca_gradients_agree_with_finite_differences_even_where_the_batch_is_smaller_than_the_views(
-    B, components
-):
+def test_cca_gradients_agree_with_finite_differences_also_in_small_batches(B, components):
     z1, z2 = correlated_views(40, B=B)
     assert torch.autograd.gradcheck(
         CCA(components, ridge=1e-3), (z1.requires_grad_(), z2.requires_grad_()), atol=1e-6
     )
 
 
-def test_cca_ignores_invertible_maps_and_shifts_of_a_view_and_constant_views_have_no_correlation():
+def test_cca_ignores_invertible_maps_and_shifts_of_a_view():
     z1, z2 = correlated_views(70)
     mapped = z1 @ (normal(5, 5, seed=71) + 3 * torch.eye(5, dtype=torch.float64)) - 7
     torch.testing.assert_close(CCA(ridge=0.0)(mapped, z2), CCA(ridge=0.0)(z1, z2))
-    torch.testing.assert_close(
-        CCA(ridge=0.0)(z1, mapped)[0].item(), -5.0
-    )  # a map of itself: all correlations 1
-    z1, z2 = torch.ones(6, 3, requires_grad=True), normal(6, 3, seed=1).float()
-    for ridge in (0.0, 1e-3):
-        value = CCA(ridge=ridge)(z1, z2)
-        (gradient,) = torch.autograd.grad(value.sum(), z1)
-        assert value.abs().max().item() == 0
-        assert gradient.isfinite().all()
+    # All correlations of a view with a map of itself are 1.
+    torch.testing.assert_close(CCA(ridge=0.0)(z1, mapped)[0].item(), -5.0)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 1e-3])
+def test_constant_views_have_no_correlation(ridge):
+    constant = torch.ones(6, 3, requires_grad=True)
+    value = CCA(ridge=ridge)(constant, normal(6, 3, seed=1).float())
+    (gradient,) = torch.autograd.grad(value.sum(), constant)
+    assert value.abs().max().item() == 0
+    assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -195,7 +212,7 @@ def test_what_has_no_meaning_is_refused_by_name(named, call, refused):
     refused(named, call)
 
 
-def test_the_notebook_names_give_their_losses_and_the_thesis_sum_with_its_delta_is_the_same_loss():
+def test_the_notebook_names_give_their_losses():
     loss = contextual_loss("soft-cca", 7, delta=0.015, beta=0.9)
     assert (type(loss), loss.dim, loss.delta) == (SoftCCA, 7, 0.015)
     assert (loss.teacher_decorrelation.beta, loss.student_decorrelation.reduction) == (0.9, "mean")
@@ -203,13 +220,17 @@ def test_the_notebook_names_give_their_losses_and_the_thesis_sum_with_its_delta_
     cca = contextual_loss("cca", 7, ridge=0.1)
     assert (type(cca), cca.components, cca.ridge) == (CCA, None, 0.1)
     assert contextual_loss("cca:12", 7).components == 12
-    for P, cells in ((1, 1), (2, 2), (7, 42)):
-        summed = contextual_loss("soft-cca", P, delta=0.3, reduction="sum").double()
-        assert (summed.delta, summed.student_decorrelation.reduction) == (0.3 / cells, "sum")
-        mean = contextual_loss("soft-cca", P, delta=0.3).double()
-        for step in range(3):
-            z1, z2 = normal(6, P, seed=step), normal(6, P, seed=9 + step)
-            torch.testing.assert_close(summed(z1, z2), mean(z1, z2), rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize(("P", "cells"), [(1, 1), (2, 2), (7, 42)])
+def test_the_thesis_sum_with_its_delta_is_the_same_loss(P, cells):
+    summed = contextual_loss("soft-cca", P, delta=0.3, reduction="sum").double()
+    assert (summed.delta, summed.student_decorrelation.reduction) == (0.3 / cells, "sum")
+    mean = contextual_loss("soft-cca", P, delta=0.3).double()
+    for step in range(3):
+        z1 = normal(6, P, seed=step)
+        z2 = normal(6, P, seed=9 + step)
+        torch.testing.assert_close(summed(z1, z2), mean(z1, z2), rtol=1e-13, atol=1e-15)
 
 
 def test_cca_after_trained_networks_raises_their_correlation():
@@ -238,9 +259,7 @@ def test_cca_after_trained_networks_raises_their_correlation():
 
 
 @pytest.mark.parametrize("side", [0, 1])
-def test_cca_of_a_view_that_is_not_finite_is_no_number_rather_than_an_error_of_a_decomposition(
-    side,
-):
+def test_cca_of_a_view_that_is_not_finite_is_no_number_rather_than_an_error(side):
     views = [torch.randn(8, 3, requires_grad=True), torch.randn(8, 4)]
     with torch.no_grad():
         views[side][2, 1] = float("nan")

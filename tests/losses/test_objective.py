@@ -104,8 +104,10 @@ def test_every_form_of_weighting_is_its_formula_averaged_over_all_documents(name
 
 @pytest.mark.parametrize("structural", [MSE, Cosine, MaxMargin, Contrastive])
 def test_with_all_documents_masked_the_loss_is_the_mean_contextual_loss(structural):
-    module, alone = objective(structural, weighting=Weighting(0.8, 5)), objective(None)
-    output, expected = call(module), call(alone)
+    module = objective(structural, weighting=Weighting(0.8, 5))
+    alone = objective(None)
+    output = call(module)
+    expected = call(alone)
     output.loss.backward()
     expected.loss.backward()
     assert output.parts["structural"].item() == 0
@@ -113,15 +115,22 @@ def test_with_all_documents_masked_the_loss_is_the_mean_contextual_loss(structur
     torch.testing.assert_close(gradients(module, first="teachings.1."), gradients(alone))
 
 
-def test_at_lam_one_the_contextual_side_gets_no_gradient_and_at_zero_the_structural_one_gives_none():
-    one, alone = objective(weighting=Weighting(1.0)), objective(contextual=None)
-    zero, contextual = objective(weighting=Weighting(0.0)), objective(None)
-    for module in (one, alone, zero, contextual):
-        call(module).loss.backward()
-    assert all(g.abs().max() == 0 for name, g in gradients(one).items() if "projection" in name)
-    torch.testing.assert_close(one.student.weight.grad, alone.student.weight.grad)
-    torch.testing.assert_close(gradients(zero, first="teachings.1."), gradients(contextual))
+def test_at_lam_one_the_contextual_side_gets_no_gradient():
+    module = objective(weighting=Weighting(1.0))
+    alone = objective(contextual=None)
+    for each in (module, alone):
+        call(each).loss.backward()
+    assert all(g.abs().max() == 0 for name, g in gradients(module).items() if "projection" in name)
+    torch.testing.assert_close(module.student.weight.grad, alone.student.weight.grad)
     assert alone.student.weight.grad.abs().max() > 0
+
+
+def test_at_lam_zero_the_structural_side_gives_no_gradient():
+    module = objective(weighting=Weighting(0.0))
+    alone = objective(None)
+    for each in (module, alone):
+        call(each).loss.backward()
+    torch.testing.assert_close(gradients(module, first="teachings.1."), gradients(alone))
 
 
 @pytest.mark.parametrize("lam", [None, 0.0, 0.2, 1.0])
@@ -154,7 +163,8 @@ def test_groups_give_the_loss_gradient_and_statistics_of_a_loop_with_accumulatio
 ):
     grouped = objective(structural, contextual, weighting=weighting, group_size=6)
     looped = objective(structural, contextual, weighting=weighting)
-    (batch, t, c), lengths = data(24), LENGTHS.repeat(4)[:24]
+    (batch, t, c) = data(24)
+    lengths = LENGTHS.repeat(4)[:24]
     for _ in range(2):
         whole = grouped(
             batch, teachers={"structural": t, "contextual": c}, n_structural_tokens=lengths
@@ -175,9 +185,7 @@ def test_groups_give_the_loss_gradient_and_statistics_of_a_loop_with_accumulatio
 @pytest.mark.parametrize(
     ("B", "sizes"), [(4, [4]), (6, [6]), (7, [7]), (12, [6, 6]), (13, [6, 7]), (14, [6, 6, 2])]
 )
-def test_a_last_lone_document_joins_the_group_before_it_and_every_document_weighs_the_same(
-    B, sizes
-):
+def test_a_last_lone_document_joins_the_group_before_and_all_weigh_the_same(B, sizes):
     module = objective(MaxMargin, group_size=6)
     one_by_one = copy.deepcopy(module)
     one_by_one.group_size = None
@@ -202,16 +210,22 @@ def test_gradients_of_the_whole_agree_with_finite_differences():
     assert torch.autograd.gradcheck(loss, module.student.weight.detach().clone().requires_grad_())
 
 
-def test_embeddings_are_the_students_without_gradient_and_in_single_precision_under_autocast():
+def test_embeddings_of_the_output_are_the_students_without_gradient():
     output = call(objective())
     assert torch.equal(output.embeddings, objective().student(data(7)[0]).detach())
     assert not output.embeddings.requires_grad
     assert output[0] is output.loss
+
+
+def test_a_contextual_loss_alone_compares_embeddings_without_projections():
     batch, t, _ = data(7)
     module = Objective(nn.Linear(W, D), [Teaching("pv", "contextual", MSE())]).double()
     torch.testing.assert_close(
         module(batch, teachers={"pv": t}).loss, (module.student(batch) - t).square().mean()
     )
+
+
+def test_the_losses_are_in_single_precision_under_autocast():
     module = objective(MaxMargin).float()
     batch, t, c = (x.float() for x in data(7))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -235,7 +249,8 @@ def test_projections_that_do_not_fit_are_refused(refused):
         MSE(),
         **ends,
     )
-    batch, known = torch.ones(3, W), {"words": torch.ones(3, 5)}
+    batch = torch.ones(3, W)
+    known = {"words": torch.ones(3, 5)}
     ends = {"student_projection": Projection("6", 8), "teacher_projection": Projection("6", 5)}
     unfit = Objective(nn.Linear(W, D), [Teaching("words", "contextual", SoftCCA(7), **ends)])
     refused("views of width 7, got a student's of 6", unfit, batch, teachers=known)
@@ -304,7 +319,8 @@ def four_teachers(**options) -> Objective:
         ("topics", "contextual", SoftCCA(2, delta=0.2), "2", "-"),
         ("far", "structural", MaxMargin("cosine", 0.7), "5(ReLU)x4", "4"),
     ):
-        f, g = Projection(student_spec, D), Projection(teacher_spec, WIDTHS[name])
+        f = Projection(student_spec, D)
+        g = Projection(teacher_spec, WIDTHS[name])
         teachers.append(
             Teaching(
                 name, role, loss, weight=WEIGHTS[name], student_projection=f, teacher_projection=g
@@ -330,10 +346,8 @@ def slow_loss(
         y = module.student(batch[g])
         by_role = {"structural": [0.0] * 6, "contextual": [0.0] * 6}
         for teaching in module.teachings:
-            z1, z2 = (
-                teaching.student_projection(y),
-                teaching.teacher_projection(known[teaching.name][g]),
-            )
+            z1 = teaching.student_projection(y)
+            z2 = teaching.teacher_projection(known[teaching.name][g])
             correlating = teaching.loss(z1, z2) if teaching.role == "contextual" else None
             for i in range(6):
                 if correlating is not None:
@@ -359,7 +373,9 @@ def slow_loss(
 
 def test_four_teachers_give_the_loss_gradient_and_statistics_of_the_formula():
     grouped, looped = (four_teachers(weighting=Weighting(0.3, 384), group_size=6) for _ in range(2))
-    batch, known, lengths = normal(24, W, seed=1), embeddings_of(24), LENGTHS.repeat(4)[:24]
+    batch = normal(24, W, seed=1)
+    known = embeddings_of(24)
+    lengths = LENGTHS.repeat(4)[:24]
     for _ in range(2):
         output = grouped(batch, teachers=known, n_structural_tokens=lengths)
         output.loss.backward()
@@ -379,7 +395,8 @@ def test_teachers_of_one_role_are_summed_by_their_weights_alone(role):
     student = nn.Linear(W, D)
     teachers = [Teaching("a", role, MSE(), weight=2.0), Teaching("b", role, MSE(), weight=0.5)]
     module = Objective(student, teachers, weighting=Weighting(0.3, 384)).double()
-    batch, (a, b) = normal(7, W, seed=1), (normal(7, D, seed=seed) for seed in (2, 3))
+    batch = normal(7, W, seed=1)
+    (a, b) = (normal(7, D, seed=seed) for seed in (2, 3))
     output = module(batch, teachers={"a": a, "b": b}, n_structural_tokens=LENGTHS)
     kept = LENGTHS <= 384 if role == "structural" else torch.ones(7)
     of = {

@@ -37,9 +37,12 @@ def test_it_is_the_papers_formula(dtype, temperature):
     )
 
 
-def test_the_gradient_is_that_of_finite_differences_and_a_perfect_match_costs_nothing():
+def test_the_gradient_is_that_of_finite_differences():
     first, second = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True).unbind()
     assert torch.autograd.gradcheck(InfoNCE(0.5), (first, second))
+
+
+def test_a_perfect_match_costs_nothing_and_texts_alike_cost_a_guess():
     alike = torch.ones(8, 3)
     torch.testing.assert_close(InfoNCE()(alike, alike), torch.full((8,), math.log(8)))
     apart = torch.eye(8)
@@ -57,14 +60,16 @@ def test_texts_that_are_no_pairs_are_refused(refused):
         )
 
 
-def test_without_a_hidden_token_the_loss_is_zero_and_the_words_are_not_stored_twice():
+def test_without_a_hidden_token_the_loss_of_a_head_is_zero():
     head = MaskedLanguageHead(8, 50)
     loss = head.loss(torch.randn(6, 8), torch.full((6,), NO_LABEL), torch.randn(50, 8))
     loss.backward()
     assert (loss.item(), head.dense.weight.grad.abs().sum()) == (0, 0)
-    assert {
-        name: list(tensor.shape) for name, tensor in MaskedLanguageHead(8, 50).state_dict().items()
-    } == {
+
+
+def test_a_head_does_not_store_the_words_again():
+    state = MaskedLanguageHead(8, 50).state_dict()
+    assert {name: list(tensor.shape) for name, tensor in state.items()} == {
         "bias": [50],
         "dense.weight": [8, 8],
         "dense.bias": [8],

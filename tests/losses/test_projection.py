@@ -10,7 +10,8 @@ from torch import nn
 from docemb_lib.losses import Projection, check_widths
 from docemb_lib.settings.projections import with_widths
 
-L, R = nn.Linear, nn.ReLU
+L = nn.Linear
+R = nn.ReLU
 BUILT = {  # spec: (input width, layers, widths)
     "768(ReLU)x4096(ReLU)x2048": (768, [L, R, L, R, L], (768, 768, 4096, 2048)),
     "2048": (768, [L], (768, 2048)),
@@ -49,27 +50,26 @@ def test_a_projection_computes_its_layers_one_after_the_other_and_the_identity_n
     )
     scores = ((x @ W1.T + b1).clamp(min=0) @ W2.T + b2).exp()
     torch.testing.assert_close(projection(x), scores / scores.sum(1, keepdim=True))
-    projection, x = Projection("-", 7), torch.randn(2, 7)
+    projection = Projection("-", 7)
+    x = torch.randn(2, 7)
     assert torch.equal(projection(x), x)
     assert list(projection.parameters()) == []
 
 
-def test_further_layers_stand_in_the_order_written_and_dropout_has_its_probability_in_training_alone():
+def test_further_layers_stand_in_the_order_written_and_dropout_in_training_alone():
     torch.manual_seed(0)
-    projection, x = (
-        Projection("6(norm,softmax,drop0.25)", 4).double(),
-        torch.randn(5, 4, dtype=torch.float64),
-    )
+    projection = Projection("6(norm,softmax,drop0.25)", 4).double()
+    x = torch.randn(5, 4, dtype=torch.float64)
     linear, norm, _, dropout = projection.layers
     y = x @ linear.weight.T + linear.bias
     y = (y - y.mean(1, keepdim=True)) / (y.var(1, unbiased=False, keepdim=True) + norm.eps).sqrt()
     expected = y.exp() / y.exp().sum(1, keepdim=True)
     assert dropout.p == 0.25
     torch.testing.assert_close(projection.eval()(x), expected)
-    found = projection.train()(x)
-    kept = found != 0
+    dropped = projection.train()(x)
+    kept = dropped != 0
     assert 0 < kept.sum() < kept.numel()
-    torch.testing.assert_close(found[kept], expected[kept] / 0.75)
+    torch.testing.assert_close(dropped[kept], expected[kept] / 0.75)
 
 
 def test_other_widths_leave_the_layers_as_they_are():
@@ -112,7 +112,10 @@ def test_a_malformed_string_is_refused_naming_it_and_the_block(spec, block, refu
 
 
 def test_widths_that_end_apart_are_refused_with_both_chains(refused):
-    said = r"student 384 → 768 → 4096 → 2048; contextual 100;.* end in 100 or contextual_projection \('-'\) in 2048"
+    said = (
+        r"student 384 → 768 → 4096 → 2048; contextual 100;.* end in 100 "
+        r"or contextual_projection \('-'\) in 2048"
+    )
     refused(said, check_widths, "768(ReLU)x4096(ReLU)x2048", 384, "-", 100)
     refused(
         r"student 384; words 100 → 7; .* or teacher_projection \('7'\) in 384",

@@ -102,7 +102,8 @@ def test_a_masked_document_touches_neither_value_nor_gradient_of_the_others(loss
     mask = torch.tensor([1, 1, 0, 1, 1, 1])
     strange = (y.clone().index_fill_(0, torch.tensor([2]), 100.0)).requires_grad_()
     y.requires_grad_()
-    a, b = loss(y, t, mask), loss(strange, t.clone().index_fill_(0, torch.tensor([2]), -3.0), mask)
+    a = loss(y, t, mask)
+    b = loss(strange, t.clone().index_fill_(0, torch.tensor([2]), -3.0), mask)
     torch.testing.assert_close(a, b, rtol=0, atol=0)
     a.sum().backward()
     b.sum().backward()
@@ -124,7 +125,8 @@ def test_max_margin_mse_at_gamma_one_is_affine_in_the_student():
 @pytest.mark.parametrize("loss", [Cosine(), MaxMargin("cosine"), Contrastive()], ids=repr)
 def test_zero_embeddings_have_finite_losses_and_gradients(loss):
     y, t = views(6)
-    y[0], t[1] = 0, 0
+    y[0] = 0
+    t[1] = 0
     y.requires_grad_()
     values = loss(y, t)
     values.sum().backward()
@@ -171,7 +173,8 @@ def test_a_loss_of_ones_own_is_named_by_its_import_path(tmp_path, monkeypatch, r
     )
     monkeypatch.syspath_prepend(tmp_path)
     name = Parameters(structural_loss="my_losses:Dot").structural_loss
-    student, teacher = torch.ones(3, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    student = torch.ones(3, 2)
+    teacher = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     losses = structural_loss(name)(student, teacher, torch.tensor([1.0, 0.0, 1.0]))
     assert losses.tolist() == [-3.0, 0.0, -11.0]  # the base class applies the mask
     for wrong, message in (

@@ -31,13 +31,16 @@ def random_heads(T, *, heads, head_dim, seed=0):
     ]
 
 
-def test_blocks_stop_at_documents_reach_one_window_beyond_and_read_on_to_multiples_of_a_step():
+def test_blocks_stop_at_documents_and_reach_one_window_beyond():
     s = slice
     assert blocks([3, 7], window=2, size=4) == [
         Block(s(0, 3), s(0, 3), True, s(0, 3), s(0, 3)),
         Block(s(3, 7), s(3, 9), False, s(3, 7), s(3, 9)),
         Block(s(7, 10), s(5, 10), False, s(7, 10), s(5, 10)),
     ]
+
+
+def test_blocks_read_on_to_multiples_of_a_step():
     read = [
         (block.read_queries, block.read_keys) for block in blocks([3, 7], window=2, size=4, step=4)
     ]
@@ -59,7 +62,8 @@ def attention_in_steps(query, key, value, lengths, window, *, step, dropout=0.0,
     error.
     """
     window = min(window, max(lengths))
-    plan, band = blocks(lengths, window, size, step), longformer._band(size, window, query)
+    plan = blocks(lengths, window, size, step)
+    band = longformer._band(size, window, query)
     return longformer._BandedAttention.apply(
         query * query.shape[2] ** -0.5, key, value, plan, band, window, dropout
     )
@@ -76,7 +80,8 @@ def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads,
     ]
     dense = [tensor.detach().clone().requires_grad_() for tensor in ours]
     attend = banded_attention if step is None else partial(attention_in_steps, step=step)
-    result, expected = attend(*ours, RAGGED, window), dense_attention(*dense, RAGGED, window)
+    result = attend(*ours, RAGGED, window)
+    expected = dense_attention(*dense, RAGGED, window)
     torch.testing.assert_close(result, expected)
     weight = torch.randn(
         result.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
@@ -101,7 +106,8 @@ def test_gradients_agree_with_finite_differences_with_and_without_dropout(dropou
 
 @pytest.mark.parametrize("step", [1, 64])
 def test_dropout_drops_its_share_of_the_weights_and_scales_up_the_rest(step):
-    lengths, window = [150, 60], 40
+    lengths = [150, 60]
+    window = 40
     query, key, _ = (tensor / 4 for tensor in random_heads(210, heads=4, head_dim=210))
     value = torch.eye(210, dtype=torch.float64)[:, None].expand(
         210, 4, 210
@@ -139,7 +145,8 @@ def flash_attention_as_documented(
     out = torch.empty_like(query)
     for first, last in pairwise(ends):
         for i in range(first, last):
-            low, high = max(first, i - window_size[0]), min(last, i + window_size[1] + 1)
+            low = max(first, i - window_size[0])
+            high = min(last, i + window_size[1] + 1)
             scores = torch.einsum("hd,jhd->hj", query[i], key[low:high]) / query.shape[2] ** 0.5
             out[i] = torch.einsum("hj,jhd->hd", scores.softmax(-1), value[low:high])
     return out
@@ -149,7 +156,8 @@ def test_both_backends_compute_the_same(monkeypatch):
     """A CPU has no flash attention, so its arguments are checked against its documentation."""
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", flash_attention_as_documented)
     monkeypatch.setattr(longformer, "fits_varlen", lambda *_: True)
-    lengths, starts = [1, 2, 33, 70], torch.tensor([0, 1, 3, 36, 106], dtype=torch.int32)
+    lengths = [1, 2, 33, 70]
+    starts = torch.tensor([0, 1, 3, 36, 106], dtype=torch.int32)
     inputs = random_heads(sum(lengths), heads=2, head_dim=8)
     for window in (1, 5, 1000):
         packed = banded_attention(*inputs, lengths, window, starts=starts, backend="varlen")
@@ -158,9 +166,7 @@ def test_both_backends_compute_the_same(monkeypatch):
         )
 
 
-def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it_and_else_refused(
-    monkeypatch,
-):
+def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it(monkeypatch):
     monkeypatch.setattr("torch.version.hip", None)
     gpu = torch.device("cuda")
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (9, 0))
@@ -171,6 +177,9 @@ def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it_and_el
     assert not fits_varlen(torch.device("cpu"), torch.bfloat16, 64)
     monkeypatch.setattr("torch.cuda.get_device_capability", lambda _: (7, 5))
     assert not fits_varlen(gpu, torch.float16, 64)
+
+
+def test_flash_attention_is_refused_where_it_does_not_fit(monkeypatch):
     given = {"starts": torch.tensor([0, 5], dtype=torch.int32), "backend": "varlen"}
     for fits, dropout in ((False, 0.0), (True, 0.1)):
         monkeypatch.setattr(longformer, "fits_varlen", lambda *_, fits=fits: fits)

@@ -73,7 +73,8 @@ def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(
     stock = in_stock_sentence_transformers(folder)
     assert stock.max_seq_length == 1024
     np.testing.assert_allclose(stock.encode(texts, batch_size=3), ours, atol=1e-5)
-    model, tokenizer = AutoModel.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
     assert (model.config.model_type, tokenizer.model_max_length) == ("longformer", 1024)
     assert len(tokenizer("word " * 500)["input_ids"]) == 502  # no truncation of its own
     for name, weight in converted.model.state_dict().items():

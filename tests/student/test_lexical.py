@@ -45,7 +45,8 @@ def adapted(make_student):
 
 
 def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_add(make_student):
-    student, texts = make_student(windows=[8]), collection()
+    student = make_student(windows=[8])
+    texts = collection()
     X = student.embed(texts, bf16=False).astype(np.float64)
     student.adapt(texts, dim=6, weight=0.3, bf16=False)
     found = student.embed(texts[:5], bf16=False)
@@ -89,14 +90,15 @@ def test_a_folder_says_whether_the_weight_was_given_and_what_trained_it(make_stu
 
 
 def test_the_lexical_half_reads_on_where_the_tokens_end(make_student):
-    student, texts = make_student(windows=[8], max_tokens=16), collection()
+    student = make_student(windows=[8], max_tokens=16)
+    texts = collection()
     student.adapt(texts, dim=6)
     first, second = student.embed([f"{texts[0]} {texts[1]}", f"{texts[0]} {texts[2]}"])
     np.testing.assert_allclose(first[:16], second[:16], atol=1e-6)
     assert np.abs(first[16:] - second[16:]).max() > 0.1
 
 
-def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_dense_statistics():
+def test_the_weight_lets_halves_vary_alike():
     rng = np.random.default_rng(0)
     first, second = (
         normalize(rng.normal(size=(300, D)) + offset) for D, offset in ((5, 0), (50, 1))
@@ -113,7 +115,11 @@ def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_
         0,
         1,
     )  # cosines that are all equal have no weight
-    texts, X = collection(), np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
+
+
+def test_some_documents_may_give_the_dense_statistics():
+    texts = collection()
+    X = np.random.default_rng(0).normal(size=(40, 16)).astype(np.float32)
     rows = np.arange(0, 40, 2)
     half = fit_lexical_half(lambda: X[rows], texts, dim=4, rows=rows)
     assert half.vocabulary == LSA(4).fit(texts).vocabulary
@@ -123,7 +129,8 @@ def test_the_weight_lets_halves_vary_alike_and_only_some_documents_may_give_the_
 def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(
     make_student, tmp_path
 ):
-    student, texts = make_student(windows=[8], max_tokens=40), collection()
+    student = make_student(windows=[8], max_tokens=40)
+    texts = collection()
     student.adapt(texts, dim=6, bf16=False)
     student.save(tmp_path)
     queries = [*collection(1)[:6], "", "unknown"]
@@ -145,7 +152,8 @@ def test_a_saved_student_is_the_same_here_and_in_stock_sentence_transformers(
 def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
     make_student, adapted, tmp_path
 ):
-    other, texts = make_student(windows=[8], seed=1), collection(1)
+    other = make_student(windows=[8], seed=1)
+    texts = collection(1)
     other.adapt(texts, dim=6, bf16=False)
     adapted.save(tmp_path)
     first, second = (
@@ -160,7 +168,7 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
     assert not list(tmp_path.rglob(".model*"))
 
 
-def test_in_a_lead_mean_the_first_tokens_count_more_also_in_stock_sentence_transformers(
+def test_in_a_lead_mean_the_first_tokens_count_more_here_and_in_stock_libraries(
     make_student, tmp_path
 ):
     student = make_student(windows=[8], pooling="lead")
@@ -252,7 +260,7 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
         ),
     ],
 )
-def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_it_was(
+def test_collections_that_cannot_be_fitted_are_refused_and_change_no_student(
     make_student, call, message, refused, monkeypatch
 ):
     student = make_student(windows=[8])
@@ -265,7 +273,8 @@ def test_collections_that_cannot_be_fitted_are_refused_and_the_student_stays_as_
 
 
 def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
-    rng, characters = np.random.default_rng(0), np.array(list("图书馆公园散步東京タワーの々"))
+    rng = np.random.default_rng(0)
+    characters = np.array(list("图书馆公园散步東京タワーの々"))
     texts = ["".join(rng.choice(characters, size=20)) + "word的lexical" for _ in range(30)]
     pairs = [" ".join([*(text[i : i + 2] for i in range(19)), "word 的 lexical"]) for text in texts]
     halves = [
@@ -279,7 +288,8 @@ def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
 
 def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
     adapted.save(tmp_path)
-    code, config = tmp_path / "lexical_module.py", tmp_path / "3_Lexical" / "config.json"
+    code = tmp_path / "lexical_module.py"
+    config = tmp_path / "3_Lexical" / "config.json"
     code.write_text(
         code.read_text().replace("class LexicalHalf", "print('owned')\n\n\nclass LexicalHalf")
     )
@@ -296,8 +306,10 @@ def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
 
 def test_a_loaded_half_counts_the_first_words_as_it_was_fitted(adapted, tmp_path, refused):
     adapted.save(tmp_path)
-    config, texts = tmp_path / "3_Lexical" / "config.json", collection(1)[:4]
-    saved, found = json.loads(config.read_text()), []
+    config = tmp_path / "3_Lexical" / "config.json"
+    texts = collection(1)[:4]
+    saved = json.loads(config.read_text())
+    found = []
     for leads, given in (
         ([[3, 50]], texts),
         ([], [" ".join([*50 * text.split()[:3], text]) for text in texts]),
@@ -368,10 +380,8 @@ def test_docemb_adapt_makes_a_student_of_a_short_encoder_without_training(
     write_files(Path("texts"), {f"{number}.txt": text for number, text in enumerate(collection())})
     done = docemb("adapt", "encoder", "texts", "-o", "made", "--weight", 0.25)
     assert done.returncode == 0, done.stderr
-    made, start = (
-        Student.load("made"),
-        Student.from_encoder("encoder", pooling=pooling, attention_window=256),
-    )
+    made = Student.load("made")
+    start = Student.from_encoder("encoder", pooling=pooling, attention_window=256)
     assert (made.max_tokens, made.pooling) == (4096, pooling)
     assert made.lexical is not None
     assert made.width == start.dim + 16  # 40 documents fill 13 directions

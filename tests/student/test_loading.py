@@ -30,7 +30,8 @@ TINY = {
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog"]
 NO_MODEL = "bert: its weights cannot be loaded"
 NO_CONFIG = r"bert: its config\.json cannot be used \(\S"
-FILE, TOKENIZER = "model.safetensors", ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+FILE = "model.safetensors"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +115,7 @@ def test_a_window_over_its_own_limit_makes_minilm_itself_with_its_cls(minilm, te
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-3)
 
 
-def test_positions_repeat_after_the_rows_that_no_token_has_and_the_given_layers_are_kept(
-    roberta_folder, minilm
-):
+def test_positions_repeat_after_the_rows_that_no_token_has(roberta_folder, minilm):
     def table(model):
         return model.embeddings.position_embeddings.weight
 
@@ -128,6 +127,9 @@ def test_positions_repeat_after_the_rows_that_no_token_has_and_the_given_layers_
     tiled = table(Student.from_encoder(minilm, layers=[0], max_tokens=600).model)
     learnt = learnt[:256]  # those that its sentence encoder was tuned with
     torch.testing.assert_close(tiled[1:], torch.cat([learnt, learnt, learnt[:88]]))
+
+
+def test_the_given_layers_are_kept_with_copies_for_global_attention(minilm):
     student = Student.from_encoder(
         minilm, layers=[0, 4], max_tokens=512, attention_window=64, dropout=0.0
     )
@@ -168,9 +170,7 @@ def test_a_longformer_and_a_modernbert_stay_as_they_are(make_student, tmp_path, 
     torch.testing.assert_close(student.model.state_dict(), original.state_dict(), atol=0, rtol=0)
 
 
-def test_the_tokenizer_neither_truncates_nor_pads_and_nothing_in_a_converted_model_is_random(
-    minilm, texts
-):
+def test_the_tokenizer_neither_truncates_nor_pads(minilm, texts):
     student = Student.from_encoder(minilm, layers=[0], max_tokens=300)
     assert [len(ids) for ids in student.tokenize(["word", "word " * 200]).sequences] == [3, 202]
     assert student.tokenizer.model_max_length == student.max_tokens == 300
@@ -178,6 +178,9 @@ def test_the_tokenizer_neither_truncates_nor_pads_and_nothing_in_a_converted_mod
     expected = [len(tokenizer.encode(text, add_special_tokens=False)) for text in texts]
     assert count_tokens(minilm, texts) == expected
     assert max(expected) > 1024
+
+
+def test_nothing_in_a_converted_model_is_random(minilm):
     states = []
     for seed in (1, 2):
         torch.manual_seed(seed)
@@ -188,7 +191,7 @@ def test_the_tokenizer_neither_truncates_nor_pads_and_nothing_in_a_converted_mod
 def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(
     make_student, tmp_path, monkeypatch, caplog, refused
 ):
-    """As longformer-base-4096 stands on its hub: a config.json, a tokenizer and pytorch_model.bin."""
+    """The files are those of longformer-base-4096 on its hub, with pytorch_model.bin alone."""
     monkeypatch.chdir(tmp_path)
     student = make_student(windows=[8, 8], max_tokens=40)
     student.model.save_pretrained("longformer")
@@ -249,7 +252,8 @@ def test_values_out_of_range_are_refused(encoder, arguments, message, request, r
     [
         (
             {FILE: {"bert.encoder.layer.1.output.dense.weight": None}},
-            r"bert: its weights and its config.json disagree about encoder\.layer\.1\.output\.dense\.weight",
+            r"bert: its weights and its config.json disagree about "
+            r"encoder\.layer\.1\.output\.dense\.weight",
         ),
         ({"config.json": {"intermediate_size": 32}}, r"disagree about .*intermediate\.dense\.bias"),
         (
@@ -288,7 +292,8 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(
         ),
         (
             hf.MPNetConfig(),
-            "type mpnet cannot become a student, .* learnt absolute positions; give one of type bert",
+            "type mpnet cannot become a student, .* learnt absolute positions; "
+            "give one of type bert",
         ),
         (
             hf.DebertaV2Config(),
@@ -304,7 +309,10 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match, refused):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
-    said = f"type {config.model_type}, and a student is longformer or modernbert. .* `docemb adapt MODEL "
+    said = (
+        f"type {config.model_type}, and a student is longformer or modernbert. "
+        ".* `docemb adapt MODEL "
+    )
     if config.model_type == "roberta":
         said = "is a short encoder and no student. .* `docemb adapt "
     refused(said, Student.load, tmp_path)
@@ -360,7 +368,8 @@ def published(tmp_path_factory, texts):
 
 def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
     folder, stock, bpe = published
-    loaded, student = Student.load(folder), Student.from_encoder(folder)
+    loaded = Student.load(folder)
+    student = Student.from_encoder(folder)
     assert (loaded.max_tokens, loaded.pooling) == (4096, "mean")
     assert (student.max_tokens, student.config.attention_window) == (4096, [8, 16])
     for name, weight in stock.state_dict().items():
@@ -417,10 +426,8 @@ def test_a_checkpoints_head_scores_words_and_adds_losses_as_its_model_does(
     labels = torch.where(torch.rand(1, 12) < 0.4, ids, NO_LABEL)
     with torch.no_grad():
         expected = model(ids, labels=labels)
-        hidden, words = (
-            model.base_model(ids).last_hidden_state[0],
-            model.get_input_embeddings().weight,
-        )
+        hidden = model.base_model(ids).last_hidden_state[0]
+        words = model.get_input_embeddings().weight
         torch.testing.assert_close(head(hidden, words), expected.logits[0])
         torch.testing.assert_close(
             head.loss(hidden, labels[0], words) / (labels != NO_LABEL).sum(), expected.loss

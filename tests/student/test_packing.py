@@ -10,9 +10,7 @@ from docemb_lib.student.embedding import embed_chunks, one_ahead
 from docemb_lib.student.packing import pack, token_batches
 
 
-def test_packing_lays_documents_end_to_end_and_batches_hold_the_longest_first_within_the_budget(
-    refused,
-):
+def test_packing_lays_documents_end_to_end(refused):
     batch = pack([[7, 8, 9], [5], [4, 4]])
     assert (batch.input_ids.tolist(), batch.document.tolist()) == (
         [7, 8, 9, 5, 4, 4],
@@ -26,6 +24,9 @@ def test_packing_lays_documents_end_to_end_and_batches_hold_the_longest_first_wi
     assert moved.sizes == batch.sizes
     for sequences in ([], [[1], []]):
         refused("one document or more, each of one token or more", pack, sequences)
+
+
+def test_batches_hold_the_longest_documents_first_within_the_budget():
     assert (token_batches([], 10), token_batches([3, 9, 3, 5], 10)) == ([], [[1], [3, 0], [2]])
     assert token_batches([5, 5, 5, 5], 10) == [[0, 1], [2, 3]]
     assert token_batches([2, 30, 1], 10) == [[1], [0, 2]]  # longer than the budget: alone
@@ -92,7 +93,8 @@ def test_chunks_are_read_one_ahead(make_student, small_chunks):
 def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(
     make_kind, documents, small_chunks, tmp_path, kind
 ):
-    student, file = make_kind(kind), tmp_path / "deep" / "e.npy"
+    student = make_kind(kind)
+    file = tmp_path / "deep" / "e.npy"
     expected = np.concatenate([student.embed([text], bf16=False) for text in documents])
     seen = []
     result = student.embed(
@@ -106,9 +108,7 @@ def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["e.npy"]
 
 
-def test_the_bar_has_a_total_for_sized_input_alone_and_a_batch_on_a_cpu_at_most_8192_tokens(
-    make_student, monkeypatch
-):
+def test_the_bar_has_a_total_for_sized_input_alone(make_student, monkeypatch):
     bars = []
     bar = lambda **options: bars.append(tqdm(**options, file=StringIO(), disable=False)) or bars[-1]  # noqa: E731
     monkeypatch.setattr("docemb_lib.student.student.progress", bar)
@@ -116,6 +116,10 @@ def test_the_bar_has_a_total_for_sized_input_alone_and_a_batch_on_a_cpu_at_most_
     student.embed(["a", "b c"])
     student.embed(text for text in ["a", "b c", "d"])
     assert [(bar.total, bar.n) for bar in bars] == [(2, 2), (None, 3)]
+
+
+def test_a_batch_on_a_cpu_has_at_most_8192_tokens(make_student):
+    student = make_student(windows=[8])
     sizes = []
     hook = student.register_forward_pre_hook(
         lambda module, arguments: sizes.append(sum(arguments[0].sizes))
@@ -169,7 +173,7 @@ def test_two_devices_share_the_work_and_change_no_bit(
 
 @pytest.mark.parametrize("devices", [None, ["cpu", "cpu"]])
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_error_in_a_forward_pass_or_in_the_input_leaves_the_earlier_file_and_nothing_else(
+def test_an_error_leaves_the_earlier_file_and_nothing_else(
     make_student, documents, small_chunks, tmp_path, devices, error
 ):
     student = make_student(windows=[8]).train()

@@ -8,10 +8,11 @@ from docemb_lib.student import pack, student
 from docemb_lib.student.student import Encoded
 
 
-def test_the_example_runs_and_projections_for_global_attention_are_frozen_where_unused(
-    make_student,
-):
+def test_the_example_runs():
     assert doctest.testmod(student) == (0, 2)
+
+
+def test_projections_for_global_attention_are_frozen_where_unused(make_student):
     frozen = {
         name
         for name, weight in make_student(windows=[8]).named_parameters()
@@ -54,7 +55,8 @@ def test_bfloat16_embeddings_point_the_same_way(make_kind, converted, texts, kin
     trained one.
     """
     student = converted if kind == "converted" else make_kind(kind)
-    full, half = student.embed(texts, bf16=False), student.embed(texts, bf16=True)
+    full = student.embed(texts, bf16=False)
+    half = student.embed(texts, bf16=True)
     cosines = (full * half).sum(1) / np.linalg.norm(full, axis=1) / np.linalg.norm(half, axis=1)
     assert cosines.min() >= least
     assert np.abs(full - half).max() > 0  # the precisions differ

@@ -1,4 +1,4 @@
-"""Long texts are counted and cut without being tokenised whole, and nothing of the result changes."""
+"""Long texts are counted and cut without being tokenised whole, and the result is the same."""
 
 import subprocess
 import sys
@@ -16,7 +16,8 @@ from docemb_lib.corpus.document import Document
 from docemb_lib.student import Student, count_tokens
 
 HARD = (
-    "Don't  stop —\n\n\tthe end.Next (one) two3 x_y  …\u00a0non 中文字 中文 naïve e\u0301te\u0301 ΟΔΥΣΣΕΥΣ it's   \n"
+    "Don't  stop —\n\n\tthe end.Next (one) two3 x_y  …\u00a0non 中文字 中文 naïve "
+    "e\u0301te\u0301 ΟΔΥΣΣΕΥΣ it's   \n"
     " 1,000 _a_ __init__(self):\n        return -1\n\n\n"
     + "a" * 90
     + " "
@@ -122,7 +123,8 @@ print(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])"""
 @pytest.mark.parametrize("blank", ["\n", "  ", "\r\n", "\t"])
 def test_copies_but_for_white_space_have_one_digest_and_as_many_words_and_tokens(minilm, blank):
     words = [f"word{n % 900}" for n in range(40_000)]
-    text, copy = " ".join(words), blank.join(words)
+    text = " ".join(words)
+    copy = blank.join(words)
     assert digest(copy, None) == digest(text, None)
     rows = _measured([Document("a", text, ""), Document("b", copy, "")], {}, None).to_pylist()
     assert [row["n_words"] for row in rows] == [40_000, 40_000]
