@@ -106,10 +106,10 @@ def edit_page(app: Sphinx, page: str, source: list[str]) -> None:
             executed.rglob("*.html"), key=lambda path: (path.parent != executed, path)
         )  # the index first
         pages = [path.relative_to(executed) for path in found]
-        links = [
-            f'<li><a href="executed/{quote(path.as_posix())}">{escape(path.with_suffix("").as_posix())}</a></li>'
-            for path in pages
-        ]
+        links = []
+        for path in pages:
+            title = escape(path.with_suffix("").as_posix())
+            links.append(f'<li><a href="executed/{quote(path.as_posix())}">{title}</a></li>')
         source[0] = re.sub(
             "<!-- none -->.*<!-- end -->", f"<ul>{''.join(links)}</ul>", source[0], flags=re.DOTALL
         )

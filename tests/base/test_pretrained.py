@@ -85,7 +85,7 @@ def hub(monkeypatch):
 
     def serve(status):
         class Handler(BaseHTTPRequestHandler):
-            def do_HEAD(self):  # noqa: N802
+            def do_HEAD(self):
                 asked.append(self.path)
                 self.send_response(status)
                 self.end_headers()

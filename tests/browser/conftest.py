@@ -132,11 +132,11 @@ class OpenNotebook:
         """Outputs wider than the page, by their first characters."""
         wide = """shown => [...document.querySelectorAll(`${shown} .jp-OutputArea-output`)]
             .filter(one => one.scrollWidth > one.clientWidth + 1)
-            .map(one => `${one.scrollWidth} > ${one.clientWidth}: ${one.innerText.slice(0, 200)}`)"""
+            .map(box => `${box.scrollWidth} > ${box.clientWidth}: ${box.innerText.slice(0, 99)}`)"""
         return list(self.page.evaluate(wide, SHOWN))
 
     def screenshot(self, file: Path) -> list[dict[str, float]]:
-        """Save a picture of the whole notebook; returns where its figures are: x, y, width, height."""
+        """Save a picture of the notebook; returns where figures are: x, y, width, height."""
         size = self.page.viewport_size
         for _ in range(2):  # the second pass includes cells that grew in the first
             height = self.page.evaluate(
@@ -153,7 +153,8 @@ class OpenNotebook:
         self.page.locator(SHOWN).screenshot(path=str(file))
         figures = """shown => {
             const panel = document.querySelector(shown).getBoundingClientRect();
-            return [...document.querySelectorAll(`${shown} .jp-OutputArea-output img`)].map(image => {
+            const images = document.querySelectorAll(`${shown} .jp-OutputArea-output img`);
+            return [...images].map(image => {
                 const {x, y, width, height} = image.getBoundingClientRect();
                 return {x: x - panel.x, y: y - panel.y, width, height};
             });
@@ -208,7 +209,7 @@ class OpenNotebook:
         field.blur()
 
     def wait_for(self, label: str, changed: Callable[[str], bool]) -> None:
-        """Wait until the kernel has another value of a control, and its explorer shows the answer."""
+        """Wait until the kernel has a new value of a control and its explorer has answered."""
         end = time.monotonic() + 60
         while not changed(found := self.settings()[label]):
             assert time.monotonic() < end, f"{label} is still {found}"
@@ -216,8 +217,11 @@ class OpenNotebook:
 
     def focused(self) -> str:
         """The label of the control that has the keyboard, "" elsewhere."""
-        of = "() => document.activeElement.closest('.widget-inline-hbox')?.querySelector('.widget-label')?.innerText ?? ''"
-        return str(self.page.evaluate(of))
+        label = """() => {
+            const box = document.activeElement.closest('.widget-inline-hbox');
+            return box?.querySelector('.widget-label')?.innerText ?? '';
+        }"""
+        return str(self.page.evaluate(label))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ def test_a_notebook_takes_and_fixes_known_parameters_and_none_twice(notebook):
 
 
 def test_notebooks_are_known_by_what_they_do():
-    assert notebooks.TRAINING == tuple(REGISTRY)[2:]
+    assert tuple(REGISTRY)[2:] == notebooks.TRAINING
     assert notebooks.SELF_SUPERVISED == ("07_simde",)
     assert notebooks.FINAL == ("06_evaluation", "07_simde")
-    assert notebooks.BESIDE_CONTEXTUAL == tuple(REGISTRY)[3:]
+    assert tuple(REGISTRY)[3:] == notebooks.BESIDE_CONTEXTUAL

@@ -1,9 +1,11 @@
-"""Makes collections of manual pages from Debian packages: `python prepare.py PACKAGES INTO NAME ...`.
+"""Makes collections of manual pages from Debian packages: `python prepare.py PACKAGES INTO NAME
+...`.
 
-PACKAGES holds unpacked packages (`dpkg-deb -x`); `mandoc` renders the pages. INTO gets of each NAME in COLLECTIONS
-NAME.jsonl.gz (id, text) and NAME.tsv, in which a page is a source and each page of its SEE ALSO section a target. That
-section and those on authors and copyright are left out of the texts. Pages that name more than twelve others are no
-sources. Of pages with one name in several sections the last is kept.
+PACKAGES holds unpacked packages (`dpkg-deb -x`); `mandoc` renders the pages. INTO gets of each NAME
+in COLLECTIONS NAME.jsonl.gz (id, text) and NAME.tsv, in which a page is a source and each page of
+its SEE ALSO section a target. That section and those on authors and copyright are left out of the
+texts. Pages that name more than twelve others are no sources. Of pages with one name in several
+sections the last is kept.
 """
 
 import gzip

@@ -1,8 +1,8 @@
 """Draws the validation and test data of these results: `python prepare.py FROM INTO`.
 
-FROM holds wikipedia_articles.jsonl.gz (id, title, text), wiki_seealso/ and peps/ (corpus.jsonl.gz: id, text;
-relevance.tsv: two ids a line), imdb20k.jsonl.gz and newsgroups20.jsonl.gz (id, text, label, split). The profile reads
-what is in INTO.
+FROM holds wikipedia_articles.jsonl.gz (id, title, text), wiki_seealso/ and peps/ (corpus.jsonl.gz:
+id, text; relevance.tsv: two ids a line), imdb20k.jsonl.gz and newsgroups20.jsonl.gz (id, text,
+label, split). The profile reads what is in INTO.
 """
 
 import gzip
