@@ -20,7 +20,7 @@ from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
 from docemb_lib.runs.models import UNTRAINED, Model, untrained_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
-from docemb_lib.views import SHOWN, validation_embeddings
+from docemb_lib.views.students import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider
 

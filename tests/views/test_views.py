@@ -265,7 +265,7 @@ def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
             "student", {"name": name}, lambda folder: (folder / "weights").write_text(name)
         )
 
-    monkeypatch.setattr(views, "untrained_model", lambda students: Model(UNTRAINED, "0", list))
+    monkeypatch.setattr(views.students, "untrained_model", lambda students: Model(UNTRAINED, "0", list))
     run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
     run.model = student_model(run.label, student("own"))
     others = [
@@ -330,8 +330,8 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
         ),
         students=None,
     )
-    monkeypatch.setattr(views, "untrained_model", lambda students: model("before"))
-    monkeypatch.setattr(views, "PROBED", 30)
+    monkeypatch.setattr(views.students, "untrained_model", lambda students: model("before"))
+    monkeypatch.setattr(views.students, "PROBED", 30)
     frame = views.probes_of_teachers(run)
     assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2"]
     pairs = [
@@ -508,7 +508,7 @@ def test_the_runs_own_texts_stand_before_the_papers(of_texts):
 
 def test_sentences_are_compared_by_sbert_or_by_the_encoder_of_the_profile(of_texts, monkeypatch):
     subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
-    monkeypatch.setattr("docemb_lib.runs.models.sbert_models", lambda teachers: [subject])
+    monkeypatch.setattr("docemb_lib.views.simde.sbert_models", lambda teachers: [subject])
     beside = views.similarity_beside_paper(of_texts())
     assert beside.loc["here: installed-docs, by subject"].to_dict() == pytest.approx(
         {"inside": 1, "across": 0}

@@ -136,7 +136,7 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(
     def model(label, *_):
         return Model(label, label, lambda texts: np.stack([vectors[label, text] for text in texts]))
 
-    monkeypatch.setattr("docemb_lib.views.SHOWN", 6)
+    monkeypatch.setattr("docemb_lib.views.students.SHOWN", 6)
     monkeypatch.setattr(spaces, "SHOWN", 6)
     monkeypatch.setattr(spaces, "untrained_model", lambda students: model("before"))
     texts = [f"page {row}" for row in range(8)]
