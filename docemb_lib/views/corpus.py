@@ -61,7 +61,7 @@ def structural_limit(run: Run) -> int:
 
 
 def seen_by_models(run: Run) -> str:
-    """Sentences on how much of the training documents the structural teacher and the student read."""
+    """Sentences on how much of the training documents structural teacher and student read."""
     teacher_limit = structural_limit(run)
     student_limit = run.profile.student.max_tokens
     documents = run.stages.corpus.split("train")
