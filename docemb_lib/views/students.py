@@ -22,7 +22,7 @@ PROBED = 300  # training documents that a probe is fitted on
 
 
 def widths_of(run: Run) -> dict[str, int]:
-    """The widths of the `student` (D) and of the `contextual` teacher (C), if there is one, by name."""
+    """The widths of the `student` (D) and of the `contextual` teacher (C), if any, by name."""
     untrained = run.stages.students.untrained
     widths = {"student": int(local_config(str(untrained.path))["hidden_size"])}
     teacher = run.profile.parameters.contextual_teacher

@@ -141,7 +141,7 @@ def choice(options: Mapping[str, Any], first: Any) -> Control:
 
 
 def slider(low: float, high: float, step: float, value: float | tuple[int, int]) -> Control:
-    """A slider for a number, an integer if `step` is one, or for the two integers of an interval."""
+    """A slider for a number, an integer if `step` is one, or for the two ends of an interval."""
     if isinstance(value, tuple):
         kind = ipywidgets.IntRangeSlider
     else:
