@@ -39,7 +39,6 @@ def draw_graph(
     """
     ax = ax or plt.figure().add_axes((0, 0, 1, 1))
     ax.set_axis_off()
-    center = {"size": 8, "ha": "center", "va": "center", "parse_math": True}
     texts = {}
     for name, box in boxes.items():
         frame = {
@@ -48,7 +47,16 @@ def draw_graph(
             "linestyle": "--" if box.dashed else "-",
             "edgecolor": GREY if box.kind is None else PALETTE[box.kind],
         }
-        texts[name] = ax.text(box.column, box.row, box.text, bbox=frame, **center)
+        texts[name] = ax.text(
+            box.column,
+            box.row,
+            box.text,
+            size=8,
+            ha="center",
+            va="center",
+            bbox=frame,
+            parse_math=True,
+        )
 
     for source, target in chain.from_iterable(pairwise(names.split(" > ")) for names in chains):
         if source in texts and target in texts:
@@ -98,7 +106,7 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
         boxes["structural"] = Box(1, 1, text, "structural", dashed=True)
         boxes["L_S"] = Box(3.2, 1, loss, "structural")
     if p.contextual_teacher is not None:
-        name = p.contextual_teacher
+        name: str = p.contextual_teacher
         if name == "PV":
             members = profile.contextual_teachers.PV
             name = "PV = " + " + ".join("DM" if member.dm else "DBOW" for member in members)

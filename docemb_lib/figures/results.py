@@ -177,9 +177,16 @@ def _draw_points(
         ax=ax,
     )
     places = range(len(rows))
-    deviation = rows.get("std")
-    thin = {"markersize": 3.5, "capsize": 2, "linewidth": 0.9}
-    ax.errorbar(rows["mean"], places, xerr=deviation, **MEAN, **thin, zorder=5)
+    ax.errorbar(
+        rows["mean"],
+        places,
+        xerr=rows.get("std"),
+        markersize=3.5,
+        capsize=2,
+        linewidth=0.9,
+        zorder=5,
+        **MEAN,
+    )
     ax.plot(rows["thesis"], places, zorder=6, **HOLLOW)
     ax.tick_params(axis="y", labelsize=9 if len(rows) <= 15 else 8)
     ax.set(ylabel="", ylim=(len(rows) - 0.4, -0.6))

@@ -100,8 +100,8 @@ class ThesisValues:
             for cell, label in cells_of(figure, profile).items():
                 self.runs.setdefault(cell, rows["value"][label])
             if source or _has_loss(figure, profile):
-                for label, value in rows["value"][rows["kind"] == BASELINE].items():
-                    self.baselines.setdefault(str(label), value)
+                for baseline, value in rows["value"][rows["kind"] == BASELINE].items():
+                    self.baselines.setdefault(str(baseline), value)
 
     def of_run(self, key: RunKey) -> float | None:
         """The thesis' value of a run; None if the thesis has no such run."""

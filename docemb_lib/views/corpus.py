@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from docemb_lib.runs.run import Run
 from docemb_lib.thesis.comparison import HERE, THESIS
 from docemb_lib.thesis.values import published
 
+Counter = Callable[[list[str]], list[int]]  # from texts to their tokens
 # Files of the artefact of a task
 STATISTICS = "statistics.parquet"
 LENGTHS = "lengths.parquet"
@@ -103,19 +104,21 @@ def _described_task(stages: Stages, name: str) -> Path:
     limit = profile.evaluation.limit
     student = profile.student.model
     teacher = profile.structural_teacher.model
-    counters = [pretrained.fingerprint(student), pretrained.fingerprint(teacher)]
-    inputs = task_inputs(profile, name, lambda: stages.corpus.fingerprint)
-    inputs = {**inputs, "limit": limit, "counters": counters}
+    inputs = {
+        **task_inputs(profile, name, lambda: stages.corpus.fingerprint),
+        "limit": limit,
+        "counters": [pretrained.fingerprint(student), pretrained.fingerprint(teacher)],
+    }
 
     def build(folder: Path) -> None:
         from docemb_lib.student import count_tokens
 
         task = stages.scores.task(name)
-        count = {
+        counters: dict[str, Counter] = {
             "n_student_tokens": partial(count_tokens, pretrained.resolve(student)),
             "n_structural_tokens": stages.teachers.sbert("truncate").count_tokens,
         }
-        lengths = benchmarks.task_lengths(task, count)
+        lengths = benchmarks.task_lengths(task, counters)
         statistics = benchmarks.task_statistics(task, lengths, limit=limit)
         lengths.to_parquet(folder / LENGTHS, index=False)
         statistics.to_parquet(folder / STATISTICS, index=False)

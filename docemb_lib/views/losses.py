@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -63,7 +63,7 @@ def three_documents(run: Run) -> ThreeDocuments:
     objective = stage.objective()
     # The teachers of the parameters have the name of their role, further teachers do not.
     teachings = [teaching for teaching in objective.teachings if teaching.name == teaching.role]
-    objective.teachings = torch.nn.ModuleList(teachings)
+    objective.teachings = cast(Any, torch.nn.ModuleList(teachings))
     objective.group_size = None  # the three are one batch
 
     validation = len(run.stages.corpus.split("validation"))

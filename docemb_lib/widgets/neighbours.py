@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,7 @@ class Neighbourhoods:
 
     def _pool(self, task: str) -> Pool:
         """The first `POOL` texts of the test split, with the embeddings that were scored."""
-        data = pick(task, self.stages.scores.task(task).splits, "test")
+        data: Any = pick(task, self.stages.scores.task(task).splits, "test")
         texts = list(dict.fromkeys(data.texts))[:POOL]
         spaces = {}
         for label, model in self.models.items():
@@ -138,7 +139,7 @@ def _table(pool: Pool, nearest: dict[str, pd.Series], title: str, text: str) -> 
     columns: dict[str, list[str]] = {}
     for model, cosines in nearest.items():
         columns[model] = []
-        for row, cosine in cosines.items():
+        for row, cosine in zip(cosines.index, cosines, strict=True):
             mark = " =" if row in of_student else ""
             begin = short(" ".join(pool.texts[row][:400].split()), 90)
             cell = f"{cosine:.3f}{mark} · {pool.lengths[row]} tokens · {row}: {begin}"
