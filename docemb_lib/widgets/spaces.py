@@ -43,7 +43,7 @@ LEAST = 5  # documents whose distances are shown
 class StudentDistances(NamedTuple):
     documents: pd.DataFrame  # id, text, source, length (structural tokens); a row per document
     measured: dict[Distance, dict[str, Distances]]  # by student, in the order of display
-    own: str  # the student of this run
+    student: str  # that of this run
 
     def tidy(self) -> pd.DataFrame:
         """All students in one frame: distance, model, and the columns of `tidy_distances`."""
@@ -121,7 +121,7 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
             f"<p>{html.number('documents', count)} documents of {shortest} to {longest} tokens, "
             f"{negatives} negatives each</p>"
         )
-        pairs = mistaken(parts[distances.own if loss == ALL_LOSSES else loss], k=MISTAKEN)
+        pairs = mistaken(parts[distances.student if loss == ALL_LOSSES else loss], k=MISTAKEN)
         text += _pair(documents, pairs.iloc[min(pair, len(pairs)) - 1])
 
         settings = (loss, distance, gamma, negatives, tokens)  # the pair is not in the figure

@@ -97,9 +97,9 @@ def test_distances_have_a_row_per_model_and_its_auc(ax, names_of, distances):
     assert ax.yaxis_inverted()
     assert {"AUC 0.750", "AUC 0.500"} <= set(names_of(ax.texts))
     assert (ax.get_xlabel(), ax.get_xscale()) == ("cosine distance", "linear")
-    own, others = names_of(ax.get_legend())
-    assert "own" in own
-    assert "other" in others
+    positives, negatives = names_of(ax.get_legend())
+    assert "own" in positives
+    assert "other" in negatives
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.2, 2.0])
@@ -109,27 +109,29 @@ def test_ticks_of_a_logarithmic_axis_stand_apart(distances, spread):
     plot_distances(distances.assign(value=values), distance="mse", ax=ax)
     ax.figure.canvas.draw()
     low, high = ax.get_xlim()
-    shown = [text for text in ax.get_xticklabels() if low <= text.get_position()[0] <= high]
-    assert len(shown) >= 2
-    assert not [*overlapping(shown, ax.figure.canvas.get_renderer())]
+    ticks = [text for text in ax.get_xticklabels() if low <= text.get_position()[0] <= high]
+    assert len(ticks) >= 2
+    assert not [*overlapping(ticks, ax.figure.canvas.get_renderer())]
 
 
 @pytest.mark.parametrize(("distance", "gamma"), [("cosine", 0.3), ("mse", 1.5), ("mse", 0.0)])
 def test_the_margin_is_minus_the_max_margin_loss(ax, names_of, distance, gamma):
-    found = measure_distances(
+    distances = measure_distances(
         *np.random.default_rng(0).standard_normal((2, 30, 4)), distance=distance
     )
-    plot_distances(tidy_distances(found).assign(model="a"), distance=distance, gamma=gamma, ax=ax)
+    plot_distances(
+        tidy_distances(distances).assign(model="a"), distance=distance, gamma=gamma, ax=ax
+    )
     (bar,) = [line for line in ax.lines if line.get_linewidth() == 4]
     start, end = bar.get_xdata()
-    assert start - end == pytest.approx(separation(found, gamma=gamma)[1], abs=1e-4)
+    assert start - end == pytest.approx(separation(distances, gamma=gamma)[1], abs=1e-4)
     assert names_of(ax.get_legend())[2].startswith("margin")
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
 def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, distances, distance):
-    own = distances[distances["model"] == "a"]
-    plot_distances(own, distance=distance, ax=ax)
+    of_model = distances[distances["model"] == "a"]
+    plot_distances(of_model, distance=distance, ax=ax)
     above, below = (polygon.get_paths()[0].get_extents() for polygon in ax.collections)
     assert ((above.y0, above.y1), (below.y0, below.y1)) == (
         pytest.approx((-0.4, 0)),
@@ -137,7 +139,7 @@ def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, di
     )
     scale, inverse = (np.log10, lambda x: float(10**x)) if distance == "mse" else (np.array, float)
     medians = [
-        inverse(np.median(scale(rows["value"]))) for _, rows in own.groupby("kind", sort=False)
+        inverse(np.median(scale(rows["value"]))) for _, rows in of_model.groupby("kind", sort=False)
     ]
     assert [line.get_xdata()[0] for line in ax.lines[1::3]] == pytest.approx(
         medians
@@ -170,8 +172,8 @@ def test_points_are_coloured_by_value_or_by_length(ax, names_of):
     assert (
         ax.collections[0].get_offsets().tolist() == points[["first", "second"]].to_numpy().tolist()
     )
-    one, two, three = map(tuple, ax.collections[0].get_facecolors())
-    assert one == three != two
+    first, second, third = map(tuple, ax.collections[0].get_facecolors())
+    assert first == third != second
     assert "25% of the variance" in ax.get_xlabel()
     ax.clear()
     plot_plane(points, colour="length", explained=np.nan, ax=ax)

@@ -44,8 +44,8 @@ def notes(ax):
 def assert_legible(ax):
     """No text or box overlaps another, and all are inside the figure."""
     ax.figure.draw_without_rendering()
-    shown = [text.get_bbox_patch() or text for text in ax.texts if text.get_text()]
-    places = [text.get_window_extent() for text in shown]
+    texts = [text.get_bbox_patch() or text for text in ax.texts if text.get_text()]
+    places = [text.get_window_extent() for text in texts]
     assert boxes(ax)
     assert all(ax.figure.bbox.x0 <= place.x0 < place.x1 <= ax.figure.bbox.x1 for place in places)
     assert not [both for both in combinations(places, 2) if both[0].overlaps(both[1])]
@@ -78,7 +78,7 @@ def test_every_objective_is_drawn_legibly(profile, parameters):
 
 
 def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
-    found = boxes(plot_training(Profile.load("thesis"), THESIS))
+    drawn = boxes(plot_training(Profile.load("thesis"), THESIS))
     assert {
         "document",
         "$L_S$\ncosine",
@@ -88,10 +88,10 @@ def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
         "student\nlongformer-base-4096\n4,096 tokens\n$y$: 768 numbers",
         "structural teacher\nall-mpnet-base-v2\nfirst 384 tokens\n$t$: 768 numbers",
         "contextual teacher\nPV = DM + DBOW\nwhole document\n$c$: 2048 numbers",
-    } <= set(found)
+    } <= set(drawn)
     dashed = {
         name.partition("\n")[0]
-        for name, text in found.items()
+        for name, text in drawn.items()
         if text.get_bbox_patch().get_linestyle() != "-"
     }
     assert dashed == {"structural teacher", "contextual teacher", "$f_C$"}  # not trained
@@ -202,12 +202,12 @@ def test_the_descents_end_where_the_text_says(paths):
     # half γ goes beyond the teacher, away from the others m: its minimum lies at (t - gamma m) / (1
     # - gamma) = 2 t - m
     others = (teacher.sum(dim=0) - teacher) / (len(teacher) - 1)
-    half, one, beyond = (paths[f"max-margin MSE, γ = {gamma}"] for gamma in ("0.5", "1", "1.5"))
+    half, equal, beyond = (paths[f"max-margin MSE, γ = {gamma}"] for gamma in ("0.5", "1", "1.5"))
     target = 2 * teacher - others
     assert (half[-1] - target).norm(dim=1).mean() < 0.15 * (half[0] - target).norm(dim=1).mean()
-    steps = one.diff(dim=0)  # at γ = 1 all are equal
+    steps = equal.diff(dim=0)  # at γ = 1 all are equal
     torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
-    assert spread(one[-1]) > 1.5 * spread(teacher)
+    assert spread(equal[-1]) > 1.5 * spread(teacher)
     lengths = beyond.diff(dim=0).norm(dim=2).mean(dim=1)  # beyond it they grow
     torch.testing.assert_close(
         lengths[1:] / lengths[:-1], torch.full((DESCENT - 1,), 1 + RATE / 2), rtol=1e-3, atol=0

@@ -62,13 +62,13 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(
     ax, names_of, columns, parts
 ):
     train = pd.DataFrame({"step": [1, 2], **columns})
-    beside = {
+    further = {
         "spread": 0.5,
         "norm": 9.0,
         "epoch": 0.0,
         "contextual": columns.get("contextual", 0.0),
     }
-    figures.plot_history(train, train.assign(**beside), ax=ax)
+    figures.plot_history(train, train.assign(**further), ax=ax)
     assert names_of(ax.get_legend()) == parts
     validation = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_ydata()[0] for line in validation] == [columns[part] for part in parts]
@@ -336,10 +336,10 @@ def test_retrieval_is_a_point_per_task_in_the_order_of_the_means(
     assert (names_of(ax.get_yticklabels()), ax.get_xlabel()) == (models, metric.upper())
     assert marks(ax, "^")[-1, 0] == pytest.approx(best)
     np.testing.assert_allclose(marks(ax, "D"), marks(ax, "^"))
-    found = {
+    points = {
         (round(x, 4), models[round(y)]) for cloud in ax.collections for x, y in cloud.get_offsets()
     }
-    assert found == {
+    assert points == {
         (row.value, row.model) for row in table_5_7[table_5_7["metric"] == metric].itertuples()
     }
     assert names_of(ax.get_legend()) == ["games", "wines", "mean over tasks", "thesis"]

@@ -56,7 +56,7 @@ OWN = "student cosine;PV;S:384(ReLU)x512;C:-;700 docs"
 
 
 @pytest.mark.parametrize(
-    ("label", "own", "name"),
+    ("label", "student", "name"),
     [
         ("SBERT over chunks ⊕ PV", None, "chunks ⊕ PV"),
         ("BM25 and SBERT over chunks, fused", None, "BM25 and chunks, fused"),
@@ -72,15 +72,15 @@ OWN = "student cosine;PV;S:384(ReLU)x512;C:-;700 docs"
         ("cosine;no-weighting;PV", None, "cosine, plain sum, PV"),
     ],
 )
-def test_models_have_short_names_in_figures_and_tables(label, own, name):
-    assert short_name(label, own) == name
+def test_models_have_short_names_in_figures_and_tables(label, student, name):
+    assert short_name(label, student) == name
 
 
 def test_a_table_has_short_names_rounded_numbers_and_no_nan():
     values = {"value": [0.12345, np.nan], "n": [3, 4]}
     rows = pd.DataFrame({"model": ["a;b", OWN], "reference": "SBERT truncated", **values})
-    shown = [["a, b", "truncated", "0.123", 3], ["this student", "truncated", "", 4]]
-    assert figures.table(rows, OWN).to_numpy().tolist() == shown
+    expected = [["a, b", "truncated", "0.123", 3], ["this student", "truncated", "", 4]]
+    assert figures.table(rows, OWN).to_numpy().tolist() == expected
     indexed = figures.table(rows.set_index(["n", "model"])[["value"]], OWN, digits=1)
     assert (indexed.index.tolist(), indexed["value"].tolist()) == (
         [(3, "a, b"), (4, "this student")],

@@ -41,8 +41,8 @@ def evaluated():
             (name, model, task, metric, 100, value, value - 0.1, value + 0.1)
             for name in rounds
             for model, value in {label: level, **LEVELS}.items()
-            for task, own in tasks.items()
-            for metric in ((own, "mrr", "ndcg") if own == "map" else (own,))
+            for task, main in tasks.items()
+            for metric in ((main, "mrr", "ndcg") if main == "map" else (main,))
         ]
         frame = pd.DataFrame(
             rows, columns=["round", "model", "task", "metric", "examples", "value", "low", "high"]

@@ -148,30 +148,30 @@ def test_a_training_reports_its_progress(workspace, training):
 
 
 def test_the_monitor_says_what_to_run_and_shows_what_has(workspace, numbers, tables, hostile):
-    shown = run_monitor("05_weighting")
-    assert "nothing has run yet; docemb run" in shown.answer().html
+    watching = run_monitor("05_weighting")
+    assert "nothing has run yet; docemb run" in watching.answer().html
     folder = records.save(
         workspace, replace(record("a"), label=hostile, status="failed", error="out of <memory>")
     )
-    text = shown.answer().html
+    text = watching.answer().html
     assert (numbers(text, "failed"), tables(text)["runs"]["state"].tolist()) == (["1"], ["failed"])
     assert "<script" not in text
     assert "out of &lt;memory&gt;" in text
     shutil.rmtree(folder)
-    assert "nothing has run yet" in shown.answer().html
+    assert "nothing has run yet" in watching.answer().html
 
 
 def test_the_monitor_refreshes_by_itself_until_it_is_closed(workspace, monkeypatch):
     async def watch():
         monkeypatch.setattr(monitor, "EVERY", 0.01)
-        shown = run_monitor()
-        shown.live()
+        watching = run_monitor()
+        watching.live()
         looks = []
-        monkeypatch.setattr(shown, "refresh", lambda: looks.append(1))
+        monkeypatch.setattr(watching, "refresh", lambda: looks.append(1))
         while len(looks) < 2:
             await asyncio.sleep(0.01)
-        task = shown._watch
-        shown.close()
+        task = watching._watch
+        watching.close()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
 

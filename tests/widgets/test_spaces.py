@@ -41,20 +41,20 @@ def test_students_are_measured_on_the_same_documents_and_negatives(workspace, sp
     def model(name):
         return Model(name, name, lambda asked: tables[name][[texts.index(text) for text in asked]])
 
-    found = distances_to_teacher(run, [model("a"), model("b")], negatives=3)
-    assert (found.own, list(found.measured["cosine"])) == (
+    distances = distances_to_teacher(run, [model("a"), model("b")], negatives=3)
+    assert (distances.student, list(distances.measured["cosine"])) == (
         "this student: b",
         ["a", "this student: b"],
     )
-    assert found.documents["length"].tolist() == list(range(7))
+    assert distances.documents["length"].tolist() == list(range(7))
     for distance in ("cosine", "mse"):
         expected = pd.concat(
             tidy_distances(
                 measure_distances(tables[name], teacher, distance=distance, negatives=3)
-            ).assign(model=shown)
-            for name, shown in zip("ab", found.measured["cosine"], strict=True)
+            ).assign(model=label)
+            for name, label in zip("ab", distances.measured["cosine"], strict=True)
         )
-        actual = found.tidy().query("distance == @distance").drop(columns="distance")
+        actual = distances.tidy().query("distance == @distance").drop(columns="distance")
         pd.testing.assert_frame_equal(
             actual.reset_index(drop=True), expected.reset_index(drop=True)
         )
@@ -92,17 +92,17 @@ def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(
 ):
     explorer = widgets.distance_explorer(distances)
     text = moved(explorer)
-    expected = [separation(found) for found in distances.measured["cosine"].values()]
+    expected = [separation(of_model) for of_model in distances.measured["cosine"].values()]
     assert tables(text)["separation"]["AUC"].tolist() == [f"{auc:.3f}" for auc, _ in expected]
     text = moved(explorer, loss="before", distance="mse", γ=0.3, negatives=4, tokens=(12, 17))
     part = distances.measured["mse"]["before"].part(
         np.arange(10, 19) // 6 == 2, 4
     )  # 12 to 17 tokens
     expected = separation(part, gamma=0.3)
-    shown = {"student": "before", "AUC": f"{expected[0]:.3f}"}
-    shown["max-margin MSE, γ = 0.3"] = f"{expected[1]:.4g}"
+    row = {"student": "before", "AUC": f"{expected[0]:.3f}"}
+    row["max-margin MSE, γ = 0.3"] = f"{expected[1]:.4g}"
     assert (tables(text)["separation"].to_dict("records"), numbers(text, "documents")) == (
-        [shown],
+        [row],
         ["6"],
     )
     pair = mistaken(part, k=10).iloc[2]
@@ -149,19 +149,19 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(
         students=None,
     )
     profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None))
-    found = spaces.spaces_of_run(
+    of_run = spaces.spaces_of_run(
         SimpleNamespace(stages=stages, profile=profile, model=model("run"))
     )
-    assert found.documents["length"].tolist() == list(range(6))
+    assert of_run.documents["length"].tolist() == list(range(6))
     labels = {
         "student": "run",
         "student before distillation": "before",
         "structural teacher": "structural",
     }
-    assert list(found.planes) == list(labels)
+    assert list(of_run.planes) == list(labels)
     for space, label in labels.items():
         expected = principal_plane(np.stack([vectors[label, text] for text in texts[:6]]))
-        np.testing.assert_allclose(found.planes[space].points, expected.points, atol=1e-6)
+        np.testing.assert_allclose(of_run.planes[space].points, expected.points, atol=1e-6)
 
 
 @pytest.mark.parametrize("specs", [("5(ReLU)x4", "4"), ("5x4", "7(ReLU)x4"), ("3", "-")])
@@ -173,9 +173,9 @@ def test_views_are_those_of_the_projections_of_the_contextual_loss(specs):
     further = Teaching("topics", "contextual", nn.Identity())
     y, c = torch.randn(8, 6), torch.randn(8, 3)
     embeddings = {"student": y.numpy(), "contextual teacher": c.numpy()}
-    found = project(Objective(nn.Identity(), [contextual, further]), embeddings)
-    np.testing.assert_allclose(found["student view"], of_student(y).detach(), atol=1e-6)
-    np.testing.assert_allclose(found["contextual view"], of_teacher(c).detach(), atol=1e-6)
+    views = project(Objective(nn.Identity(), [contextual, further]), embeddings)
+    np.testing.assert_allclose(views["student view"], of_student(y).detach(), atol=1e-6)
+    np.testing.assert_allclose(views["contextual view"], of_teacher(c).detach(), atol=1e-6)
 
 
 def test_the_projection_explorer_shows_each_document_in_both_spaces(moved, hostile):
@@ -190,7 +190,9 @@ def test_the_projection_explorer_shows_each_document_in_both_spaces(moved, hosti
     explorer = widgets.projection_explorer(Spaces(documents, planes))
     views = {f"{of} view": planes["student"] for of in ("student", "contextual")}
     both = widgets.projection_explorer(Spaces(documents, planes | views))
-    first = [[one.settings[name] for name in ("space", "beside")] for one in (explorer, both)]
+    first = [
+        [browser.settings[name] for name in ("space", "beside")] for browser in (explorer, both)
+    ]
     assert first == [["student", "contextual teacher"], ["student view", "contextual view"]]
     moved(explorer, colour="source")
     picture = explorer._picture.value
