@@ -90,7 +90,8 @@ def described_tasks(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
     counted once and kept as an artefact.
     """
     evaluation = run.profile.evaluation
-    statistics, lengths = [], []
+    statistics = []
+    lengths = []
     for task in dict.fromkeys((*evaluation.tasks, *evaluation.sweep_tasks)):
         folder = _described_task(run.stages, task)
         statistics.append(pd.read_parquet(folder / STATISTICS).assign(task=task))

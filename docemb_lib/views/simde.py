@@ -54,7 +54,8 @@ def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
     if fewer than two documents have two sentences.
     """
     documents = run.stages.corpus.split("validation")
-    firsts, seconds = [], []
+    firsts = []
+    seconds = []
     for name, text in zip(documents["id"][:SHOWN], documents["text"][:SHOWN], strict=True):
         sentences = split_sentences(text, language=run.profile.simde.language)
         if len(sentences) >= 2:

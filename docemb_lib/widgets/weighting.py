@@ -117,12 +117,13 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
     labels: dict[str, int | None] = {str(mask): mask for mask in sorted(filter(None, masks))}
     labels["no mask"] = None
     tasks = list(points["task"].unique())[::-1]  # the mean first
-    lam, mask = 0.5, None
+    first = pd.Series({"lam": 0.5, "max_structural_len": np.nan})
     if len(recorded):
-        lam, mask = recorded[["lam", "max_structural_len"]].iloc[0]
+        first = recorded.iloc[0]
+    mask = first["max_structural_len"]
     controls = {
         "task": choice({task: task for task in tasks}, tasks[0]),
-        "λ": slider(0.0, 1.0, 0.05, float(lam)),
+        "λ": slider(0.0, 1.0, 0.05, float(first["lam"])),
         "mask": choice(labels, None if pd.isna(mask) else int(mask)),
     }
     return Explorer(controls, answer)

@@ -1,6 +1,4 @@
-"""Figures of documents and embeddings draw what the frame contains: values are read back from the
-artists.
-"""
+"""Figures of documents and embeddings: values are read back from the artists."""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,6 +1,4 @@
-"""The diagrams show what the run does, legibly; the descents what is true of the losses, by closed
-forms.
-"""
+"""The diagrams show what the run does; the descents agree with closed forms of the losses."""
 
 from itertools import combinations
 
@@ -15,8 +13,10 @@ from docemb_lib.losses import MaxMargin
 from docemb_lib.runs.students import weighting_of
 from docemb_lib.settings.profile import Profile
 
-RATE, DESCENT = methods.DESCENT_RATE, methods.DESCENT_STEPS
-TINY, THESIS = {"student": 384, "contextual": 200}, {"student": 768, "contextual": 2048}
+RATE = methods.DESCENT_RATE
+DESCENT = methods.DESCENT_STEPS
+TINY = {"student": 384, "contextual": 200}
+THESIS = {"student": 768, "contextual": 2048}
 DEEP = {
     "student_projection": "384(ReLU)x100(sigmoid)x100x100(ReLU)x384",
     "contextual_projection": "384",
@@ -70,7 +70,8 @@ def assert_legible(ax):
 )
 def test_every_objective_is_drawn_legibly(profile, parameters):
     profile = Profile.load(profile, **parameters)
-    assert_legible(ax := plot_training(profile, THESIS))
+    ax = plot_training(profile, THESIS)
+    assert_legible(ax)
     teachers = (profile.parameters.structural_loss is not None) + 2 * (
         profile.parameters.contextual_teacher is not None
     )
@@ -163,7 +164,8 @@ def test_further_teachers_are_named_below():
     ("profile", "name"), [("tiny", "all-MiniLM-L6-v2"), ("thesis", "all-mpnet-base-v2")]
 )
 def test_both_sentences_of_a_pair_pass_through_the_named_teacher_to_one_objective(profile, name):
-    assert_legible(ax := plot_siamese(Profile.load(profile)))
+    ax = plot_siamese(Profile.load(profile))
+    assert_legible(ax)
     assert (sum(name in text for text in boxes(ax)), len(arrows(ax))) == (1, 8)  # equal boxes
 
 
@@ -182,12 +184,11 @@ def norms(path):
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 1.5])
 def test_max_margin_descends_by_its_recurrence(gamma):
-    """In the plane the gradient is (y - t) - gamma (y - m), m the mean of the other teacher
-    embeddings.
-    """
+    """The gradient is (y - t) - gamma (y - m); m is the mean of the other teacher embeddings."""
     student, teacher = methods.two_topics(seed=3)
     path = descend(MaxMargin("mse", gamma), student, teacher)
-    y, t = student.double().numpy(), teacher.double().numpy()
+    y = student.double().numpy()
+    t = teacher.double().numpy()
     others = np.stack([np.delete(t, row, axis=0).mean(axis=0) for row in range(len(t))])
     for step in range(DESCENT + 1):
         np.testing.assert_allclose(path[step].numpy(), y, rtol=1e-4, atol=1e-4)

@@ -1,6 +1,4 @@
-"""Figures of scores, on hand-made numbers and on those of the thesis: values are read back from the
-artists.
-"""
+"""Figures of scores, hand-made and of the thesis: values are read back from the artists."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -77,9 +75,7 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(
 
 @pytest.fixture
 def runs():
-    """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4; hand-made so that
-    halves are exact.
-    """
+    """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4, exactly."""
     scores = {
         "DM": {"sort": [0.4, 0.4], "find": [0.5]},
         "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
@@ -254,10 +250,8 @@ def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
     figures.plot_few_shot(
         pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]), ax=ax
     )
-    band, deviation = (
-        ax.collections[0].get_paths()[0].vertices[:, 1],
-        0.1 / np.sqrt(2),
-    )  # of two draws .1 apart
+    band = ax.collections[0].get_paths()[0].vertices[:, 1]
+    deviation = 0.1 / np.sqrt(2)  # of two draws .1 apart
     np.testing.assert_allclose([band.min(), band.max()], [0.3 - deviation, 0.35 + deviation])
     lines = [line for line in ax.lines if len(line.get_xdata())]  # seaborn adds some for its legend
     assert [list(line.get_xdata()) for line in lines] == [[5, 10]] * 2

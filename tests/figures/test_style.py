@@ -1,6 +1,4 @@
-"""One palette for all figures, figures sized by their rows, and every plot function by its public
-name.
-"""
+"""One palette, figures sized by their rows, and every plot function by its public name."""
 
 import re
 
@@ -141,7 +139,8 @@ def test_a_dollar_in_a_name_is_no_formula_and_no_tick_is_one():
 
 
 def test_rows_make_a_figure_high_and_columns_share_their_rows():
-    few, (left, right) = rows_axes(2)[0], rows_axes(45, columns=2)
+    few = rows_axes(2)[0]
+    left, right = rows_axes(45, columns=2)
     assert few.figure.get_figheight() < 2 < 14 < left.figure.get_figheight()
     assert left.get_shared_y_axes().joined(left, right)
 

@@ -1,6 +1,4 @@
-"""Claims: they hold in the thesis' own table, tests decide where per-example scores are known, gaps
-are named.
-"""
+"""Claims hold in the thesis' own table, and tests decide where per-example scores are known."""
 
 from types import SimpleNamespace
 
@@ -119,7 +117,8 @@ def test_each_group_is_compared_with_all_later_groups_and_corrected_for_their_nu
 
 
 def test_normalised_means_divide_each_task_and_its_answers_by_the_best():
-    a, b = np.array([1.0, 0.0]), np.array([1.0, 1.0])
+    a = np.array([1.0, 0.0])
+    b = np.array([1.0, 1.0])
     normalised = module.normalised_means(
         {"a": Mean(np.array([0.5, 0.8]), [a, b]), "b": Mean(np.array([1.0, 0.4]), None)}
     )
@@ -256,7 +255,8 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
     def by_round(models, *, final):
         (model,) = models
         assert (final, model.fingerprint) == (True, f"f/{model.label}")
-        score, level = right(1000, 1000 * levels[model.label]), levels[model.label]
+        score = right(1000, 1000 * levels[model.label])
+        level = levels[model.label]
         scores = {"package": score, "halves": score, "find": Score("map", (level,), {"mrr": level})}
         return {"all": {model.label: scores}}
 

@@ -1,6 +1,4 @@
-"""Runs beside each other: comparable ones only, labels, groups, thesis values; Table 5.7 and Figure
-4.12 from records.
-"""
+"""Comparable runs with labels, groups and thesis values; Table 5.7 and Figure 4.12."""
 
 from functools import partial
 
@@ -142,7 +140,8 @@ def test_runs_of_an_edited_profile_are_not_compared(make_run, with_scores, works
 def test_siblings_have_both_teachers_and_differ_in_lambda_and_mask_alone(
     a_run, with_scores, parameters, other, siblings
 ):
-    label, run = with_scores(**other).label, a_run(**parameters)
+    label = with_scores(**other).label
+    run = a_run(**parameters)
     keys = {run.label: run.key, **{record.label: run.key_of(record) for record in run.comparable()}}
     assert {name for name, key in keys.items() if is_sibling(run, key)} == {
         *[run.label, label][:siblings]
@@ -250,7 +249,8 @@ def test_values_of_several_figures_stand_in_a_frame_each(a_run, with_scores, sma
     with_scores("03_structural", structural_loss="cosine")
     run = a_run(**cosine)
     assert [*runs_by_figure(run, scores_of(run.label, 0.2))] == ["runs"]
-    margin, frames = with_scores(**other).label, runs_by_figure(run, scores_of(run.label, 0.2))
+    margin = with_scores(**other).label
+    frames = runs_by_figure(run, scores_of(run.label, 0.2))
     assert (frames["runs"]["thesis"].isna().all(), {*frames["runs"]["model"]}) == (
         True,
         {*table_of(run).index},
@@ -262,7 +262,8 @@ def test_values_of_several_figures_stand_in_a_frame_each(a_run, with_scores, sma
 
 def test_runs_of_the_contextual_teacher_alone_have_a_frame_of_their_own(a_run, with_scores, small):
     alone, both = (grid(f"projections-{name}", small)[0] for name in ("contextual", "cosine"))
-    other, run = with_scores("04_projections", **both), a_run("04_projections", **alone)
+    other = with_scores("04_projections", **both)
+    run = a_run("04_projections", **alone)
     assert run.label.startswith("only-contextual")
     frames = runs_by_figure(run, scores_of(run.label, 0.2))
     assert [*frames] == ["runs", "runs, figure 4.7", "runs, figure 4.8"]

@@ -1,6 +1,4 @@
-"""Data that notebooks show of a run: corpus, tasks, weights, students, probes; halves, gains, the
-numbers of the SimDE paper.
-"""
+"""Data that notebooks show of a run: corpus, tasks, losses, students, probes, halves, SimDE."""
 
 import json
 import re
@@ -103,7 +101,8 @@ def test_the_statistics_of_the_corpus_are_those_of_the_lengths(make_run):
     )
     frame = views.corpus_statistics(run).set_index("split")
     assert frame.index.tolist() == ["train", "validation", "tasks"]
-    row, empty = frame.loc["train"], frame.loc["validation"]
+    row = frame.loc["train"]
+    empty = frame.loc["validation"]
     assert (row.documents, row.tokens, row["median"]) == (5, 6123, 257)
     assert (row["mean"], row["std"]) == pytest.approx((np.mean(lengths), np.std(lengths)))
     # A document as long as the limit is not beyond it: 514, 1200 and 10,000 of 512.
@@ -149,7 +148,8 @@ def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypa
 def test_a_sentence_says_whether_training_lowered_the_validation_loss(
     make_run, notebook, last, said
 ):
-    (run := make_run(notebook)).history = lambda: (None, pd.DataFrame({"loss": [0.5, 0.45, last]}))
+    run = make_run(notebook)
+    run.history = lambda: (None, pd.DataFrame({"loss": [0.5, 0.45, last]}))
     assert (
         f"0.5000 before training and {last:.4f} after it:\nby this loss training {said}"
         in views.taught(run)
@@ -345,7 +345,8 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
     assert list(frame.groupby(["model", "teacher"], sort=False).groups) == pairs
     short = np.array(tokens) <= 10
     for (name, teacher), rows in frame.groupby(["model", "teacher"]):
-        x, t = tables[name], tables[teacher.split()[0]]
+        x = tables[name]
+        t = tables[teacher.split()[0]]
         expected = probe(
             (x[:30], t[:30]), (x[60:], t[60:]), {"up to 10 tokens": short, "longer": ~short}
         )
@@ -353,7 +354,8 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
     r2 = frame[frame["bucket"] == "all"].set_index(["teacher", "model"])["r2"].round(2)
     said = []
     for teacher in ("structural teacher", "contextual teacher"):
-        before, after = r2[teacher]["before"], r2[teacher]["after"]
+        before = r2[teacher]["before"]
+        after = r2[teacher]["after"]
         said.append(f"{teacher} {before:.2f} before distillation and {after:.2f} after")
     assert views.learnt(frame) == fill(f"R² on all validation documents: {'; '.join(said)}.", 100)
     assert sorted(embedded) == sorted(

@@ -1,6 +1,4 @@
-"""The state of runs and trainings, from files as papermill, records and trainings write them, and
-the monitor.
-"""
+"""The monitor, and the state of runs and trainings from files as they are written."""
 
 import asyncio
 import json
@@ -97,9 +95,7 @@ def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(
 
 @pytest.fixture
 def training(workspace):
-    """A training after the fourth of ten updates, resumed after the second, as the callback writes
-    it.
-    """
+    """A training after the fourth of ten updates, resumed after the second."""
     folder = workspace.outputs / "artefacts" / "student" / "abc.partial" / "checkpoints"
     log = Log(folder, "student cosine")
     state = SimpleNamespace(

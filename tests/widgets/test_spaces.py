@@ -1,6 +1,4 @@
-"""Distances of several students, the spaces of a training, views of a saved student, and the
-explorers of them.
-"""
+"""Distances of several students, spaces, projected views, and their explorers."""
 
 from collections import defaultdict
 from types import SimpleNamespace
@@ -171,7 +169,8 @@ def test_views_are_those_of_the_projections_of_the_contextual_loss(specs):
     projections = {"student_projection": of_student, "teacher_projection": of_teacher}
     contextual = Teaching("contextual", "contextual", nn.Identity(), **projections)
     further = Teaching("topics", "contextual", nn.Identity())
-    y, c = torch.randn(8, 6), torch.randn(8, 3)
+    y = torch.randn(8, 6)
+    c = torch.randn(8, 3)
     embeddings = {"student": y.numpy(), "contextual teacher": c.numpy()}
     views = project(Objective(nn.Identity(), [contextual, further]), embeddings)
     np.testing.assert_allclose(views["student view"], of_student(y).detach(), atol=1e-6)
