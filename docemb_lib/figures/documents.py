@@ -31,10 +31,12 @@ def plot_lengths(
 
     The height is in percent of all documents; the last bin holds all longer ones.
 
-    documents: one row each; columns source, tokens. limit: tokens that the structural teacher
-    reads, drawn as a line. longest: end of the axis (None: the 98th percentile, or twice the
-    limit). sources: those of all panels that share colours (None: those of `documents`, most
-    frequent first); beyond SOURCES the last are "other".
+    Args:
+        documents: a row for each, with the columns source and tokens.
+        limit: the tokens that the structural teacher reads, drawn as a line.
+        longest: the end of the axis; None: the 98th percentile, or twice the limit.
+        sources: the sources of all panels that share colours; beyond SOURCES the last are "other".
+            None: the sources of `documents`, the most frequent first.
     """
     ax = ax or plt.gca()
     longest = longest or max(int(documents["tokens"].quantile(0.98)), 2 * (limit or 0))
@@ -123,8 +125,8 @@ def plot_weights(weights: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 # ---- embeddings
 UNITS = {"cosine": "cosine distance", "mse": "squared L2 distance per dimension"}
 KINDS = {"positive": "to its own teacher embedding", "negative": "to those of other documents"}
-# of the largest squared distance, and of 1: smaller ones are drawn there, a logarithmic axis has no
-# 0
+# Smaller squared distances are drawn at this share of the largest one, or at this value, because a
+# logarithmic axis has no 0.
 FLOOR = 1e-6
 MOST = 2000  # values of a half violin, enough for its shape and fast enough for an explorer
 
@@ -141,10 +143,13 @@ def plot_distances(
 
     Squared distances have a logarithmic axis: the norms of students differ by orders of magnitude.
 
-    distances: columns model, kind ("positive" or "negative"), value, and auc, the share of
-    (positive, negative) pairs in which the positive is nearer (0.5: chance). distance: "cosine" or
-    "mse". kinds: legend labels of the two kinds. gamma: also draw the margin, a bar from the mean
-    positive to gamma times the mean negative: minus the max-margin loss.
+    Args:
+        distances: columns model, kind ("positive" or "negative"), value, and auc, the share of
+            (positive, negative) pairs in which the positive is nearer (0.5: chance).
+        distance: "cosine" or "mse".
+        kinds: the names of the two kinds in the legend.
+        gamma: if given, the margin is drawn, too: a bar from the mean positive to gamma times the
+            mean negative, whose length is minus the max-margin loss.
     """
     ax = ax or plt.gca()
     models = list(distances["model"].unique())

@@ -75,7 +75,7 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     Each score is divided by the best score shown on its task. The triangle is the mean with the
     deviation over head seeds. runs: tidy scores (model, task, metric, seed, value) with `group`, a
     category that gives the colour ("baseline": grey), `thesis`, the mean in the thesis (hollow
-    diamond) or NaN, and `legend`, the name of this mean. by: title of the legend.
+    diamond) or NaN, and `legend`, the name of this mean. `by` is the title of the legend.
     """
     scores = normalised(runs[runs["metric"].isin(MAIN_METRICS)])
     scores["value"] = scores["normalised"]
@@ -219,8 +219,8 @@ def plot_weighting(
 ) -> Axes:
     """Score on a task against λ, a line per mask with 95% intervals; dotted: the plain sum.
 
-    points: see `widgets.weighting_points`. task: None is the last one, the mean if there are
-    several. lam: to be marked.
+    `points` come from `widgets.weighting_points`. Without `task`, the last one is drawn, which is
+    the mean if there are several. `lam` is marked by a line.
     """
     ax = ax or plt.gca()
     task = task or points["task"].iloc[-1]
@@ -242,9 +242,9 @@ def plot_weighting(
 
 
 def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
-    """One task: score by document length, a line per model with 95% intervals, side by side.
+    """The score on one task by document length, a line per model with 95% intervals.
 
-    by_length: columns model, task, metric, bucket (in order), examples, value, low, high.
+    `by_length` has the columns model, task, metric, bucket (in order), examples, value, low, high.
     """
     ax = ax or plt.gca()
     rows = by_length[by_length["task"] == task]
@@ -268,10 +268,10 @@ def _draw_intervals(ax: Axes, places: pd.Series, rows: pd.DataFrame, **look: Any
 
 
 def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
-    """One task: its first metric, a bar per row with the 95% interval (thesis, Figure 5.4).
+    """The first metric of one task, a bar per row with the 95% interval (thesis, Figure 5.4).
 
-    intervals: columns model, task, metric, value, low, high, and perhaps `thesis`, the score in the
-    thesis, which is drawn as a hollow diamond.
+    `intervals` has the columns model, task, metric, value, low, high, and perhaps `thesis`, the
+    score in the thesis, which is drawn as a hollow diamond.
     """
     ax = ax or plt.gca()
     rows = intervals[intervals["task"] == task]
@@ -300,7 +300,7 @@ def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> 
 def plot_differences(
     comparison: pd.DataFrame, *, task: str, reference: str, ax: Axes | None = None
 ) -> Axes:
-    """One task: difference of each model to the reference with its 95% interval.
+    """The difference of each model to the reference on one task, with its 95% interval.
 
     The models are in the order of the rows. A point is filled if the paired test shows a
     difference. comparison: see `evaluation.uncertainty.verdicts`.

@@ -202,8 +202,8 @@ def check_claims(
 ) -> pd.DataFrame:
     """Check each claim. Returns columns verdict and because, by the claim's id.
 
-    rounds: scores by round, the round with most training examples last, or by figure. tasks: the
-    tasks of a mean, by metric; each model of a claim needs scores on all of them.
+    `rounds` has the scores by round, the round with most training examples last, or by figure.
+    `tasks` has the tasks of a mean by metric; each model of a claim needs scores on all of them.
     """
     verdicts = {}
     for claim in asked:
@@ -316,8 +316,9 @@ def _means(
 def comparisons(order: Order, means: Mapping[str, Mean], where: str) -> pd.DataFrame:
     """Compare each model of a group with each model of all later groups.
 
-    where: the round, and whether scores are normalised. Returns columns ahead, behind, where,
-    difference, p: of the paired test, NaN without per-example scores.
+    `where` names the round and says whether scores are normalised. Returns the columns ahead,
+    behind, where, difference and p, the p-value of the paired test (NaN without per-example
+    scores).
     """
     rows = []
     for place, group in enumerate(order, start=1):

@@ -65,19 +65,19 @@ class Entry(NamedTuple):
     label: str  # in the comparison
     model: str  # the run's own model in `scores`
     key: RunKey
-    scores: pd.DataFrame  # tidy: of the run's own model and of the baselines
-    record: Record | None = None  # None: of the run that is being made
+    scores: pd.DataFrame  # tidy scores of the run's own model and of the baselines
+    record: Record | None = None  # None for the run that is being made
 
 
 def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) -> pd.DataFrame:
     """The scores of this run and of comparable recorded runs of its notebook, for `plot_runs`.
 
-    scores: those of this run's model and of its baselines. source: only the models of this figure
-    of the thesis, with its values. Runs with a contextual teacher are shown with the runs of the
-    structural notebook that have the same structural loss, documents and seed. Returns the rows of
-    all runs, then each baseline once, with the columns own (model of a run, not a baseline), group
-    (the categories, in order, that the thesis' figure colours) and thesis (see `ThesisValues`).
-    Equal labels get the parameters that differ.
+    `scores` are those of this run's model and of its baselines. With `source`, only the models of
+    this figure of the thesis are returned, with its values. Runs with a contextual teacher are
+    shown with the runs of the structural notebook that have the same structural loss, documents and
+    seed. Returns the rows of all runs, then each baseline once, with the columns own (whether it is
+    the model of a run), group (the categories, in order, that the thesis' figure colours) and
+    thesis (see `ThesisValues`). Equal labels get the parameters that differ.
     """
     return _rows_of(run, _entries(run, scores), ThesisValues(run.notebook, run.profile, source))
 
@@ -236,7 +236,8 @@ def _rank(group: str) -> tuple[float, str]:
 def conclusion(run: Run, final: Final | None = None) -> str:
     """Sentences on validation scores: this run beside its references, and the best recorded run.
 
-    For a `final` evaluation: its student beside the references, and which model to use.
+    With a `final` evaluation, they compare its student with the references and say which model to
+    use.
 
     The runs are those of `scores_of_runs`. Paired tests of the mean over tasks, corrected for their
     number, compare the best with each other run, where 95% intervals that do not overlap replace
@@ -408,8 +409,9 @@ class Finals(NamedTuple):
 def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     """The final evaluation of this run and the comparable recorded ones.
 
-    final: of this run; None: as it is recorded, if it is. If several runs are the same student of
-    the thesis, the run with most documents represents it, then the newest.
+    `final` is the evaluation of this run; without it, the recorded one is read, if there is one. If
+    several runs are the same student of the thesis, the run with most documents represents it, then
+    the newest.
     """
     keys: list[tuple[str, RunKey]] = []  # by label as recorded
     intervals: list[pd.DataFrame] = []
@@ -437,7 +439,7 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     rows = rows[rows["metric"].isin([*MAIN_METRICS, "mrr"]) & (rows["task"] != OVERALL)]
     rows = rows.drop_duplicates(["round", "model", "task", "metric"]).reset_index(drop=True)
 
-    # Names in Table 5.7: of the students, that with most documents first, then of baselines.
+    # The names in Table 5.7 of students, that with most documents first, then of baselines.
     names: dict[str, str | None] = {}
     for label, key in sorted(keys, key=lambda labelled: -labelled[1].counting["documents"]):
         names[label] = final_name(key)
@@ -466,11 +468,12 @@ class _Group(NamedTuple):
 def recorded_in_figures(
     run: Run, sources: Iterable[str], *, elsewhere: bool = False
 ) -> dict[str, dict[str, Record]]:
-    """The recorded runs in figures of chapter 4: by figure, then by the label of the row.
+    """The recorded runs in figures of chapter 4, by figure and by the label of the row.
 
-    The runs are in the order in which they ended. Those of a figure have the setting of `run`, one
-    number of documents and one seed: those of most runs in the figure, then those of most
-    documents, then the newest. elsewhere: if there are none, take runs of one other setting.
+    The runs are in the order in which they ended. The runs of a figure share the setting of `run`,
+    the number of documents and the seed. Of several such groups, the largest is taken, then that
+    with most documents, then the newest. With `elsewhere`, runs of one other setting are taken if
+    there are none of this setting.
     """
     asked = {*sources}
     cells = {f.source: cells_of(f, run.profile) for f in FIGURES if f.source in asked}
@@ -523,7 +526,7 @@ def best_of_chapter_4(run: Run) -> pd.DataFrame:
 def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
     """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split.
 
-    statistics: see `views.corpus_statistics`; name: of this corpus.
+    `statistics` come from `views.corpus_statistics`; `name` is the name of this corpus.
     """
     here = statistics[statistics["split"].isin(["train", "validation"])]
     here = here.assign(corpus=name, of=HERE)
@@ -535,8 +538,8 @@ def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
 def beside_paper(scores: pd.DataFrame, few_shot: Mapping[str, int] | None = None) -> pd.DataFrame:
     """Tidy scores beside the SimDE paper's on common tasks (Table 2).
 
-    few_shot: for scores of `ScoreStage.few_shot`, `evaluation.few_shot_table`. Returns rows
-    (source, model) and columns (task, metric).
+    `few_shot` is `evaluation.few_shot_table`, given with scores of `ScoreStage.few_shot`. Returns
+    rows (source, model) and columns (task, metric).
     """
     paper = published("simde").assign(source="paper")
     if few_shot is None:

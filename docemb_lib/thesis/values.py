@@ -20,7 +20,8 @@ from docemb_lib.sweeps.plan import THESIS, grid, names_in_grids
 
 FINAL = "06_evaluation"
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
-BASELINES = {UNTRAINED: "Longformer", SBERT_TRUNCATED: "SBERT"}  # {label here: in the thesis}
+# The labels in the thesis of baselines, by their labels here.
+BASELINES = {UNTRAINED: "Longformer", SBERT_TRUNCATED: "SBERT"}
 # Parameters that are switched off where they are published as null; others are not given then.
 SWITCHES = {"structural_loss", "contextual_teacher", "lam", "max_structural_len"}
 
@@ -85,7 +86,7 @@ class ThesisValues:
 
     If several figures show a run, the figure with the structural loss of the profile's parameters
     counts, then the first in `FIGURES`. The final notebook has the values of Figure 4.12, the four
-    best students of chapter 4. source: only the values of this figure.
+    best students of chapter 4. With `source`, only the values of this figure count.
     """
 
     def __init__(self, notebook: str, profile: Profile, source: str | None = None) -> None:

@@ -132,8 +132,8 @@ def tasks_beside_thesis(
 ) -> pd.DataFrame:
     """The statistics of the present tasks, beside those that the thesis prints of the same tasks.
 
-    statistics: those of `described_tasks`; protocol: "final" or "validation"; columns: the
-    statistics of the table. Returns a row per task, split and `of` (here or thesis).
+    `statistics` come from `described_tasks`, `protocol` is "final" or "validation", and `columns`
+    are the statistics of the table. Returns a row per task, split and `of` (here or thesis).
     """
     of_thesis = published("tasks").query("task in @statistics.task")
     both = pd.concat([statistics.assign(of=HERE), of_thesis.assign(of=THESIS)])

@@ -46,7 +46,7 @@ class ThreeDocuments(NamedTuple):
     t: Tensor  # (3, D), by the structural teacher
     f: Tensor  # (3, P), projections of y
     c: Tensor  # (3, P), projections of the embeddings by the contextual teacher
-    decorrelations: list[SDL]  # with SoftCCA: of f and of c, with their running statistics
+    decorrelations: list[SDL]  # those of f and of c with their running statistics, if SoftCCA
     weights: tuple[Tensor, Tensor]  # of the structural and of the contextual loss, (3,)
     structural: Tensor  # (3,), structural losses
     contextual: Tensor  # (3,), contextual losses

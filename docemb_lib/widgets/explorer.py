@@ -170,7 +170,7 @@ class Answer(NamedTuple):
 class Explorer:
     """Controls, and the answer to their values; the last value of a notebook cell.
 
-    controls: by description; answer: takes the value of each control, in this order.
+    `controls` are named by their descriptions. `answer` takes their values in the same order.
     """
 
     def __init__(self, controls: Mapping[str, Control], answer: Callable[..., Answer]) -> None:

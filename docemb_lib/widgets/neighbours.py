@@ -59,7 +59,7 @@ class Pool:
 class Neighbourhoods:
     """The tasks of a profile as pools, each built at the first use, and models for further texts.
 
-    models: that of the run first.
+    The model of the run is the first of `models`.
     """
 
     def __init__(self, stages: Stages, models: Sequence[Model]) -> None:

@@ -197,7 +197,7 @@ def spaces_of_run(run: Run) -> Spaces:
 def project(objective: Objective, embeddings: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Both views of the contextual loss, (N, P), by the trained projections.
 
-    embeddings: those of the student, (N, D), and of the contextual teacher, (N, C), by space.
+    `embeddings` has those of the student, (N, D), and of the contextual teacher, (N, C), by space.
     """
     import torch
 

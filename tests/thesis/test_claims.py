@@ -260,10 +260,8 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
         scores = {"package": score, "halves": score, "find": Score("map", (level,), {"mrr": level})}
         return {"all": {model.label: scores}}
 
-    three.stages.scores.is_scored, three.stages.scores.by_round = (
-        lambda model, *, final: final,
-        by_round,
-    )
+    three.stages.scores.is_scored = lambda model, *, final: final
+    three.stages.scores.by_round = by_round
     table = module.claims_of_run(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     said = "12 of 15 differences significant, 3 significant in the opposite direction; least: "
