@@ -34,7 +34,9 @@ def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of)
     of_left, of_right = (
         {colour_of(bar) for bar in ax.patches if bar.get_height()} for ax in (left, right)
     )
-    assert (len(of_left), len(of_right), of_right < of_left) == (2, 1, True)
+    assert len(of_left) == 2
+    assert len(of_right) == 1
+    assert of_right < of_left
     assert left.get_ylim()[1] > 100  # the only bar of the right panel
     assert not left.texts
 
@@ -50,11 +52,13 @@ def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax,
     assert figures.plot_cumulative(lengths, ax=ax) is ax
     first, second, third = ax.lines
     x, y = first.get_data()
-    assert (y[x <= 20].max(), y.max()) == (pytest.approx(2 / 3), 1)
+    assert y[x <= 20].max() == pytest.approx(2 / 3)
+    assert y.max() == 1
     assert first.get_color() == second.get_color() != third.get_color()
     assert first.get_linestyle() == third.get_linestyle() != second.get_linestyle()
     assert names_of(ax.get_legend()) == ["a", "b", "train", "test"]
-    assert (ax.get_xlim(), ax.get_xscale()) == ((8, 4096), "log")
+    assert ax.get_xlim() == (8, 4096)
+    assert ax.get_xscale() == "log"
 
 
 def test_the_weights_of_both_losses_are_steps_over_the_length(ax, names_of):
@@ -70,7 +74,8 @@ def test_the_weights_of_both_losses_are_steps_over_the_length(ax, names_of):
         assert line.get_xydata().tolist() == list(
             map(list, zip(weights["length"], values, strict=True))
         )
-        assert (line.get_drawstyle(), line.get_color()) == ("steps-post", PALETTE[loss])
+        assert line.get_drawstyle() == "steps-post"
+        assert line.get_color() == PALETTE[loss]
     assert names_of(ax.get_legend()) == ["structural loss", "contextual loss"]
     low, high = ax.get_ylim()
     assert low <= 0 < 1 < high
@@ -94,7 +99,8 @@ def test_distances_have_a_row_per_model_and_its_auc(ax, names_of, distances):
     assert names_of(ax.get_yticklabels()) == ["a", "b"]
     assert ax.yaxis_inverted()
     assert {"AUC 0.750", "AUC 0.500"} <= set(names_of(ax.texts))
-    assert (ax.get_xlabel(), ax.get_xscale()) == ("cosine distance", "linear")
+    assert ax.get_xlabel() == "cosine distance"
+    assert ax.get_xscale() == "linear"
     positives, negatives = names_of(ax.get_legend())
     assert "own" in positives
     assert "other" in negatives
@@ -131,10 +137,8 @@ def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, di
     of_model = distances[distances["model"] == "a"]
     plot_distances(of_model, distance=distance, ax=ax)
     above, below = (polygon.get_paths()[0].get_extents() for polygon in ax.collections)
-    assert ((above.y0, above.y1), (below.y0, below.y1)) == (
-        pytest.approx((-0.4, 0)),
-        pytest.approx((0, 0.4)),
-    )
+    assert (above.y0, above.y1) == pytest.approx((-0.4, 0))
+    assert (below.y0, below.y1) == pytest.approx((0, 0.4))
     scale, inverse = (np.log10, lambda x: float(10**x)) if distance == "mse" else (np.array, float)
     medians = [
         inverse(np.median(scale(rows["value"]))) for _, rows in of_model.groupby("kind", sort=False)
@@ -145,7 +149,8 @@ def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, di
     ax.clear()  # squared distances have a logarithmic axis that bears zero
     distances.loc[3, "value"] = 0.0  # a perfect match
     plot_distances(distances, distance="mse", ax=ax)
-    assert (ax.get_xlabel(), ax.get_xscale()) == ("squared L2 distance per dimension", "log")
+    assert ax.get_xlabel() == "squared L2 distance per dimension"
+    assert ax.get_xscale() == "log"
     assert all(np.isfinite(polygon.get_paths()[0].vertices).all() for polygon in ax.collections)
     ax.clear()
     plot_distances(
@@ -200,4 +205,5 @@ def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, co
     ] * 2
     assert names_of(ax.texts) == ["0.10", "", "0.40", "-0.30"]  # a bucket without value is blank
     assert names_of(ax.get_xticklabels()) == ["all\n12 documents", "longer\n0 documents"]
-    assert (ax.get_ylabel(), ax.get_title()) == ("R²", "structural")
+    assert ax.get_ylabel() == "R²"
+    assert ax.get_title() == "structural"

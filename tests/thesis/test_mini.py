@@ -194,7 +194,8 @@ def test_a_tenth_ends_with_the_thesis_beside_it_and_every_claim_judged_or_not_te
     finals = thesis.recorded_finals(run, final)
     accuracy, ranking = (thesis.table_5_7(finals.scores, metric) for metric in ("accuracy", "map"))
     assert list(accuracy.index.unique("round")) == ["1k", "10k", "all"]
-    assert (set(accuracy) >= CLASSIFIED, set(ranking) >= RANKED) == (True, True)
+    assert set(accuracy) >= CLASSIFIED
+    assert set(ranking) >= RANKED
     assert {"cosine-masked", "Longformer", "SBERT", "DM", "PV"} == set(finals.labels)
     counts = thesis.deviations(finals.scores).groupby("metric").size().to_dict()
     assert counts == {

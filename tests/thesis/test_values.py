@@ -39,7 +39,8 @@ def figure(name, number):
 )
 def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
     rows = figure(name, number)
-    assert ((rows["kind"] == "student").sum(), rows["value"].idxmax()) == (students, best)
+    assert (rows["kind"] == "student").sum() == students
+    assert rows["value"].idxmax() == best
 
 
 def test_the_legend_is_the_thesis_alone_only_with_its_tasks_and_models():

@@ -103,14 +103,18 @@ def test_the_statistics_of_the_corpus_are_those_of_the_lengths(make_run):
     assert frame.index.tolist() == ["train", "validation", "tasks"]
     row = frame.loc["train"]
     empty = frame.loc["validation"]
-    assert (row.documents, row.tokens, row["median"]) == (5, 6123, 257)
+    assert row.documents == 5
+    assert row.tokens == 6123
+    assert row["median"] == 257
     assert (row["mean"], row["std"]) == pytest.approx((np.mean(lengths), np.std(lengths)))
     # A document as long as the limit is not beyond it: 514, 1200 and 10,000 of 512.
     assert (row.beyond_limit, row.beyond_student) == pytest.approx((60, 20))
     assert (row.over_384, row.over_512) == pytest.approx(
         (80, 60)
     )  # structural tokens: 512, 514, 1200 and 10,000
-    assert (empty.documents, empty.tokens, np.isnan(empty["mean"])) == (0, 0, True)
+    assert empty.documents == 0
+    assert empty.tokens == 0
+    assert np.isnan(empty["mean"])
 
 
 def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypatch):
@@ -129,10 +133,8 @@ def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypa
     assert lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
     assert set(lengths["task"]) == {"package"}
     value = statistics.query("protocol == 'final'").set_index(["split", "statistic"])["value"]
-    assert (value["train", "examples"], value["train", "over_512"]) == (
-        4,
-        75,
-    )  # 200 tokens a letter: all but "a"
+    assert value["train", "examples"] == 4
+    assert value["train", "over_512"] == 75  # 200 tokens a letter: all but "a"
     described.stages.scores.task = None  # a second count would fail
     monkeypatch.setattr(benchmarks, "task_lengths", None)
     pd.testing.assert_frame_equal(views.described_tasks(described)[0], statistics)
@@ -440,7 +442,8 @@ def test_halves_are_near_for_a_model_of_the_subject_and_a_lone_sentence_is_left_
         "positive": {"size": 2, "mean": pytest.approx(0, abs=1e-6)},
         "negative": {"size": 2, "mean": pytest.approx(1)},
     }
-    assert (set(distances["auc"]), set(distances["model"])) == ({1.0}, {"subject"})
+    assert set(distances["auc"]) == {1.0}
+    assert set(distances["model"]) == {"subject"}
     refused(
         "1 documents have two sentences; distances need",
         views.distances_of_halves,
@@ -475,7 +478,8 @@ def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
             ),
         )
     first, second = views.students_beside(of_sizes(9, 9, 9))
-    assert (first.label, second.label[:14]) == ("SimCSE;24 docs", "student cosine")
+    assert first.label == "SimCSE;24 docs"
+    assert second.label[:14] == "student cosine"
     assert [model.fingerprint.split("/")[1] for model in (first, second)] == ["simcse", "distilled"]
 
 
