@@ -88,26 +88,16 @@ run.save_figure(ax, "lengths", lengths)
 # of the thesis; lengths are in tokens of the student.
 
 # %%
-read = {
-    split: corpus.split(split).select_columns(["source", "n_student_tokens"])
-    for split in ("train", "validation")
-}
-documents = pd.concat(
-    {split: rows.to_pandas() for split, rows in read.items()}, names=["split"]
-).reset_index("split")
+read = {split: corpus.split(split).select_columns(["source", "n_student_tokens"]) for split in ("train", "validation")}
+documents = pd.concat({split: rows.to_pandas() for split, rows in read.items()}, names=["split"]).reset_index("split")
 documents = documents.rename(columns={"n_student_tokens": "tokens"})
-sources, longest = (
-    list(documents["source"].value_counts().index),
-    int(documents["tokens"].quantile(0.98)),
-)
+sources, longest = list(documents["source"].value_counts().index), int(documents["tokens"].quantile(0.98))
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharex=True, sharey=True, layout="constrained")
 for ax, split in zip(axes, ("train", "validation"), strict=True):
     panel = documents[documents["split"] == split]
     figures.plot_lengths(panel, longest=longest, sources=sources, ax=ax).set_title(split)
 axes[0].get_legend().remove()
-run.save_figure(
-    figure, "splits", documents.groupby(["split", "source"])["tokens"].describe().reset_index()
-)
+run.save_figure(figure, "splits", documents.groupby(["split", "source"])["tokens"].describe().reset_index())
 
 # %% [markdown]
 # **How to read it.** Both panels should have the same shape; a small validation split gives a rougher one. The figures
@@ -131,10 +121,7 @@ print(document["text"][:800])
 # %%
 held_out = corpus.split("tasks").to_pandas()
 held_out.assign(links=held_out["see_also"].str.len()).groupby("split").agg(
-    documents=("id", "size"),
-    sources=("source", "nunique"),
-    links=("links", "sum"),
-    words=("n_words", "median"),
+    documents=("id", "size"), sources=("source", "nunique"), links=("links", "sum"), words=("n_words", "median")
 )
 
 # %% [markdown]
@@ -184,9 +171,7 @@ figures.table(sizes[sizes["examples"].notna()], digits=2)
 # %%
 columns = ["documents", "queries", "relevant_mean", "relevant_std", "over_384", "over_512"]
 retrieval = views.tasks_beside_thesis(tasks, "final", columns)
-figures.table(
-    retrieval[retrieval["queries"].notna()], digits=2, empty="This profile has no retrieval task."
-)
+figures.table(retrieval[retrieval["queries"].notna()], digits=2, empty="This profile has no retrieval task.")
 
 # %% [markdown]
 # A task can show the benefit of a long context only if its texts are long. In the thesis this is true of ARXIV, WINES
@@ -194,12 +179,8 @@ figures.table(
 # shows the percentages of documents that are longer than the structural teacher of this profile reads at once.
 
 # %%
-longer = lengths.assign(
-    longer=100.0 * (lengths["n_structural_tokens"] > views.structural_limit(run))
-)
-figures.table(
-    longer.pivot_table(index="task", columns="split", values="longer", sort=False), digits=0
-)
+longer = lengths.assign(longer=100.0 * (lengths["n_structural_tokens"] > views.structural_limit(run)))
+figures.table(longer.pivot_table(index="task", columns="split", values="longer", sort=False), digits=0)
 
 # %% [markdown]
 # ## Lengths of the tasks' documents

@@ -73,12 +73,7 @@ thesis.settings(run)
 # them, and trains them otherwise.
 
 # %%
-print(
-    run.model.label,
-    "·",
-    sum(one.vector_size for one in run.stages.key.paragraph_vectors),
-    "dimensions",
-)
+print(run.model.label, "·", sum(one.vector_size for one in run.stages.key.paragraph_vectors), "dimensions")
 
 # %% [markdown]
 # ## What it finds similar
@@ -111,9 +106,7 @@ figures.table(scores.groupby(["model", "task", "metric"])["value"].agg(["mean", 
 
 # %%
 runs = thesis.scores_of_runs(run, scores)
-ax = figures.plot_runs(
-    figures.named(runs), by="kind", ax=figures.rows_axes(runs["model"].nunique())[0]
-)
+ax = figures.plot_runs(figures.named(runs), by="kind", ax=figures.rows_axes(runs["model"].nunique())[0])
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]

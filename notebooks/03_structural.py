@@ -163,9 +163,7 @@ widgets.distance_explorer(distances)
 shown = distances.tidy()
 left, right = figures.rows_axes(shown["model"].nunique(), columns=2, each=0.6)
 figures.plot_distances(shown[shown["distance"] == "cosine"], distance="cosine", ax=left)
-figures.plot_distances(
-    shown[shown["distance"] == "mse"], distance="mse", ax=right
-).get_legend().remove()
+figures.plot_distances(shown[shown["distance"] == "mse"], distance="mse", ax=right).get_legend().remove()
 run.save_figure(left.figure, "distances", shown)
 
 # %% [markdown]
@@ -217,9 +215,7 @@ run.save_figure(ax, "plain-losses", plain)
 print(thesis.conclusion(run))
 
 # %%
-run.finish(
-    run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables
-)
+run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
 
 # %% [markdown]
 # ## What the thesis claims
@@ -231,9 +227,7 @@ run.finish(
 # so. The runs of the grid `structural` are needed: equally many documents, one seed.
 
 # %%
-figures.table(
-    thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here."
-)
+figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
 
 # %% [markdown]
 # **Other students.** Provoke a collapse, in a terminal, in `notebooks/`, and look at `norm` and `spread`:

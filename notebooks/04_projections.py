@@ -41,9 +41,7 @@ contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: struct
 contextual_loss = "soft-cca"  # soft-cca, mse, cca, or cca:10 for the ten largest correlations
 delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0
 beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 and below 1
-student_projection = (
-    "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
-)
+student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
@@ -111,9 +109,7 @@ run.save_figure(figure, "training", validation_history)
 probes = views.probes_of_teachers(run)
 teachers = list(probes["teacher"].unique())
 size = (4.5 * len(teachers), 2.8)
-figure, axes = plt.subplots(
-    1, len(teachers), figsize=size, layout="constrained", sharey=True, squeeze=False
-)
+figure, axes = plt.subplots(1, len(teachers), figsize=size, layout="constrained", sharey=True, squeeze=False)
 for teacher, ax in zip(teachers, axes[0], strict=True):
     figures.plot_probe(figures.named(probes, run.label), teacher=teacher, ax=ax)
 figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
@@ -177,9 +173,7 @@ for name, runs in thesis.runs_by_figure(run, scores).items():
 print(thesis.conclusion(run))
 
 # %%
-run.finish(
-    run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables
-)
+run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
 
 # %% [markdown]
 # ## What the thesis claims
@@ -191,9 +185,7 @@ run.finish(
 # and says so. A claim needs the runs of its grid, with equally many documents and one seed.
 
 # %%
-figures.table(
-    thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here."
-)
+figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
 
 # %% [markdown]
 # **Other students.** A sweep of one of the grids above compares projections. Or distil from the contextual teacher

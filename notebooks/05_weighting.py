@@ -37,9 +37,7 @@ contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: struct
 contextual_loss = "soft-cca"  # soft-cca, mse, cca, or cca:10 for the ten largest correlations
 delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0
 beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 and below 1
-student_projection = (
-    "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
-)
+student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
 lam = 0.5  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
 lam_by_length = None  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
@@ -77,9 +75,7 @@ ax = figures.plot_training(run.profile, views.widths_of(run))
 weights = views.weights_by_length(run)
 ax = figures.plot_weights(weights)
 run.save_figure(ax, "weights", weights)
-print(
-    f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training documents have no structural loss"
-)
+print(f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training documents have no structural loss")
 
 # %% [markdown]
 # **How to read it.** The step, if there is one, is the mask: of longer documents it removes the structural loss, and
@@ -122,14 +118,10 @@ for z, running in zip((f, c), three.decorrelations, strict=False):
     Z = running.normalise(z)
     Phi, b = p.beta * running.covariance + Z.T @ Z / (3 - 1), p.beta * running.normaliser + 1
     sdl += Phi[off_diagonal].abs().sum() / b / max(off_diagonal.sum(), 1)
-L_C = {"mse": distance, "soft-cca": distance + p.delta * sdl}.get(
-    p.contextual_loss, three.contextual
-)
+L_C = {"mse": distance, "soft-cca": distance + p.delta * sdl}.get(p.contextual_loss, three.contextual)
 v, u = three.weights  # by length, as drawn above: λᵢ and 1 - λᵢ, without λ 1 and 1
 print(f"by hand {(v * L_S + u * L_C).mean():.6f}, by the library {three.loss:.6f}")
-print(
-    f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[round(x, 3) for x in v.tolist()]}"
-)
+print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[round(x, 3) for x in v.tolist()]}")
 
 # %% [markdown]
 # ## All runs so far
@@ -189,9 +181,7 @@ widgets.weighting_explorer(run, points, profile=profile)
 print(thesis.conclusion(run))
 
 # %%
-run.finish(
-    run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables
-)
+run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
 
 # %% [markdown]
 # ## Watching a sweep
@@ -213,9 +203,7 @@ widgets.run_monitor("05_weighting")
 # no tests and says so. A claim needs the runs of its grid, with equally many documents and one seed.
 
 # %%
-figures.table(
-    thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here."
-)
+figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
 
 # %% [markdown]
 # **Other students.** Use a weight that falls with the length instead of a mask, in a terminal, in `notebooks/`:

@@ -37,9 +37,7 @@ contextual_teacher = "profile"  # DM, DBOW, PV (both side by side), LSA; None: s
 contextual_loss = "profile"  # soft-cca, mse, cca, or cca:10 for the ten largest correlations
 delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0
 beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 and below 1
-student_projection = (
-    "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
-)
+student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
 lam = "profile"  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
 lam_by_length = "profile"  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
@@ -111,9 +109,7 @@ print(thesis.conclusion(run, final))
 
 # %%
 columns = ["reference", "difference", "low", "high", "p", "p_holm", "verdict"]
-figures.table(
-    final.beside_references[columns], digits=4
-)  # of single tasks: differences.csv beside the figure
+figures.table(final.beside_references[columns], digits=4)  # of single tasks: differences.csv beside the figure
 
 # %% [markdown]
 # ## Does length matter?
@@ -162,9 +158,7 @@ accuracy = thesis.table_5_7(finals.compared, "accuracy")
 figures.table(accuracy, run.label, empty="No further scores of accuracy.")
 
 # %%
-figures.table(
-    thesis.table_5_7(finals.compared, "map"), run.label, empty="No further scores of retrieval."
-)
+figures.table(thesis.table_5_7(finals.compared, "map"), run.label, empty="No further scores of retrieval.")
 
 # %% [markdown]
 # The next table compares scores with the thesis, for the same model, round, task and metric: the difference, and
@@ -204,9 +198,7 @@ for name, rows in shown[shown["metric"] == "accuracy"].groupby("round", sort=Fal
 
 # %%
 for metric in ("map", "mrr") if "map" in set(shown["metric"]) else ():
-    ax = figures.plot_retrieval(
-        shown, metric=metric, ax=figures.rows_axes(shown["model"].nunique())[0]
-    )
+    ax = figures.plot_retrieval(shown, metric=metric, ax=figures.rows_axes(shown["model"].nunique())[0])
     run.save_figure(ax, f"retrieval-{metric}", finals.scores)
 
 # %% [markdown]
@@ -223,13 +215,9 @@ for metric in ("map", "mrr") if "map" in set(shown["metric"]) else ():
 # %%
 best = thesis.best_of_chapter_4(run)
 if best.empty:
-    print(
-        f"None of the four is recorded: `docemb sweep 05 --grid weighting-cosine --profile {profile}` makes two."
-    )
+    print(f"None of the four is recorded: `docemb sweep 05 --grid weighting-cosine --profile {profile}` makes two.")
 else:
-    ax = figures.plot_runs(
-        figures.named(best), by="model", ax=figures.rows_axes(best["model"].nunique())[0]
-    )
+    ax = figures.plot_runs(figures.named(best), by="model", ax=figures.rows_axes(best["model"].nunique())[0])
     run.save_figure(ax, "best-of-chapter-4", best)
 
 # %% [markdown]
@@ -243,9 +231,7 @@ else:
 # `final`: `docemb sweep 06 --grid final --profile …`.
 
 # %%
-figures.table(
-    thesis.tested(thesis.claims_of_run(run, finals), profile), empty="No claim is tested here."
-)
+figures.table(thesis.tested(thesis.claims_of_run(run, finals), profile), empty="No claim is tested here.")
 
 # %% [markdown]
 # ## Using the student
@@ -260,11 +246,7 @@ from sentence_transformers import SentenceTransformer
 transformers.logging.set_verbosity_error()  # a stock Longformer warns that it pads texts to its window
 folder = run.link_student(final.scores)  # its model card now has the scores above
 model = SentenceTransformer(str(run.workspace.root / folder), trust_remote_code=True)
-texts = [
-    "A straight line is fitted to points.",
-    "Rows are read from a text file.",
-    "A graph has weighted edges.",
-]
+texts = ["A straight line is fitted to points.", "Rows are read from a text file.", "A graph has weighted edges."]
 found = model.similarity(model.encode("linear regression"), model.encode(texts))
 print(run.workspace.root / folder)
 for cosine, text in sorted(zip(found[0].tolist(), texts, strict=True), reverse=True):

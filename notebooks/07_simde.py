@@ -37,12 +37,8 @@ profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/
 seed = 0  # of the order of documents, of their halves and of hidden words
 pairs = "profile"  # halves (of each document's sentences: SimDE) or dropout (the document twice: SimCSE)
 pair_temperature = "profile"  # τ, from above 0: the cosines of a batch are divided by it
-mlm_weight = (
-    "profile"  # weight of the loss of guessing hidden words, which doubles the time; 0: without
-)
-beside_teachers = (
-    "profile"  # weight of all this beside the losses of the profile's teachers; None: no teachers
-)
+mlm_weight = "profile"  # weight of the loss of guessing hidden words, which doubles the time; 0: without
+beside_teachers = "profile"  # weight of all this beside the losses of the profile's teachers; None: no teachers
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
@@ -63,9 +59,7 @@ thesis.settings(run)
 # the seed, the document and the epoch alone, so a resumed training continues with the same halves.
 
 # %%
-views.example_halves(run).style.set_properties(
-    **{"text-align": "left", "white-space": "normal", "width": "50%"}
-)
+views.example_halves(run).style.set_properties(**{"text-align": "left", "white-space": "normal", "width": "50%"})
 
 # %% [markdown]
 # **What to see.** Compare the columns: they share no sentence, but the topic and its terms. To match a
@@ -104,15 +98,10 @@ views.similarity_beside_paper(run).round(2)
 # second half and to second halves of 20 other documents. AUC is the probability that the document's own half is nearer.
 
 # %%
-KINDS = {
-    "positive": "to the other half of the document",
-    "negative": "to halves of other documents",
-}
+KINDS = {"positive": "to the other half of the document", "negative": "to halves of other documents"}
 untrained = run.references[0]
 before = views.distances_of_halves(run, [untrained])
-ax = figures.plot_distances(
-    figures.named(before), distance="cosine", kinds=KINDS, ax=figures.rows_axes(1, each=0.9)[0]
-)
+ax = figures.plot_distances(figures.named(before), distance="cosine", kinds=KINDS, ax=figures.rows_axes(1, each=0.9)[0])
 
 # %% [markdown]
 # **How to read it.** If the two distributions overlap, the encoder can learn to separate them. If they hardly overlap,
@@ -139,10 +128,7 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 # %%
 distances = views.distances_of_halves(run, [untrained, run.model])
 ax = figures.plot_distances(
-    figures.named(distances, run.label),
-    distance="cosine",
-    kinds=KINDS,
-    ax=figures.rows_axes(2, each=0.9)[0],
+    figures.named(distances, run.label), distance="cosine", kinds=KINDS, ax=figures.rows_axes(2, each=0.9)[0]
 )
 run.save_figure(ax, "halves", distances)
 
@@ -175,9 +161,7 @@ run.save_figure(figure, "tasks", final.last)
 
 # %%
 columns = ["task", "metric", "difference", "low", "high", "verdict"]
-gain = final.comparison.query(
-    "model == @final.student and reference == 'student before distillation'"
-)
+gain = final.comparison.query("model == @final.student and reference == 'student before distillation'")
 figures.table(gain[columns], digits=4)
 
 # %%
@@ -208,12 +192,7 @@ print(thesis.conclusion(run, final))
 # has them, too.
 
 # %%
-names = [
-    "student before distillation",
-    "SBERT truncated",
-    "SBERT over chunks",
-    *run.profile.evaluation.beside,
-]
+names = ["student before distillation", "SBERT truncated", "SBERT over chunks", *run.profile.evaluation.beside]
 references = [model for model in run.references if model.label in names]
 few = run.stages.scores.few_shot([run.model, *students, *references])
 for task in few["task"].unique():
@@ -221,9 +200,7 @@ for task in few["task"].unique():
     figures.plot_few_shot(figures.named(few[few["task"] == task], run.label), ax=ax).set_title(task)
     run.save_figure(ax, f"few-shot-{task}", few)
 none = "No scores on a task of the paper with as many examples of each class as in `evaluation.few_shot_table`."
-figures.table(
-    thesis.beside_paper(few, run.profile.evaluation.few_shot_table), run.label, empty=none
-)
+figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), run.label, empty=none)
 
 # %% [markdown]
 # ## Beside the paper

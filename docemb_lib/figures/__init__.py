@@ -1,8 +1,7 @@
-"""Figures: a tidy frame in, Axes out. One palette and one style for all; call `use_style()` first
-in a notebook.
+"""Figures: a tidy frame in, Axes out, in one palette and one style.
 
-Figures are transparent, with text and lines of one grey, so that they are legible on a light and on
-a dark page.
+Call `use_style()` first in a notebook. Figures are transparent, with text and lines of one grey, so
+that they are legible on a light and on a dark page.
 
 Every plot function can be imported from here. Modules are loaded at the first use: `methods`, the
 last, imports torch.
@@ -20,9 +19,10 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
+from IPython.display import Markdown
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.typing import LineStyleType
+from matplotlib.typing import ColorType, LineStyleType
 
 from docemb_lib.base.progress import in_kernel
 from docemb_lib.runs.models import FORMS, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
@@ -47,13 +47,21 @@ BESIDE: dict[str, Any] = {
     "fontsize": 8,
     "title_fontsize": 8,
 }
-SHORT = {UNTRAINED: "before distillation", SBERT_CHUNKS: "chunks", SBERT_TRUNCATED: "truncated"}
-SHORT["no-weighting"] = "plain sum"  # of both losses
-LONGEST_OWN = 24  # characters of a label that is shown beside "this student"
+SHORT = {
+    UNTRAINED: "before distillation",
+    SBERT_CHUNKS: "chunks",
+    SBERT_TRUNCATED: "truncated",
+    "no-weighting": "plain sum",  # of both losses
+}
+# Beginnings of the labels and short names of models, by kind; the label of a student may be any.
+STRUCTURAL = ("SBERT", "BM25 and", SHORT[SBERT_CHUNKS], SHORT[SBERT_TRUNCATED])
+CONTEXTUAL = ("DM;", "DM,", "DBOW;", "DBOW,", "PV;", "PV,", "LSA;", "LSA,")
+LONGEST_OWN = 24  # characters of a label that is added to "this student"
 GREY = "#787878"  # contrast 4.4 to 1 with white and 4.3 to 1 with JupyterLab's dark #111111
+WIDTH = 7.2  # inches of a figure
 RC: dict[Any, Any] = {
     "figure.dpi": 110,
-    "figure.figsize": (7.2, 4.0),
+    "figure.figsize": (WIDTH, 4.0),
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -66,33 +74,37 @@ RC: dict[Any, Any] = {
     "svg.fonttype": "none",
     "savefig.facecolor": "none",
     "axes.facecolor": "none",
-    **dict.fromkeys(
-        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), GREY
-    ),
+    "text.color": GREY,
+    "axes.labelcolor": GREY,
+    "axes.edgecolor": GREY,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
     # a `$` in a text begins no formula; the diagrams of `methods` switch it on
     "text.parse_math": False,
 }
 
 
 def __getattr__(name: str) -> Any:
-    for module in (
-        ("documents", "results", "methods") if name.startswith("plot_") or name.isupper() else ()
-    ):
-        if hasattr(found := import_module(f"docemb_lib.figures.{module}"), name):
-            return getattr(found, name)
+    if name.startswith("plot_") or name.isupper():
+        for module in ("documents", "results", "methods"):
+            members = vars(import_module(f"docemb_lib.figures.{module}"))
+            if name in members:
+                return members[name]
     raise AttributeError(f"module 'docemb_lib.figures' has no attribute {name!r}")
 
 
 def use_style() -> None:
+    """Set the style of figures and tables in this process."""
     mpl.rcParams.update(RC)
-    if in_kernel():  # of a figure that is itself transparent, Jupyter would show a light background
+    if in_kernel():
         from IPython import get_ipython
         from matplotlib_inline.backend_inline import set_matplotlib_formats
         from matplotlib_inline.config import InlineBackend
 
+        # Jupyter would show a figure that is itself transparent on a light background.
         InlineBackend.instance(parent=get_ipython()).print_figure_kwargs["facecolor"] = "none"
         set_matplotlib_formats("png")
-        # draws every figure once more, which the inline backend draws at a cell's end
+        # The hook draws every figure once more, which the inline backend draws at a cell's end.
         plt.uninstall_repl_displayhook()
     # Ids, sentences and tables are shown whole.
     pd.set_option(
@@ -100,109 +112,117 @@ def use_style() -> None:
     )
 
 
-def short_name(label: str, own: str | None = None) -> str:
-    """A model's label for figures and tables; `own` is the label of the student of this run.
+def short_name(label: str, student: str | None = None) -> str:
+    """A model's label for figures and tables; `student` is the label of the student of this run.
 
     Example:
         >>> short_name("cosine;None;λ=0.5"), short_name("student a;b, adapted", "student a;b")
         ('cosine, no mask, λ .5', 'this student: a, b, adapted')
     """
-    if own is not None and label in [f"{own}{form}" for form in FORMS]:
-        text = short_name(own.removeprefix("student "))
-        return (
-            "this student" if len(text) > LONGEST_OWN else f"this student: {text}"
-        ) + label.removeprefix(own)
+    if student is not None:
+        for form in FORMS:
+            if label == f"{student}{form}":
+                text = short_name(student.removeprefix("student "))
+                text = "" if len(text) > LONGEST_OWN else f": {text}"
+                return f"this student{text}{form}"
     for long, name in SHORT.items():
         label = label.replace(long, name)
-    label = re.sub(r"None;(?=λ)", "no mask;", label)
-    label = re.sub(
-        r"([λγτ])=([\d.]+)",
-        lambda found: f"{found[1]} {float(found[2]):g}".replace(" 0.", " ."),
-        label,
-    )
+    label = label.replace("None;λ", "no mask;λ")
+    label = re.sub(r"([λγτ]=)([\d.]+)", _short_number, label)
     return label.replace(";", ", ")
 
 
-def named(frame: pd.DataFrame, own: str | None = None) -> pd.DataFrame:
-    """The frame with short names in its columns `model` and `reference` and in the level `model` of
-    its index.
+def _short_number(match: re.Match[str]) -> str:
+    """`λ .5` for `λ=0.5`."""
+    name, value = match.groups()
+    return f"{name[0]} {float(value):g}".replace(" 0.", " .")
+
+
+def named(frame: pd.DataFrame, student: str | None = None) -> pd.DataFrame:
+    """The frame with short names of models, see `short_name`.
+
+    They are in its columns `model` and `reference` and in the level `model` of its index.
     """
-    name = partial(short_name, own=own)
-    frame = frame.assign(
-        **{column: frame[column].map(name) for column in ("model", "reference") if column in frame}
-    )
+    name = partial(short_name, student=student)
+    frame = frame.copy()
+    for column in {"model", "reference"} & set(frame):
+        frame[column] = frame[column].map(name)
     return frame.rename(name, level="model") if "model" in frame.index.names else frame
 
 
-def table(frame: pd.DataFrame, own: str | None = None, *, digits: int = 3, empty: str = "") -> Any:
-    """The frame to read: short names, rounded numbers, and nothing in place of NaN; without rows
-    the text `empty`.
+def table(
+    frame: pd.DataFrame, student: str | None = None, *, digits: int = 3, empty: str = ""
+) -> pd.DataFrame | Markdown:
+    """The frame to read: short names, rounded numbers, and nothing in place of NaN.
+
+    A frame without rows becomes the text `empty`, if there is one.
     """
     if empty and frame.empty:
-        from IPython.display import Markdown
-
         return Markdown(empty)
 
     def text(value: Any) -> Any:
-        return (
-            "" if pd.isna(value) else f"{value:.{digits}f}" if isinstance(value, float) else value
-        )
+        if pd.isna(value):
+            return ""
+        return f"{value:.{digits}f}" if isinstance(value, float) else value
 
-    return named(frame, own).map(text)
+    return named(frame, student).map(text)
 
 
 def rows_axes(rows: int, *, columns: int = 1, each: float = 0.3) -> list[Axes]:
     """Axes side by side that share the y axis, high enough for `rows` rows of `each` inches."""
-    # A single panel keeps its width: saving with bbox_inches="tight" widens the figure for long
-    # labels.
-    wider, layout = (1.0, None) if columns == 1 else (1.4, "constrained")
-    figure = plt.figure(figsize=(wider * RC["figure.figsize"][0], 1.1 + each * rows), layout=layout)
+    height = 1.1 + each * rows
+    if columns == 1:
+        # A single panel keeps its width: saving with bbox_inches="tight" widens the figure for
+        # long labels.
+        figure = plt.figure(figsize=(WIDTH, height))
+    else:
+        figure = plt.figure(figsize=(1.4 * WIDTH, height), layout="constrained")
     return list(figure.subplots(1, columns, sharey=True, squeeze=False)[0])
 
 
 def each_task(
     plot: Callable[..., Any], scores: pd.DataFrame, *, height: float | None = None, **options: Any
 ) -> Figure:
-    """Draw `plot(scores, task=…, ax=…, **options)` for each task of `scores`, in rows of `height`
-    inches.
+    """Draw `plot(scores, task=…, ax=…, **options)` for each task of `scores`, one below the other.
 
-    height: None gives each model a line of text.
+    height: inches of a task; None gives each model a line of text.
     """
     tasks = list(scores["task"].unique())
     height = height or 1 + 0.2 * scores["model"].nunique()
-    figure = plt.figure(
-        figsize=(RC["figure.figsize"][0], height * len(tasks)), layout="constrained"
-    )
-    for task, ax in zip(tasks, figure.subplots(len(tasks), squeeze=False)[:, 0], strict=True):
+    figure = plt.figure(figsize=(WIDTH, height * len(tasks)), layout="constrained")
+    for task, ax in zip(tasks, figure.subplots(len(tasks), squeeze=False).flat, strict=True):
         plot(scores, task=task, ax=ax, **options)
     return figure
 
 
 def kind_of(model: str) -> str:
-    """The kind of a model, a key of `PALETTE`, from its label."""
+    """The kind of a model, a key of `PALETTE`, from its label or its short name."""
     if model in ("TF-IDF", "BM25", "LSA"):
         return "floor"
-    if "/" in model or model.startswith(
-        ("SBERT", "BM25 and", SHORT[SBERT_CHUNKS], SHORT[SBERT_TRUNCATED])
-    ):  # a hub id
+    if "/" in model or model.startswith(STRUCTURAL):  # a hub id, or a form of the teacher
         return "structural"
-    if re.match("(DM|DBOW|PV|LSA)[;,]", model) and "S:" not in model:
+    if model.startswith(CONTEXTUAL) and "S:" not in model:  # S: the projection of a student
         return "contextual"
     return "untrained" if model.startswith((UNTRAINED, SHORT[UNTRAINED])) else "student"
 
 
 def looks_of(models: Iterable[str]) -> dict[str, tuple[str, LineStyleType]]:
-    """Colour and line style of each model: the colour shows its kind, the style separates models of
-    one kind.
+    """Colour and line style of each model.
+
+    The colour shows the kind of the model; the style separates models of one kind.
     """
     styles: defaultdict[str, Iterator[LineStyleType]] = defaultdict(lambda: cycle(STYLES))
-    kinds = {model: kind_of(model) for model in models}
-    return {model: (PALETTE[kind], next(styles[kind])) for model, kind in kinds.items()}
+    looks = {}
+    for model in dict.fromkeys(models):
+        kind = kind_of(model)
+        looks[model] = (PALETTE[kind], next(styles[kind]))
+    return looks
 
 
-def series_colors(names: Iterable[Any], *, more: str = "husl") -> dict[Any, Any]:
-    """A colour per name in order of first appearance: equal in all figures of one frame. more:
-    palette beyond seven.
+def series_colors(names: Iterable[Any], *, more: str = "husl") -> dict[Any, ColorType]:
+    """A colour per name in order of first appearance: equal in all figures of one frame.
+
+    more: the palette beyond seven names.
     """
     unique = list(dict.fromkeys(names))
     palette = SERIES if len(unique) < len(SERIES) else sns.color_palette(more, len(unique))
@@ -222,10 +242,5 @@ def label(
     **options: Any,
 ) -> None:
     """Write a small text `offset` points from a place."""
-    ax.annotate(
-        text,
-        place,
-        xytext=offset,
-        textcoords="offset points",
-        **{"fontsize": 8, "va": "center", **options},
-    )
+    look = {"fontsize": 8, "va": "center", **options}
+    ax.annotate(text, place, xytext=offset, textcoords="offset points", **look)

@@ -88,7 +88,8 @@ Runs = Sequence[Planned]
 
 def records_of(runs: Runs, workspace: Workspace) -> list[records.Record]:
     """The records of those of the runs that have succeeded."""
-    return [record for run in runs if (record := run.record(workspace)) is not None]
+    done = [records.find_done(workspace, run.notebook, run.fingerprint) for run in runs]
+    return [record for record in done if record is not None]
 
 
 class Reporter:

@@ -1,5 +1,4 @@
-"""The claims of the thesis' chapters 4 and 5, checked on its own figures and tables and on recorded
-scores.
+"""The claims of the thesis' chapters 4 and 5, checked on its own numbers and on recorded scores.
 
 `published/claims.yaml` lists the claims and says how each is checked. A claim about the order of
 models holds if paired tests confirm all of its comparisons, with Holm's correction for their
@@ -10,7 +9,7 @@ Without per-example scores the verdict compares means only, and says so.
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -42,18 +41,36 @@ from docemb_lib.thesis.values import (
     thesis_tasks,
 )
 
-HOLDS, FAILS, UNDECIDED, UNTESTED = "holds", "does not hold", "undecided", "not tested"
+HOLDS = "holds"
+FAILS = "does not hold"
+UNDECIDED = "undecided"
+UNTESTED = "not tested"
+NO_INTERVAL = " (no interval)"  # added to a verdict that rests on means alone
 OTHERS = "others"  # a group of an order
 LISTED = 4  # missing runs that a reason names
-NO_INTERVAL = " (no interval)"  # added to a verdict that rests on means alone
 
+Order = Sequence[Sequence[str]]  # groups of models, the best group first
+Tasks = Mapping[str, Sequence[str]]  # {metric: tasks}
 # {round or figure: {model as named in Table 5.7 or in the figure: {task: score}}}
 Rounds = Mapping[str, Mapping[str, Mapping[str, Score]]]
-Claims = list[dict[str, Any]]
-Tasks = Mapping[str, Sequence[str]]  # {metric: tasks}
-Counts = Mapping[
-    str, float
-]  # {task: examples per example of the first round}, "masked": documents per unmasked one
+# {task: examples per example of the first round}, and "masked": documents per unmasked one
+Counts = Mapping[str, float]
+
+
+class Claim(TypedDict, total=False):
+    """A claim as `published/claims.yaml` has and explains it."""
+
+    id: str
+    source: str
+    says: str
+    figure: str
+    metric: str
+    order: list[list[str]]
+    orders: list[list[list[str]]]
+    rounds: list[str]
+    normalised: bool
+    between: tuple[float, float]
+    counts: list[str]
 
 
 class Verdict(NamedTuple):
@@ -72,6 +89,16 @@ class NotTestedError(Exception):
     """A claim needs a model, round, task or number that is missing."""
 
 
+def claims(*notebooks: str) -> list[Claim]:
+    """The claims about the figures that these notebooks draw.
+
+    The final notebook has those of chapter 5.
+    """
+    notebook_of = {figure.source: figure.notebook for figure in FIGURES}
+    claims: list[Claim] = read_file("claims")["claims"]
+    return [c for c in claims if notebook_of.get(c.get("figure", ""), FINAL) in notebooks]
+
+
 def recorded_claims(profile: str | Path) -> pd.DataFrame:
     """Check all claims on the recorded runs of a profile: chapter 4, then chapter 5.
 
@@ -79,9 +106,8 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
     """
     run = Run(RunKey.of(FINAL, Profile.load(profile)))
     finals = recorded_finals(run)
-    if finals.scores.empty and not recorded_in_figures(
-        run, [claim["figure"] for claim in claims(*CHAPTER_4)]
-    ):
+    figures = [claim["figure"] for claim in claims(*CHAPTER_4)]
+    if finals.scores.empty and not recorded_in_figures(run, figures):
         problem = "no run of chapter 4 and no final evaluation is recorded"
         mend = f"make one with `docemb run --profile {profile}`"
         raise InputError(f"profile {profile}: {problem}; {mend}")
@@ -89,129 +115,104 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
 
 
 def claims_of_figures(run: Run, notebooks: Sequence[str] = ()) -> pd.DataFrame:
-    """Check the claims of chapter 4 about the figures of `notebooks` (none given: of the run's
-    own).
+    """Check the claims of chapter 4 about the figures of `notebooks`, or of the run's own.
 
     Returns a table like `claims_of_run`. Scores are those of validation splits.
     """
     asked = claims(*notebooks or (run.notebook,))
-    shown = pd.concat([rows_of(figure) for figure in FIGURES]).reset_index()
-    shown = shown.assign(
-        round=shown["source"], model=shown["label"], task=OVERALL, metric="accuracy"
-    )
-    in_thesis = check_claims(asked, scores_of_rows(shown), {"accuracy": [OVERALL]})
-    return _verdicts(
-        asked,
-        in_thesis,
-        _recorded_figures(run, asked),
-        {"accuracy": thesis_tasks()["accuracy"]},
-        {},
-    )
+    rows = pd.concat([rows_of(figure) for figure in FIGURES]).reset_index()
+    rows = rows.rename(columns={"source": "round", "label": "model"})
+    rows = rows.assign(task=OVERALL, metric="accuracy")
+    in_thesis = check_claims(asked, scores_of_rows(rows), {"accuracy": [OVERALL]})
+    tasks = {"accuracy": thesis_tasks()["accuracy"]}
+    return _verdicts(asked, in_thesis, _recorded_figures(run, asked), tasks, {})
 
 
 def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
-    """Check the claims of chapter 5 on the thesis' Table 5.7, on recorded scores of its tasks, and
-    on other tasks'.
+    """Check the claims of chapter 5 on the thesis' Table 5.7 and on recorded scores.
 
     Returns a row per claim: claim (a sentence), `in the thesis`, `on thesis tasks`, `on other
     tasks` (verdicts), and because: the reason of the verdict on the thesis' tasks, or of both
     verdicts on recorded scores if that is "not tested". A claim is about the tasks of the thesis;
     others illustrate it without testing it.
     """
-    sizes = published("tasks").query(
+    asked = claims(FINAL)
+    tasks = thesis_tasks()
+    examples = published("tasks").query(
         "protocol == 'final' and split == 'train' and statistic == 'examples'"
     )
-    counts = {
-        **(sizes.set_index("task")["value"] / 1000),
-        "masked": 100 / (100 - 71),
-    }  # 71%: Table 5.1
-    in_thesis = check_claims(
-        claims(FINAL), scores_of_rows(published("table_5_7")), thesis_tasks(), counts
-    )
-    recorded, counted = _recorded_scores(run, finals), _recorded_counts(run, finals)
-    return _verdicts(claims(FINAL), in_thesis, recorded, thesis_tasks(), counted)
+    counts = dict(examples.set_index("task")["value"] / 1000)
+    counts["masked"] = 100 / (100 - 71)  # 71%: Table 5.1
+    in_thesis = check_claims(asked, scores_of_rows(published("table_5_7")), tasks, counts)
+    recorded = _recorded_scores(run, finals)
+    return _verdicts(asked, in_thesis, recorded, tasks, _recorded_counts(run, finals))
 
 
 def tested(table: pd.DataFrame, profile: str) -> pd.DataFrame:
-    """The claims that recorded scores of `profile` test, of such a table; a line is printed about
-    the others.
+    """The claims of such a table that recorded scores of `profile` test.
+
+    Two lines are printed about the others.
     """
     known = table["on thesis tasks"].ne(UNTESTED) | table["on other tasks"].ne(UNTESTED)
     if not known.all():
         print(
-            f"{(~known).sum()} of {len(table)} claims are not tested, because runs or tasks of theirs are missing."
-        )
-        print(
-            f"`docemb results --claims {profile}` lists these; the profiles thesis and thesis-mini have all."
+            f"{(~known).sum()} of {len(table)} claims are not tested, because runs or tasks of "
+            f"theirs are missing.\n`docemb results --claims {profile}` lists these; the profiles "
+            "thesis and thesis-mini have all."
         )
     return table[known]
 
 
 def _verdicts(
-    asked: Claims, in_thesis: pd.DataFrame, rounds: Rounds, tasks: Tasks, counts: Counts
+    asked: Sequence[Claim], in_thesis: pd.DataFrame, rounds: Rounds, tasks: Tasks, counts: Counts
 ) -> pd.DataFrame:
-    present = {
-        (metric, task)
-        for models in rounds.values()
-        for scores in models.values()
-        for task, score in scores.items()
-        for metric in (score.metric, *score.extra)
-    }
-    others = {
-        metric: sorted({task for own, task in present if own == metric} - {*tasks[metric]})
-        for metric in tasks
-    }
-    on_tasks, on_others = (check_claims(asked, rounds, names, counts) for names in (tasks, others))
-    one_reason = on_tasks["verdict"].ne(UNTESTED) | on_tasks["because"].eq(on_others["because"])
-    names = pd.Series(
-        {claim["id"]: ", ".join(others[claim.get("metric", "accuracy")]) for claim in asked}
+    """The table of `claims_of_run`, from the verdicts in the thesis and from recorded scores."""
+    present = set()
+    for task, score in _scores_in(rounds):
+        present |= {(metric, task) for metric in (score.metric, *score.extra)}
+    others: dict[str, list[str]] = {metric: [] for metric in tasks}
+    for metric, task in sorted(present):
+        if metric in tasks and task not in tasks[metric]:
+            others[metric].append(task)
+    on_tasks = check_claims(asked, rounds, tasks, counts)
+    on_others = check_claims(asked, rounds, others, counts)
+
+    rows = {}
+    for claim in asked:
+        name = claim["id"]
+        verdict, because = on_tasks.loc[name]
+        elsewhere, because_elsewhere = on_others.loc[name]
+        if verdict == UNTESTED and because != because_elsewhere:
+            names = ", ".join(others[claim.get("metric", "accuracy")]) or "other tasks"
+            because = f"{because}; on {names}: {because_elsewhere}"
+        rows[name] = (claim["says"], in_thesis["verdict"][name], verdict, elsewhere, because)
+    columns = ["claim", "in the thesis", "on thesis tasks", "on other tasks", "because"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("id")
+
+
+def _scores_in(rounds: Rounds) -> Iterable[tuple[str, Score]]:
+    """All scores with their task."""
+    return chain.from_iterable(
+        scores.items() for models in rounds.values() for scores in models.values()
     )
-    both_reasons = (
-        on_tasks["because"]
-        + "; on "
-        + names.where(names != "", "other tasks")
-        + ": "
-        + on_others["because"]
-    )
-    table = pd.DataFrame(
-        {"claim": pd.Series({claim["id"]: claim["says"] for claim in asked})}
-    ).rename_axis("id")
-    verdicts = {
-        "in the thesis": in_thesis,
-        "on thesis tasks": on_tasks,
-        "on other tasks": on_others,
-    }
-    table = table.assign(**{name: found["verdict"] for name, found in verdicts.items()})
-    return table.assign(because=on_tasks["because"].where(one_reason, both_reasons))
 
 
 def check_claims(
-    asked: Claims, rounds: Rounds, tasks: Tasks, counts: Counts | None = None
+    asked: Iterable[Claim], rounds: Rounds, tasks: Tasks, counts: Counts | None = None
 ) -> pd.DataFrame:
     """Check each claim. Returns columns verdict and because, by the claim's id.
 
-    rounds: scores by round, the round with most training examples last, or by figure; tasks: the
-    tasks of a mean, by metric, each model of a claim needs scores on all of them.
+    `rounds` has the scores by round, the round with most training examples last, or by figure.
+    `tasks` has the tasks of a mean by metric; each model of a claim needs scores on all of them.
     """
-    found = {}
+    verdicts = {}
     for claim in asked:
         try:
-            found[claim["id"]] = _check(claim, rounds, tasks, counts or {})
+            verdicts[claim["id"]] = _check(claim, rounds, tasks, counts or {})
         except NotTestedError as reason:
-            found[claim["id"]] = Verdict(UNTESTED, str(reason))
-    return pd.DataFrame.from_dict(found, orient="index", columns=Verdict._fields).rename_axis("id")
-
-
-def claims(*notebooks: str) -> Claims:
-    """The claims about the figures that these notebooks draw; the final notebook has those of
-    chapter 5.
-    """
-    of_figure = {figure.source: figure.notebook for figure in FIGURES}
-    return [
-        one
-        for one in read_file("claims")["claims"]
-        if of_figure.get(one.get("figure"), FINAL) in notebooks
-    ]
+            verdicts[claim["id"]] = Verdict(UNTESTED, str(reason))
+    table = pd.DataFrame.from_dict(verdicts, orient="index", columns=Verdict._fields)
+    return table.rename_axis("id")
 
 
 def scores_of_rows(rows: pd.DataFrame) -> Rounds:
@@ -219,60 +220,65 @@ def scores_of_rows(rows: pd.DataFrame) -> Rounds:
 
     A row without a round belongs to each round.
     """
-    found: dict[str, dict[str, dict[str, Score]]] = {}
+    rounds: dict[str, dict[str, dict[str, Score]]] = {}
     for name in rows["round"].dropna().unique():
+        models: dict[str, dict[str, Score]] = {}
         of_round = rows[(rows["round"] == name) | rows["round"].isna()]
         for (model, task), values in of_round.groupby(["model", "task"]):
-            (metric, value), *further = zip(values["metric"], values["value"], strict=True)
-            found.setdefault(name, {}).setdefault(model, {})[task] = Score(
-                metric, (value,), extra=dict(further)
-            )
-    return found
+            (metric, value), *extra = zip(values["metric"], values["value"], strict=True)
+            models.setdefault(model, {})[task] = Score(metric, (value,), extra=dict(extra))
+        rounds[name] = models
+    return rounds
 
 
-def _check(claim: Mapping[str, Any], rounds: Rounds, tasks: Tasks, counts: Counts) -> Verdict:
-    figure, metric = claim.get("figure"), claim.get("metric", "accuracy")
+def _check(claim: Claim, rounds: Rounds, tasks: Tasks, counts: Counts) -> Verdict:
+    figure = claim.get("figure")
+    metric = claim.get("metric", "accuracy")
+    names = tasks.get(metric, ())
     if figure and figure not in rounds:
         raise NotTestedError(f"no run of {figure}")
-    if not (wanted := tasks.get(metric, ())):
+    if not names:
         raise NotTestedError(f"no tasks with {metric}")
-    scored = {task for models in rounds.values() for by_task in models.values() for task in by_task}
-    if missing := sorted({*wanted} - scored):
+    missing = sorted({*names} - {task for task, _ in _scores_in(rounds)})
+    if missing:
         raise NotTestedError(f"no scores on {', '.join(missing)}")
-    orders, compared = orders_of(claim), []
-    models, names = (
-        dict.fromkeys(chain(*chain(*orders))),
-        [figure] if figure else claim.get("rounds", [*rounds][-1:]),
-    )
-    means = {name: _means(models, name, rounds, metric, wanted) for name in names}
+
+    orders = orders_of(claim)
+    models = list(dict.fromkeys(chain(*chain(*orders))))
+    last = [*rounds][-1:]
+    means = {}
+    for name in [figure] if figure else claim.get("rounds", last):
+        means[name] = _means(models, name, rounds, metric, names)
     if "between" in claim:
-        counted = [counts.get(name, np.nan) for name in claim.get("counts", wanted)]
-        return check_numbers(
-            [best_share(orders[0][0], means)] if models else counted, claim["between"]
-        )
+        if models:
+            numbers = [best_share(orders[0][0], means)]
+        else:
+            numbers = [counts.get(name, np.nan) for name in claim.get("counts", names)]
+        return check_numbers(numbers, claim["between"])
+
+    compared = []
     for name, of_round in means.items():
-        shown = {} if figure else {name: of_round}
+        if not figure:
+            compared += [comparisons(order, of_round, name) for order in orders]
         if figure or claim.get("normalised"):
-            shown[f"{name}, normalised"] = normalised_means(of_round)
-        compared += [
-            comparisons(order, values, where) for where, values in shown.items() for order in orders
-        ]
+            normalised = normalised_means(of_round)
+            compared += [comparisons(order, normalised, f"{name}, normalised") for order in orders]
     return check_order(pd.concat(compared))
 
 
-def orders_of(claim: Mapping[str, Any]) -> list[list[list[str]]]:
-    """The orders of a claim, in which `others` are the students of its figure that the claim does
-    not name.
+def orders_of(claim: Claim) -> list[Order]:
+    """The orders of a claim, with models in place of `others`.
+
+    These are the students of its figure that the claim does not name.
     """
     orders = claim.get("orders") or [claim.get("order", [])]
     named = {model for group in chain(*orders) if group != OTHERS for model in group}
-    rows = [
-        row
-        for figure in FIGURES
-        if figure.source == claim.get("figure")
-        for row in rows_of(figure).itertuples()
-    ]
-    others = [str(row.Index) for row in rows if row.kind != BASELINE and row.Index not in named]
+    others: list[str] = []
+    for figure in FIGURES:
+        if figure.source == claim.get("figure"):
+            rows = rows_of(figure)
+            students = rows.index[rows["kind"] != BASELINE]
+            others += [str(label) for label in students if label not in named]
     return [[others if group == OTHERS else group for group in order] for order in orders]
 
 
@@ -285,62 +291,64 @@ def _means(
     """
     if name not in rounds:
         raise NotTestedError(f"no round {name}")
-    if absent := [model for model in models if model not in rounds[name]]:
+    absent = [model for model in models if model not in rounds[name]]
+    if absent:
         more = f" and {len(absent) - LISTED} more" if len(absent) > LISTED else ""
         raise NotTestedError(f"no run of {', '.join(absent[:LISTED])}{more}")
     means = {}
     for model in models:
-        if missing := sorted({*tasks} - {*rounds[name][model]}):
+        by_task = rounds[name][model]
+        missing = sorted({*tasks} - {*by_task})
+        if missing:
             raise NotTestedError(f"no scores of {model} on {', '.join(missing)}")
-        scores = [rounds[name][model][task] for task in tasks]
-        values = [score.mean if score.metric == metric else score.extra[metric] for score in scores]
-        known = all(metric in score.per_example for score in scores)
-        answers = (
-            [score.per_example[metric].mean(axis=0, dtype=np.float64) for score in scores]
-            if known
-            else None
-        )
+        values = []
+        answers: list[np.ndarray] | None = []
+        for score in (by_task[task] for task in tasks):
+            values.append(score.mean if score.metric == metric else score.extra[metric])
+            if metric not in score.per_example:
+                answers = None
+            elif answers is not None:
+                answers.append(score.per_example[metric].mean(axis=0, dtype=np.float64))
         means[model] = Mean(np.array(values), answers)
     return means
 
 
-def comparisons(
-    order: Sequence[Sequence[str]], means: Mapping[str, Mean], where: str
-) -> pd.DataFrame:
-    """Compare each model of a group with each model of all later groups: columns ahead, behind,
-    where, difference, p.
+def comparisons(order: Order, means: Mapping[str, Mean], where: str) -> pd.DataFrame:
+    """Compare each model of a group with each model of all later groups.
 
-    where: the round, and whether scores are normalised; p: of the paired test, NaN without
-    per-example scores.
+    `where` names the round and says whether scores are normalised. Returns the columns ahead,
+    behind, where, difference and p, the p-value of the paired test (NaN without per-example
+    scores).
     """
-    pairs = (product(group, chain(*order[place:])) for place, group in enumerate(order, start=1))
     rows = []
-    for ahead, behind in chain.from_iterable(pairs):
-        first, second = means[ahead], means[behind]
-        difference, p = (first.values - second.values).mean().round(DECIMALS), np.nan
-        if first.answers and second.answers:
-            by_task = zip(first.answers, second.answers, strict=True)
-            p = paired_p_value(side_by_side([(own - other)[None] for own, other in by_task])[0])
-        rows.append((ahead, behind, where, difference, p))
+    for place, group in enumerate(order, start=1):
+        for ahead, behind in product(group, chain(*order[place:])):
+            first = means[ahead]
+            second = means[behind]
+            difference = (first.values - second.values).mean().round(DECIMALS)
+            p = np.nan
+            if first.answers and second.answers:
+                by_task = zip(first.answers, second.answers, strict=True)
+                p = paired_p_value(side_by_side([(a - b)[None] for a, b in by_task])[0])
+            rows.append((ahead, behind, where, difference, p))
     return pd.DataFrame(rows, columns=["ahead", "behind", "where", "difference", "p"])
 
 
 def normalised_means(means: Mapping[str, Mean]) -> dict[str, Mean]:
     """Scores divided by the best score of the given models on each task, taken as exact."""
     best = np.max([mean.values for mean in means.values()], axis=0)
-
-    def over(mean: Mean) -> Mean:
-        return Mean(
-            mean.values / best,
-            mean.answers and [a / b for a, b in zip(mean.answers, best, strict=True)],
-        )
-
-    return {model: over(mean) for model, mean in means.items()}
+    normalised = {}
+    for model, (values, answers) in means.items():
+        if answers is not None:
+            answers = [a / b for a, b in zip(answers, best, strict=True)]
+        normalised[model] = Mean(values / best, answers)
+    return normalised
 
 
 def best_share(models: Iterable[str], by_round: Mapping[str, Mapping[str, Mean]]) -> float:
-    """The largest mean of `models` in the first round, with scores divided by the best of their
-    task in all rounds.
+    """The largest mean of `models` in the first round.
+
+    Scores are divided by the best of their task in all rounds.
     """
     first, *_ = by_round.values()
     best = np.max([mean.values for means in by_round.values() for mean in means.values()], axis=0)
@@ -350,90 +358,99 @@ def best_share(models: Iterable[str], by_round: Mapping[str, Mapping[str, Mean]]
 def check_numbers(numbers: Sequence[float], bounds: tuple[float, float]) -> Verdict:
     if np.isnan(numbers).any():
         raise NotTestedError("documents or examples are not counted, or none")
-    (low, high), least, most = bounds, min(numbers), max(numbers)
-    verdict = (HOLDS if low <= least and most <= high else FAILS) + NO_INTERVAL
-    return Verdict(verdict, " to ".join(dict.fromkeys(f"{number:.4g}" for number in (least, most))))
+    low, high = bounds
+    least = min(numbers)
+    most = max(numbers)
+    verdict = HOLDS if low <= least and most <= high else FAILS
+    because = " to ".join(dict.fromkeys((f"{least:.4g}", f"{most:.4g}")))
+    return Verdict(verdict + NO_INTERVAL, because)
 
 
 def check_order(compared: pd.DataFrame) -> Verdict:
-    least, total = compared.iloc[compared["difference"].argmin()], len(compared)
-    detail = f"least: {least['ahead']} minus {least['behind']} {least['difference']:+.3f} ({least['where']})"
+    total = len(compared)
     ahead = compared["difference"].to_numpy() > 0
+    least = compared.iloc[compared["difference"].argmin()]
+    detail = (
+        f"least: {least['ahead']} minus {least['behind']} {least['difference']:+.3f} "
+        f"({least['where']})"
+    )
     if compared["p"].isna().any():
-        verdict = (HOLDS if ahead.all() else FAILS) + NO_INTERVAL
-        return Verdict(verdict, f"{ahead.sum()} of {total} differences as claimed; {detail}")
+        verdict = HOLDS if ahead.all() else FAILS
+        because = f"{ahead.sum()} of {total} differences as claimed; {detail}"
+        return Verdict(verdict + NO_INTERVAL, because)
+
     significant = holm(compared["p"].to_numpy()) < ALPHA
-    confirmed, opposite = (significant & ahead).sum(), (significant & ~ahead).sum()
-    verdict = FAILS if opposite else HOLDS if confirmed == total else UNDECIDED
-    counter = f", {opposite} significant in the opposite direction" if opposite else ""
+    confirmed = (significant & ahead).sum()
+    opposite = (significant & ~ahead).sum()
+    verdict = UNDECIDED
+    counter = ""
+    if opposite:
+        verdict = FAILS
+        counter = f", {opposite} significant in the opposite direction"
+    elif confirmed == total:
+        verdict = HOLDS
     return Verdict(verdict, f"{confirmed} of {total} differences significant{counter}; {detail}")
 
 
+# ---- recorded runs; nothing is built
+
+
 def _recorded_scores(run: Run, finals: Finals) -> Rounds:
-    """Recorded scores by the names of Table 5.7, per example where their files exist; nothing is
-    built.
-    """
-    found: dict[str, dict[str, Mapping[str, Score]]] = {}
+    """Recorded scores by the names of Table 5.7, per example where their files exist."""
+    rounds: dict[str, dict[str, Mapping[str, Score]]] = {}
     for name, label in finals.labels.items():
+        model = Model(label, finals.fingerprints[label])
         rows = finals.scores[finals.scores["model"] == label]
-        for of_round, scores in _scores_of(
-            run, Model(label, finals.fingerprints[label]), rows
-        ).items():
-            found.setdefault(of_round, {})[name] = scores[label]
-    return found
+        for round_, scores in _scores_of(run, model, rows, final=True).items():
+            rounds.setdefault(round_, {})[name] = scores[label]
+    return rounds
 
 
 def _recorded_counts(run: Run, finals: Finals) -> Counts:
-    """What is known of this run's tasks and corpus; nothing is built."""
+    """What is known of this run's tasks and corpus."""
     if finals.scores.empty or not run.stages.corpus.is_built:
         return {}
-    lengths = np.asarray(
-        run.stages.corpus.split("train")["n_structural_tokens"][: run.parameters["documents"]]
-    )
-    kept = (
-        lengths <= (run.profile.structural_teacher.max_tokens or 384)
-    ).mean()  # the context of the thesis' SBERT
+    train = run.stages.corpus.split("train")
+    lengths = np.asarray(train["n_structural_tokens"][: run.parameters["documents"]])
+    limit = run.profile.structural_teacher.max_tokens or 384  # the context of the thesis' SBERT
+    unmasked = (lengths <= limit).mean()
+    counts = {"masked": 1 / (unmasked or np.nan)}
     first = run.profile.evaluation.rounds[0] or np.nan
-    tasks = [(name, run.stages.scores.task(name)) for name in run.profile.evaluation.tasks]
-    sizes = {
-        name: len(task.splits["train"].labels) / first
-        for name, task in tasks
-        if isinstance(task, HeadTask)
-    }
-    return {"masked": 1 / (kept or np.nan), **sizes}
+    for name in run.profile.evaluation.tasks:
+        task = run.stages.scores.task(name)
+        if isinstance(task, HeadTask):
+            counts[name] = len(task.splits["train"].labels) / first
+    return counts
 
 
-def _recorded_figures(run: Run, asked: Claims) -> Rounds:
-    """Validation scores by figure and by label there, per example where their files exist; nothing
-    is built.
+def _recorded_figures(run: Run, asked: Iterable[Claim]) -> Rounds:
+    """Validation scores by figure and by label there, per example where their files exist.
 
     The baselines of a figure are those that the newest of its runs was compared with.
     """
     baselines = baselines_of(run.profile)
-    found: dict[str, dict[str, Mapping[str, Score]]] = {}
+    figures: dict[str, dict[str, Mapping[str, Score]]] = {}
     for source, recorded in recorded_in_figures(run, [claim["figure"] for claim in asked]).items():
-        known: dict[str, tuple[Model, pd.DataFrame]] = {}
+        scored: dict[str, tuple[Model, pd.DataFrame]] = {}
         for label, record in recorded.items():
-            rows, described = (
-                records.table_of(run.workspace, record, name) for name in (records.SCORES, "models")
-            )
-            means = rows.groupby(["model", "task", "metric"], sort=False, as_index=False)[
-                "value"
-            ].mean()
-            fingerprints = described.reindex(columns=["model", "fingerprint"]).set_index("model")[
-                "fingerprint"
-            ]
-            for model, of_model in means.assign(round=source).groupby("model"):
-                if name := {record.label: label, **baselines}.get(model):
-                    known[name] = Model(model, fingerprints.get(model, "")), of_model
-        found[source] = {}
-        for name, (one, of_model) in known.items():
-            (scores,) = _scores_of(run, one, of_model, final=False).values()
-            found[source][name] = scores[one.label]
-    return found
+            names = {record.label: label, **baselines}
+            models = records.table_of(run.workspace, record, "models")
+            fingerprints = models.reindex(columns=["model", "fingerprint"]).set_index("model")
+            rows = records.table_of(run.workspace, record)
+            by_score = rows.groupby(["model", "task", "metric"], sort=False, as_index=False)
+            means = by_score["value"].mean().assign(round=source)
+            for name, of_model in means.groupby("model"):
+                if name in names:
+                    model = Model(name, fingerprints["fingerprint"].get(name, ""))
+                    scored[names[name]] = (model, of_model)
+        figures[source] = {}
+        for label, (model, rows) in scored.items():
+            (scores,) = _scores_of(run, model, rows, final=False).values()
+            figures[source][label] = scores[model.label]
+    return figures
 
 
-def _scores_of(run: Run, model: Model, rows: pd.DataFrame, *, final: bool = True) -> Rounds:
+def _scores_of(run: Run, model: Model, rows: pd.DataFrame, *, final: bool) -> Rounds:
     """The scores of a model per example where their files exist, otherwise from recorded rows."""
     if run.stages.corpus.is_built and run.stages.scores.is_scored(model, final=final):
         return run.stages.scores.by_round([model], final=final)

@@ -1,5 +1,4 @@
-"""A run beside the recorded runs that are comparable with it, and Table 5.7 and Figures 4.12, 5.3
-to 5.6 from records.
+"""A run beside comparable recorded runs, and Table 5.7 and Figures 4.12, 5.3 to 5.6 from records.
 
 Scores are rows of model, round, task, metric, value, like `published("table_5_7")`; intervals add
 low and high. MAP on GAMES is that of the thesis only with `evaluation.map_at: 1000`, see
@@ -8,7 +7,7 @@ low and high. MAP on GAMES is that of the thesis only with `evaluation.map_at: 1
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from textwrap import TextWrapper
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -40,266 +39,182 @@ from docemb_lib.thesis.values import (
 )
 
 NOTEBOOK_03 = "03_structural"
-HERE, THESIS = "here", "thesis"  # where the rows of a table are from
+CHAPTER_4 = (NOTEBOOK_03, "04_projections", "05_weighting")  # whose runs are students in figures
+# Where the rows of a table are from.
+HERE = "here"
+THESIS = "thesis"
 NEITHER = "none"  # the group of runs without the property that defines groups
-MEAN, NORMALISED = "mean", "normalised mean"  # the last columns of Table 5.7
+# The last columns of Table 5.7.
+MEAN = "mean"
+NORMALISED = "normalised mean"
 NAME = "in the thesis"  # column: the name of a model in Table 5.7
-CHAPTER_4 = (
-    NOTEBOOK_03,
-    "04_projections",
-    "05_weighting",
-)  # notebooks whose runs are students in its figures
-LINES = TextWrapper(
-    100, break_on_hyphens=False
-)  # JupyterLab breaks longer ones in words; reports join them
-FIRST = "It is the first recorded run.\nMake another as described below, and execute this cell again to compare them."
 BEST = "figure 4.12"  # of the students of Table 4.10
+# JupyterLab breaks longer lines in words; reports join the lines.
+LINES = TextWrapper(100, break_on_hyphens=False)
+FIRST = (
+    "It is the first recorded run.\n"
+    "Make another as described below, and execute this cell again to compare them."
+)
+
+# ---- a run beside recorded runs of its notebook
 
 
 class Entry(NamedTuple):
     """One run in a comparison."""
 
-    label: str  # as shown
+    label: str  # in the comparison
     model: str  # the run's own model in `scores`
     key: RunKey
-    scores: pd.DataFrame  # tidy: of the run's own model and of the baselines
-    record: Record | None = None  # None: of the run that is being made
+    scores: pd.DataFrame  # tidy scores of the run's own model and of the baselines
+    record: Record | None = None  # None for the run that is being made
 
 
 def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) -> pd.DataFrame:
-    """The scores of this run and of the comparable recorded runs of its notebook, tidy, for
-    `plot_runs`.
+    """The scores of this run and of comparable recorded runs of its notebook, for `plot_runs`.
 
-    scores: those of this run's model and of its baselines. source: only the models of this figure
-    of the thesis, with its values. Runs with a contextual teacher are shown with the runs of the
-    structural notebook that have the same structural loss, documents and seed. Returns the rows of
-    all runs, then each baseline once, with the columns own (model of a run, not a baseline), group
-    (the categories, in order, that the thesis' figure colours) and thesis (see `ThesisValues`).
-    Equal labels get the parameters that differ.
+    `scores` are those of this run's model and of its baselines. With `source`, only the models of
+    this figure of the thesis are returned, with its values. Runs with a contextual teacher are
+    shown with the runs of the structural notebook that have the same structural loss, documents and
+    seed. Returns the rows of all runs, then each baseline once, with the columns own (whether it is
+    the model of a run), group (the categories, in order, that the thesis' figure colours) and
+    thesis (see `ThesisValues`). Equal labels get the parameters that differ.
     """
-    return _shown(run, _entries(run, scores), ThesisValues(run.notebook, run.profile, source))
+    return _rows_of(run, _entries(run, scores), ThesisValues(run.notebook, run.profile, source))
 
 
 def runs_by_figure(run: Run, scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """`scores_of_runs`; if several figures of the thesis have runs of these, its values stand in a
-    frame for each.
+    """`scores_of_runs`, and if several figures have runs of these, a frame with the values of each.
+
+    The first frame, "runs", has no values of the thesis then.
     """
-    entries, sources = (
-        _entries(run, scores),
-        [figure.source for figure in FIGURES if figure.notebook == run.notebook],
-    )
-    made = [
-        entry.key for entry in entries if entry.key.notebook == run.notebook
-    ]  # the others are in several figures
-    figures = [ThesisValues(run.notebook, run.profile, source) for source in sources]
-    figures = [thesis for thesis in figures if any(thesis.of_run(key) is not None for key in made)]
-    runs = _shown(run, entries, ThesisValues(run.notebook, run.profile))
-    if len(figures) < 2:
+    entries = _entries(run, scores)
+    # Runs of the structural notebook, which are beside them, are in several figures.
+    keys = [entry.key for entry in entries if entry.key.notebook == run.notebook]
+    runs = _rows_of(run, entries, ThesisValues(run.notebook, run.profile))
+    of_figures = {}
+    for figure in FIGURES:
+        if figure.notebook == run.notebook:
+            thesis = ThesisValues(run.notebook, run.profile, figure.source)
+            if any(thesis.of_run(key) is not None for key in keys):
+                of_figures[f"runs, {figure.source}"] = _rows_of(run, entries, thesis)
+    if len(of_figures) < 2:
         return {"runs": runs}
-    of_figures = {f"runs, {thesis.source}": _shown(run, entries, thesis) for thesis in figures}
     return {"runs": runs.assign(thesis=float("nan")), **of_figures}
 
 
-def _shown(run: Run, entries: Sequence[Entry], thesis: ThesisValues) -> pd.DataFrame:
+def _rows_of(run: Run, entries: Sequence[Entry], thesis: ThesisValues) -> pd.DataFrame:
     """What `scores_of_runs` returns for these entries, beside these values."""
-    columns = [
-        {"group": _group(run.notebook, one.key), "thesis": thesis.of_run(one.key)}
-        for one in entries
-    ]
-    rows = beside_baselines(entries, columns, thesis)
-    rows = rows if thesis.source is None else rows[rows["thesis"].notna()]
+    groups = [_group(run.notebook, entry.key) for entry in entries]
+    rows = _with_baselines(entries, groups, thesis)
+    if thesis.source is not None:
+        rows = rows[rows["thesis"].notna()]
     order = [*sorted({*rows.loc[rows["own"], "group"]}, key=_rank), BASELINE]
     return rows.assign(group=pd.Categorical(rows["group"], categories=order))
 
 
-def conclusion(run: Run, final: Final | None = None) -> str:
-    """Sentences on validation scores: this run beside its references, and the best recorded run
-    beside the others.
-
-    Of a `final` evaluation: its student beside the references, and which model to use.
-
-    The runs are those of `scores_of_runs`. Paired tests of the mean over tasks, corrected for their
-    number, compare the best with each other run, where 95% intervals that do not overlap replace
-    them if scores of single examples are gone, and each run with the student before distillation.
-    """
-    called = (
-        "this student" if run.key.trains else "this model"
-    )  # the settings of a run show its whole label
-    if final is not None:
-        final = final.called(run.label, called)
-        return "\n".join(map(LINES.fill, (final.standing(), str(final.choice()))))
-    own, stage = run.validation, run.stages.scores
-    others = ((one, one.record) for one in _entries(run, own.scores))
-    recorded = {
-        one.label: Final.of_record(run.workspace, made, one.model) for one, made in others if made
-    }
-    finals = {run.label: own} | {
-        name: final for name, final in recorded.items() if len(final.comparison)
-    }
-    standing = own.called(run.label, called).standing()
-    if len(finals) == 1:
-        return f"{LINES.fill(standing)}\n{FIRST}"
-    rows = (
-        over_tasks(f.intervals).query("model == @f.student").assign(model=name)
-        for name, f in finals.items()
-    )
-    means = pd.concat(rows).set_index("model")
-    fingerprints = {
-        name: f.models.set_index("model")["fingerprint"][f.student] for name, f in finals.items()
-    }
-    models = [Model(*labelled) for labelled in fingerprints.items()]
-    best, count = str(means["value"].idxmax()), len(finals) - 1
-    if all(stage.is_scored(model, final=False) for model in models):
-        (scores,) = stage.by_round(models, final=False).values()
-        found, how = verdicts(over_tasks(differences(scores, best))), "paired tests"
-        worse = {*found.loc[found["verdict"] == VERDICTS[1], "model"]}
-    else:
-        worse, how = {*means.index[means["high"] < means["low"][best]]}, "the intervals"
-    this = (
-        ""
-        if best == run.label
-        else ", this run included"
-        if run.label in worse
-        else ", but not than this run"
-    )
-    some = "every other" if len(worse) == count else f"{len(worse)} of the {count} others{this}"
-    which = "the other" if count == 1 else some if worse else "any other"
-    score = with_interval(*means.loc[best, ["value", "low", "high"]])
-    ties = int((means["value"] == means["value"][best]).sum()) - 1
-    rank = f"Of {count + 1} recorded runs {called if best == run.label else best} ({score}) has the best mean"
-    rank += f", and {ties} {'has' if ties == 1 else 'have'} the same" if ties else ""
-    said = [f"{rank}; {how} {'show' if worse else 'do not show'} it to be better than {which}."]
-    compared = {name: final.beside_references for name, final in finals.items()}
-    starts = pd.concat(compared.values()).query("reference == @UNTRAINED")
-    if len(starts):
-        better, less = ((verdicts(starts)["verdict"] == verdict).sum() for verdict in VERDICTS[:2])
-        said += [
-            f"{less} of {len(starts)} recorded runs are shown to be worse than the {UNTRAINED}, {better} better."
-        ]
-    if best != run.label:
-        by_verdict = compared[best].groupby("verdict")["reference"].agg(", ".join)
-        listed = "; ".join(
-            f"{RELATIONS[str(verdict)]} {names}" for verdict, names in by_verdict.items()
-        )
-        said.append(f"The best run is {listed}.")
-    more = f"more than {means['examples'][best]} validation examples, or other seeds, may show further differences"
-    repeat = "train the best with another seed; the tests are about the choice of examples alone"
-    said.append(f"Next: {repeat if len(worse) == count else more}.")
-    return "\n".join(map(LINES.fill, (standing, *said)))
+def _with_baselines(
+    entries: Sequence[Entry], groups: Sequence[str], thesis: ThesisValues
+) -> pd.DataFrame:
+    """The scores of the entries' own models with their groups, then each baseline once."""
+    frames = []
+    others = []
+    for entry, group in zip(entries, groups, strict=True):
+        of_model = entry.scores["model"] == entry.model
+        value = thesis.of_run(entry.key)
+        rows = entry.scores[of_model]
+        frames.append(rows.assign(model=entry.label, own=True, group=group, thesis=value))
+        others.append(entry.scores[~of_model])
+    baselines = pd.concat(others).drop_duplicates(["model", "task", "metric", "seed"])
+    values = baselines["model"].map(thesis.of_baseline)
+    frames.append(baselines.assign(own=False, group=BASELINE, thesis=values))
+    rows = pd.concat(frames, ignore_index=True).astype({"thesis": float})
+    return rows.assign(legend=thesis.legend)
 
 
 def _entries(run: Run, scores: pd.DataFrame) -> list[Entry]:
-    """This run, the comparable recorded runs, and the structural-only runs beside them, under
-    labels that differ.
-    """
+    """This run, comparable recorded runs and structural-only runs, under labels that differ."""
     entries = [Entry(run.label, run.label, run.key, scores)]
-    recorded = [(record, records.table_of(run.workspace, record)) for record in run.comparable()]
-    entries += [
-        Entry(record.label, record.label, run.key_of(record), rows, record)
-        for record, rows in recorded
-    ]
+    for record in run.comparable():
+        entries.append(_entry(run, record, record.label))
     for record in structural_only(run, [entry.key for entry in entries]):
-        if (label := f"only-structural;{record.label}") not in (entry.label for entry in entries):
-            rows = records.table_of(run.workspace, record)
-            entries.append(Entry(label, record.label, run.key_of(record), rows, record))
-    return [
-        entry._replace(label=label)
-        for entry, label in zip(entries, _distinct(entries), strict=True)
-    ]
+        label = f"only-structural;{record.label}"
+        if all(entry.label != label for entry in entries):
+            entries.append(_entry(run, record, label))
+    labels = _distinct(entries)
+    return [entry._replace(label=label) for entry, label in zip(entries, labels, strict=True)]
 
 
-def beside_baselines(
-    entries: Sequence[Entry], columns: Sequence[dict[str, Any]], thesis: ThesisValues
-) -> pd.DataFrame:
-    """The scores of the entries' own models with further `columns` of each entry, then each
-    baseline once.
-    """
-    own, baselines = [], []
-    for entry, values in zip(entries, columns, strict=True):
-        is_own = entry.scores["model"] == entry.model
-        own.append(entry.scores[is_own].assign(model=entry.label, own=True, **values))
-        baselines.append(entry.scores[~is_own])
-    once = pd.concat(baselines).drop_duplicates(["model", "task", "metric", "seed"])
-    values = {"group": BASELINE, "thesis": once["model"].map(thesis.of_baseline)}
-    once = once.assign(own=False, **dict.fromkeys(columns[0]) | values)
-    return (
-        pd.concat([*own, once], ignore_index=True)
-        .astype({"thesis": float})
-        .assign(legend=thesis.legend)
-    )
-
-
-def is_sibling(run: Run, key: RunKey) -> bool:
-    """Whether this run has teachers of both roles and differs from the other in λ and mask at most."""
-    along = "lam", "max_structural_len"
-    return (
-        len(run.key.roles) == 2
-        and run.key.trains
-        and key.same_but(*along) == run.key.same_but(*along)
-    )
-
-
-def structural_only(run: Run, keys: Collection[RunKey]) -> list[Record]:
-    """Recorded runs of the structural notebook with the structural loss of one of `keys`, and this
-    run's size and seed.
-
-    The thesis shows them beside runs with a contextual teacher.
-    """
-    further = run.profile.further_teachers
-    if "contextual_teacher" not in run.parameters or any(
-        teacher.role == "contextual" for teacher in further
-    ):
-        return []  # with a further contextual teacher no run is structural-only
-    wanted = {key.only(*STRUCTURAL) for key in keys}
-    if any("structural" not in key.roles for key in keys):  # as in Figure 4.7
-        wanted.add(
-            RunKey.bare(NOTEBOOK_03, run.profile, structural_loss="cosine").only(*STRUCTURAL)
-        )
-    size = {name: run.parameters[name] for name in ("documents", "seed")}
-    made = [(record, run.key_of(record)) for record in run.comparable(NOTEBOOK_03)]
-    return [
-        record
-        for record, key in made
-        if key.only(*STRUCTURAL) in wanted and size.items() <= key.counting.items()
-    ]
+def _entry(run: Run, record: Record, label: str) -> Entry:
+    scores = records.table_of(run.workspace, record)
+    return Entry(label, record.label, run.key_of(record), scores, record)
 
 
 def _distinct(entries: Sequence[Entry]) -> list[str]:
-    """Labels that differ: what differs from the first run of a label is added, and other documents
-    or another seed.
+    """Labels that differ.
+
+    Added to a label is what differs from the first run of this label, and documents or a seed that
+    differ from those of the first run of all.
     """
-    size = {
-        name: value
-        for name, value in entries[0].key.parameters.items()
-        if name in ("documents", "seed")
-    }
+    of_run = entries[0].key.parameters
+    size = {name: of_run[name] for name in ("documents", "seed") if name in of_run}
+    first = {entry.label: entry.key.parameters | size for entry in reversed(entries)}
     labels = []
     for entry in entries:
-        first = next(other.key.parameters for other in entries if other.label == entry.label) | size
-        added = ", ".join(
-            f"{name} {value}"
-            for name, value in entry.key.parameters.items()
-            if first.get(name) != value
-        )
-        labels.append(f"{entry.label} ({added})" if added else entry.label)
+        added = []
+        for name, value in entry.key.parameters.items():
+            if first[entry.label].get(name) != value:
+                added.append(f"{name} {value}")
+        labels.append(f"{entry.label} ({', '.join(added)})" if added else entry.label)
     return labels
 
 
-def _group(notebook: str, key: RunKey) -> str:
-    """The property that the thesis' figure of this notebook colours: kind of model, loss, width or
-    λ.
+def is_sibling(run: Run, key: RunKey) -> bool:
+    """Whether this run has teachers of both roles and the other differs in λ and mask at most."""
+    if len(run.key.roles) < 2 or not run.key.trains:
+        return False
+    along = ("lam", "max_structural_len")
+    return key.same_but(*along) == run.key.same_but(*along)
+
+
+def structural_only(run: Run, keys: Collection[RunKey]) -> list[Record]:
+    """Recorded runs of the structural notebook with the structural loss of one of `keys`.
+
+    They have this run's documents and seed. The thesis shows them beside runs with a contextual
+    teacher. There are none with a further contextual teacher, because no run is structural-only
+    then.
     """
+    further = run.profile.further_teachers
+    if "contextual_teacher" not in run.parameters:
+        return []
+    if any(teacher.role == "contextual" for teacher in further):
+        return []
+    losses = {key.only(*STRUCTURAL) for key in keys}
+    if any("structural" not in key.roles for key in keys):  # as in Figure 4.7
+        cosine = RunKey.bare(NOTEBOOK_03, run.profile, structural_loss="cosine")
+        losses.add(cosine.only(*STRUCTURAL))
+    size = {name: run.parameters[name] for name in ("documents", "seed")}
+    matching = []
+    for record in run.comparable(NOTEBOOK_03):
+        key = run.key_of(record)
+        if key.only(*STRUCTURAL) in losses and size.items() <= key.counting.items():
+            matching.append(record)
+    return matching
+
+
+def _group(notebook: str, key: RunKey) -> str:
+    """The property that the thesis' figure colours: kind of model, loss, width or λ."""
     p = key.profile.parameters
     match notebook:
         case "02_paragraph_vector":
-            return "+".join("DM" if one.dm else "DBOW" for one in key.paragraph_vectors)
+            return "+".join("DM" if model.dm else "DBOW" for model in key.paragraph_vectors)
         case "03_structural":
             distance = "MSE" if p.distance == "mse" else p.distance
             names = {"mse": "MSE", "max-margin": f"max-margin {distance}"}
             return names.get(str(p.structural_loss), str(p.structural_loss))
         case "04_projections":
-            name = p.contextual_teacher
-            return NEITHER if name is None else str(key.profile.contextual_teachers.width(name))
+            if p.contextual_teacher is None:
+                return NEITHER
+            return str(key.profile.contextual_teachers.width(p.contextual_teacher))
     if len(key.roles) == 2:
         return NEITHER if p.lam is None else str(p.lam)
     return "1.0" if "structural" in key.roles else "0.0"
@@ -307,19 +222,123 @@ def _group(notebook: str, key: RunKey) -> str:
 
 def _rank(group: str) -> tuple[float, str]:
     """Sort key of a group: NEITHER, then numbers by value, then words in alphabetical order."""
+    if group == NEITHER:
+        return -1.0, group
     try:
         return float(group), group
     except ValueError:
-        return -1.0 if group == NEITHER else float("inf"), group
+        return float("inf"), group
+
+
+# ---- the answer so far, in sentences
+
+
+def conclusion(run: Run, final: Final | None = None) -> str:
+    """Sentences on validation scores: this run beside its references, and the best recorded run.
+
+    With a `final` evaluation, they compare its student with the references and say which model to
+    use.
+
+    The runs are those of `scores_of_runs`. Paired tests of the mean over tasks, corrected for their
+    number, compare the best with each other run, where 95% intervals that do not overlap replace
+    them if scores of single examples are gone, and each run with the student before distillation.
+    """
+    # The settings of a run, the first table of its notebook, have its whole label.
+    called = "this student" if run.key.trains else "this model"
+    if final is not None:
+        final = final.called(run.label, called)
+        return "\n".join(map(LINES.fill, (final.standing(), str(final.choice()))))
+
+    standing = run.validation.called(run.label, called).standing()
+    evaluations = {run.label: run.validation}
+    for entry in _entries(run, run.validation.scores):
+        if entry.record is not None:
+            recorded = Final.of_record(run.workspace, entry.record, entry.model)
+            if len(recorded.comparison):
+                evaluations[entry.label] = recorded
+    if len(evaluations) == 1:
+        return f"{LINES.fill(standing)}\n{FIRST}"
+
+    means = []
+    for name, evaluation in evaluations.items():
+        mean = over_tasks(evaluation.intervals).query("model == @evaluation.student")
+        means.append(mean.assign(model=name))
+    table = pd.concat(means).set_index("model")
+    best = str(table["value"].idxmax())
+    worse, how = _worse_than(run, evaluations, table, best)
+    others = len(evaluations) - 1
+
+    score = with_interval(*table.loc[best, ["value", "low", "high"]])
+    name = called if best == run.label else best
+    rank = f"Of {others + 1} recorded runs {name} ({score}) has the best mean"
+    ties = int((table["value"] == table["value"][best]).sum()) - 1
+    if ties:
+        rank += f", and {ties} {'has' if ties == 1 else 'have'} the same"
+    which = _which(worse, others)
+    if 0 < len(worse) < others and best != run.label:
+        which += ", this run included" if run.label in worse else ", but not than this run"
+    shows = "show" if worse else "do not show"
+    sentences = [standing, f"{rank}; {how} {shows} it to be better than {which}."]
+
+    beside_start = pd.concat(evaluation.beside_references for evaluation in evaluations.values())
+    beside_start = beside_start.query("reference == @UNTRAINED")
+    if len(beside_start):
+        counts = verdicts(beside_start)["verdict"].value_counts().reindex(VERDICTS, fill_value=0)
+        sentences.append(
+            f"{counts['worse']} of {len(beside_start)} recorded runs are shown to be worse than "
+            f"the {UNTRAINED}, {counts['better']} better."
+        )
+    if best != run.label:
+        references = evaluations[best].beside_references.groupby("verdict")["reference"]
+        relations = []
+        for verdict, names in references.agg(", ".join).items():
+            relations.append(f"{RELATIONS[str(verdict)]} {names}")
+        sentences.append(f"The best run is {'; '.join(relations)}.")
+    if len(worse) == others:
+        step = "train the best with another seed; the tests are about the choice of examples alone"
+    else:
+        step = (
+            f"more than {table['examples'][best]} validation examples, or other seeds, may show "
+            "further differences"
+        )
+    sentences.append(f"Next: {step}.")
+    return "\n".join(map(LINES.fill, sentences))
+
+
+def _worse_than(
+    run: Run, evaluations: Mapping[str, Final], means: pd.DataFrame, best: str
+) -> tuple[set[str], str]:
+    """The runs that are shown to be worse than the best one, and what shows it."""
+    models = []
+    for name, evaluation in evaluations.items():
+        fingerprints = evaluation.models.set_index("model")["fingerprint"]
+        models.append(Model(name, fingerprints[evaluation.student]))
+    stage = run.stages.scores
+    if all(stage.is_scored(model, final=False) for model in models):
+        (scores,) = stage.by_round(models, final=False).values()
+        tests = verdicts(over_tasks(differences(scores, best)))
+        return {*tests.loc[tests["verdict"] == VERDICTS[1], "model"]}, "paired tests"
+    return {*means.index[means["high"] < means["low"][best]]}, "the intervals"
+
+
+def _which(worse: Collection[str], others: int) -> str:
+    """Which other runs the best one is, or is not, shown to be better than."""
+    if others == 1:
+        return "the other"
+    if not worse:
+        return "any other"
+    return "every other" if len(worse) == others else f"{len(worse)} of the {others} others"
+
+
+# ---- final evaluations: Table 5.7
 
 
 def table_5_7(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Models × tasks of one metric, best mean first: part (a) with accuracy, by round; part (b)
-    with map.
+    """Models × tasks of one metric, best mean first: part (a) with accuracy, part (b) with map.
 
     The columns after the tasks are the unweighted mean over them, the mean of scores divided by the
-    best model's score of the same round, and NAME, if `scores` has it. Retrieval has the same score
-    in each round.
+    best model's score of the same round, and NAME, if `scores` has it. Accuracy has a row per
+    round; retrieval has the same score in each round.
     """
     rows = scores[scores["metric"] == metric]
     if metric != "accuracy":
@@ -335,192 +354,203 @@ def table_5_7(scores: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def beside_thesis(scores: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
-    """Add `thesis`, the value in Table 5.7, or NaN, and NAME. names: {model: name there}, of the
-    models it has.
+    """Add `thesis`, the value in Table 5.7, or NaN, and NAME.
+
+    names: the names of models in Table 5.7, by model.
     """
     keys = ["model", "round", "task", "metric"]
     table = published("table_5_7").fillna({"round": ""}).set_index(keys)["value"].rename("thesis")
-    no_rounds = scores["metric"] != "accuracy"  # in the table, retrieval belongs to no round
-    wanted = scores.assign(
-        model=scores["model"].map(names), round=scores["round"].mask(no_rounds, "")
+    in_table = scores[keys].assign(
+        model=scores["model"].map(names),
+        # in the table, retrieval belongs to no round
+        round=scores["round"].mask(scores["metric"] != "accuracy", ""),
     )
-    return scores.assign(
-        thesis=wanted[keys].join(table, on=keys)["thesis"], **{NAME: wanted["model"]}
-    )
+    values = in_table.join(table, on=keys)["thesis"]
+    return scores.assign(thesis=values, **{NAME: in_table["model"]})
 
 
 def deviations(scores: pd.DataFrame) -> pd.DataFrame:
-    """A row per score that the thesis has, too: the difference, and whether the thesis' value is in
-    the interval.
+    """A row per score that the thesis has, too: the difference, and whether the interval has it.
 
     scores: see `beside_thesis`, with low and high, the bounds of the 95% interval.
     """
     rows = scores[scores["thesis"].notna()].reset_index(drop=True)
-    here = [with_interval(*row) for row in rows[["value", "low", "high"]].itertuples(index=False)]
-    within = {"within interval": rows["thesis"].between(rows["low"], rows["high"])}
-    table = rows[["round", "model", NAME, "task", "metric"]].assign(
-        here=here, thesis=rows["thesis"]
+    table = rows[["round", "model", NAME, "task", "metric"]]
+    table = table.assign(
+        here=[*map(with_interval, rows["value"], rows["low"], rows["high"])],
+        thesis=rows["thesis"],
+        difference=rows["value"] - rows["thesis"],
     )
-    return table.assign(difference=rows["value"] - rows["thesis"], **within)
+    table["within interval"] = rows["thesis"].between(rows["low"], rows["high"])
+    return table
 
 
 class Finals(NamedTuple):
     """Several final evaluations, each model once."""
 
-    scores: (
-        pd.DataFrame
-    )  # round, model, task, metric, value, low, high, and the columns of `beside_thesis`
+    # round, model, task, metric, value, low, high, and the columns of `beside_thesis`
+    scores: pd.DataFrame
     labels: dict[str, str]  # {name in Table 5.7: model}
     fingerprints: dict[str, str]  # {model: fingerprint}
     runs: int = 0
 
     @property
     def compared(self) -> pd.DataFrame:
-        """The scores, unless they are those of one run, in one round, on tasks that the thesis
-        lacks: then none.
+        """The scores, or no rows where the tables of the run itself have them.
+
+        These are the scores of one run, in one round, on tasks that the thesis lacks.
         """
         rows = self.scores
-        return (
-            rows
-            if self.runs > 1 or rows["round"].nunique() > 1 or rows["thesis"].notna().any()
-            else rows.head(0)
-        )
+        if self.runs > 1 or rows["round"].nunique() > 1 or rows["thesis"].notna().any():
+            return rows
+        return rows.head(0)
 
 
-def recorded_finals(run: Run, own: Final | None = None) -> Finals:
-    """The final evaluation of this run (`own`; None: as it is recorded, if it is) and the
-    comparable recorded ones.
+def recorded_finals(run: Run, final: Final | None = None) -> Finals:
+    """The final evaluation of this run and the comparable recorded ones.
 
-    If several runs are the same student of the thesis, the run with most documents represents it,
-    then the newest.
+    `final` is the evaluation of this run; without it, the recorded one is read, if there is one. If
+    several runs are the same student of the thesis, the run with most documents represents it, then
+    the newest.
     """
-    found, shown = [], run.comparable()
-    if own is not None:
-        found.append((run.label, run.key, own.intervals, own.models))
-    elif (
-        record := records.find(run.workspace, run.notebook, run.fingerprint)
-    ) and record.status == "done":
-        shown.insert(0, record)
-    for other in shown:
-        intervals, models = (
-            records.table_of(run.workspace, other, name) for name in ("intervals", "models")
-        )
-        found.append((other.label, run.key_of(other), intervals, models))
-    if not found:
-        return Finals(
-            pd.DataFrame(columns=["round", "model", "task", "metric", "value", "thesis"]), {}, {}
-        )
-    only = round_name(
-        run.profile.evaluation.rounds[-1]
-    )  # intervals of a single round do not name it
-    rows = pd.concat([one if "round" in one else one.assign(round=only) for _, _, one, _ in found])
+    keys: list[tuple[str, RunKey]] = []  # by label as recorded
+    intervals: list[pd.DataFrame] = []
+    models: list[pd.DataFrame] = []
+    recorded = run.comparable()
+    if final is not None:
+        keys.append((run.label, run.key))
+        intervals.append(final.intervals)
+        models.append(final.models)
+    else:
+        record = records.find(run.workspace, run.notebook, run.fingerprint)
+        if record is not None and record.status == "done":
+            recorded.insert(0, record)
+    for record in recorded:
+        keys.append((record.label, run.key_of(record)))
+        intervals.append(records.table_of(run.workspace, record, "intervals"))
+        models.append(records.table_of(run.workspace, record, "models"))
+    if not keys:
+        columns = ["round", "model", "task", "metric", "value", "thesis"]
+        return Finals(pd.DataFrame(columns=columns), {}, {})
+
+    # Intervals of a single round do not name it.
+    single = round_name(run.profile.evaluation.rounds[-1])
+    rows = pd.concat(i if "round" in i else i.assign(round=single) for i in intervals)
     rows = rows[rows["metric"].isin([*MAIN_METRICS, "mrr"]) & (rows["task"] != OVERALL)]
     rows = rows.drop_duplicates(["round", "model", "task", "metric"]).reset_index(drop=True)
-    students = {
-        label: key
-        for label, key, *_ in sorted(found, key=lambda one: -one[1].counting["documents"])
-    }
-    names = {label: final_name(key) for label, key in students.items()}
-    names |= {
-        model: baseline_name(model, run.profile)
-        for model in rows["model"].unique()
-        if model not in students
-    }
-    known = {model: name for model, name in names.items() if name is not None}
-    labels = {name: model for model, name in reversed(known.items())}  # the first model of a name
-    models = pd.concat([models for *_, models in found]).drop_duplicates("model")
-    fingerprints = dict(zip(models["model"], models["fingerprint"], strict=True))
-    return Finals(beside_thesis(rows, known), labels, fingerprints, len(found))
+
+    # The names in Table 5.7 of students, that with most documents first, then of baselines.
+    names: dict[str, str | None] = {}
+    for label, key in sorted(keys, key=lambda labelled: -labelled[1].counting["documents"]):
+        names[label] = final_name(key)
+    for label in rows["model"].unique():
+        if label not in names:
+            names[label] = baseline_name(label, run.profile)
+    known = {label: name for label, name in names.items() if name is not None}
+    labels = {name: label for label, name in reversed(known.items())}  # the first model of a name
+    described = pd.concat(models).drop_duplicates("model")
+    fingerprints = dict(zip(described["model"], described["fingerprint"], strict=True))
+    return Finals(beside_thesis(rows, known), labels, fingerprints, len(keys))
+
+
+# ---- figures of chapter 4
+
+
+class _Group(NamedTuple):
+    """What the runs of a figure have in common."""
+
+    comparable: bool  # whether they have the setting of the run that shows them
+    documents: int
+    seed: int
+    setting: str
 
 
 def recorded_in_figures(
     run: Run, sources: Iterable[str], *, elsewhere: bool = False
 ) -> dict[str, dict[str, Record]]:
-    """{figure of chapter 4: {label of a row: recorded run}}, in the order in which the runs ended.
+    """The recorded runs in figures of chapter 4, by figure and by the label of the row.
 
-    The runs of a figure have the setting of `run`, one number of documents and one seed: those of
-    most runs in the figure, then those of most documents, then the newest. elsewhere: if there are
-    none, take runs of one other setting.
+    The runs are in the order in which they ended. The runs of a figure share the setting of `run`,
+    the number of documents and the seed. Of several such groups, the largest is taken, then that
+    with most documents, then the newest. With `elsewhere`, runs of one other setting are taken if
+    there are none of this setting.
     """
-    cells = {
-        figure.source: cells_of(figure, run.profile)
-        for figure in FIGURES
-        if figure.source in {*sources}
-    }
-    found: dict[str, dict[tuple[Any, ...], dict[str, Record]]] = {source: {} for source in cells}
-    for record in (
-        one
-        for notebook in CHAPTER_4
-        for one in records.all_records(notebook, workspace=run.workspace)
-    ):
-        own = record.setting == run.key.setting
-        this_version = record.parameters.keys() <= {"seed", *NOTEBOOKS[record.notebook]}
-        if record.status == "done" and (own or (elsewhere and this_version)):
+    asked = {*sources}
+    cells = {f.source: cells_of(f, run.profile) for f in FIGURES if f.source in asked}
+    groups: dict[str, dict[_Group, dict[str, Record]]] = {source: {} for source in cells}
+    for notebook in CHAPTER_4:
+        for record in records.all_records(notebook, workspace=run.workspace):
+            comparable = record.setting == run.key.setting
+            # A record of another version of docemb may have parameters that are gone.
+            readable = record.parameters.keys() <= {"seed", *NOTEBOOKS[notebook]}
+            if record.status != "done" or not (comparable or (elsewhere and readable)):
+                continue
             key = run.key_of(record)
-            alike = own, key.counting["documents"], key.counting["seed"], record.setting
-            for source in (source for source, labels in cells.items() if key.cell in labels):
-                found[source].setdefault(alike, {})[cells[source][key.cell]] = record
+            documents = key.counting["documents"]
+            group = _Group(comparable, documents, key.counting["seed"], record.setting)
+            for source, labels in cells.items():
+                if key.cell in labels:
+                    groups[source].setdefault(group, {})[labels[key.cell]] = record
 
-    def preferred(group: tuple[tuple[Any, ...], dict[str, Record]]) -> tuple[bool, int, int, str]:
-        (own, documents, *_), runs = group
-        return own, len(runs), documents, max(record.finished for record in runs.values())
+    def rank(group: tuple[_Group, dict[str, Record]]) -> tuple[bool, int, int, str]:
+        alike, runs = group
+        newest = max(record.finished for record in runs.values())
+        return alike.comparable, len(runs), alike.documents, newest
 
-    return {
-        source: max(groups.items(), key=preferred)[1] for source, groups in found.items() if groups
-    }
+    chosen = {}
+    for source, candidates in groups.items():
+        if candidates:
+            _, chosen[source] = max(candidates.items(), key=rank)
+    return chosen
 
 
 def best_of_chapter_4(run: Run) -> pd.DataFrame:
-    """Validation scores for Figure 4.12: recorded runs of Table 4.10 and the baselines, as
-    `plot_runs` takes them.
+    """Validation scores for Figure 4.12, as `plot_runs` takes them.
 
-    The runs have their names in the thesis. The frame is empty if none of them is recorded, see
-    `recorded_in_figures`.
+    They are those of recorded runs of Table 4.10, which have their names in the thesis, and of the
+    baselines. The frame is empty if none of these runs is recorded, see `recorded_in_figures`.
     """
-    thesis = ThesisValues(run.notebook, run.profile)
-    best = recorded_in_figures(run, [BEST], elsewhere=True).get(BEST, {})
-    entries = [
-        Entry(label, r.label, run.key_of(r), records.table_of(run.workspace, r))
-        for label, r in best.items()
-    ]
-    if not entries:
+    recorded = recorded_in_figures(run, [BEST], elsewhere=True).get(BEST, {})
+    if not recorded:
         return pd.DataFrame()
-    columns = [{"group": "student", "thesis": thesis.of_run(entry.key)} for entry in entries]
-    rows = beside_baselines(entries, columns, thesis)
+    entries = [_entry(run, record, label) for label, record in recorded.items()]
+    thesis = ThesisValues(run.notebook, run.profile)
+    rows = _with_baselines(entries, ["student"] * len(entries), thesis)
     rows = rows[rows["own"] | rows["thesis"].notna()]
     return rows.assign(group=pd.Categorical(rows["group"], categories=["student", BASELINE]))
+
+
+# ---- corpora, and the SimDE paper
 
 
 def corpus_tables(statistics: pd.DataFrame, name: str) -> pd.DataFrame:
     """Tables 4.1 and 5.1 with this corpus first: a row per corpus and split.
 
-    statistics: see `views.corpus_statistics`; name: of this corpus.
+    `statistics` come from `views.corpus_statistics`; `name` is the name of this corpus.
     """
-    here = statistics[statistics["split"].isin(["train", "validation"])].assign(
-        corpus=name, of=HERE
-    )
+    here = statistics[statistics["split"].isin(["train", "validation"])]
+    here = here.assign(corpus=name, of=HERE)
     both = pd.concat([here, published("corpora").assign(of=THESIS)])
-    return both.set_index(["of", "corpus", "split"])[
-        ["documents", "tokens", "mean", "std", "over_384", "over_512"]
-    ]
+    columns = ["documents", "tokens", "mean", "std", "over_384", "over_512"]
+    return both.set_index(["of", "corpus", "split"])[columns]
 
 
 def beside_paper(scores: pd.DataFrame, few_shot: Mapping[str, int] | None = None) -> pd.DataFrame:
-    """Tidy scores beside the SimDE paper's on common tasks (Table 2): rows (source, model), columns
-    (task, metric).
+    """Tidy scores beside the SimDE paper's on common tasks (Table 2).
 
-    few_shot: for scores of `ScoreStage.few_shot`, `evaluation.few_shot_table`.
+    `few_shot` is `evaluation.few_shot_table`, given with scores of `ScoreStage.few_shot`. Returns
+    rows (source, model) and columns (task, metric).
     """
-    own, paper = last_round(scores) if few_shot is None else scores, published("simde")
-    if few_shot is not None:
-        own = own[own["per_class"] == own["task"].map(few_shot).fillna(few_shot.get("other", 0))]
-    paper = paper[paper["round"] == ("all" if few_shot is None else "few-shot")]
-    rows = pd.concat(
-        [
-            own[["model", "task", "metric", "value"]].assign(source="here"),
-            paper.assign(source="paper"),
-        ]
-    )
+    paper = published("simde").assign(source="paper")
+    if few_shot is None:
+        scores = last_round(scores)
+        paper = paper[paper["round"] == "all"]
+    else:
+        per_class = scores["task"].map(few_shot).fillna(few_shot.get("other", 0))
+        scores = scores[scores["per_class"] == per_class]
+        paper = paper[paper["round"] == "few-shot"]
+    here = scores[["model", "task", "metric", "value"]].assign(source="here")
+    rows = pd.concat([here, paper])
     common = rows.groupby(["task", "metric"])["source"].transform("nunique") == 2
     return rows[common].pivot_table(
         index=["source", "model"], columns=["task", "metric"], values="value", sort=False

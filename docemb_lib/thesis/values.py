@@ -1,5 +1,4 @@
-"""Published results of the thesis and of the SimDE paper, and the published value that corresponds
-to a run.
+"""Published results of the thesis and of the SimDE paper, and the value that corresponds to a run.
 
 Each row of a file in `published/` names its table or figure, and the file says how the values of
 that table or figure were obtained (docs/sources.md). The thesis prints no numbers for its figures;
@@ -9,7 +8,6 @@ accuracy is relative to the models of one figure: do not compare values of diffe
 
 from functools import cache
 from importlib.resources import files
-from itertools import chain
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -20,8 +18,12 @@ from docemb_lib.runs.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
 from docemb_lib.sweeps.plan import THESIS, grid, names_in_grids
 
+FINAL = "06_evaluation"
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
-MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
+# The labels in the thesis of baselines, by their labels here.
+BASELINES = {UNTRAINED: "Longformer", SBERT_TRUNCATED: "SBERT"}
+# Parameters that are switched off where they are published as null; others are not given then.
+SWITCHES = {"structural_loss", "contextual_teacher", "lam", "max_structural_len"}
 
 
 def published(name: str) -> pd.DataFrame:
@@ -40,72 +42,43 @@ def published(name: str) -> pd.DataFrame:
 
 @cache  # each reading takes some hundredths of a second, and claims ask for all figures
 def read_file(name: str) -> Any:
-    return yaml.safe_load(
-        files("docemb_lib.thesis").joinpath("published", f"{name}.yaml").read_text(encoding="utf-8")
-    )
+    path = files("docemb_lib.thesis") / "published" / f"{name}.yaml"
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 class Figure(NamedTuple):
+    """A figure of chapter 4 and the runs that it shows."""
+
     source: str  # column `source` of published(data)
     data: str
     notebook: str
-    grids: tuple[str, ...]  # empty: no parameter of the figure depends on a width
-    structural: (
-        dict[str, Any] | None
-    )  # structural loss of all runs of the grids; None: several losses, or none
+    grids: tuple[str, ...] = ()  # empty: no parameter of the figure depends on a width
+    loss: dict[str, Any] | None = None  # the structural loss of all runs; None: several, or any
 
 
+NO_LOSS = {"structural_loss": None}
+COSINE = {"structural_loss": "cosine"}
+MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
+BEST = ("weighting-cosine", "weighting-max-margin")  # grids of the best students of chapter 4
+PROJECTIONS = ("projections", "04_projections")
+WEIGHTING = ("weighting", "05_weighting")
 FIGURES = (
-    Figure("figure 4.5", "paragraph_vectors", "02_paragraph_vector", ("paragraph-vector",), None),
-    Figure("figure 4.3", "structural_losses", "03_structural", (), None),
-    Figure("figure 4.2", "structural_losses", "03_structural", (), None),
-    Figure(
-        "figure 4.7",
-        "projections",
-        "04_projections",
-        ("projections-contextual",),
-        {"structural_loss": None},
-    ),
-    Figure(
-        "figure 4.8",
-        "projections",
-        "04_projections",
-        ("projections-cosine",),
-        {"structural_loss": "cosine"},
-    ),
-    Figure("figure 4.9", "projections", "04_projections", ("projections-max-margin",), MAX_MARGIN),
-    Figure(
-        "figure 4.10",
-        "weighting",
-        "05_weighting",
-        ("weighting-cosine",),
-        {"structural_loss": "cosine"},
-    ),
-    Figure("figure 4.11", "weighting", "05_weighting", ("weighting-max-margin",), MAX_MARGIN),
-    Figure(
-        "figure 4.12",
-        "weighting",
-        "06_evaluation",
-        ("weighting-cosine", "weighting-max-margin"),
-        None,
-    ),
+    Figure("figure 4.5", "paragraph_vectors", "02_paragraph_vector", ("paragraph-vector",)),
+    Figure("figure 4.3", "structural_losses", "03_structural"),
+    Figure("figure 4.2", "structural_losses", "03_structural"),
+    Figure("figure 4.7", *PROJECTIONS, ("projections-contextual",), NO_LOSS),
+    Figure("figure 4.8", *PROJECTIONS, ("projections-cosine",), COSINE),
+    Figure("figure 4.9", *PROJECTIONS, ("projections-max-margin",), MAX_MARGIN),
+    Figure("figure 4.10", *WEIGHTING, ("weighting-cosine",), COSINE),
+    Figure("figure 4.11", *WEIGHTING, ("weighting-max-margin",), MAX_MARGIN),
+    Figure("figure 4.12", "weighting", FINAL, BEST),
 )
-MODELS_HERE = {UNTRAINED: "Longformer", SBERT_TRUNCATED: "SBERT"}
-FINAL = "06_evaluation"
-SWITCHES = (
-    "structural_loss",
-    "contextual_teacher",
-    "lam",
-    "max_structural_len",
-)  # published null: switched off
 
 
 def thesis_tasks() -> dict[str, list[str]]:
     """The tasks of Table 5.7, by metric."""
-    return {
-        str(metric): sorted(rows["task"].unique())
-        for metric, rows in published("table_5_7").groupby("metric")
-    }
+    tasks = published("table_5_7").groupby("metric")["task"].unique()
+    return {str(metric): sorted(names) for metric, names in tasks.items()}
 
 
 class ThesisValues:
@@ -113,31 +86,22 @@ class ThesisValues:
 
     If several figures show a run, the figure with the structural loss of the profile's parameters
     counts, then the first in `FIGURES`. The final notebook has the values of Figure 4.12, the four
-    best students of chapter 4. source: only the values of this figure.
+    best students of chapter 4. With `source`, only the values of this figure count.
     """
 
     def __init__(self, notebook: str, profile: Profile, source: str | None = None) -> None:
-        figures = [
-            figure
-            for figure in FIGURES
-            if figure.notebook == notebook and source in (None, figure.source)
-        ]
-        models = [(one.student.model, one.structural_teacher.model) for one in (profile, THESIS)]
-        same = (
-            models[0] == models[1]
-            and sorted(profile.evaluation.sweep_tasks) == thesis_tasks()["accuracy"]
-        )
         self.source = source
-        self.legend = "thesis" if same else "thesis, with other tasks or models"
+        self.legend = "thesis" if _is_of_thesis(profile) else "thesis, with other tasks or models"
         self.models = baselines_of(profile)
-        self.runs: dict[str, float] = {}
-        self.baselines: dict[str, float] = {}
+        self.runs: dict[str, float] = {}  # by `RunKey.cell`
+        self.baselines: dict[str, float] = {}  # by the label in the thesis
+        figures = [f for f in FIGURES if f.notebook == notebook and source in (None, f.source)]
         for figure in sorted(figures, key=lambda figure: not _has_loss(figure, profile)):
             rows = rows_of(figure)
             for cell, label in cells_of(figure, profile).items():
                 self.runs.setdefault(cell, rows["value"][label])
             if source or _has_loss(figure, profile):
-                for baseline, value in rows.loc[rows["kind"] == BASELINE, "value"].items():
+                for baseline, value in rows["value"][rows["kind"] == BASELINE].items():
                     self.baselines.setdefault(str(baseline), value)
 
     def of_run(self, key: RunKey) -> float | None:
@@ -145,10 +109,25 @@ class ThesisValues:
         return self.runs.get(key.cell)
 
     def of_baseline(self, label: str) -> float | None:
-        """The thesis' value of a baseline of the profile, of any width; None if the figure lacks
-        it.
-        """
+        """The thesis' value of a baseline of any width; None if the figure lacks it."""
         return self.baselines.get(self.models.get(label, ""))
+
+
+def _is_of_thesis(profile: Profile) -> bool:
+    """Whether the student, the structural teacher and the tasks are those of the thesis."""
+    return (
+        profile.student.model == THESIS.student.model
+        and profile.structural_teacher.model == THESIS.structural_teacher.model
+        and sorted(profile.evaluation.sweep_tasks) == thesis_tasks()["accuracy"]
+    )
+
+
+def _has_loss(figure: Figure, profile: Profile) -> bool:
+    """Whether the runs of a figure have the structural loss of the profile's parameters."""
+    if figure.loss is None:
+        return True
+    loss = RunKey.of(FINAL, THESIS, **figure.loss).only(*STRUCTURAL)
+    return loss == RunKey(figure.notebook, profile).only(*STRUCTURAL)
 
 
 def rows_of(figure: Figure) -> pd.DataFrame:
@@ -158,27 +137,38 @@ def rows_of(figure: Figure) -> pd.DataFrame:
 
 
 def cells_of(figure: Figure, profile: Profile) -> dict[str, str]:
-    """{cell of a run (`RunKey.cell`): label of its row in a figure}, in the widths of the thesis
-    and of the profile.
-    """
-    rows, notebook = rows_of(figure), figure.notebook
-    runs = rows[rows["kind"] != BASELINE].iterrows()
-    found = {
-        RunKey.bare(notebook, THESIS, **_parameters(row, notebook)).cell: str(label)
-        for label, row in runs
-    }
-    grids = (zip(grid(name, THESIS), grid(name, profile), strict=True) for name in figure.grids)
-    for thesis, own in chain.from_iterable(grids):
-        cell = RunKey.bare(notebook, THESIS, **thesis).cell
-        if cell in found:
-            found.setdefault(RunKey.bare(notebook, profile, **own).cell, found[cell])
-    return found
+    """The labels of a figure by `RunKey.cell`, in the widths of the thesis and of the profile."""
+    rows = rows_of(figure)
+    labels = {}
+    for label, row in rows[rows["kind"] != BASELINE].iterrows():
+        parameters = _parameters(row, figure.notebook)
+        labels[RunKey.bare(figure.notebook, THESIS, **parameters).cell] = str(label)
+    for name in figure.grids:
+        runs = zip(grid(name, THESIS), grid(name, profile), strict=True)
+        for in_thesis, here in runs:
+            label = labels.get(RunKey.bare(figure.notebook, THESIS, **in_thesis).cell)
+            if label is not None:
+                labels.setdefault(RunKey.bare(figure.notebook, profile, **here).cell, label)
+    return labels
+
+
+def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:
+    """The notebook parameters of a row of a figure."""
+    if row["kind"] == "DM+DBOW":
+        return {"compound": row.name}
+    parameters = {}
+    for name in NOTEBOOKS[notebook]:
+        if name in row and pd.notna(row[name]):
+            parameters[name] = row[name]
+        elif name in row and name in SWITCHES:
+            parameters[name] = None
+    return parameters
 
 
 def baselines_of(profile: Profile) -> dict[str, str]:
-    """{label of a baseline of the profile: its label in the figures of the thesis}."""
-    own, thesis = contextual_labels(profile), contextual_labels(THESIS)
-    return MODELS_HERE | dict(zip(own, thesis, strict=True))
+    """The label in the figures of the thesis of each baseline of the profile, by its label here."""
+    contextual = zip(contextual_labels(profile), contextual_labels(THESIS), strict=True)
+    return BASELINES | dict(contextual)
 
 
 def final_name(key: RunKey) -> str | None:
@@ -187,28 +177,6 @@ def final_name(key: RunKey) -> str | None:
 
 
 def baseline_name(label: str, profile: Profile) -> str | None:
-    """The name in Table 5.7 of a baseline of the profile, of any width: Longformer, SBERT, DM or
-    PV.
-    """
-    name = (MODELS_HERE | contextual_labels(profile)).get(label)
-    return name if name in {*MODELS_HERE.values(), "DM", "PV"} else None
-
-
-def _has_loss(figure: Figure, profile: Profile) -> bool:
-    """Whether the runs of a figure have the structural loss of the profile's parameters."""
-    own = RunKey(figure.notebook, profile).only(*STRUCTURAL)
-    return (
-        figure.structural is None
-        or RunKey.of(FINAL, THESIS, **figure.structural).only(*STRUCTURAL) == own
-    )
-
-
-def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:
-    if row["kind"] == "DM+DBOW":
-        return {"compound": row.name}
-    known = {
-        name: None if pd.isna(row[name]) else row[name]
-        for name in NOTEBOOKS[notebook]
-        if name in row
-    }
-    return {name: value for name, value in known.items() if value is not None or name in SWITCHES}
+    """The name in Table 5.7 of a baseline of any width: Longformer, SBERT, DM or PV."""
+    name = (BASELINES | contextual_labels(profile)).get(label)
+    return name if name in {"Longformer", "SBERT", "DM", "PV"} else None

@@ -1,7 +1,8 @@
 """Explorers: controls whose values a function answers with HTML and a figure.
 
-Live in a notebook that a person runs, one plain answer where the notebook is executed without a
-person (papermill, nbconvert). All text from documents, models and files is escaped here.
+An explorer is live in a notebook that a person runs. Where the notebook is executed without a
+person (papermill, nbconvert), it shows one plain answer. All text from documents, models and files
+is escaped here.
 """
 
 import base64
@@ -28,15 +29,20 @@ LONGEST = 4000  # characters of a document that are shown
 Points = tuple[Axes, np.ndarray, Sequence[str]]  # axes, places (N, 2) in their data, and N texts
 STYLE = """<style>
 :is(.docemb-explorer, .docemb-answer) table {border-collapse: collapse; font-size: 12px;}
-:is(.docemb-explorer, .docemb-answer) :is(th, td) {padding: 1px 10px 1px 0; text-align: left; vertical-align: top;}
+:is(.docemb-explorer, .docemb-answer) :is(th, td) {
+    padding: 1px 10px 1px 0; text-align: left; vertical-align: top;
+}
 :is(.docemb-explorer, .docemb-answer) .docemb-neighbours {table-layout: fixed; width: 100%;}
 .docemb-explorer .docemb-points circle:hover {stroke: gray;}
 @keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}
 </style>"""
 BOX = (
-    "flex: 1 1 300px; max-height: 260px; overflow: auto; white-space: pre-wrap; margin: 0; padding: 6px; "
-    "font-size: 12px; line-height: 1.35; border: 1px solid var(--jp-border-color2, #999);"
+    "flex: 1 1 300px; max-height: 260px; overflow: auto; white-space: pre-wrap; margin: 0; "
+    "padding: 6px; font-size: 12px; line-height: 1.35; "
+    "border: 1px solid var(--jp-border-color2, #999);"
 )
+PLAIN = "white-space: pre-wrap; background: none; color: inherit; font-family: inherit; margin: 0;"
+OVERLAY = "position: absolute; left: 0; top: 0; width: 100%; height: 100%;"
 
 
 def message(text: str) -> str:
@@ -44,19 +50,23 @@ def message(text: str) -> str:
 
 
 def picture(figure: Figure, alt: str, points: Sequence[Points]) -> str:
-    """A figure; the pointer on one of `points` shows its text."""
+    """A figure as an image; the pointer on one of `points` shows the text of the point."""
     source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
-    image = (
+    html = (
         f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
     )
-    (width, height), circles = figure.bbox.size, ""  # last, because drawing lays the axes out
+    width, height = figure.bbox.size
+    circles = ""
     for ax, places, texts in points:
-        for (x, y), text in zip(ax.transData.transform(places), texts, strict=True):
-            circles += f'<circle cx="{x:.0f}" cy="{height - y:.0f}" r="6"><title>{escape(text)}</title></circle>'
-    style = "position: absolute; left: 0; top: 0; width: 100%; height: 100%;"
-    box = f'class="docemb-points" viewBox="0 0 {width:.0f} {height:.0f}" fill="transparent" style="{style}"'
-    tips = f"<svg {box}>{circles}</svg>" if circles else ""
-    return f'<div style="position: relative; display: inline-block;">{image}{tips}</div>'
+        # Only now, because drawing has laid the axes out; pixels are counted from the bottom.
+        pixels = ax.transData.transform(places)
+        for (x, y), text in zip(pixels, texts, strict=True):
+            title = f"<title>{escape(text)}</title>"
+            circles += f'<circle cx="{x:.0f}" cy="{height - y:.0f}" r="6">{title}</circle>'
+    if circles:
+        box = f'viewBox="0 0 {width:.0f} {height:.0f}" fill="transparent" style="{OVERLAY}"'
+        html += f'<svg class="docemb-points" {box}>{circles}</svg>'
+    return f'<div style="position: relative; display: inline-block;">{html}</div>'
 
 
 def number(name: str, value: object, tag: str = "b") -> str:
@@ -65,43 +75,52 @@ def number(name: str, value: object, tag: str = "b") -> str:
 
 
 def table(
-    name: str, rows: pd.DataFrame, formats: Mapping[str, Callable[[Any], str]] | None = None
+    name: str, rows: pd.DataFrame, formats: Mapping[str, Callable[..., str]] | None = None
 ) -> str:
-    """A table of the class `docemb-<name>`; numbers have three decimals or the format of their
-    column.
+    """A table of the class `docemb-<name>`.
+
+    Numbers have three decimals, or the format of their column in `formats`.
     """
-    look: dict[str, Any] = {"classes": f"docemb-{name}", "index": False, "border": 0, "na_rep": ""}
     with pd.option_context("display.max_colwidth", None):  # no text is cut
-        text = rows.to_html(float_format="{:.3f}".format, formatters=dict(formats or {}), **look)
+        text = rows.to_html(
+            classes=f"docemb-{name}",
+            index=False,
+            border=0,
+            na_rep="",
+            float_format="{:.3f}".format,
+            formatters=dict(formats or {}),
+        )
     return f'<div style="overflow-x: auto;">{text}</div>'
 
 
 def document(title: str, text: str) -> str:
-    """A document as text; after `LONGEST` characters only the number of further characters is
-    shown.
-    """
-    cut = "" if len(text) <= LONGEST else f"\n… ({len(text) - LONGEST} more characters)"
-    style = (
-        "white-space: pre-wrap; background: none; color: inherit; font-family: inherit; margin: 0;"
-    )
-    text = f'<pre class="docemb-document" style="{style}">{escape(text[:LONGEST] + cut)}</pre>'
-    return f'<div style="{BOX}"><b>{escape(title)}</b>{text}</div>'
+    """A document as text, cut after `LONGEST` characters with the number of the further ones."""
+    further = len(text) - LONGEST
+    if further > 0:
+        text = f"{text[:LONGEST]}\n… ({further} more characters)"
+    body = f'<pre class="docemb-document" style="{PLAIN}">{escape(text)}</pre>'
+    return f'<div style="{BOX}"><b>{escape(title)}</b>{body}</div>'
 
 
 # ---- controls
 
 SLIDER = {"width": "360px"}  # room for the longest value
 # Shown while an answer is computed, unless that takes less than 0.2 seconds.
-LOADING = '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">loading …</span>'
-# ipywidgets names neither the handles of a slider nor the number beside it for screen readers: give
-# them its label.
+LOADING = (
+    '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">'
+    "loading …</span>"
+)
+# ipywidgets does not name the handles of a slider, nor the number next to it, for screen readers.
+# This script gives them the label of the slider.
 NAMES = """
 window.docembNames ??= new MutationObserver(() => {
-    const parts = ".docemb-explorer :is(.noUi-handle, .widget-readout[contenteditable=true]):not([aria-label])";
-    for (const part of document.querySelectorAll(parts)) {
-        const control = part.closest(".widget-inline-hbox"), ends = [...control.querySelectorAll(".noUi-handle")];
-        const end = ends.length > 1 ? [", both", ", from", ", to"][1 + ends.indexOf(part)] : "";
-        part.setAttribute("aria-label", control.querySelector(".widget-label").textContent + end);
+    const kinds = ":is(.noUi-handle, .widget-readout[contenteditable=true]):not([aria-label])";
+    for (const part of document.querySelectorAll(".docemb-explorer " + kinds)) {
+        const control = part.closest(".widget-inline-hbox");
+        const ends = [...control.querySelectorAll(".noUi-handle")];
+        const both = [", both", ", from", ", to"][1 + ends.indexOf(part)];
+        const label = control.querySelector(".widget-label").textContent;
+        part.setAttribute("aria-label", label + (ends.length > 1 ? both : ""));
         part.role ??= "textbox";
     }
 });
@@ -110,30 +129,32 @@ window.docembNames.observe(document.body, {childList: true, subtree: true});
 
 
 class Control(NamedTuple):
-    make: Callable[..., Any]  # the widget, which only a notebook with a person needs
+    make: Callable[..., ipywidgets.Widget]  # the widget, which only a person needs
     value: Any  # the first
 
 
 def choice(options: Mapping[str, Any], first: Any) -> Control:
-    """One of several options by label, first the value `first`."""
+    """A menu of values by label, which begins with the value `first`."""
     # index instead of value: ipywidgets takes a value of None for no value
-    place = list(options.values()).index(first)
-    return Control(partial(ipywidgets.Dropdown, options=list(options.items()), index=place), first)
+    index = list(options.values()).index(first)
+    return Control(partial(ipywidgets.Dropdown, options=list(options.items()), index=index), first)
 
 
 def slider(low: float, high: float, step: float, value: float | tuple[int, int]) -> Control:
-    """A number, an integer if `step` is one, or the two integers of an interval."""
-    kind = ipywidgets.IntSlider if isinstance(step, int) else ipywidgets.FloatSlider
-    kind = ipywidgets.IntRangeSlider if isinstance(value, tuple) else kind
+    """A slider for a number, an integer if `step` is one, or for the two ends of an interval."""
+    if isinstance(value, tuple):
+        kind = ipywidgets.IntRangeSlider
+    else:
+        kind = ipywidgets.IntSlider if isinstance(step, int) else ipywidgets.FloatSlider
     return Control(partial(kind, min=low, max=high, step=step, value=value, layout=SLIDER), value)
 
 
 def text_field(placeholder: str, *, lines: int = 1) -> Control:
     """A text, which counts when the field is left or, with one line, at the return key."""
     kind = ipywidgets.Text if lines == 1 else ipywidgets.Textarea
-    return Control(
-        partial(kind, placeholder=placeholder, continuous_update=False, layout={"width": "98%"}), ""
-    )
+    wide = {"width": "98%"}
+    make = partial(kind, placeholder=placeholder, continuous_update=False, layout=wide)
+    return Control(make, "")
 
 
 # ---- explorers
@@ -147,39 +168,40 @@ class Answer(NamedTuple):
 
 
 class Explorer:
-    """Controls, by description, and the answer to their values in that order; the last value of a
-    notebook cell.
+    """Controls, and the answer to their values; the last value of a notebook cell.
+
+    `controls` are named by their descriptions. `answer` takes their values in the same order.
     """
 
     def __init__(self, controls: Mapping[str, Control], answer: Callable[..., Answer]) -> None:
-        self._controls, self._answer = dict(controls), answer
+        self._controls = controls
+        self._answer = answer
         self.settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
         self._drawn: Figure | None = None
 
     def answer(self, **settings: Any) -> Answer:
-        """The answer to these settings; the other controls keep their values.
+        """The answer to these settings, where the other controls keep their values.
 
-        An error becomes one line.
+        An InputError or OSError becomes one line.
         """
         try:
             return self._answer(*{**self.settings, **settings}.values())
         except (InputError, OSError) as error:  # files may have been deleted
             return Answer(message(str(error)))
 
-    def live(self) -> Any:
+    def live(self) -> ipywidgets.VBox:
+        """The widgets, which answer whenever a control changes."""
         for name, control in self._controls.items():
-            self.widgets[name] = control.make(description=name, style={"description_width": "80px"})
-            self.widgets[name].observe(lambda _: self.refresh(), names="value")
-        self._picture, self._text, self._status = (
-            ipywidgets.HTML(),
-            ipywidgets.HTML(),
-            ipywidgets.HTML(),
-        )
-        controls = ipywidgets.Box(list(self.widgets.values()), layout={"flex_flow": "row wrap"})
-        self.box = ipywidgets.VBox(
-            [ipywidgets.HTML(STYLE), controls, self._status, self._picture, self._text]
-        )
+            widget = control.make(description=name, style={"description_width": "80px"})
+            widget.observe(lambda _: self.refresh(), names="value")
+            self.widgets[name] = widget
+        self._picture = ipywidgets.HTML()
+        self._text = ipywidgets.HTML()
+        self._status = ipywidgets.HTML()
+        controls = ipywidgets.Box([*self.widgets.values()], layout={"flex_flow": "row wrap"})
+        style = ipywidgets.HTML(STYLE)
+        self.box = ipywidgets.VBox([style, controls, self._status, self._picture, self._text])
         self.box.add_class("docemb-explorer")
         self.refresh()
         return self.box
@@ -187,37 +209,39 @@ class Explorer:
     def refresh(self) -> None:
         self._status.value = LOADING
         self.settings = {name: widget.value for name, widget in self.widgets.items()}
-        self._text.value, figure, alt, points = self.answer()
-        if figure is None or figure is not self._drawn:  # rendering takes most of the time
-            self._picture.value = "" if figure is None else picture(figure, alt, points)
-        self._drawn, self._status.value = figure, ""
+        answer = self.answer()
+        self._text.value = answer.html
+        if answer.figure is None:
+            self._picture.value = ""
+        elif answer.figure is not self._drawn:  # rendering takes most of the time
+            self._picture.value = picture(answer.figure, answer.alt, answer.points)
+        self._drawn = answer.figure
+        self._status.value = ""
 
     def close(self) -> None:
         """Remove the widgets from the front end and from the state that it saves."""
         for widget in (*self.widgets.values(), *self.box.children, self.box):
-            for part in (
-                getattr(widget, "style", widget),
-                widget.layout,
-                widget,
-            ):  # separate models
+            # the style and the layout of a widget are models of their own
+            for part in (getattr(widget, "style", widget), widget.layout, widget):
                 part.close()
 
     def _ipython_display_(self) -> None:
-        if cell := live_cell():
-            if earlier := _shown.pop(cell, None):
-                earlier.close()
-            display({"application/javascript": NAMES}, raw=True)
-            display(self.live())
-            _shown[cell] = self
+        cell = live_cell()
+        if cell is None:
+            answer = self.answer()
+            if answer.figure is not None:
+                display(Image(png_of(answer.figure), alt=answer.alt))
+            display(HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>'))
             return
-        answer = self.answer()
-        image = [] if answer.figure is None else [Image(png_of(answer.figure), alt=answer.alt)]
-        display(*image, HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>'))
+        if cell in _shown:
+            _shown.pop(cell).close()
+        display({"application/javascript": NAMES}, raw=True)
+        display(self.live())
+        _shown[cell] = self
 
 
-_shown: dict[
-    str, Explorer
-] = {}  # by cell, whose earlier explorer the front end would keep and save
+# The explorer of each cell. The front end would keep and save one that a cell has shown earlier.
+_shown: dict[str, Explorer] = {}
 
 
 def png_of(figure: Figure) -> bytes:

@@ -21,14 +21,16 @@ OFFERED = 50  # documents that a slider reaches; `find` chooses others
 
 
 class Pool:
-    """N documents, their lengths (N,) in structural tokens, and embeddings (N, ·) by model, the
-    student's first.
+    """N documents with their lengths and their embeddings by several models.
+
+    lengths: (N,), structural tokens; spaces: embeddings (N, ·) by model, the student's first.
     """
 
     def __init__(
         self, texts: Sequence[str], lengths: np.ndarray, spaces: Mapping[str, np.ndarray]
     ) -> None:
-        self.texts, self.lengths = list(texts), lengths
+        self.texts = list(texts)
+        self.lengths = lengths
         # Computed once, because a slider asks many times: texts in lower case, and embeddings of
         # unit length.
         self.lowered = [text.lower() for text in texts]
@@ -39,32 +41,30 @@ class Pool:
         return [row for row, text in enumerate(self.lowered) if words.lower() in text]
 
     def neighbours(self, query: int | Mapping[str, np.ndarray], k: int) -> dict[str, pd.Series]:
-        """By model the cosines of the k nearest documents, by row, nearest first; ties in row
-        order.
+        """The cosines of the k nearest documents, by model and row.
 
-        query: a row, which is left out, or a text's embedding (·,) by model.
+        The nearest is first; ties are in row order. query: a row, which is left out, or a text's
+        embedding (·,) by model.
         """
-        found = {}
+        nearest = {}
         for model, X in self.directions.items():
             y = X[query] if isinstance(query, int) else unit(query[model][None])[0]
             cosines = pd.Series((X @ y.astype(np.float32)).astype(np.float64))
-            others = cosines.drop(query) if isinstance(query, int) else cosines
-            found[model] = others.sort_values(ascending=False, kind="stable").head(k)
-        return found
+            if isinstance(query, int):
+                cosines = cosines.drop(query)
+            nearest[model] = cosines.sort_values(ascending=False, kind="stable").head(k)
+        return nearest
 
 
 class Neighbourhoods:
-    """The tasks of a profile as pools, each built at the first use, and the models, which embed
-    further texts.
+    """The tasks of a profile as pools, each built at the first use, and models for further texts.
 
-    models: by their short names, that of the run first.
+    The model of the run is the first of `models`.
     """
 
     def __init__(self, stages: Stages, models: Sequence[Model]) -> None:
-        self.stages, self.models = (
-            stages,
-            {short_name(model.label, models[0].label): model for model in models},
-        )
+        self.stages = stages
+        self.models = {short_name(model.label, models[0].label): model for model in models}
         self.tasks = list(stages.key.profile.evaluation.tasks)
         self.pool = cache(self._pool)
 
@@ -72,51 +72,52 @@ class Neighbourhoods:
         """The first `POOL` texts of the test split, with the embeddings that were scored."""
         data: Any = pick(task, self.stages.scores.task(task).splits, "test")
         texts = list(dict.fromkeys(data.texts))[:POOL]
-        spaces = {
-            label: embed_once(self.stages.workspace, model, texts)
-            for label, model in self.models.items()
-        }
-        return Pool(texts, np.asarray(self.stages.teachers.structural.count_tokens(texts)), spaces)
+        spaces = {}
+        for label, model in self.models.items():
+            spaces[label] = embed_once(self.stages.workspace, model, texts)
+        lengths = self.stages.teachers.structural.count_tokens(texts)
+        return Pool(texts, np.asarray(lengths), spaces)
 
     def embed(self, text: str) -> dict[str, np.ndarray]:
-        """The embedding (·,) of a text by each model. Models are loaded once; embeddings are not
-        stored.
+        """The embedding (·,) of a text by each model.
+
+        Models are loaded once; embeddings are not stored.
         """
         return {label: model.embed([text])[0] for label, model in self.models.items()}
 
 
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
     """The student, the structural teacher in both forms and the Paragraph Vectors side by side."""
-    shown = [model for model in run.references if model.label in SBERT_LABELS]
-    names, contextual = contextual_labels(run.profile), run.stages.teachers.contextual
-    pv = (model for model in run.references if names.get(model.label) == "PV")
-    shown += [
-        model._replace(embed=contextual("PV").embed) for model in pv
-    ]  # its own stores what its members embed
-    return Neighbourhoods(run.stages, [run.model, *shown])
+    models = [run.model]
+    models += [model for model in run.references if model.label in SBERT_LABELS]
+    teachers = contextual_labels(run.profile)
+    for model in run.references:
+        if teachers.get(model.label) == "PV":
+            # not the model's `embed`, which stores what the two parts of PV embed
+            models.append(model._replace(embed=run.stages.teachers.contextual("PV").embed))
+    return Neighbourhoods(run.stages, models)
 
 
 def neighbour_browser(neighbourhoods: Neighbourhoods) -> Explorer:
-    """Choose a document of a task (`find` filters by words) or write a text, and compare the
-    neighbours by model.
+    """Compare the neighbours of a document by model.
 
-    The first text that is written loads the models, which takes seconds.
+    Choose a document of a task (`find` filters by words) or write a text. The first text that is
+    written loads the models, which takes seconds.
     """
     embed = cache(neighbourhoods.embed)
 
-    def answer(task: str, find: str, place: int, neighbours: int, own: str) -> Answer:
+    def answer(task: str, words: str, place: int, k: int, text: str) -> Answer:
         pool = neighbourhoods.pool(task)
-        if own.strip():
-            found, query = pool.neighbours(embed(own), neighbours), html.document("your text", own)
-        elif rows := pool.find(find):
-            row = rows[min(place, len(rows)) - 1]
-            title = f"document {row}, {pool.lengths[row]} tokens; {min(place, len(rows))} of {len(rows)} found"
-            found, query = pool.neighbours(row, neighbours), html.document(title, pool.texts[row])
-        else:
-            return Answer(
-                html.message(f"no document of {task} contains “{find}”; search for other words")
-            )
-        return Answer(_beside_each_other(pool, found) + query)
+        if text.strip():
+            return Answer(_table(pool, pool.neighbours(embed(text), k), "your text", text))
+        rows = pool.find(words)
+        if not rows:
+            problem = f"no document of {task} contains “{words}”; search for other words"
+            return Answer(html.message(problem))
+        place = min(place, len(rows))
+        row = rows[place - 1]
+        title = f"document {row}, {pool.lengths[row]} tokens; {place} of {len(rows)} found"
+        return Answer(_table(pool, pool.neighbours(row, k), title, pool.texts[row]))
 
     tasks = neighbourhoods.tasks
     controls = {
@@ -129,17 +130,20 @@ def neighbour_browser(neighbourhoods: Neighbourhoods) -> Explorer:
     return Explorer(controls, answer)
 
 
-def _beside_each_other(pool: Pool, found: dict[str, pd.Series]) -> str:
-    """A column per model, a row per rank; the neighbours in the student's space too are marked."""
-    first = next(iter(found.values()))
+def _table(pool: Pool, nearest: dict[str, pd.Series], title: str, text: str) -> str:
+    """The neighbours in a column per model and a row per rank, above the document itself.
 
-    def cell(row: int, cosine: float) -> str:
-        mark, begin = " =" if row in first.index else "", " ".join(pool.texts[row][:400].split())
-        return f"{cosine:.3f}{mark} · {pool.lengths[row]} tokens · {row}: {short(begin, 90)}"
-
-    columns = {
-        model: [cell(*one) for one in zip(own.index, own, strict=True)]
-        for model, own in found.items()
-    }
+    Those that are also neighbours in the student's space are marked.
+    """
+    of_student = next(iter(nearest.values())).index
+    columns: dict[str, list[str]] = {}
+    for model, cosines in nearest.items():
+        columns[model] = []
+        for row, cosine in zip(cosines.index, cosines, strict=True):
+            mark = " =" if row in of_student else ""
+            begin = short(" ".join(pool.texts[row][:400].split()), 90)
+            cell = f"{cosine:.3f}{mark} · {pool.lengths[row]} tokens · {row}: {begin}"
+            columns[model].append(cell)
     note = "cosine · length · document; =: neighbour in the student's space too"
-    return html.table("neighbours", pd.DataFrame(columns)) + f"<p>{note}</p>"
+    neighbours = html.table("neighbours", pd.DataFrame(columns))
+    return f"{neighbours}<p>{note}</p>{html.document(title, text)}"

@@ -1,6 +1,4 @@
-"""Figures of documents and embeddings draw what the frame contains: values are read back from the
-artists.
-"""
+"""Figures of documents and embeddings: values are read back from the artists."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,7 +34,9 @@ def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of)
     of_left, of_right = (
         {colour_of(bar) for bar in ax.patches if bar.get_height()} for ax in (left, right)
     )
-    assert (len(of_left), len(of_right), of_right < of_left) == (2, 1, True)
+    assert len(of_left) == 2
+    assert len(of_right) == 1
+    assert of_right < of_left
     assert left.get_ylim()[1] > 100  # the only bar of the right panel
     assert not left.texts
 
@@ -52,11 +52,13 @@ def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax,
     assert figures.plot_cumulative(lengths, ax=ax) is ax
     first, second, third = ax.lines
     x, y = first.get_data()
-    assert (y[x <= 20].max(), y.max()) == (pytest.approx(2 / 3), 1)
+    assert y[x <= 20].max() == pytest.approx(2 / 3)
+    assert y.max() == 1
     assert first.get_color() == second.get_color() != third.get_color()
     assert first.get_linestyle() == third.get_linestyle() != second.get_linestyle()
     assert names_of(ax.get_legend()) == ["a", "b", "train", "test"]
-    assert (ax.get_xlim(), ax.get_xscale()) == ((8, 4096), "log")
+    assert ax.get_xlim() == (8, 4096)
+    assert ax.get_xscale() == "log"
 
 
 def test_the_weights_of_both_losses_are_steps_over_the_length(ax, names_of):
@@ -72,7 +74,8 @@ def test_the_weights_of_both_losses_are_steps_over_the_length(ax, names_of):
         assert line.get_xydata().tolist() == list(
             map(list, zip(weights["length"], values, strict=True))
         )
-        assert (line.get_drawstyle(), line.get_color()) == ("steps-post", PALETTE[loss])
+        assert line.get_drawstyle() == "steps-post"
+        assert line.get_color() == PALETTE[loss]
     assert names_of(ax.get_legend()) == ["structural loss", "contextual loss"]
     low, high = ax.get_ylim()
     assert low <= 0 < 1 < high
@@ -96,10 +99,11 @@ def test_distances_have_a_row_per_model_and_its_auc(ax, names_of, distances):
     assert names_of(ax.get_yticklabels()) == ["a", "b"]
     assert ax.yaxis_inverted()
     assert {"AUC 0.750", "AUC 0.500"} <= set(names_of(ax.texts))
-    assert (ax.get_xlabel(), ax.get_xscale()) == ("cosine distance", "linear")
-    own, others = names_of(ax.get_legend())
-    assert "own" in own
-    assert "other" in others
+    assert ax.get_xlabel() == "cosine distance"
+    assert ax.get_xscale() == "linear"
+    positives, negatives = names_of(ax.get_legend())
+    assert "own" in positives
+    assert "other" in negatives
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.2, 2.0])
@@ -109,35 +113,35 @@ def test_ticks_of_a_logarithmic_axis_stand_apart(distances, spread):
     plot_distances(distances.assign(value=values), distance="mse", ax=ax)
     ax.figure.canvas.draw()
     low, high = ax.get_xlim()
-    shown = [text for text in ax.get_xticklabels() if low <= text.get_position()[0] <= high]
-    assert len(shown) >= 2
-    assert not [*overlapping(shown, ax.figure.canvas.get_renderer())]
+    ticks = [text for text in ax.get_xticklabels() if low <= text.get_position()[0] <= high]
+    assert len(ticks) >= 2
+    assert not [*overlapping(ticks, ax.figure.canvas.get_renderer())]
 
 
 @pytest.mark.parametrize(("distance", "gamma"), [("cosine", 0.3), ("mse", 1.5), ("mse", 0.0)])
 def test_the_margin_is_minus_the_max_margin_loss(ax, names_of, distance, gamma):
-    found = measure_distances(
+    distances = measure_distances(
         *np.random.default_rng(0).standard_normal((2, 30, 4)), distance=distance
     )
-    plot_distances(tidy_distances(found).assign(model="a"), distance=distance, gamma=gamma, ax=ax)
+    plot_distances(
+        tidy_distances(distances).assign(model="a"), distance=distance, gamma=gamma, ax=ax
+    )
     (bar,) = [line for line in ax.lines if line.get_linewidth() == 4]
     start, end = bar.get_xdata()
-    assert start - end == pytest.approx(separation(found, gamma=gamma)[1], abs=1e-4)
+    assert start - end == pytest.approx(separation(distances, gamma=gamma)[1], abs=1e-4)
     assert names_of(ax.get_legend())[2].startswith("margin")
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
 def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, distances, distance):
-    own = distances[distances["model"] == "a"]
-    plot_distances(own, distance=distance, ax=ax)
+    of_model = distances[distances["model"] == "a"]
+    plot_distances(of_model, distance=distance, ax=ax)
     above, below = (polygon.get_paths()[0].get_extents() for polygon in ax.collections)
-    assert ((above.y0, above.y1), (below.y0, below.y1)) == (
-        pytest.approx((-0.4, 0)),
-        pytest.approx((0, 0.4)),
-    )
+    assert (above.y0, above.y1) == pytest.approx((-0.4, 0))
+    assert (below.y0, below.y1) == pytest.approx((0, 0.4))
     scale, inverse = (np.log10, lambda x: float(10**x)) if distance == "mse" else (np.array, float)
     medians = [
-        inverse(np.median(scale(rows["value"]))) for _, rows in own.groupby("kind", sort=False)
+        inverse(np.median(scale(rows["value"]))) for _, rows in of_model.groupby("kind", sort=False)
     ]
     assert [line.get_xdata()[0] for line in ax.lines[1::3]] == pytest.approx(
         medians
@@ -145,7 +149,8 @@ def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, di
     ax.clear()  # squared distances have a logarithmic axis that bears zero
     distances.loc[3, "value"] = 0.0  # a perfect match
     plot_distances(distances, distance="mse", ax=ax)
-    assert (ax.get_xlabel(), ax.get_xscale()) == ("squared L2 distance per dimension", "log")
+    assert ax.get_xlabel() == "squared L2 distance per dimension"
+    assert ax.get_xscale() == "log"
     assert all(np.isfinite(polygon.get_paths()[0].vertices).all() for polygon in ax.collections)
     ax.clear()
     plot_distances(
@@ -170,8 +175,8 @@ def test_points_are_coloured_by_value_or_by_length(ax, names_of):
     assert (
         ax.collections[0].get_offsets().tolist() == points[["first", "second"]].to_numpy().tolist()
     )
-    one, two, three = map(tuple, ax.collections[0].get_facecolors())
-    assert one == three != two
+    first, second, third = map(tuple, ax.collections[0].get_facecolors())
+    assert first == third != second
     assert "25% of the variance" in ax.get_xlabel()
     ax.clear()
     plot_plane(points, colour="length", explained=np.nan, ax=ax)
@@ -200,4 +205,5 @@ def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, co
     ] * 2
     assert names_of(ax.texts) == ["0.10", "", "0.40", "-0.30"]  # a bucket without value is blank
     assert names_of(ax.get_xticklabels()) == ["all\n12 documents", "longer\n0 documents"]
-    assert (ax.get_ylabel(), ax.get_title()) == ("R²", "structural")
+    assert ax.get_ylabel() == "R²"
+    assert ax.get_title() == "structural"

@@ -1,6 +1,4 @@
-"""The diagrams show what the run does, legibly; the descents what is true of the losses, by closed
-forms.
-"""
+"""The diagrams show what the run does; the descents agree with closed forms of the losses."""
 
 from itertools import combinations
 
@@ -15,8 +13,10 @@ from docemb_lib.losses import MaxMargin
 from docemb_lib.runs.students import weighting_of
 from docemb_lib.settings.profile import Profile
 
-RATE, DESCENT = methods.DESCENT_RATE, methods.DESCENT_STEPS
-TINY, THESIS = {"student": 384, "contextual": 200}, {"student": 768, "contextual": 2048}
+RATE = methods.DESCENT_RATE
+DESCENT = methods.DESCENT_STEPS
+TINY = {"student": 384, "contextual": 200}
+THESIS = {"student": 768, "contextual": 2048}
 DEEP = {
     "student_projection": "384(ReLU)x100(sigmoid)x100x100(ReLU)x384",
     "contextual_projection": "384",
@@ -44,8 +44,8 @@ def notes(ax):
 def assert_legible(ax):
     """No text or box overlaps another, and all are inside the figure."""
     ax.figure.draw_without_rendering()
-    shown = [text.get_bbox_patch() or text for text in ax.texts if text.get_text()]
-    places = [text.get_window_extent() for text in shown]
+    texts = [text.get_bbox_patch() or text for text in ax.texts if text.get_text()]
+    places = [text.get_window_extent() for text in texts]
     assert boxes(ax)
     assert all(ax.figure.bbox.x0 <= place.x0 < place.x1 <= ax.figure.bbox.x1 for place in places)
     assert not [both for both in combinations(places, 2) if both[0].overlaps(both[1])]
@@ -70,7 +70,8 @@ def assert_legible(ax):
 )
 def test_every_objective_is_drawn_legibly(profile, parameters):
     profile = Profile.load(profile, **parameters)
-    assert_legible(ax := plot_training(profile, THESIS))
+    ax = plot_training(profile, THESIS)
+    assert_legible(ax)
     teachers = (profile.parameters.structural_loss is not None) + 2 * (
         profile.parameters.contextual_teacher is not None
     )
@@ -78,7 +79,7 @@ def test_every_objective_is_drawn_legibly(profile, parameters):
 
 
 def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
-    found = boxes(plot_training(Profile.load("thesis"), THESIS))
+    drawn = boxes(plot_training(Profile.load("thesis"), THESIS))
     assert {
         "document",
         "$L_S$\ncosine",
@@ -88,10 +89,10 @@ def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
         "student\nlongformer-base-4096\n4,096 tokens\n$y$: 768 numbers",
         "structural teacher\nall-mpnet-base-v2\nfirst 384 tokens\n$t$: 768 numbers",
         "contextual teacher\nPV = DM + DBOW\nwhole document\n$c$: 2048 numbers",
-    } <= set(found)
+    } <= set(drawn)
     dashed = {
         name.partition("\n")[0]
-        for name, text in found.items()
+        for name, text in drawn.items()
         if text.get_bbox_patch().get_linestyle() != "-"
     }
     assert dashed == {"structural teacher", "contextual teacher", "$f_C$"}  # not trained
@@ -163,8 +164,10 @@ def test_further_teachers_are_named_below():
     ("profile", "name"), [("tiny", "all-MiniLM-L6-v2"), ("thesis", "all-mpnet-base-v2")]
 )
 def test_both_sentences_of_a_pair_pass_through_the_named_teacher_to_one_objective(profile, name):
-    assert_legible(ax := plot_siamese(Profile.load(profile)))
-    assert (sum(name in text for text in boxes(ax)), len(arrows(ax))) == (1, 8)  # equal boxes
+    ax = plot_siamese(Profile.load(profile))
+    assert_legible(ax)
+    assert sum(name in text for text in boxes(ax)) == 1
+    assert len(arrows(ax)) == 8  # equal boxes
 
 
 @pytest.fixture(scope="module")
@@ -182,12 +185,11 @@ def norms(path):
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 1.5])
 def test_max_margin_descends_by_its_recurrence(gamma):
-    """In the plane the gradient is (y - t) - gamma (y - m), m the mean of the other teacher
-    embeddings.
-    """
+    """The gradient is (y - t) - gamma (y - m); m is the mean of the other teacher embeddings."""
     student, teacher = methods.two_topics(seed=3)
     path = descend(MaxMargin("mse", gamma), student, teacher)
-    y, t = student.double().numpy(), teacher.double().numpy()
+    y = student.double().numpy()
+    t = teacher.double().numpy()
     others = np.stack([np.delete(t, row, axis=0).mean(axis=0) for row in range(len(t))])
     for step in range(DESCENT + 1):
         np.testing.assert_allclose(path[step].numpy(), y, rtol=1e-4, atol=1e-4)
@@ -202,12 +204,12 @@ def test_the_descents_end_where_the_text_says(paths):
     # half γ goes beyond the teacher, away from the others m: its minimum lies at (t - gamma m) / (1
     # - gamma) = 2 t - m
     others = (teacher.sum(dim=0) - teacher) / (len(teacher) - 1)
-    half, one, beyond = (paths[f"max-margin MSE, γ = {gamma}"] for gamma in ("0.5", "1", "1.5"))
+    half, equal, beyond = (paths[f"max-margin MSE, γ = {gamma}"] for gamma in ("0.5", "1", "1.5"))
     target = 2 * teacher - others
     assert (half[-1] - target).norm(dim=1).mean() < 0.15 * (half[0] - target).norm(dim=1).mean()
-    steps = one.diff(dim=0)  # at γ = 1 all are equal
+    steps = equal.diff(dim=0)  # at γ = 1 all are equal
     torch.testing.assert_close(steps, steps[:1].expand_as(steps), rtol=1e-3, atol=1e-5)
-    assert spread(one[-1]) > 1.5 * spread(teacher)
+    assert spread(equal[-1]) > 1.5 * spread(teacher)
     lengths = beyond.diff(dim=0).norm(dim=2).mean(dim=1)  # beyond it they grow
     torch.testing.assert_close(
         lengths[1:] / lengths[:-1], torch.full((DESCENT - 1,), 1 + RATE / 2), rtol=1e-3, atol=0

@@ -1,6 +1,4 @@
-"""Figures of scores, on hand-made numbers and on those of the thesis: values are read back from the
-artists.
-"""
+"""Figures of scores, hand-made and of the thesis: values are read back from the artists."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -62,13 +60,13 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(
     ax, names_of, columns, parts
 ):
     train = pd.DataFrame({"step": [1, 2], **columns})
-    beside = {
+    further = {
         "spread": 0.5,
         "norm": 9.0,
         "epoch": 0.0,
         "contextual": columns.get("contextual", 0.0),
     }
-    figures.plot_history(train, train.assign(**beside), ax=ax)
+    figures.plot_history(train, train.assign(**further), ax=ax)
     assert names_of(ax.get_legend()) == parts
     validation = [line for line in ax.lines if line.get_marker() == "o"]
     assert [line.get_ydata()[0] for line in validation] == [columns[part] for part in parts]
@@ -77,9 +75,7 @@ def test_history_shows_the_parts_of_the_training_loss_in_colours_of_their_own(
 
 @pytest.fixture
 def runs():
-    """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4; hand-made so that
-    halves are exact.
-    """
+    """Normalised by the best: DM .5 and 1, SBERT 1 and .8, DBOW .9 ± .1 and .4, exactly."""
     scores = {
         "DM": {"sort": [0.4, 0.4], "find": [0.5]},
         "SBERT": {"sort": [0.8, 0.8], "find": [0.4]},
@@ -162,7 +158,8 @@ def test_lambda_has_a_line_with_intervals_per_mask_and_dots_without_weighting(ax
             0.4 * factor
         ]
         np.testing.assert_allclose([span[:, 1] for span in spans(ax)], [[0.05, 0.95]] * 3)
-    assert (ax.get_title(), ax.get_ylabel()) == ("mean over tasks", "accuracy")
+    assert ax.get_title() == "mean over tasks"
+    assert ax.get_ylabel() == "accuracy"
     figures.plot_weighting(
         points[points["lam"].isna()], lam=0.3, ax=plt.subplots()[1]
     )  # no weighted run is no error
@@ -254,15 +251,14 @@ def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
     figures.plot_few_shot(
         pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]), ax=ax
     )
-    band, deviation = (
-        ax.collections[0].get_paths()[0].vertices[:, 1],
-        0.1 / np.sqrt(2),
-    )  # of two draws .1 apart
+    band = ax.collections[0].get_paths()[0].vertices[:, 1]
+    deviation = 0.1 / np.sqrt(2)  # of two draws .1 apart
     np.testing.assert_allclose([band.min(), band.max()], [0.3 - deviation, 0.35 + deviation])
     lines = [line for line in ax.lines if len(line.get_xdata())]  # seaborn adds some for its legend
     assert [list(line.get_xdata()) for line in lines] == [[5, 10]] * 2
     np.testing.assert_allclose([line.get_ydata() for line in lines], [[0.3, 0.35], [0.6, 0.65]])
-    assert (ax.get_ylabel(), list(ax.get_xticks())) == ("macro-F1", [5, 10])
+    assert ax.get_ylabel() == "macro-F1"
+    assert list(ax.get_xticks()) == [5, 10]
 
 
 @pytest.fixture(scope="module")
@@ -333,13 +329,14 @@ def test_retrieval_is_a_point_per_task_in_the_order_of_the_means(
     ax, names_of, table_5_7, metric, models, best
 ):
     figures.plot_retrieval(table_5_7, metric=metric, ax=ax)
-    assert (names_of(ax.get_yticklabels()), ax.get_xlabel()) == (models, metric.upper())
+    assert names_of(ax.get_yticklabels()) == models
+    assert ax.get_xlabel() == metric.upper()
     assert marks(ax, "^")[-1, 0] == pytest.approx(best)
     np.testing.assert_allclose(marks(ax, "D"), marks(ax, "^"))
-    found = {
+    points = {
         (round(x, 4), models[round(y)]) for cloud in ax.collections for x, y in cloud.get_offsets()
     }
-    assert found == {
+    assert points == {
         (row.value, row.model) for row in table_5_7[table_5_7["metric"] == metric].itertuples()
     }
     assert names_of(ax.get_legend()) == ["games", "wines", "mean over tasks", "thesis"]

@@ -1,6 +1,4 @@
-"""One palette for all figures, figures sized by their rows, and every plot function by its public
-name.
-"""
+"""One palette, figures sized by their rows, and every plot function by its public name."""
 
 import re
 
@@ -56,7 +54,7 @@ OWN = "student cosine;PV;S:384(ReLU)x512;C:-;700 docs"
 
 
 @pytest.mark.parametrize(
-    ("label", "own", "name"),
+    ("label", "student", "name"),
     [
         ("SBERT over chunks ⊕ PV", None, "chunks ⊕ PV"),
         ("BM25 and SBERT over chunks, fused", None, "BM25 and chunks, fused"),
@@ -72,25 +70,21 @@ OWN = "student cosine;PV;S:384(ReLU)x512;C:-;700 docs"
         ("cosine;no-weighting;PV", None, "cosine, plain sum, PV"),
     ],
 )
-def test_models_have_short_names_in_figures_and_tables(label, own, name):
-    assert short_name(label, own) == name
+def test_models_have_short_names_in_figures_and_tables(label, student, name):
+    assert short_name(label, student) == name
 
 
 def test_a_table_has_short_names_rounded_numbers_and_no_nan():
     values = {"value": [0.12345, np.nan], "n": [3, 4]}
     rows = pd.DataFrame({"model": ["a;b", OWN], "reference": "SBERT truncated", **values})
-    shown = [["a, b", "truncated", "0.123", 3], ["this student", "truncated", "", 4]]
-    assert figures.table(rows, OWN).to_numpy().tolist() == shown
+    expected = [["a, b", "truncated", "0.123", 3], ["this student", "truncated", "", 4]]
+    assert figures.table(rows, OWN).to_numpy().tolist() == expected
     indexed = figures.table(rows.set_index(["n", "model"])[["value"]], OWN, digits=1)
-    assert (indexed.index.tolist(), indexed["value"].tolist()) == (
-        [(3, "a, b"), (4, "this student")],
-        ["0.1", ""],
-    )
+    assert indexed.index.tolist() == [(3, "a, b"), (4, "this student")]
+    assert indexed["value"].tolist() == ["0.1", ""]
     assert rows["model"].tolist() == ["a;b", OWN]
-    assert (figures.table(rows[:0], empty="None.").data, len(figures.table(rows[:0]))) == (
-        "None.",
-        0,
-    )
+    assert figures.table(rows[:0], empty="None.").data == "None."
+    assert len(figures.table(rows[:0])) == 0
 
 
 def test_models_of_one_kind_share_a_colour_and_differ_in_style():
@@ -104,7 +98,9 @@ def test_models_of_one_kind_share_a_colour_and_differ_in_style():
     looks = looks_of(kinds)
     assert [colour for colour, _ in looks.values()] == [PALETTE[kind] for kind in kinds.values()]
     assert [style for _, style in looks.values()] == ["-", "-", "-", "--", "--"]
-    assert (short("$x$"), short("x" * 30, 5), short("")) == ("$x$", "xxxx…", "")
+    assert short("$x$") == "$x$"
+    assert short("x" * 30, 5) == "xxxx…"
+    assert short("") == ""
     assert (
         len(set(figures.series_colors(range(12), more="viridis").values())) == 12
     )  # more than there are in SERIES
@@ -141,7 +137,8 @@ def test_a_dollar_in_a_name_is_no_formula_and_no_tick_is_one():
 
 
 def test_rows_make_a_figure_high_and_columns_share_their_rows():
-    few, (left, right) = rows_axes(2)[0], rows_axes(45, columns=2)
+    few = rows_axes(2)[0]
+    left, right = rows_axes(45, columns=2)
     assert few.figure.get_figheight() < 2 < 14 < left.figure.get_figheight()
     assert left.get_shared_y_axes().joined(left, right)
 

@@ -1,6 +1,4 @@
-"""Runs of the small profile, and final evaluations with invented scores, recorded as notebook 06
-records them.
-"""
+"""Recorded runs of the small profile, and final evaluations with invented scores."""
 
 import pandas as pd
 import pytest
@@ -32,17 +30,15 @@ def make_run(workspace, small):
 
 @pytest.fixture
 def evaluated():
-    """A final evaluation in which the student has `level` on all tasks, and each baseline its own
-    level.
-    """
+    """A final evaluation: the student has `level` on all tasks, each baseline another level."""
 
     def evaluate(label, level=0.7, tasks=TASKS, rounds=("all",)):
         rows = [
             (name, model, task, metric, 100, value, value - 0.1, value + 0.1)
             for name in rounds
             for model, value in {label: level, **LEVELS}.items()
-            for task, own in tasks.items()
-            for metric in ((own, "mrr", "ndcg") if own == "map" else (own,))
+            for task, main in tasks.items()
+            for metric in ((main, "mrr", "ndcg") if main == "map" else (main,))
         ]
         frame = pd.DataFrame(
             rows, columns=["round", "model", "task", "metric", "examples", "value", "low", "high"]
@@ -81,9 +77,7 @@ def students(small):
 
 @pytest.fixture
 def validated(make_run, evaluated):
-    """A run of chapter 4 with an invented level on one task, recorded as notebooks 03 to 05 record
-    it.
-    """
+    """A run of chapter 4 with an invented level on one task, as notebooks 03 to 05 record it."""
 
     def record(notebook, level, task="package", *, models=False, **parameters):
         run = make_run(notebook, **parameters)

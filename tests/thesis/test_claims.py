@@ -1,6 +1,4 @@
-"""Claims: they hold in the thesis' own table, tests decide where per-example scores are known, gaps
-are named.
-"""
+"""Claims hold in the thesis' own table, and tests decide where per-example scores are known."""
 
 from types import SimpleNamespace
 
@@ -70,12 +68,12 @@ def world(levels, *, rounds=("1k", "10k", "all"), examples=400):
 
 
 def test_every_claim_is_true_of_the_thesis_own_table_which_has_no_intervals():
-    found = check_claims(
+    checked = check_claims(
         CLAIMS, module.scores_of_rows(published("table_5_7")), module.thesis_tasks(), COUNTS
     )
-    assert set(found["verdict"]) == {HOLDS + NO_INTERVAL}
-    assert found.loc[["c4", "c5", "c6"], "because"].tolist() == ["0.7878", "3.26", "17.97 to 240"]
-    assert found.loc["c1", "because"].startswith(
+    assert set(checked["verdict"]) == {HOLDS + NO_INTERVAL}
+    assert checked.loc[["c4", "c5", "c6"], "because"].tolist() == ["0.7878", "3.26", "17.97 to 240"]
+    assert checked.loc["c1", "because"].startswith(
         "48 of 48 "
     )  # 3 students, 4 baselines, 2 rounds, raw and normalised
 
@@ -96,33 +94,34 @@ def test_every_claim_is_true_of_the_thesis_own_table_which_has_no_intervals():
 def test_an_order_holds_if_tests_show_all_of_it_and_fails_if_one_shows_the_opposite(
     levels, examples, expected
 ):
-    found = check_claims(CLAIMS, world(LEVELS | levels, examples=examples), TASKS)["verdict"]
-    assert found[list(expected)].to_dict() == expected
+    checked = check_claims(CLAIMS, world(LEVELS | levels, examples=examples), TASKS)["verdict"]
+    assert checked[list(expected)].to_dict() == expected
 
 
-def test_each_group_is_compared_with_all_later_groups_and_corrected_for_the_number_of_comparisons():
+def test_each_group_is_compared_with_all_later_groups_and_corrected_for_their_number():
     means = {
         name: Mean(np.array([value]), None)
         for name, value in zip("abcd", (3.0, 2.0, 1.0, 0.5), strict=True)
     }
-    found = module.comparisons([["a"], ["b", "c"], ["d"]], means, "all")
-    assert (found["ahead"] + found["behind"]).tolist() == ["ab", "ac", "ad", "bd", "cd"]
-    assert module.check_order(found).verdict == HOLDS + NO_INTERVAL
-    one = found[:1].assign(p=0.03)
-    assert (module.check_order(one).verdict, module.check_order(pd.concat([one] * 10)).verdict) == (
-        HOLDS,
-        UNDECIDED,
-    )
+    compared = module.comparisons([["a"], ["b", "c"], ["d"]], means, "all")
+    assert (compared["ahead"] + compared["behind"]).tolist() == ["ab", "ac", "ad", "bd", "cd"]
+    assert module.check_order(compared).verdict == HOLDS + NO_INTERVAL
+    single = compared[:1].assign(p=0.03)
+    assert module.check_order(single).verdict == HOLDS
+    assert module.check_order(pd.concat([single] * 10)).verdict == UNDECIDED
 
 
 def test_normalised_means_divide_each_task_and_its_answers_by_the_best():
-    a, b = np.array([1.0, 0.0]), np.array([1.0, 1.0])
-    found = module.normalised_means(
+    a = np.array([1.0, 0.0])
+    b = np.array([1.0, 1.0])
+    normalised = module.normalised_means(
         {"a": Mean(np.array([0.5, 0.8]), [a, b]), "b": Mean(np.array([1.0, 0.4]), None)}
     )
-    np.testing.assert_allclose([found["a"].values, found["b"].values], [[0.5, 1.0], [1.0, 0.5]])
-    np.testing.assert_allclose(found["a"].answers, [[1, 0], [1.25, 1.25]])
-    assert found["b"].answers is None
+    np.testing.assert_allclose(
+        [normalised["a"].values, normalised["b"].values], [[0.5, 1.0], [1.0, 0.5]]
+    )
+    np.testing.assert_allclose(normalised["a"].answers, [[1, 0], [1.25, 1.25]])
+    assert normalised["b"].answers is None
 
 
 @pytest.mark.parametrize(
@@ -152,9 +151,9 @@ def test_normalised_means_divide_each_task_and_its_answers_by_the_best():
     ],
 )
 def test_a_claim_that_is_not_tested_names_what_is_missing(rounds, tasks, because):
-    found = check_claims(CLAIMS, rounds, tasks)
+    checked = check_claims(CLAIMS, rounds, tasks)
     for claim, reason in because.items():
-        assert found.loc[claim].tolist() == [UNTESTED, reason]
+        assert checked.loc[claim].tolist() == [UNTESTED, reason]
 
 
 def test_claims_are_about_models_and_rounds_that_the_thesis_has():
@@ -180,9 +179,9 @@ def test_a_number_is_compared_with_its_bounds(first, counts, verdicts):
     rounds = world(LEVELS) | world(
         {name: level * first for name, level in LEVELS.items()}, rounds=["1k"]
     )
-    found = check_claims(CLAIMS, rounds, TASKS, counts).loc[["c4", "c5", "c6"]]
-    assert {*found["verdict"]} == verdicts
-    assert float(found.loc["c4", "because"]) == pytest.approx(first, abs=2e-3)  # whole examples
+    checked = check_claims(CLAIMS, rounds, TASKS, counts).loc[["c4", "c5", "c6"]]
+    assert {*checked["verdict"]} == verdicts
+    assert float(checked.loc["c4", "because"]) == pytest.approx(first, abs=2e-3)  # whole examples
 
 
 @pytest.fixture
@@ -218,10 +217,8 @@ def test_claims_are_checked_on_other_tasks_but_not_tested(three, evaluated):
         "on other tasks",
         "because",
     ]
-    assert (set(table["in the thesis"]), set(table["on thesis tasks"])) == (
-        {HOLDS + NO_INTERVAL},
-        {UNTESTED},
-    )
+    assert set(table["in the thesis"]) == {HOLDS + NO_INTERVAL}
+    assert set(table["on thesis tasks"]) == {UNTESTED}
     # c2: SBERT is behind; c7-map: only-MSE is first, SBERT not second
     expected = {"c1": UNTESTED} | dict.fromkeys(["c2", "c7-map"], FAILS + NO_INTERVAL)
     assert table["on other tasks"][list(expected)].to_dict() == expected
@@ -250,15 +247,15 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
 
     def by_round(models, *, final):
         (model,) = models
-        assert (final, model.fingerprint) == (True, f"f/{model.label}")
-        score, level = right(1000, 1000 * levels[model.label]), levels[model.label]
+        assert final is True
+        assert model.fingerprint == f"f/{model.label}"
+        score = right(1000, 1000 * levels[model.label])
+        level = levels[model.label]
         scores = {"package": score, "halves": score, "find": Score("map", (level,), {"mrr": level})}
         return {"all": {model.label: scores}}
 
-    three.stages.scores.is_scored, three.stages.scores.by_round = (
-        lambda model, *, final: final,
-        by_round,
-    )
+    three.stages.scores.is_scored = lambda model, *, final: final
+    three.stages.scores.by_round = by_round
     table = module.claims_of_run(three, finals)
     assert table.loc["c2", "on other tasks"] == FAILS
     said = "12 of 15 differences significant, 3 significant in the opposite direction; least: "
@@ -278,7 +275,9 @@ def test_claims_of_chapter_4_are_about_rows_of_a_figure_and_true_of_it():
     rows = {figure.source: set(rows_of(figure).index) for figure in FIGURES}
     for claim in OF_FIGURES:
         named = [[model for group in order for model in group] for order in module.orders_of(claim)]
-        assert all(len(set(own)) == len(own) and {*own} <= rows[claim["figure"]] for own in named)
+        for models in named:
+            assert len(set(models)) == len(models)
+            assert {*models} <= rows[claim["figure"]]
     assert {claim["figure"] for claim in OF_FIGURES} == {
         f"figure 4.{n}" for n in (3, 7, 8, 9, 10, 11)
     }
@@ -298,17 +297,17 @@ def test_every_claim_of_chapter_4_is_true_of_the_thesis_own_figures(make_run, ch
         f.source: {m: {"mean": Score("accuracy", (v,))} for m, v in rows_of(f)["value"].items()}
         for f in FIGURES
     }
-    found = check_claims(asked, rounds, {"accuracy": ["mean"]})
-    assert set(found["verdict"]) == {HOLDS + NO_INTERVAL}
+    checked = check_claims(asked, rounds, {"accuracy": ["mean"]})
+    assert set(checked["verdict"]) == {HOLDS + NO_INTERVAL}
     for claim, counted in ahead.items():
-        assert found.loc[claim, "because"].startswith(counted)
+        assert checked.loc[claim, "because"].startswith(counted)
     table = module.claims_of_figures(make_run(chapter))
-    assert table["in the thesis"].to_dict() == found["verdict"].to_dict()
+    assert table["in the thesis"].to_dict() == checked["verdict"].to_dict()
     assert set(table["on thesis tasks"]) | set(table["on other tasks"]) == {UNTESTED}
     assert set(table["because"]) == {f"no run of {claim['figure']}" for claim in asked}
 
 
-def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_ones_named(
+def test_recorded_runs_of_a_figure_are_found_by_parameters_and_missing_ones_named(
     make_run, validated, capsys
 ):
     for loss, level in (("mse", 0.55), ("cosine", 0.9)):
@@ -342,10 +341,8 @@ def test_recorded_runs_of_a_figure_are_found_by_their_parameters_and_missing_one
 
 def test_a_claim_of_chapter_4_is_tested_where_per_example_scores_are_known(make_run, validated):
     run = make_run("05_weighting")
-    both = [
-        one for one in grid("weighting-cosine", run.profile) if one["lam"] == 0.5
-    ]  # with the mask and without
-    masked, plain = (validated("05_weighting", 0.5, models=True, **one).label for one in both)
+    half = [p for p in grid("weighting-cosine", run.profile) if p["lam"] == 0.5]
+    masked, plain = (validated("05_weighting", 0.5, models=True, **p).label for p in half)
     levels = {masked: 0.8, plain: 0.6}
 
     def by_round(models, *, final):

@@ -1,6 +1,4 @@
-"""Every published row says which table or figure it is from, and docs/sources.md explains how
-values were obtained.
-"""
+"""Every published row names its source, and docs/sources.md explains how it was obtained."""
 
 import re
 
@@ -36,7 +34,8 @@ ROWS = [row for row in TABLES if row != COLUMNS]
 
 @pytest.mark.parametrize("name", WITH_ROWS)
 def test_every_published_row_has_a_source_and_says_how_it_was_obtained(name):
-    rows, read_from = published(name), read_file(name)["read_from"]
+    rows = published(name)
+    read_from = read_file(name)["read_from"]
     assert len(rows) > 0
     assert not [source for source in rows["source"] if not SOURCE.fullmatch(str(source))]
     assert set(rows["read_from"]) <= READ_FROM

@@ -1,6 +1,4 @@
-"""Published results are complete and consistent, and each run finds the value of the thesis' run
-that it repeats.
-"""
+"""Published results are consistent, and each run finds the value of the run that it repeats."""
 
 import pandas as pd
 import pytest
@@ -41,7 +39,8 @@ def figure(name, number):
 )
 def test_each_figure_has_its_runs_and_its_winner(name, number, students, best):
     rows = figure(name, number)
-    assert ((rows["kind"] == "student").sum(), rows["value"].idxmax()) == (students, best)
+    assert (rows["kind"] == "student").sum() == students
+    assert rows["value"].idxmax() == best
 
 
 def test_the_legend_is_the_thesis_alone_only_with_its_tasks_and_models():
@@ -80,7 +79,8 @@ def test_every_box_is_in_order(name):
     frame = published(name)
     boxes = frame.dropna(subset="median")
     assert len(boxes) >= len(frame) - 4  # Figure 4.2 shows whiskers only
-    lower, upper = ["low", "q1", "median", "q1", "low"], ["q3", "median", "q3", "high", "high"]
+    lower = ["low", "q1", "median", "q1", "low"]
+    upper = ["q3", "median", "q3", "high", "high"]
     assert (boxes[lower].to_numpy() <= boxes[upper].to_numpy()).all()
     assert frame["value"].between(0.5, 1.0).all()
 
@@ -97,8 +97,8 @@ def test_the_corpora_have_as_many_tokens_as_their_documents_and_means_say():
     assert (corpora["over_384"] > corpora["over_512"]).all()
 
 
-def value_of(notebook, profile, run, **own):
-    return ThesisValues(notebook, profile.for_notebook(notebook, **own)).of_run(
+def value_of(notebook, profile, run, **given):
+    return ThesisValues(notebook, profile.for_notebook(notebook, **given)).of_run(
         RunKey.of(notebook, profile, **run)
     )
 
@@ -108,16 +108,20 @@ def thesis():
     return Profile(name="thesis")
 
 
-@pytest.mark.parametrize("shown", [f for f in FIGURES if len(f.grids) == 1], ids=lambda f: f.source)
+@pytest.mark.parametrize(
+    "of_figure", [f for f in FIGURES if len(f.grids) == 1], ids=lambda f: f.source
+)
 @pytest.mark.parametrize("profile", ["thesis", "small"])
-def test_every_run_of_a_grid_finds_its_own_value(shown, profile, request):
+def test_every_run_of_a_grid_finds_its_own_value(of_figure, profile, request):
     """At any widths: every row of the thesis' figure is found, by one run of the grid."""
     profile = request.getfixturevalue(profile)
-    runs = grid(shown.grids[0], profile)
-    values = ThesisValues(shown.notebook, profile.for_notebook(shown.notebook, **runs[0]))
-    found = [values.of_run(RunKey.of(shown.notebook, profile, **run)) for run in runs]
-    rows = figure(shown.data, shown.source.removeprefix("figure ")).query("kind != 'baseline'")
-    assert sorted(found) == sorted(rows[~rows.index.str.startswith("only-")]["value"])
+    runs = grid(of_figure.grids[0], profile)
+    values = ThesisValues(of_figure.notebook, profile.for_notebook(of_figure.notebook, **runs[0]))
+    values_of_runs = [values.of_run(RunKey.of(of_figure.notebook, profile, **run)) for run in runs]
+    rows = figure(of_figure.data, of_figure.source.removeprefix("figure ")).query(
+        "kind != 'baseline'"
+    )
+    assert sorted(values_of_runs) == sorted(rows[~rows.index.str.startswith("only-")]["value"])
 
 
 @pytest.mark.parametrize(
@@ -194,9 +198,7 @@ def test_baselines_have_the_values_of_the_same_figure(thesis, small):
     assert ThesisValues("05_weighting", elsewhere).of_baseline("SBERT truncated") is None
 
 
-def test_further_teachers_and_losses_with_options_that_others_refuse_make_no_run_of_the_thesis(
-    thesis, small
-):
+def test_further_teachers_and_losses_of_other_options_make_no_run_of_the_thesis(thesis, small):
     further = {"name": "words", "role": "contextual", "teacher": "LSA", "loss": "soft-cca"}
     more = Profile.model_validate(thesis.model_dump() | {"further_teachers": [further]})
     assert value_of("03_structural", more, {"structural_loss": "mse"}) is None

@@ -1,6 +1,4 @@
-"""Data that notebooks show of a run: corpus, tasks, weights, students, probes; halves, gains, the
-numbers of the SimDE paper.
-"""
+"""Data that notebooks show of a run: corpus, tasks, losses, students, probes, halves, SimDE."""
 
 import json
 import re
@@ -103,21 +101,28 @@ def test_the_statistics_of_the_corpus_are_those_of_the_lengths(make_run):
     )
     frame = views.corpus_statistics(run).set_index("split")
     assert frame.index.tolist() == ["train", "validation", "tasks"]
-    row, empty = frame.loc["train"], frame.loc["validation"]
-    assert (row.documents, row.tokens, row["median"]) == (5, 6123, 257)
+    row = frame.loc["train"]
+    empty = frame.loc["validation"]
+    assert row.documents == 5
+    assert row.tokens == 6123
+    assert row["median"] == 257
     assert (row["mean"], row["std"]) == pytest.approx((np.mean(lengths), np.std(lengths)))
     # A document as long as the limit is not beyond it: 514, 1200 and 10,000 of 512.
     assert (row.beyond_limit, row.beyond_student) == pytest.approx((60, 20))
     assert (row.over_384, row.over_512) == pytest.approx(
         (80, 60)
     )  # structural tokens: 512, 514, 1200 and 10,000
-    assert (empty.documents, empty.tokens, np.isnan(empty["mean"])) == (0, 0, True)
+    assert empty.documents == 0
+    assert empty.tokens == 0
+    assert np.isnan(empty["mean"])
 
 
 def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypatch):
     assert views.seen_by_models(described) == (  # (200 + 256) / 510 and (3 + 4) / 8
-        "50% of the 2 training documents are longer than the 256 tokens that the structural teacher reads at once.\n"
-        "The first 256 tokens of each document hold 89% of all text; the teacher ignores the rest.\n"
+        "50% of the 2 training documents are longer than the 256 tokens that the structural "
+        "teacher reads at once.\n"
+        "The first 256 tokens of each document hold 89% of all text; "
+        "the teacher ignores the rest.\n"
         "The student, with 4 tokens, reads 88%."
     )
     monkeypatch.setattr(
@@ -128,10 +133,8 @@ def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypa
     assert lengths.query("split == 'train'")["n_student_tokens"].tolist() == [2, 3, 1, 2]
     assert set(lengths["task"]) == {"package"}
     value = statistics.query("protocol == 'final'").set_index(["split", "statistic"])["value"]
-    assert (value["train", "examples"], value["train", "over_512"]) == (
-        4,
-        75,
-    )  # 200 tokens a letter: all but "a"
+    assert value["train", "examples"] == 4
+    assert value["train", "over_512"] == 75  # 200 tokens a letter: all but "a"
     described.stages.scores.task = None  # a second count would fail
     monkeypatch.setattr(benchmarks, "task_lengths", None)
     pd.testing.assert_frame_equal(views.described_tasks(described)[0], statistics)
@@ -147,7 +150,8 @@ def test_the_corpus_is_described_by_split_and_each_task_once(described, monkeypa
 def test_a_sentence_says_whether_training_lowered_the_validation_loss(
     make_run, notebook, last, said
 ):
-    (run := make_run(notebook)).history = lambda: (None, pd.DataFrame({"loss": [0.5, 0.45, last]}))
+    run = make_run(notebook)
+    run.history = lambda: (None, pd.DataFrame({"loss": [0.5, 0.45, last]}))
     assert (
         f"0.5000 before training and {last:.4f} after it:\nby this loss training {said}"
         in views.taught(run)
@@ -215,7 +219,9 @@ OF_05 = {"student_projection": "8(ReLU)x4", "contextual_projection": "4", "max_s
 
 
 @pytest.mark.parametrize(
-    ("notebook", "parameters"), [(n, one) for n, own in CELLS.items() for one in own], ids=str
+    ("notebook", "parameters"),
+    [(name, cell) for name, cells in CELLS.items() for cell in cells],
+    ids=str,
 )
 def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(
     make_run, request, capsys, notebook, parameters
@@ -232,17 +238,14 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(
     run = make_run(notebook, further, {"training": training}, **given)
     torch.manual_seed(0)
     objective = make_objective(distil.make_student(0.0), run.key, distil.WIDTHS).train()
-    train, validation = (
-        distil.make_documents(30, 1, more=True),
-        distil.make_documents(9, 2, more=True),
-    )
+    train = distil.make_documents(30, 1, more=True)
+    validation = distil.make_documents(9, 2, more=True)
+    documents = {"train": train, "validation": validation}
     batch, targets = train.pack([range(12)])
     objective(batch, **targets._asdict())  # statistics of a training
     run.stages.students = SimpleNamespace(
         objective=objective.eval,
-        training_documents=lambda student, split, rows: {"train": train, "validation": validation}[
-            split
-        ],
+        training_documents=lambda student, split, rows: documents[split],
     )
     run.stages.corpus.split = {"validation": range(9)}.__getitem__
     script = (request.config.rootpath / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
@@ -265,7 +268,9 @@ def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
             "student", {"name": name}, lambda folder: (folder / "weights").write_text(name)
         )
 
-    monkeypatch.setattr(views, "untrained_model", lambda students: Model(UNTRAINED, "0", list))
+    monkeypatch.setattr(
+        views.students, "untrained_model", lambda students: Model(UNTRAINED, "0", list)
+    )
     run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
     run.model = student_model(run.label, student("own"))
     others = [
@@ -330,8 +335,8 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
         ),
         students=None,
     )
-    monkeypatch.setattr(views, "untrained_model", lambda students: model("before"))
-    monkeypatch.setattr(views, "PROBED", 30)
+    monkeypatch.setattr(views.students, "untrained_model", lambda students: model("before"))
+    monkeypatch.setattr(views.students, "PROBED", 30)
     frame = views.probes_of_teachers(run)
     assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2"]
     pairs = [
@@ -341,19 +346,19 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
     ]
     assert list(frame.groupby(["model", "teacher"], sort=False).groups) == pairs
     short = np.array(tokens) <= 10
-    for (name, teacher), found in frame.groupby(["model", "teacher"]):
-        x, t = tables[name], tables[teacher.split()[0]]
+    for (name, teacher), rows in frame.groupby(["model", "teacher"]):
+        x = tables[name]
+        t = tables[teacher.split()[0]]
         expected = probe(
             (x[:30], t[:30]), (x[60:], t[60:]), {"up to 10 tokens": short, "longer": ~short}
         )
-        pd.testing.assert_frame_equal(
-            found[list(expected.columns)].reset_index(drop=True), expected
-        )
+        pd.testing.assert_frame_equal(rows[list(expected.columns)].reset_index(drop=True), expected)
     r2 = frame[frame["bucket"] == "all"].set_index(["teacher", "model"])["r2"].round(2)
-    said = (
-        f"{role} teacher {r2[f'{role} teacher', 'before']:.2f} before distillation and {r2[f'{role} teacher', 'after']:.2f} after"
-        for role in ("structural", "contextual")
-    )
+    said = []
+    for teacher in ("structural teacher", "contextual teacher"):
+        before = r2[teacher]["before"]
+        after = r2[teacher]["after"]
+        said.append(f"{teacher} {before:.2f} before distillation and {after:.2f} after")
     assert views.learnt(frame) == fill(f"R² on all validation documents: {'; '.join(said)}.", 100)
     assert sorted(embedded) == sorted(
         (m, i) for m in ("before", "after") for i in [*range(30), *range(60, 100)]
@@ -417,27 +422,28 @@ def of_texts(make_run):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_first_document_of_two_sentences_is_shown_in_the_halves_that_training_draws(
+def test_the_first_document_of_two_sentences_stands_in_the_halves_of_training(
     of_sizes, refused, seed
 ):
-    shown = views.example_halves(of_sizes(1, 20, 7, seed=seed))
+    halves = views.example_halves(of_sizes(1, 20, 7, seed=seed))
     sentences = [sentence.strip() for sentence in split_sentences(text_of("beta", 20))]
-    assert (shown["first half"] + shown["second half"]).tolist() == sentences[:12]
+    assert (halves["first half"] + halves["second half"]).tolist() == sentences[:12]
     drawn = draw_halves(20, generator_of("beta", seed=seed, epoch=0))
-    assert (shown["first half"] != "").tolist() == drawn[:12].tolist()
+    assert (halves["first half"] != "").tolist() == drawn[:12].tolist()
     refused("none of the first 3 has two sentences", views.example_halves, of_sizes(1, 1, 1))
 
 
-def test_halves_are_near_for_a_model_that_finds_the_subject_and_a_lone_sentence_is_left_out(
+def test_halves_are_near_for_a_model_of_the_subject_and_a_lone_sentence_is_left_out(
     of_sizes, refused
 ):
     subject = embedder("subject", lambda text: [text.count(name) for name in NAMES])
-    found = views.distances_of_halves(of_sizes(9, 1, 7), [subject])
-    assert found.groupby("kind")["value"].agg(["size", "mean"]).to_dict("index") == {
+    distances = views.distances_of_halves(of_sizes(9, 1, 7), [subject])
+    assert distances.groupby("kind")["value"].agg(["size", "mean"]).to_dict("index") == {
         "positive": {"size": 2, "mean": pytest.approx(0, abs=1e-6)},
         "negative": {"size": 2, "mean": pytest.approx(1)},
     }
-    assert (set(found["auc"]), set(found["model"])) == ({1.0}, {"subject"})
+    assert set(distances["auc"]) == {1.0}
+    assert set(distances["model"]) == {"subject"}
     refused(
         "1 documents have two sentences; distances need",
         views.distances_of_halves,
@@ -472,7 +478,8 @@ def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
             ),
         )
     first, second = views.students_beside(of_sizes(9, 9, 9))
-    assert (first.label, second.label[:14]) == ("SimCSE;24 docs", "student cosine")
+    assert first.label == "SimCSE;24 docs"
+    assert second.label[:14] == "student cosine"
     assert [model.fingerprint.split("/")[1] for model in (first, second)] == ["simcse", "distilled"]
 
 
@@ -508,12 +515,12 @@ def test_the_runs_own_texts_stand_before_the_papers(of_texts):
 
 def test_sentences_are_compared_by_sbert_or_by_the_encoder_of_the_profile(of_texts, monkeypatch):
     subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
-    monkeypatch.setattr("docemb_lib.runs.models.sbert_models", lambda teachers: [subject])
-    beside = views.similarity_beside_paper(of_texts())
-    assert beside.loc["here: installed-docs, by subject"].to_dict() == pytest.approx(
+    monkeypatch.setattr("docemb_lib.views.simde.sbert_models", lambda teachers: [subject])
+    table = views.similarity_beside_paper(of_texts())
+    assert table.loc["here: installed-docs, by subject"].to_dict() == pytest.approx(
         {"inside": 1, "across": 0}
     )
-    assert beside.loc["nyt"].to_dict() == {"inside": 0.3, "across": 0.11}
-    assert len(beside) == 6
+    assert table.loc["nyt"].to_dict() == {"inside": 0.3, "across": 0.11}
+    assert len(table) == 6
     asked = views.similarity_beside_paper(of_texts(sentence_encoder="all-MiniLM-L6-v2"))
     assert asked.index[0] == "here: installed-docs, by all-MiniLM-L6-v2"

@@ -25,14 +25,14 @@ def tables():
     """The tables of an answer, by name, as frames of texts."""
 
     def read(html):
-        found = {}
+        frames = {}
         for table in BeautifulSoup(html, "html.parser").find_all("table"):
             heads, *rows = (
                 [cell.get_text() for cell in row.find_all(["th", "td"])]
                 for row in table.find_all("tr")
             )
-            found[table["class"][-1].removeprefix("docemb-")] = pd.DataFrame(rows, columns=heads)
-        return found
+            frames[table["class"][-1].removeprefix("docemb-")] = pd.DataFrame(rows, columns=heads)
+        return frames
 
     return read
 

@@ -31,7 +31,9 @@ def figure():
     return drawn
 
 
-def an_explorer(answer=lambda number, one: Answer(f"<b>{number}/{one}</b>", figure(), "a <line>")):
+def an_explorer(
+    answer=lambda number, letter: Answer(f"<b>{number}/{letter}</b>", figure(), "a <line>"),
+):
     return Explorer(
         {"number": slider(0, 9, 1, 4), "one": choice({"a": "A", "b": "B"}, "A")}, answer
     )
@@ -67,7 +69,7 @@ def test_moving_a_control_changes_text_and_picture(moved):
     "error", [InputError("no runs yet; run <this>"), FileNotFoundError("outputs/x is gone")]
 )
 def test_an_error_becomes_a_line_and_the_controls_go_on(moved, error):
-    def answer(number, one):
+    def answer(number, letter):
         if number == 5:
             raise error
         return Answer("fine", figure())
@@ -76,14 +78,15 @@ def test_an_error_becomes_a_line_and_the_controls_go_on(moved, error):
     text = moved(explorer, number=5)
     assert text.startswith('<p class="docemb-message">')
     assert "<this>" not in text
-    assert (explorer._picture.value, moved(explorer, number=6)) == ("", "fine")
+    assert explorer._picture.value == ""
+    assert moved(explorer, number=6) == "fine"
 
 
 def test_without_a_person_there_is_a_figure_and_no_widget():
     with capture_output() as captured:
         an_explorer()._ipython_display_()
-    shown, text = captured.outputs
-    assert "image/png" in shown.data
+    image, text = captured.outputs
+    assert "image/png" in image.data
     assert text.data["text/html"] == f'{html.STYLE}<div class="docemb-answer"><b>4/A</b></div>'
     assert not any("widget" in kind for output in captured.outputs for kind in output.data)
     assert not ipywidgets.Widget.get_manager_state()["state"]
@@ -92,7 +95,7 @@ def test_without_a_person_there_is_a_figure_and_no_widget():
 def test_loading_is_shown_until_the_answer_is_there(moved):
     seen = []
     explorer = an_explorer(
-        lambda number, one: seen.append(explorer._status.value) or Answer("text")
+        lambda number, letter: seen.append(explorer._status.value) or Answer("text")
     )
     moved(explorer, number=5)
     assert seen
@@ -104,18 +107,18 @@ def test_a_point_of_a_figure_has_its_text_where_it_is_drawn():
     drawn = Figure(figsize=(4, 2), layout="constrained")
     left, right = drawn.subplots(1, 2)
     places = {left: [(0.0, 1.0), (5.0, 2.0)], right: [(3.0, 3.0), (4.0, 9.0)]}
-    for ax, own in places.items():
-        ax.plot(*zip(*own, strict=True), "o", color="red", markersize=9)
-    shown = html.picture(
+    for ax, points in places.items():
+        ax.plot(*zip(*points, strict=True), "o", color="red", markersize=9)
+    drawing = html.picture(
         drawn,
         "",
-        [(ax, own, [f"{ax is left} {n}" for n in range(2)]) for ax, own in places.items()],
+        [(ax, points, [f"{ax is left} {n}" for n in range(2)]) for ax, points in places.items()],
     )
-    width, height = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', shown).groups())
-    found = re.findall(r'cx="(\d+)" cy="(\d+)" r="6"><title>(.*?)</title>', shown)
-    assert [text for _, _, text in found] == ["True 0", "True 1", "False 0", "False 1"]
+    width, height = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', drawing).groups())
+    circles = re.findall(r'cx="(\d+)" cy="(\d+)" r="6"><title>(.*?)</title>', drawing)
+    assert [text for _, _, text in circles] == ["True 0", "True 1", "False 0", "False 1"]
     pixels = plt.imread(io.BytesIO(html.png_of(drawn)))
-    for x, y, _ in found:
+    for x, y, _ in circles:
         pixel = pixels[int(int(y) / height * len(pixels)), int(int(x) / width * len(pixels[0]))]
         assert pixel.tolist() == [1, 0, 0, 1]
 
@@ -172,21 +175,22 @@ def parsed(text):
     ids=["document", "message", "number", "name", "column", "table", "picture"],
 )
 def test_what_looks_like_html_shows_as_text(piece, text):
-    made = parsed(piece(text))
-    tags = [tag.name for tag in made.find_all()]
+    page = parsed(piece(text))
+    tags = [tag.name for tag in page.find_all()]
     assert not {"script", "iframe"} & set(tags)
     assert tags == [tag.name for tag in parsed(piece("harmless")).find_all()]
-    attributes = [pair for tag in made.find_all() for pair in tag.attrs.items()]
+    attributes = [pair for tag in page.find_all() for pair in tag.attrs.items()]
     assert not [name for name, _ in attributes if name.startswith("on")]
-    assert text in made.get_text() or any(text in value for _, value in attributes)
+    assert text in page.get_text() or any(text in value for _, value in attributes)
 
 
 def test_a_table_cuts_no_text_and_formats_numbers(tables):
     rows = pd.DataFrame({"text": ["x" * 300, ""], "score": [0.12345, float("nan")], "n": [3, 40]})
-    found = tables(html.table("runs", rows, {"n": "{} s".format}))["runs"]
-    assert found.to_numpy().tolist() == [["x" * 300, "0.123", "3 s"], ["", "", "40 s"]]
+    table = tables(html.table("runs", rows, {"n": "{} s".format}))["runs"]
+    assert table.to_numpy().tolist() == [["x" * 300, "0.123", "3 s"], ["", "", "40 s"]]
 
 
 def test_a_long_document_is_cut_and_says_so():
-    shown = parsed(html.document("t", "x" * (html.LONGEST + 7))).get_text()
-    assert (shown.count("x"), "7 more characters" in shown) == (html.LONGEST, True)
+    shown_text = parsed(html.document("t", "x" * (html.LONGEST + 7))).get_text()
+    assert shown_text.count("x") == html.LONGEST
+    assert "7 more characters" in shown_text

@@ -1,6 +1,4 @@
-"""The state of runs and trainings, from files as papermill, records and trainings write them, and
-the monitor.
-"""
+"""The monitor, and the state of runs and trainings from files as they are written."""
 
 import asyncio
 import json
@@ -60,11 +58,9 @@ def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_records_f
 ):
     with locked(running_notebook):
         (running,) = runs_on_disk(workspace).to_dict("records")
-    assert (running["run"], running["notebook"], running["state"]) == (
-        running_notebook.stem,
-        NOTEBOOK,
-        "running",
-    )
+    assert running["run"] == running_notebook.stem
+    assert running["notebook"] == NOTEBOOK
+    assert running["state"] == "running"
     assert running["at"] == "cell 2 of 3: training: 20%"
     assert runs_on_disk(workspace)["state"].tolist() == ["interrupted"]
     assert runs_on_disk(workspace, "03_structural").empty
@@ -77,11 +73,10 @@ def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_records_f
         record("b", status="failed", error="out of memory", finished="2024-01-02T00:00:00"),
     )
     rows = runs_on_disk(workspace).to_dict("records")
-    assert ([row["state"] for row in rows], rows[1]["at"]) == (
-        ["interrupted", "failed", "done"],
-        "out of memory",
-    )
-    assert (rows[2]["validation"], rows[2]["took"]) == (0.25, 9.0)
+    assert [row["state"] for row in rows] == ["interrupted", "failed", "done"]
+    assert rows[1]["at"] == "out of memory"
+    assert rows[2]["validation"] == 0.25
+    assert rows[2]["took"] == 9.0
 
 
 def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(
@@ -97,9 +92,7 @@ def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(
 
 @pytest.fixture
 def training(workspace):
-    """A training after the fourth of ten updates, resumed after the second, as the callback writes
-    it.
-    """
+    """A training after the fourth of ten updates, resumed after the second."""
     folder = workspace.outputs / "artefacts" / "student" / "abc.partial" / "checkpoints"
     log = Log(folder, "student cosine")
     state = SimpleNamespace(
@@ -134,44 +127,52 @@ def test_a_training_reports_its_progress(workspace, training):
     )  # being written
     with locked(training.parents[2] / "abc"):
         (row,) = trainings_on_disk(workspace).to_dict("records")
-    assert (row["training"], row["state"]) == ("student cosine", "running")
-    assert (row["update"], row["loss"], row["structural"]) == ("4 of 10", 0.5, 1.0)
+    assert row["training"] == "student cosine"
+    assert row["state"] == "running"
+    assert row["update"] == "4 of 10"
+    assert row["loss"] == 0.5
+    assert row["structural"] == 1.0
     left = (112 - 100) / (4 - 2) * (10 - 4)
-    assert (row["tokens/s"], row["time left"]) == (2000.0, f"00:{left:.0f}")
+    assert row["tokens/s"] == 2000.0
+    assert row["time left"] == f"00:{left:.0f}"
     assert "learning_rate" not in row
     (row,) = trainings_on_disk(workspace).to_dict("records")
-    assert (row["state"], row["update"], row["time left"]) == ("interrupted", "4 of 10", "")
+    assert row["state"] == "interrupted"
+    assert row["update"] == "4 of 10"
+    assert row["time left"] == ""
     # one that has only begun has no time left yet
     training.write_text("".join(training.read_text().splitlines(keepends=True)[:1]))
     (row,) = trainings_on_disk(workspace).to_dict("records")
-    assert (row["update"], row["time left"]) == ("0 of 10", "")
+    assert row["update"] == "0 of 10"
+    assert row["time left"] == ""
 
 
 def test_the_monitor_says_what_to_run_and_shows_what_has(workspace, numbers, tables, hostile):
-    shown = run_monitor("05_weighting")
-    assert "nothing has run yet; docemb run" in shown.answer().html
+    watching = run_monitor("05_weighting")
+    assert "nothing has run yet; docemb run" in watching.answer().html
     folder = records.save(
         workspace, replace(record("a"), label=hostile, status="failed", error="out of <memory>")
     )
-    text = shown.answer().html
-    assert (numbers(text, "failed"), tables(text)["runs"]["state"].tolist()) == (["1"], ["failed"])
+    text = watching.answer().html
+    assert numbers(text, "failed") == ["1"]
+    assert tables(text)["runs"]["state"].tolist() == ["failed"]
     assert "<script" not in text
     assert "out of &lt;memory&gt;" in text
     shutil.rmtree(folder)
-    assert "nothing has run yet" in shown.answer().html
+    assert "nothing has run yet" in watching.answer().html
 
 
 def test_the_monitor_refreshes_by_itself_until_it_is_closed(workspace, monkeypatch):
     async def watch():
         monkeypatch.setattr(monitor, "EVERY", 0.01)
-        shown = run_monitor()
-        shown.live()
+        watching = run_monitor()
+        watching.live()
         looks = []
-        monkeypatch.setattr(shown, "refresh", lambda: looks.append(1))
+        monkeypatch.setattr(watching, "refresh", lambda: looks.append(1))
         while len(looks) < 2:
             await asyncio.sleep(0.01)
-        task = shown._watch
-        shown.close()
+        task = watching._watch
+        watching.close()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
 
@@ -189,7 +190,5 @@ def test_the_monitor_finds_notebooks_by_number_and_lists_last_runs(
     for number in range(3):
         records.save(workspace, record(str(number), finished=f"2024-01-0{number + 1}T00:00:00"))
     text = run_monitor().answer().html
-    assert (numbers(text, "done"), tables(text)["runs"]["run"].tolist()) == (
-        ["3"],
-        ["run 2", "run 1"],
-    )
+    assert numbers(text, "done") == ["3"]
+    assert tables(text)["runs"]["run"].tolist() == ["run 2", "run 1"]

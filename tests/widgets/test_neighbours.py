@@ -25,7 +25,7 @@ def spaces():
 
 @pytest.mark.parametrize("row", [0, 5, 8])
 def test_neighbours_are_those_of_a_loop_and_never_the_document_itself(spaces, row):
-    for model, found in Pool(TEXTS, np.arange(9), spaces).neighbours(row, 4).items():
+    for model, nearest in Pool(TEXTS, np.arange(9), spaces).neighbours(row, 4).items():
         X = spaces[model]
         cosines = {
             r: 1 - cosine(X[row], X[r]) if X[row].any() and X[r].any() else 0.0
@@ -33,14 +33,17 @@ def test_neighbours_are_those_of_a_loop_and_never_the_document_itself(spaces, ro
             if r != row
         }
         expected = sorted(cosines, key=lambda r: (-round(cosines[r], 5), r))[:4]
-        assert found.index.tolist() == expected
-        np.testing.assert_allclose(found, [cosines[r] for r in expected], atol=1e-6)
+        assert nearest.index.tolist() == expected
+        np.testing.assert_allclose(nearest, [cosines[r] for r in expected], atol=1e-6)
 
 
 def test_a_text_of_ones_own_has_neighbours_among_all_documents(spaces):
     pool = Pool(TEXTS, np.arange(9), spaces)
-    found = pool.neighbours({model: 7 * X[3] for model, X in spaces.items()}, 2)
-    assert all(own.index[0] == 3 and own.iloc[0] == pytest.approx(1) for own in found.values())
+    nearest = pool.neighbours({model: 7 * X[3] for model, X in spaces.items()}, 2)
+    assert all(
+        cosines.index[0] == 3 and cosines.iloc[0] == pytest.approx(1)
+        for cosines in nearest.values()
+    )
     assert sorted(pool.neighbours(2, 50)["student"].index) == [
         0,
         1,
@@ -77,16 +80,16 @@ def test_a_task_becomes_a_pool_embedded_once(workspace):
             )
         ),
     )
-    found = Neighbourhoods(stages, [Model("a", "s", embed), Model("SBERT truncated", "t", embed)])
-    pool = found.pool("find")
-    assert (pool.texts, pool.lengths.tolist()) == (
-        ["a query", "an answer", "some other page"],
-        [2, 2, 3],
+    neighbourhoods = Neighbourhoods(
+        stages, [Model("a", "s", embed), Model("SBERT truncated", "t", embed)]
     )
+    pool = neighbourhoods.pool("find")
+    assert pool.texts == ["a query", "an answer", "some other page"]
+    assert pool.lengths.tolist() == [2, 2, 3]
     assert sorted(asked) == sorted(pool.texts * 2)
-    assert found.pool("find") is pool
-    own = found.embed("anything at all")
-    assert {model: y.tolist() for model, y in own.items()} == {
+    assert neighbourhoods.pool("find") is pool
+    embedded = neighbourhoods.embed("anything at all")
+    assert {model: y.tolist() for model, y in embedded.items()} == {
         "this student: a": [15, 1],
         "truncated": [15, 1],
     }
@@ -115,13 +118,13 @@ def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(tabl
 
     text = moved(explorer, document=3, neighbours=3)
     assert "document 2, 2 tokens; 3 of 6 found" in text
-    found = pool.neighbours(2, 3)
-    for model, own in found.items():
-        assert rows(text, model) == own.index.tolist()
+    nearest = pool.neighbours(2, 3)
+    for model, cosines in nearest.items():
+        assert rows(text, model) == cosines.index.tolist()
     others = tables(text)["neighbours"]["SBERT over chunks"]
     assert (
         others.str.contains(" =").tolist()
-        == found["SBERT over chunks"].index.isin(found["student"].index).tolist()
+        == nearest["SBERT over chunks"].index.isin(nearest["student"].index).tolist()
     )
     assert "<script" not in text
     assert "document 5, 5 tokens; 1 of 1 found" in moved(

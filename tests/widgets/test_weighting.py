@@ -35,13 +35,11 @@ def points():
 
 
 def test_a_recorded_run_has_its_scores_and_intervals_and_others_have_none(points):
-    found = scores_at(points, lam=0.8, mask=None)
-    assert (found["value"].tolist(), found["high"].tolist()) == (
-        [0.6, 0.2],
-        pytest.approx([0.7, 0.3]),
-    )
+    scores = scores_at(points, lam=0.8, mask=None)
+    assert scores["value"].tolist() == [0.6, 0.2]
+    assert scores["high"].tolist() == pytest.approx([0.7, 0.3])
     pd.testing.assert_frame_equal(
-        scores_at(points, lam=0.05 * 16, mask=None), found
+        scores_at(points, lam=0.05 * 16, mask=None), scores
     )  # a sum of steps
     # between the runs, beyond them, and of another mask
     for lam, mask in ((0.5, None), (0.4, None), (0.1, None), (0.9, None), (0.4, 64), (0.4, 128)):
@@ -75,11 +73,13 @@ def test_the_command_makes_the_run_that_is_missing(workspace):
     ]
     given.remove("profile=small")  # which docemb takes as --profile
     parameters = parse_parameters(given)
-    own = papermill.inspect_notebook(str(workspace.root / "notebooks" / "05_weighting.ipynb"))
-    assert {*own} == {*parameters, "profile"}  # none is left to the notebook's own cell
-    made = RunKey.of("05_weighting", Profile.load("small"), **parameters)
+    in_notebook = papermill.inspect_notebook(
+        str(workspace.root / "notebooks" / "05_weighting.ipynb")
+    )
+    assert {*in_notebook} == {*parameters, "profile"}  # none is left to the notebook's own cell
+    key = RunKey.of("05_weighting", Profile.load("small"), **parameters)
     assert (
-        made.fingerprint
+        key.fingerprint
         == a_run(workspace, documents=30, lam=0.15, max_structural_len=None).fingerprint
     )
 
@@ -130,8 +130,8 @@ def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(work
         records.save(
             workspace, record, tables={} if lam == 0.9 else {"intervals": rows.to_dict("records")}
         )
-    found = weighting.weighting_points(run)
-    assert found.columns.tolist() == weighting.COLUMNS
+    points_of_run = weighting.weighting_points(run)
+    assert points_of_run.columns.tolist() == weighting.COLUMNS
     rows = [(0.2, 64, "package", 0.2), (0.5, 64, "find", 0.3), (0.5, 64, "mean over tasks", 0.45)]
     rows += [
         (0.5, 64, "package", 0.6),
@@ -140,11 +140,11 @@ def test_points_are_this_run_and_its_recorded_siblings_with_their_intervals(work
     ]
     expected = pd.DataFrame(rows, columns=["lam", "max_structural_len", "task", "value"])
     pd.testing.assert_frame_equal(
-        found[expected.columns].sort_values(["lam", "task"], ignore_index=True), expected
+        points_of_run[expected.columns].sort_values(["lam", "task"], ignore_index=True), expected
     )
-    assert (found["low"] < found["value"]).all()
-    assert (found["value"] < found["high"]).all()
-    kept = found[found["lam"] == 0.2].iloc[0]
+    assert (points_of_run["low"] < points_of_run["value"]).all()
+    assert (points_of_run["value"] < points_of_run["high"]).all()
+    kept = points_of_run[points_of_run["lam"] == 0.2].iloc[0]
     wanted = score_intervals({"run": {"package": answered(0.2)}}).iloc[0]
     assert kept[["value", "low", "high"]].tolist() == pytest.approx(
         wanted[["value", "low", "high"]].tolist()
@@ -167,7 +167,8 @@ def test_the_explorer_distinguishes_recorded_and_missing_runs(workspace, numbers
     assert tables(text)["scores"].to_numpy().tolist() == [["sort", "accuracy", ".400 [.30, .50]"]]
     assert "command" not in text
     text = moved(explorer, λ=0.4)
-    assert (numbers(text, "status"), tables(text)) == (["no run"], {})
+    assert numbers(text, "status") == ["no run"]
+    assert tables(text) == {}
     assert "-p lam 0.4 " in "".join(numbers(text, "command")) + " "
     assert numbers(moved(explorer, mask=64), "status") == ["no run"]
     assert numbers(

@@ -1,0 +1,49 @@
+"""Data for the figures and tables of the notebooks, from a run, its stages and recorded runs."""
+
+from docemb_lib.views.corpus import (
+    corpus_statistics,
+    described_tasks,
+    seen_by_models,
+    structural_limit,
+    tasks_beside_thesis,
+)
+from docemb_lib.views.losses import ThreeDocuments, three_documents, weights_by_length
+from docemb_lib.views.simde import (
+    distances_of_halves,
+    example_halves,
+    redundancy_beside_paper,
+    similarity_beside_paper,
+    students_beside,
+)
+from docemb_lib.views.students import (
+    learnt,
+    neighbours_of_validation,
+    probes_of_teachers,
+    students_of_runs,
+    taught,
+    validation_embeddings,
+    widths_of,
+)
+
+__all__ = [
+    "ThreeDocuments",
+    "corpus_statistics",
+    "described_tasks",
+    "distances_of_halves",
+    "example_halves",
+    "learnt",
+    "neighbours_of_validation",
+    "probes_of_teachers",
+    "redundancy_beside_paper",
+    "seen_by_models",
+    "similarity_beside_paper",
+    "structural_limit",
+    "students_beside",
+    "students_of_runs",
+    "tasks_beside_thesis",
+    "taught",
+    "three_documents",
+    "validation_embeddings",
+    "weights_by_length",
+    "widths_of",
+]

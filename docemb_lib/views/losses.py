@@ -1,0 +1,98 @@
+"""The losses of a run: the weights of its documents, and three documents in its objective."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+
+from docemb_lib.runs.run import Run
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from docemb_lib.losses import SDL
+
+
+def weights_by_length(run: Run) -> pd.DataFrame:
+    """The weights of both losses for each training document, the shortest document first.
+
+    Columns: length (structural tokens), structural, contextual.
+    """
+    import torch
+
+    from docemb_lib.runs.students import weighting_of
+
+    parameters = run.profile.parameters
+    documents = run.stages.corpus.split("train")
+    lengths = np.sort(documents["n_structural_tokens"][: parameters.documents])
+    structural, contextual = weighting_of(parameters).weights(
+        torch.from_numpy(lengths), roles=run.key.roles
+    )
+    return pd.DataFrame(
+        {"length": lengths, "structural": structural.numpy(), "contextual": contextual.numpy()}
+    )
+
+
+class ThreeDocuments(NamedTuple):
+    """Three documents in the objective of a run.
+
+    The student's embeddings stand for those of a teacher that the run lacks.
+    """
+
+    lengths: Tensor  # (3,), tokens of the structural teacher
+    y: Tensor  # (3, D), embeddings by the student
+    t: Tensor  # (3, D), by the structural teacher
+    f: Tensor  # (3, P), projections of y
+    c: Tensor  # (3, P), projections of the embeddings by the contextual teacher
+    decorrelations: list[SDL]  # those of f and of c with their running statistics, if SoftCCA
+    weights: tuple[Tensor, Tensor]  # of the structural and of the contextual loss, (3,)
+    structural: Tensor  # (3,), structural losses
+    contextual: Tensor  # (3,), contextual losses
+    loss: float
+
+
+def three_documents(run: Run) -> ThreeDocuments:
+    """The shortest, the median and the longest validation document, without further teachers."""
+    import torch
+
+    from docemb_lib.losses import SDL
+
+    stage = run.stages.students
+    objective = stage.objective()
+    # The teachers of the parameters have the name of their role, further teachers do not.
+    teachings = [teaching for teaching in objective.teachings if teaching.name == teaching.role]
+    objective.teachings = cast(Any, torch.nn.ModuleList(teachings))
+    objective.group_size = None  # the three are one batch
+
+    validation = len(run.stages.corpus.split("validation"))
+    documents = stage.training_documents(objective.student, "validation", validation)
+    by_length = np.argsort(documents.n_structural_tokens, kind="stable")
+    batch, targets = documents.pack([by_length[[0, len(documents) // 2, -1]].tolist()])
+
+    # Note what each loss takes and returns: (of the student, of the teacher, …, losses).
+    seen: dict[str, tuple[Tensor, ...]] = {}
+    for teaching in teachings:
+        teaching.loss.register_forward_hook(
+            lambda _, taken, losses, role=teaching.role: seen.update({role: (*taken, losses)})
+        )
+    with torch.no_grad():
+        output = objective(batch, **targets._asdict())
+
+    lengths = targets.n_structural_tokens
+    absent = (output.embeddings, output.embeddings, 0 * lengths)
+    _, t, *_, structural = seen.get("structural", absent)
+    f, c, contextual = seen.get("contextual", absent)
+    return ThreeDocuments(
+        lengths=lengths,
+        y=output.embeddings,
+        t=t,
+        f=f,
+        c=c,
+        decorrelations=[module for module in objective.modules() if isinstance(module, SDL)],
+        weights=objective.weighting.weights(lengths, roles=seen),
+        structural=structural,
+        contextual=contextual,
+        loss=output.loss.item(),
+    )

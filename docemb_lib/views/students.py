@@ -1,0 +1,122 @@
+"""Students of a run and of recorded runs: widths, embeddings, neighbours, and linear probes."""
+
+import numpy as np
+import pandas as pd
+
+from docemb_lib.evaluation import probes
+from docemb_lib.evaluation.retrieval import neighbours
+from docemb_lib.runs.models import (
+    Model,
+    embed_once,
+    recorded_student,
+    student_model,
+    untrained_model,
+)
+from docemb_lib.runs.run import Run
+from docemb_lib.runs.stages import CorpusStage
+from docemb_lib.settings.profile import local_config
+from docemb_lib.thesis.comparison import LINES
+
+SHOWN = 1000  # validation documents in views, as in Figure 4.4
+PROBED = 300  # training documents that a probe is fitted on
+
+
+def widths_of(run: Run) -> dict[str, int]:
+    """The widths of the `student` (D) and of the `contextual` teacher (C), if any, by name."""
+    untrained = run.stages.students.untrained
+    widths = {"student": int(local_config(str(untrained.path))["hidden_size"])}
+    teacher = run.profile.parameters.contextual_teacher
+    if teacher is not None:
+        widths["contextual"] = run.profile.contextual_teachers.width(teacher)
+    return widths
+
+
+def taught(run: Run) -> str:
+    """A sentence on whether training lowered the validation loss.
+
+    It need not where the student starts near its teacher.
+    """
+    _, validation = run.history()
+    before, after = validation["loss"].iloc[[0, -1]]
+    did = "brought" if after < before else "did not bring"
+    teacher = "teachers" if len(run.key.roles) > 1 else "teacher"
+    return (
+        f"The validation loss is {before:.4f} before training and {after:.4f} after it:\n"
+        f"by this loss training {did} the student nearer to its {teacher} on validation documents."
+    )
+
+
+def students_of_runs(run: Run) -> list[Model]:
+    """The untrained student, that of this run, and those of comparable recorded runs, by label.
+
+    Recorded runs count if they have as many documents as this run, and its seed.
+    """
+    models = [untrained_model(run.stages.students), run.model]
+    for record in sorted(run.comparable(), key=lambda record: record.label):
+        counting = run.key_of(record).counting
+        student = recorded_student(run.workspace, record)
+        if student is not None and all(
+            counting[name] == run.key.counting[name] for name in ("documents", "seed")
+        ):
+            models.append(student_model(record.label, student))
+    return models
+
+
+def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
+    """The model's embeddings of the first `SHOWN` validation documents: float32 (N, D).
+
+    Each is computed once.
+    """
+    return embed_once(corpus.workspace, model, corpus.split("validation")["text"][:SHOWN])
+
+
+def neighbours_of_validation(run: Run) -> pd.DataFrame:
+    """The `neighbours` of the first three validation documents in the space of the run's model."""
+    embeddings = validation_embeddings(run.stages.corpus, run.model)
+    ids = run.stages.corpus.split("validation")["id"][:]
+    return neighbours(embeddings, ids, queries=range(3), k=3)
+
+
+def probes_of_teachers(run: Run) -> pd.DataFrame:
+    """How well a linear map predicts teacher embeddings from the student, untrained and trained.
+
+    The map is fitted on at most `PROBED` training documents and measured on the first `SHOWN`
+    validation documents, by whether they fit into the structural teacher's window. Columns: model,
+    teacher, and those of `probe`.
+    """
+    corpus = run.stages.corpus
+    teachers = run.stages.teachers
+    documents = run.profile.parameters.documents
+    fitted = min(PROBED, documents)
+    texts = corpus.split("train")["text"][:fitted]
+    validation = corpus.split("validation")
+    limit = teachers.structural.max_text_tokens
+    short = np.asarray(validation["n_structural_tokens"][:SHOWN]) <= limit
+    buckets = {f"up to {limit} tokens": short, "longer": ~short}
+
+    frames = []
+    for model in (untrained_model(run.stages.students), run.model):
+        student_train = embed_once(run.workspace, model, texts)
+        student_validation = validation_embeddings(corpus, model)
+        for name, teacher in teachers.of_student.items():
+            train = np.asarray(teachers.embeddings(teacher, "train", documents)[:fitted])
+            held_out = np.asarray(
+                teachers.embeddings(teacher, "validation", len(validation))[:SHOWN]
+            )
+            frame = probes.probe((student_train, train), (student_validation, held_out), buckets)
+            frame.insert(0, "model", model.label)
+            frame.insert(1, "teacher", f"{name} teacher")
+            frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def learnt(probes_of_both: pd.DataFrame) -> str:
+    """A sentence with R² of each teacher's probe on all documents, before and after distillation.
+
+    probes_of_both: see `probes_of_teachers`.
+    """
+    all_documents = probes_of_both[probes_of_both["bucket"] == probes.ALL]
+    parts = []
+    for teacher, r2 in all_documents.groupby("teacher", sort=False)["r2"]:
+        parts.append(f"{teacher} {r2.iloc[0]:.2f} before distillation and {r2.iloc[-1]:.2f} after")
+    return LINES.fill(f"R² on all validation documents: {'; '.join(parts)}.")
