@@ -2,7 +2,7 @@
 
 `values` holds the published results and finds the one that corresponds to a run, `comparison` puts
 comparable runs beside each other and builds Table 5.7 and Figure 4.12 from records, `claims` checks
-what the thesis says of them, and `settings` shows a run beside its paper.
+what the thesis says of them, and `settings_table` shows a run beside its paper.
 """
 
 from docemb_lib.thesis.claims import claims_of_figures, claims_of_run, tested
@@ -17,7 +17,7 @@ from docemb_lib.thesis.comparison import (
     scores_of_runs,
     table_5_7,
 )
-from docemb_lib.thesis.settings import settings
+from docemb_lib.thesis.settings_table import settings
 from docemb_lib.thesis.values import published
 
 __all__ = [

@@ -146,7 +146,7 @@ def test_an_executed_notebook_converts_to_a_page(notebook, browser, screenshots,
 SEPARATION = """
 import numpy as np
 from sklearn.metrics import roc_auc_score
-found = distances.measured["mse"][distances.own]
+found = distances.measured["mse"][distances.student]
 kept, negatives = distances.documents["length"].to_numpy() >= {shortest}, {negatives}
 near, far = found.positive[kept], found.negative[kept][:, :negatives].ravel()
 print(f"{{roc_auc_score(np.r_[0 * near, 0 * far + 1], np.r_[near, far]):.3f}}", end="")
@@ -161,7 +161,9 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
         "distance",
         notebook.kernel("from docemb_lib.figures import UNITS; print(UNITS['mse'], end='')"),
     )
-    most = int(notebook.kernel("print(distances.measured['mse'][distances.own].negative.shape[1])"))
+    most = int(
+        notebook.kernel("print(distances.measured['mse'][distances.student].negative.shape[1])")
+    )
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=most)))
     notebook.press("negatives", "Home")
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=1)))
