@@ -1,6 +1,6 @@
 """Private names of other packages that docemb relies on, with the versions they were tried with.
 
-A release of any of these packages may change such a name. `tests/test_private.py` checks each one
+A release of any of these packages may change such a name. `tests/base/test_private.py` checks each one
 and says which broke.
 """
 
@@ -24,7 +24,7 @@ TRIED = {
     "torch": "2.13.0",
     "transformers": "5.23.0",
 }
-KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of a kernel, unless it is forked
+KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of every kernel
 KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
 INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
 # pydantic: location parts that name no field

@@ -57,8 +57,7 @@ if seed == 0 and not mended or seed == 2 and not os.path.exists("lost"):
     if seed == 2:
         open("lost", "w").close()
     time.sleep(1)
-    server, *above = psutil.Process().parents()  # a worker, or the server of its forks
-    ("kernels import serve" in " ".join(server.cmdline()) and above[0] or server).kill()
+    psutil.Process().parent().kill()  # the worker
     time.sleep(5)
     open("survived", "w").close()
 if seed == 1 and not mended:
