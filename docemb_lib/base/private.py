@@ -1,7 +1,7 @@
 """Private names of other packages that docemb relies on, with the versions they were tried with.
 
-A release of any of these packages may change such a name. `tests/base/test_private.py` checks each one
-and says which broke.
+A release of any of these packages may change such a name. `tests/base/test_private.py` checks each
+one and says which broke.
 """
 
 from __future__ import annotations
