@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from docemb_lib.runs.run import begin as begin
     from docemb_lib.settings.profile import Profile as Profile
     from docemb_lib.student import Student as Student
-    from docemb_lib.sweeps.plan import grid as grid
+    from docemb_lib.sweeps.grids import grid as grid
     from docemb_lib.sweeps.sweep import sweep as sweep
     from docemb_lib.workspace import Workspace as Workspace
 
@@ -25,7 +25,7 @@ _PUBLIC = {
     "Workspace": "workspace:Workspace",
     "begin": "runs.run:begin",
     "figures": "figures:",
-    "grid": "sweeps.plan:grid",
+    "grid": "sweeps.grids:grid",
     "records": "runs.records:",
     "sweep": "sweeps.sweep:sweep",
     "thesis": "thesis:",

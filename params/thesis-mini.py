@@ -42,9 +42,8 @@ TASKS = {
 def write_task(into: Path, name: str, rows: Sequence[dict[str, Any]]) -> None:
     """Write the files of a task, made of the pages that are held out."""
     kind, limit, (pattern, *names) = TASKS[name]
-    if (
-        name == "imdb"
-    ):  # two classes: is the page about a class, whose name begins with a capital letter?
+    # Two classes: is the page about a class, whose name begins with a capital letter?
+    if name == "imdb":
         rows = [
             row | {"source": str(int(row["id"].rpartition(".")[2][:1].isupper()))} for row in rows
         ]

@@ -52,7 +52,8 @@ class WorkerPool:
         pending: deque[Future[Result]] = deque()
         try:
             for args in arguments:
-                if len(pending) == 2 * jobs:
+                # A larger pool that runs already computes no more than `jobs` at a time.
+                if len(pending) == (jobs if jobs < self.size else 2 * jobs):
                     yield pending.popleft().result()
                 pending.append(self._started(jobs).submit(function, *args))
             while pending:
@@ -69,8 +70,8 @@ class WorkerPool:
         self.size = 0
 
     def _started(self, jobs: int) -> "ProcessPoolExecutor":
-        """The executor of `jobs` processes, which replaces one of another size."""
-        if self._executor is None or self.size != jobs:
+        """The executor of at least `jobs` processes, which replaces a smaller one."""
+        if self._executor is None or self.size < jobs:
             # Jupyter kernels import this module at their start, so loky is imported late.
             from joblib.externals.loky import ProcessPoolExecutor
 

@@ -191,9 +191,8 @@ def adapt(
 
     if out.exists():
         raise InputError(f"-o {out}: this exists already; name a new folder")
-    if any(
-        out.resolve().is_relative_to(path.resolve()) for path in local_paths(source)
-    ):  # raises where there is none
+    paths = local_paths(source)  # raises where there is none
+    if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
     if load_config(resolve(model)).model_type in SHORT:  # converted, not trained

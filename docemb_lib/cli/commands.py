@@ -133,6 +133,7 @@ def run(
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
     from docemb_lib.cli.report import conclusion_of, paths_of, report
     from docemb_lib.settings.profile import Profile
+    from docemb_lib.sweeps.execution import is_done
     from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
     from docemb_lib.sweeps.sweep import execute_plan
     from docemb_lib.sweeps.times import RunTimes
@@ -160,13 +161,13 @@ def run(
     if outcome.board is not None:
         terminal.print_scoreboard(outcome.board, console)
     if notebook is None:
-        # A terminal alone would break words.
-        console.print(outcome.summary, soft_wrap=not console.is_terminal)
+        if outcome.summary:  # a terminal alone would break words
+            console.print(outcome.summary, soft_wrap=not console.is_terminal)
         _end(outcome.paths, failures)
         return
     for each in planned:
         record = each.record(workspace)
-        if record is not None:
+        if record is not None and is_done(each, workspace):
             console.print(f"\n{each.notebook}  {each.label}\n{conclusion_of(each)}")
             _print_paths(paths_of(each, record, workspace))
     _end([], failures)

@@ -69,9 +69,8 @@ class Weighting:
             structural = structural * self.lam
         if self.lam_by_length is not None:
             first, last = map(int, self.lam_by_length.split(":")[1:])
-            falling = (last - lengths.to(dtype)) / (
-                last - first
-            )  # 1 at the first length, 0 at last
+            # 1 at the first length, 0 at the last
+            falling = (last - lengths.to(dtype)) / (last - first)
             structural = structural * falling.clamp(0, 1)
         # 1 - lam_i with lam_i after the mask: a masked document has the whole contextual loss.
         return structural, 1 - structural

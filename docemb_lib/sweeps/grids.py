@@ -36,9 +36,8 @@ from docemb_lib.settings.sections import Section, label_of_paragraph_vector
 THESIS = Profile(name="thesis")  # the thesis' settings are the defaults
 THESIS_WIDTH = 768  # of the thesis' student
 NotebookParameters = dict[str, Any]  # those of a notebook, by name
-GridLike = (
-    str | Path | Sequence[Mapping[str, object]]
-)  # a name or file, or the parameters of each run
+# A name or file, or the parameters of each run.
+GridLike = str | Path | Sequence[Mapping[str, object]]
 
 
 class GridFile(Section):

@@ -23,12 +23,7 @@ from docemb_lib.runs.key import RunKey
 from docemb_lib.settings import profile as profiles
 from docemb_lib.settings.profile import STUDENT_RUN, PlanLine, Profile
 from docemb_lib.sweeps.execution import Planned, Runs
-from docemb_lib.sweeps.grids import THESIS as THESIS
-from docemb_lib.sweeps.grids import Grid, GridLike, NotebookParameters
-from docemb_lib.sweeps.grids import grid as grid
-from docemb_lib.sweeps.grids import grid_place as grid_place
-from docemb_lib.sweeps.grids import load_grid as load_grid
-from docemb_lib.sweeps.grids import names_in_grids as names_in_grids
+from docemb_lib.sweeps.grids import Grid, GridLike, NotebookParameters, load_grid
 from docemb_lib.workspace import Workspace
 
 
@@ -181,8 +176,10 @@ def resolve_run(
     """
     notebook = profiles.notebook_named(notebook)
     profiles.check_names(notebook, parameters)
-    others = [line.profile for line in profile.plan if line.notebook == notebook and line.profile]
-    resolver = _Resolver(profile, name, workspace).of_profile(others[0] if others else None)
+    lines = [line for line in profile.plan if line.notebook == notebook and not line.on_request]
+    planned_in = {line.profile for line in lines}
+    other = planned_in.pop() if len(planned_in) == 1 else None
+    resolver = _Resolver(profile, name, workspace).of_profile(other)
     return [Step([resolver.run(notebook, parameters)], None)]
 
 

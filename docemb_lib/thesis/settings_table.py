@@ -6,7 +6,7 @@ from docemb_lib.base import pretrained
 from docemb_lib.runs.key import PAPER, PV_NAMES, RunKey
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import FINAL, SHIPPED, Profile, local_config
-from docemb_lib.sweeps.plan import grid_place, names_in_grids
+from docemb_lib.sweeps.grids import grid_place, names_in_grids
 
 # The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6.
 SHOWN = (

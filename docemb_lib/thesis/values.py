@@ -16,7 +16,7 @@ import yaml
 from docemb_lib.runs.key import STRUCTURAL, RunKey
 from docemb_lib.runs.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
-from docemb_lib.sweeps.plan import THESIS, grid, names_in_grids
+from docemb_lib.sweeps.grids import THESIS, grid, names_in_grids
 
 FINAL = "06_evaluation"
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid

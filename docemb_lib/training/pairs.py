@@ -343,6 +343,7 @@ def train_on_pairs(
         )
     if train.pairs == "dropout" and not has_dropout(objective.student):
         raise InputError(NO_PAIRS)
+    options["settings"].check_fills_a_batch(len(train), "simde.training")
     return train_objective(
         objective,
         train,

@@ -14,7 +14,7 @@ from docemb_lib.runs.run import Run, begin
 from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
-from docemb_lib.sweeps.plan import grid
+from docemb_lib.sweeps.grids import grid
 from docemb_lib.thesis.settings_table import settings
 
 

@@ -12,10 +12,7 @@ from docemb_lib import grid, sweep
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.grids import load_grid, names_in_grids
-from docemb_lib.sweeps.plan import (
-    resolve_sweep,
-    runs_of,
-)
+from docemb_lib.sweeps.plan import resolve_sweep, runs_of
 from docemb_lib.thesis.values import published
 from docemb_lib.workspace import Workspace
 

@@ -12,11 +12,7 @@ from conftest import REPOSITORY
 from docemb_lib.cli.__main__ import evaluate, train
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import NOTEBOOKS, Profile
-from docemb_lib.sweeps.plan import (
-    resolve_plan,
-    resolve_run,
-    runs_of,
-)
+from docemb_lib.sweeps.plan import resolve_plan, resolve_run, runs_of
 
 PARAMS = REPOSITORY / "params"
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},

@@ -6,7 +6,7 @@ import pytest
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
-from docemb_lib.sweeps.plan import load_grid
+from docemb_lib.sweeps.grids import load_grid
 
 LEVELS = {
     "student before distillation": 0.5,

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
-from docemb_lib.sweeps.plan import grid
+from docemb_lib.sweeps.grids import grid
 from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import (
     FAILS,

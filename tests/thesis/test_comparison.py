@@ -12,7 +12,7 @@ from docemb_lib.runs.models import UNTRAINED, Model, StudentForms
 from docemb_lib.runs.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import FurtherTeacher
-from docemb_lib.sweeps.plan import grid
+from docemb_lib.sweeps.grids import grid
 from docemb_lib.thesis import (
     beside_paper,
     best_of_chapter_4,

@@ -10,7 +10,8 @@ import pytest
 from docemb_lib import thesis
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.plan import names_in_grids, resolve_plan
+from docemb_lib.sweeps.grids import names_in_grids
+from docemb_lib.sweeps.plan import resolve_plan
 from docemb_lib.thesis.claims import FAILS, HOLDS, NO_INTERVAL, UNDECIDED, UNTESTED, recorded_claims
 from docemb_lib.thesis.values import FIGURES, cells_of
 from docemb_lib.workspace import Workspace

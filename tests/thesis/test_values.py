@@ -5,7 +5,7 @@ import pytest
 
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.plan import grid
+from docemb_lib.sweeps.grids import grid
 from docemb_lib.thesis.values import FIGURES, ThesisValues, baseline_name, final_name, published
 
 LARGE = "768(ReLU)x4096(ReLU)x2048"
