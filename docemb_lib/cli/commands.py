@@ -131,7 +131,7 @@ def run(
     """
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
-    from docemb_lib.cli.report import conclusion_of, paths_of, report
+    from docemb_lib.cli.report import conclusion_of, executed_notebook, paths_of, report
     from docemb_lib.settings.profile import Profile
     from docemb_lib.sweeps.execution import is_done
     from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
@@ -168,7 +168,8 @@ def run(
     for each in planned:
         record = each.record(workspace)
         if record is not None and is_done(each, workspace):
-            console.print(f"\n{each.notebook}  {each.label}\n{conclusion_of(each)}")
+            conclusion = conclusion_of(executed_notebook(each))
+            console.print(f"\n{each.notebook}  {each.label}\n{conclusion}")
             _print_paths(paths_of(each, record, workspace))
     _end([], failures)
 

@@ -133,11 +133,15 @@ def paths_of(run: Planned, record: records.Record, workspace: Workspace) -> list
     return [*paths, ("student", student)] if student else paths
 
 
-def conclusion_of(run: Planned) -> str:
-    """What the cells tagged `conclusion` of an executed notebook have printed."""
+def executed_notebook(run: Planned) -> NotebookNode:
+    """The executed copy of a run's notebook."""
     import nbformat
 
-    notebook = nbformat.read(run.executed, as_version=4)
+    return nbformat.read(run.executed, as_version=4)
+
+
+def conclusion_of(notebook: NotebookNode) -> str:
+    """What the cells tagged `conclusion` of an executed notebook have printed."""
     concluding = [cell for cell in notebook.cells if "conclusion" in cell.metadata.get("tags", ())]
     return "".join(output.get("text", "") for cell in concluding for output in cell.outputs).strip()
 
@@ -167,11 +171,11 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
         blocks.append(board.to_html(border=0, float_format="{:.3f}".format, na_rep=""))
     for run in progress(done, desc="pages", unit="notebooks"):
         name = f"{run.notebook}/{run.executed.stem}.html"
-        notebook = nbformat.read(run.executed, as_version=4)
+        notebook = executed_notebook(run)
         write_text(folder / name, page_of(notebook))
         title = escape(f"{run.notebook}: {run.label}")
         blocks.append(f'<p><a href="{escape(name)}">{title}</a></p>')
-        blocks.append(f"<p>{escape(' '.join(conclusion_of(run).split()))}</p>")
+        blocks.append(f"<p>{escape(' '.join(conclusion_of(notebook).split()))}</p>")
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
     write_text(folder / "index.html", page_of(index))
     return folder / "index.html"
