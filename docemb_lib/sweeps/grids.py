@@ -30,7 +30,7 @@ from docemb_lib.runs.stages import sbert_of
 from docemb_lib.settings import profile as profiles
 from docemb_lib.settings.parameters import members_of
 from docemb_lib.settings.profile import NOTEBOOKS, SHIPPED, Profile, width
-from docemb_lib.settings.projections import parse_projection, with_widths
+from docemb_lib.settings.projections import IDENTITY, parse_projection, with_widths
 from docemb_lib.settings.sections import Section, label_of_paragraph_vector
 
 THESIS = Profile(name="thesis")  # the thesis' settings are the defaults
@@ -90,9 +90,10 @@ class Grid(NamedTuple):
 def grid(name: str, profile: str | Path | Profile = "thesis") -> list[NotebookParameters]:
     """The runs of a grid in `params/grids/` as notebook parameters, scaled to a profile.
 
-    A grid that is not marked `scale: thesis` is not scaled. The last width of both projections
-    becomes that of the profile's student or contextual teacher, as in the thesis; hidden widths and
-    vector sizes shrink in proportion, and the mask becomes the structural teacher's context.
+    A grid that is not marked `scale: thesis` is not scaled. Both projections end as wide as the
+    larger of the two embeddings, the student's or the contextual teacher's, as in the thesis
+    (section 4.5.2); hidden widths and vector sizes shrink in proportion, and the mask becomes the
+    structural teacher's context.
 
     Example:
         >>> runs = grid("weighting-cosine", "tiny")
@@ -229,7 +230,12 @@ def _scaled(
     if teacher is not None:
         before = THESIS.contextual_teachers.width(teacher)
         after = profile.contextual_teachers.width(teacher)
-        ends = {THESIS_WIDTH: student, before: after}
+        # The larger embedding of the thesis becomes the larger one here, whichever that is.
+        in_thesis = sorted((THESIS_WIDTH, before), reverse=True)
+        ends = dict(zip(in_thesis, sorted((student, after), reverse=True), strict=True))
+        if str(scaled.get("contextual_projection", "")).strip() == IDENTITY:
+            # A teacher without a projection sets the width of both views.
+            ends[before] = after
         factors = {"student_projection": by_student, "contextual_projection": after / before}
         for name, factor in factors.items():
             if name in scaled:

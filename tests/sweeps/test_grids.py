@@ -11,6 +11,7 @@ from conftest import REPOSITORY, write_files
 from docemb_lib import grid, sweep
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.profile import width as width_of
 from docemb_lib.sweeps.grids import load_grid, names_in_grids
 from docemb_lib.sweeps.plan import resolve_sweep, runs_of
 from docemb_lib.thesis.values import published
@@ -192,14 +193,14 @@ def test_widths_and_masks_are_scaled_to_the_profile(tmp_path):
         ("384", "100(ReLU)x384"),
         ("384", "384"),
     ]
-    assert sides[4:6] == [("384(ReLU)x100", "75x100"), ("384(ReLU)x100", "100")]
+    assert sides[4:6] == [("384(ReLU)x512", "384x512"), ("384(ReLU)x512", "512")]
     assert sides[10:] == [
-        ("512(ReLU)x200", "100x200"),
-        ("512(ReLU)x200", "200"),
-        ("512(ReLU)x200", "-"),
-        ("200", "100x200"),
-        ("200", "200"),
-        ("200", "-"),
+        ("512(ReLU)x612", "306x612"),
+        ("512(ReLU)x612", "612"),
+        ("512(ReLU)x612", "-"),
+        ("612", "306x612"),
+        ("612", "612"),
+        ("612", "-"),
     ]
     assert {run["max_structural_len"] for run in grid("weighting-cosine", tiny)} == {256, None}
     run = {
@@ -234,6 +235,42 @@ def test_every_grid_resolves_at_any_widths_to_runs_that_are_told_apart(
         {notebook},
     )
     assert {run.parameters["seed"] for run in planned} == {1}
+
+
+@pytest.mark.parametrize(
+    ("teacher", "width", "ends"),
+    [
+        ("DM", 100, ("384", "384")),  # as in the thesis, the student's embedding is the larger one
+        ("DM", 500, ("500", "500")),
+        ("DBOW", 100, ("384", "384")),
+        ("DBOW", 500, ("500", "500")),
+    ],
+)
+def test_projections_end_as_wide_as_the_larger_embedding(teacher, width, ends, tmp_path):
+    last = {"DM": "768", "DBOW": "1024"}[teacher]
+    run = {
+        "contextual_teacher": teacher,
+        "student_projection": f"768(ReLU)x{last}",
+        "contextual_projection": last,
+    }
+    (tmp_path / "own.yaml").write_text(
+        json.dumps({"notebook": "04", "scale": "thesis", "runs": [run]})
+    )
+    tiny = Profile.load(PARAMS / "tiny.yaml")
+    teachers = tiny.contextual_teachers
+    narrow = getattr(teachers, teacher).model_copy(update={"vector_size": width})
+    changed = {"contextual_teachers": teachers.model_copy(update={teacher: narrow})}
+    (scaled,) = load_grid(tmp_path / "own.yaml", tiny.model_copy(update=changed)).runs
+    assert scaled["student_projection"] == f"384(ReLU)x{ends[0]}"
+    assert scaled["contextual_projection"] == ends[1]
+
+
+@pytest.mark.parametrize("profile", ["thesis", "thesis-mini", "tiny"])
+def test_teachers_keep_the_thesis_order_of_widths_around_the_student(profile):
+    profile = Profile.load(PARAMS / f"{profile}.yaml")
+    widths = list(map(profile.contextual_teachers.width, ("DM", "DBOW", "PV")))
+    order = [widths[0], width_of(profile.student.model), *widths[1:]]
+    assert order == sorted({*order})
 
 
 def resolve(text, notebook=None, **overrides):
