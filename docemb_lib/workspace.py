@@ -41,7 +41,7 @@ VERSIONS = {
     "lsa": 8,
     "teacher-embeddings": 2,
     "student-untrained": 4,
-    "student": 4,
+    "student": 5,
     "tokens": 2,
     "sentences": 2,
     "scores": 5,
@@ -49,7 +49,7 @@ VERSIONS = {
     "task": 3,
     "on-task": 5,
     "student-lexical": 3,
-    "run": 6,
+    "run": 7,
 }
 # The packages that results depend on.
 RECORDED_VERSIONS = (

@@ -41,7 +41,7 @@ student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as 
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
 lam = 0.5  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
 lam_by_length = None  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
-max_structural_len = "profile"  # mask documents beyond so many structural tokens; None: no mask
+max_structural_len = "profile"  # mask documents of more structural tokens, special ones included; None: no mask
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%

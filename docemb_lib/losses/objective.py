@@ -32,8 +32,8 @@ class Weighting:
     max_structural_len else 0. Without lam, and in the author's code at lam 0.5, it is the plain sum
     keep_i * S_i + C_i. `lam_by_length`, as in "linear:384:4096", multiplies lam (1 where lam is
     None) by a factor that is 1 up to the first length and falls linearly to 0 at the second.
-    Lengths are counted in the structural teacher's tokens without special tokens. `Parameters`
-    validates the values.
+    Lengths are counted in the structural teacher's tokens, special tokens included, as the
+    teacher's own limit is. `Parameters` validates the values.
     """
 
     lam: float | None = None  # weight of the structural loss, in [0, 1]; None: no weighting

@@ -305,6 +305,15 @@ class TeacherStage:
         artefact = self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True)
         return open_embeddings(artefact.path)
 
+    def structural_lengths(self, split: str, rows: int) -> np.ndarray:
+        """Lengths of the first `rows` documents of a split, (rows,), as the weighting takes them.
+
+        They are counted in tokens of the structural teacher, special tokens included, as its
+        `max_tokens` is: a document is masked exactly where the teacher truncates it.
+        """
+        text_tokens = np.asarray(self.corpus.split(split)["n_structural_tokens"][:rows])
+        return text_tokens + self.sbert("truncate").special_tokens
+
     def _teacher(self, settings: FurtherTeacher) -> Teacher:
         if settings.name == "structural":
             return self.structural

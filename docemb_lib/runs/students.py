@@ -188,7 +188,7 @@ class StudentStage:
         }
         limits = {"max_tokens": student.max_tokens}
         tokens = self._token_file("tokens", student.tokenize, split, rows, limits)
-        lengths = documents["n_structural_tokens"][:]
+        lengths = self.teachers.structural_lengths(split, rows)
         return TrainingDocuments(tokens, lengths, teachers=embeddings, ids=documents["id"])
 
     def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:

@@ -83,16 +83,21 @@ class SBERT:
         # A T5 has relative positions, so its config gives no limit.
         limit = context_of(self._encoder[0].auto_model.config.to_dict()) or default or 512
         tokens = self._wanted_tokens or min(default or limit, limit)
-        least = sum(map(len, self._affixes)) + 1
+        least = self.special_tokens + 1
         if not least <= tokens <= limit:
             mend = f"{self.model} takes {least} to {limit}, give one of these"
             raise InputError(f"max_tokens: got {tokens}; {mend}")
         return tokens
 
     @property
+    def special_tokens(self) -> int:
+        """The number of special tokens around a text."""
+        return sum(map(len, self._affixes))
+
+    @property
     def max_text_tokens(self) -> int:
         """`max_tokens` without the special tokens, as `count_tokens` counts."""
-        return self.max_tokens - sum(map(len, self._affixes))
+        return self.max_tokens - self.special_tokens
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Number of tokens of each text, without special tokens and truncation."""

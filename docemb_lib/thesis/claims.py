@@ -410,8 +410,8 @@ def _recorded_counts(run: Run, finals: Finals) -> Counts:
     """What is known of this run's tasks and corpus."""
     if finals.scores.empty or not run.stages.corpus.is_built:
         return {}
-    train = run.stages.corpus.split("train")
-    lengths = np.asarray(train["n_structural_tokens"][: run.parameters["documents"]])
+    documents = run.profile.parameters.documents
+    lengths = run.stages.teachers.structural_lengths("train", documents)
     limit = run.profile.structural_teacher.max_tokens or 384  # the context of the thesis' SBERT
     unmasked = (lengths <= limit).mean()
     counts = {"masked": 1 / (unmasked or np.nan)}

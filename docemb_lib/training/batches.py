@@ -88,7 +88,7 @@ class TrainingDocuments:
 
     Args:
         tokens: the student's token ids.
-        n_structural_tokens: lengths in tokens of the structural teacher.
+        n_structural_tokens: lengths in tokens of the structural teacher, special ones included.
         teachers: embeddings by teacher, (N', T) with N' >= N; row i belongs to document i.
         ids: names of the documents in error messages. None: the number of the row.
     """

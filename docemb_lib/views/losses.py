@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 def weights_by_length(run: Run) -> pd.DataFrame:
     """The weights of both losses for each training document, the shortest document first.
 
-    Columns: length (structural tokens), structural, contextual.
+    Columns: length (structural tokens, special ones included), structural, contextual.
     """
     import torch
 
     from docemb_lib.runs.students import weighting_of
 
     parameters = run.profile.parameters
-    documents = run.stages.corpus.split("train")
-    lengths = np.sort(documents["n_structural_tokens"][: parameters.documents])
+    lengths = np.sort(run.stages.teachers.structural_lengths("train", parameters.documents))
     structural, contextual = weighting_of(parameters).weights(
         torch.from_numpy(lengths), roles=run.key.roles
     )
@@ -41,7 +40,7 @@ class ThreeDocuments(NamedTuple):
     The student's embeddings stand for those of a teacher that the run lacks.
     """
 
-    lengths: Tensor  # (3,), tokens of the structural teacher
+    lengths: Tensor  # (3,), tokens of the structural teacher, special ones included
     y: Tensor  # (3, D), embeddings by the student
     t: Tensor  # (3, D), by the structural teacher
     f: Tensor  # (3, P), projections of y

@@ -6,15 +6,17 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from conftest import write_files
 
 from docemb_lib.corpus import build
+from docemb_lib.losses import Weighting
 from docemb_lib.runs import stages
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import contextual_models, paragraph_vector_model
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.settings.profile import Profile
-from docemb_lib.teachers import ParagraphVector, paragraph_vector
+from docemb_lib.teachers import SBERT, ParagraphVector, paragraph_vector
 
 NOTEBOOK = "02_paragraph_vector"
 MINE = """
@@ -326,3 +328,23 @@ def test_a_model_or_documents_that_are_not_there_are_refused(
     }.items():
         file.write_text(MINE.replace("L6-v2}\nparam", f"L6-v2, {given}}}\nparam"))
         refused(said, Stages(RunKey.of("06_evaluation", Profile.load("mine"), documents=9)).check)
+
+
+def test_the_mask_keeps_exactly_the_documents_that_the_teacher_reads_whole(make, monkeypatch):
+    """Documents around the limit: their embeddings change by truncation or they do not."""
+    stages = make()
+    texts = [" ".join(["word"] * n) for n in range(58, 68)]
+    sbert = stages.teachers.sbert("truncate")
+    counts = sbert.count_tokens(texts)
+    monkeypatch.setattr(
+        stages.corpus, "split", lambda name: {"n_structural_tokens": [*counts, 3, 3]}
+    )
+    lengths = stages.teachers.structural_lengths("train", len(texts))
+    whole = SBERT(sbert.model, bf16=False).embed(texts)
+    cut = SBERT(sbert.model, max_tokens=sbert.max_tokens, bf16=False).embed(texts)
+    keep = Weighting(max_structural_len=sbert.max_tokens).keep(torch.from_numpy(lengths))
+    assert counts == list(range(58, 68))
+    assert keep.tolist() == [
+        bool(np.allclose(a, b, atol=1e-6)) for a, b in zip(whole, cut, strict=True)
+    ]
+    assert keep.tolist() == [True] * 5 + [False] * 5

@@ -192,9 +192,11 @@ def three(make_run, recorded, students):
     run = make_run(documents=4, **students["cosine-masked"])
     task = Classification("halves", {"train": Labelled(["a", "b"] * 100, ["x", "y"] * 100)})
     scores = SimpleNamespace(is_scored=lambda model, *, final: False, task=lambda name: task)
-    lengths = {"n_structural_tokens": [9, 400, 64, 65, 1]}
+    lengths = np.array([9, 400, 64, 65, 1])
     run.stages = SimpleNamespace(
-        corpus=SimpleNamespace(is_built=True, split=lambda name: lengths), scores=scores
+        corpus=SimpleNamespace(is_built=True),
+        teachers=SimpleNamespace(structural_lengths=lambda split, rows: lengths[:rows]),
+        scores=scores,
     )
     return run
 

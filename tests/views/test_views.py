@@ -183,9 +183,8 @@ def test_weights_by_length_are_those_of_lambda_and_mask(
     make_run, further, parameters, structural, contextual
 ):
     run = make_run("05_weighting", further, documents=4, **parameters)
-    run.stages.corpus.split = lambda name: {
-        "n_structural_tokens": [64, 99, 9, 65, 7]
-    }  # four of five are trained on
+    # Four of five are trained on.
+    run.stages.teachers.structural_lengths = lambda split, rows: np.array([64, 99, 9, 65, 7])[:rows]
     expected = np.transpose([[9, 64, 65, 99], structural, contextual])
     np.testing.assert_allclose(views.weights_by_length(run).to_numpy(), expected, atol=1e-6)
 
