@@ -26,8 +26,6 @@ DOCUMENTS = (
     "A folder of .txt/.md files, or a data file: .jsonl, .json, .csv, .tsv (each also .gz) "
     "or .parquet."
 )
-# The notebook whose parameters a student has, and which reuses the student.
-NOTEBOOK = "06_evaluation"
 # The attention window of a student that `adapt` makes from an encoder; 512 was no better on
 # validation.
 WINDOW = 256
@@ -84,11 +82,12 @@ def train(profile: ProfileName = "tiny-final", parameter: Parameter = None) -> N
     """
     from docemb_lib.runs.key import RunKey
     from docemb_lib.runs.pipeline import Stages
+    from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
     from docemb_lib.training.distributed import is_first, together
 
     parameters = parse_parameters(parameter or [])
-    stages = Stages(RunKey.of(NOTEBOOK, Profile.load(profile), **parameters))
+    stages = Stages(RunKey.of(EVALUATION.name, Profile.load(profile), **parameters))
     stages.check()
     with together():
         student = stages.students.trained
@@ -244,11 +243,12 @@ def evaluate(
     from docemb_lib.runs.models import SBERT_CHUNKS, models_of
     from docemb_lib.runs.pipeline import Stages
     from docemb_lib.runs.references import references_of
+    from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
 
     loaded = Profile.load(profile)
     scored = loaded.with_tasks(task, source="--task") if task else loaded
-    stages = Stages(RunKey(NOTEBOOK, scored))
+    stages = Stages(RunKey(EVALUATION.name, scored))
     stages.scores.check(("test",))
     models = models_of(model, stages.workspace)
     references = []

@@ -255,7 +255,7 @@ def results(
     """Show the recorded runs, oldest first."""
     from docemb_lib.cli import terminal
     from docemb_lib.runs import records
-    from docemb_lib.settings.profile import notebook_named
+    from docemb_lib.settings.notebooks import notebook_named
     from docemb_lib.thesis.claims import recorded_claims
 
     if as_json and as_csv:

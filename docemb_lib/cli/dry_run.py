@@ -16,7 +16,6 @@ from docemb_lib.corpus.sources import streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
 from docemb_lib.runs.pipeline import Stages
-from docemb_lib.settings.profile import FINAL
 from docemb_lib.sweeps.execution import Planned, is_done
 from docemb_lib.sweeps.plan import Step, runs_of
 from docemb_lib.sweeps.times import RunTimes
@@ -117,7 +116,7 @@ def _needs_of(stages: Stages) -> Iterator[Need]:
         for path in filter(None, paths):
             yield Need("files", str(path))
     folders = {str(name): folder for name, folder in profile.evaluation.benchmarks.items()}
-    final = stages.key.notebook in FINAL
+    final = stages.key.registered.final
     for task in profile.evaluation.tasks if final else profile.evaluation.sweep_tasks:
         benchmark = BENCHMARKS.get(task)
         if benchmark is not None:

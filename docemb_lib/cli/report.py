@@ -16,7 +16,8 @@ from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_task
 from docemb_lib.runs import records
 from docemb_lib.runs.models import ADAPTED, UNTRAINED_ADAPTED
 from docemb_lib.runs.scores import Final
-from docemb_lib.settings.profile import FINAL, Profile
+from docemb_lib.settings.notebooks import EVALUATION, SIMDE
+from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.execution import Planned, Runs, is_done, records_of
 from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.workspace import Workspace, write_text
@@ -53,8 +54,8 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     done = records_of(planned, workspace)
     runs = {run.fingerprint: run for run in planned}
     final: list[records.Record] = []
-    for notebook in FINAL:
-        final = final or [record for record in done if record.notebook == notebook]
+    for notebook in (EVALUATION, SIMDE):
+        final = final or [record for record in done if record.notebook == notebook.name]
     paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
     students = [link_student(runs[record.fingerprint], record, workspace) for record in final]
     paths += [("student", student) for student in students if student]

@@ -46,9 +46,10 @@ class Terminal(Reporter):
         )
         self.tasks: dict[Planned, TaskID] = {}
         self.said: dict[Planned, float] = {}  # time of the last line about a run
-        self.missing: set[Planned] = set()  # neither done before `begin` nor ended
+        self.missing: set[Planned] = set()  # those that are still to be executed
         self.repeated: set[str] = set()  # labels of several runs, which may differ in the seed
         self.runs = 0
+        self.ended = 0  # of all runs, those that were done before included
         self.side_by_side = False  # by several workers, which take less than the sum of their runs
         self.worked = 0.0  # seconds of all runs that have ended
         self.begun = time.monotonic()
@@ -66,6 +67,9 @@ class Terminal(Reporter):
         elif expected:
             line += f"; about {duration(expected)}"
         self.console.print(line)
+
+    def skip(self, runs: Runs) -> None:
+        self.ended += len(runs)
 
     def prepare(self, what: str) -> None:
         self.console.print(f"preparing {what}")
@@ -92,7 +96,8 @@ class Terminal(Reporter):
         about = f", about {duration(left)} left in all" if left else ""
         how = {"built": "done", "failed": "failed"}.get(status)
         outcome = f"{how} in {duration(seconds)}" if how else "already there"
-        place = f"[{self.runs - len(self.missing)}/{self.runs}]"
+        self.ended += 1
+        place = f"[{self.ended}/{self.runs}]"
         self.console.print(f"{place} {outcome}  {self._name(run)}{about}")
         if error:  # now, because a later interruption leaves no summary
             self.console.print(f"        {error}")

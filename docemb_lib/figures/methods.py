@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from docemb_lib.evaluation.heads import one_thread
 from docemb_lib.figures import GREY, PALETTE, SERIES, label, short
 from docemb_lib.losses import MSE, Cosine, MaxMargin
-from docemb_lib.runs.key import roles_of, structural_label
+from docemb_lib.settings.labels import roles_of, structural_label
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.projections import ACTIVATIONS, parse_projection
 from docemb_lib.settings.sections import StructuralTeacher, Student

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -12,14 +12,10 @@ from docemb_lib.base.hardware import asked_precision
 from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.runs.checks import check_training
-from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector, members_of
-from docemb_lib.settings.profile import (
-    BESIDE_CONTEXTUAL,
-    NOTEBOOKS,
-    SELF_SUPERVISED,
-    TRAINING,
-    Profile,
-)
+from docemb_lib.settings.labels import contextual_label, roles_of
+from docemb_lib.settings.notebooks import REGISTRY, Notebook
+from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
+from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
     NOT_IN_FINGERPRINT,
     FurtherTeacher,
@@ -28,10 +24,8 @@ from docemb_lib.settings.sections import (
 )
 from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
 
-EVALUATION = "06_evaluation"  # the notebook of the final evaluation
 PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
-# Parameters that count together: of the structural loss, of the contextual loss, of pairs of texts.
-STRUCTURAL = ("structural_loss", "distance", "gamma", "temperature")
+# Parameters that count together: of the contextual loss, of pairs of texts.
 CONTEXTUAL = (
     "contextual_teacher",
     "contextual_loss",
@@ -40,8 +34,6 @@ CONTEXTUAL = (
 )
 PAIRS = ("pairs", "pair_temperature", "mlm_weight")
 SOFT_CCA = ("delta", "beta")
-# The papers' settings of pairs and of SoftCCA: a label names only what differs from them.
-PAPER = Parameters()
 IN_ASCII = str.maketrans(
     {"λ": "lam", "γ": "gamma", "τ": "tau", "δ": "delta", "β": "beta", "%": "pct"}
 )
@@ -82,17 +74,22 @@ class RunKey:
     @property
     def parameters(self) -> dict[str, object]:
         """The values of all parameters that the notebook takes."""
-        return _values(self.profile.parameters, ("seed", *NOTEBOOKS[self.notebook]))
+        return _values(self.profile.parameters, self.registered.values)
+
+    @property
+    def registered(self) -> Notebook:
+        """The notebook in the registry, which says what a run of it does."""
+        return REGISTRY[self.notebook]
 
     @property
     def trains(self) -> bool:
         """Whether the run trains a student."""
-        return self.notebook in TRAINING
+        return self.registered.trains
 
     @property
     def self_supervised(self) -> bool:
         """Whether the student learns from pairs of texts."""
-        return self.notebook in SELF_SUPERVISED
+        return self.registered.self_supervised
 
     @property
     def taught(self) -> bool:
@@ -103,8 +100,8 @@ class RunKey:
 
     @property
     def has_lexical_half(self) -> bool:
-        """Whether the student gets a lexical half: 06_evaluation gives one if the profile does."""
-        return self.profile.student.lexical > 0 and self.notebook == EVALUATION
+        """Whether the student gets a lexical half: notebook and profile must give it one."""
+        return self.profile.student.lexical > 0 and self.registered.has_lexical_half
 
     @property
     def training(self) -> Training:
@@ -129,14 +126,16 @@ class RunKey:
         """
         p = self.profile.parameters
         names = ["seed"]
+        if not self.trains:
+            # The labels of a compound name all parameters of its members.
+            unused = SINGLE if p.compound else ("compound",)
+            names += [name for name in self.registered.parameters if name not in unused]
         if self.trains:
             names.append("documents")
         if self.self_supervised:
             names += PAIRS
             if self.taught:
                 names.append("beside_teachers")
-        if self.notebook == "02_paragraph_vector":
-            names += ["compound"] if p.compound else SINGLE
         counting = _values(p, names)
         if self.taught:
             counting |= objective_settings(self.profile)
@@ -172,7 +171,7 @@ class RunKey:
     def setting(self) -> str:
         """A hash of all that results depend on except for notebook and parameters.
 
-        Runs of one setting are comparable. The section `simde` counts in 07_simde only.
+        Runs of one setting are comparable. The section `simde` counts in self-supervised runs only.
         """
         profile = self.profile
         evaluation = profile.evaluation
@@ -230,13 +229,13 @@ class RunKey:
         """
         p = self.profile.parameters
         settings = self.profile.contextual_teachers
-        if self.notebook == "02_paragraph_vector":
+        if self.registered.fits_paragraph_vector:
             members = members_of(p.compound) if p.compound else [_values(p, SINGLE)]
             return [
                 (settings.DM if member["dm"] else settings.DBOW).model_copy(update=member)
                 for member in members
             ]
-        names: set[str] = set(PV_NAMES) if self.notebook in BESIDE_CONTEXTUAL else set()
+        names: set[str] = set(PV_NAMES) if self.registered.beside_contextual else set()
         if self.trains:
             names |= {t.teacher for t in self.profile.further_teachers if t.teacher}
         return [member for name in sorted(names) for member in settings.members(name)]
@@ -244,31 +243,17 @@ class RunKey:
     @cached_property
     def label(self) -> str:
         """A short, readable name as in the thesis' figures, for example `cosine;384;λ=0.5`."""
-        p = self.profile.parameters
-        further = self.profile.further_teachers
-        match self.notebook:
-            case "01_corpus":
-                return "corpus"
-            case "02_paragraph_vector":
-                return p.compound or label_of_paragraph_vector(**_values(p, SINGLE))
-            case "03_structural":
-                return structural_label(p, further)
-            case "04_projections":
-                return f"{structural_label(p, further)};{_contextual_label(p, further)}"
-            case "05_weighting":
-                return _weighting_label(p, further)
-            case "07_simde":
-                return _pairs_label(p, further)
-        return f"student {_student_label(p, further)};{_sizes(p)}"
+        profile = self.profile
+        return self.registered.label(profile.parameters, profile.further_teachers)
 
     @cached_property
     def slug(self) -> str:
         """The label as one path component, with the profile, the documents and the seed."""
         p = self.profile.parameters
         parts = [self.profile.name, self.label]
-        if self.notebook == "05_weighting" and p.contextual_teacher is not None:
-            parts.append(_contextual_label(p))
-        if self.notebook in {"03_structural", "04_projections", "05_weighting"}:
+        if self.registered.contextual_in_slug and p.contextual_teacher is not None:
+            parts.append(contextual_label(p))
+        if self.registered.documents_in_slug:
             parts.append(f"{p.documents}docs")
         parts.append(f"seed{p.seed}")
         slug = re.sub(r"([^\w.=+]|_)+", "-", "-".join(parts).translate(IN_ASCII)).strip("-")
@@ -324,16 +309,6 @@ def teachers_of(profile: Profile) -> list[FurtherTeacher]:
     return teachers + profile.further_teachers
 
 
-def roles_of(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> set[str]:
-    """The roles, structural and contextual, that parameters and further teachers have."""
-    roles = {str(teacher.role) for teacher in further}
-    if p.structural_loss is not None:
-        roles.add("structural")
-    if p.contextual_teacher is not None:
-        roles.add("contextual")
-    return roles
-
-
 def objective_settings(profile: Profile) -> dict[str, object]:
     """The parameters of the losses that a student of the profile has, with their values.
 
@@ -368,73 +343,3 @@ def objective_settings(profile: Profile) -> dict[str, object]:
 
 def _values(p: Parameters, names: Iterable[str]) -> dict[str, Any]:
     return {name: getattr(p, name) for name in names}
-
-
-def structural_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
-    """The structural loss in a label: `cosine`, `max-margin;MSE;γ=1.0`."""
-    if p.structural_loss is None:
-        return _names(further, "structural") or "only-contextual"
-    if p.structural_loss == "mse":
-        return "MSE"
-    if p.structural_loss == "max-margin":
-        distance = "MSE" if p.distance == "mse" else "cosine"
-        return f"max-margin;{distance};γ={p.gamma}"
-    if p.structural_loss == "contrastive" and p.temperature is not None:
-        return f"contrastive;τ={p.temperature}"
-    return p.structural_loss
-
-
-def _contextual_label(p: Parameters, further: Sequence[FurtherTeacher] = ()) -> str:
-    """The contextual loss in a label: `PV;S:768(ReLU)x4096(ReLU)x2048;C:-`."""
-    if p.contextual_teacher is None:
-        return _names(further, "contextual") or "only-structural"
-    label = f"{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}"
-    if p.contextual_loss != "soft-cca":
-        return f"{p.contextual_loss};{label}"
-    if p.delta != PAPER.delta:
-        label += f";δ={p.delta}"
-    if p.beta != PAPER.beta:
-        label += f";β={p.beta}"
-    return label
-
-
-def _weighting_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
-    roles = roles_of(p, further)
-    structural = structural_label(p, further)
-    if "contextual" not in roles:
-        masked = "" if p.max_structural_len is None else f";{p.max_structural_len}"
-        return f"only-structural;{structural}{masked}"
-    if "structural" not in roles:
-        return f"only-contextual;{p.contextual_teacher}"
-    if p.lam is None and p.lam_by_length is None and p.max_structural_len is None:
-        return f"{structural};no-weighting"
-    by_length = "" if p.lam_by_length is None else f";{p.lam_by_length}"
-    return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}"
-
-
-def _student_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
-    contextual = "" if p.contextual_teacher is None else f";{_contextual_label(p)}"
-    return _weighting_label(p, further) + contextual
-
-
-def _pairs_label(p: Parameters, further: Sequence[FurtherTeacher]) -> str:
-    """The label of a student that learns from pairs: `SimDE;700 docs`.
-
-    Settings that differ from the paper's are named: `SimCSE;τ=0.1;mlm=0.0;700 docs`.
-    """
-    parts = ["SimDE" if p.pairs == "halves" else "SimCSE"]
-    if p.pair_temperature != PAPER.pair_temperature:
-        parts.append(f"τ={p.pair_temperature}")
-    if p.mlm_weight != PAPER.mlm_weight:
-        parts.append(f"mlm={p.mlm_weight}")
-    if p.beside_teachers is not None:
-        parts += [f"×{p.beside_teachers} beside", _student_label(p, further)]
-    return ";".join([*parts, _sizes(p)])
-
-
-def _sizes(p: Parameters) -> str:
-    return f"{p.documents} docs" + (f";seed {p.seed}" if p.seed else "")
-
-
-def _names(further: Sequence[FurtherTeacher], role: str) -> str:
-    return "+".join(teacher.name for teacher in further if teacher.role == role)

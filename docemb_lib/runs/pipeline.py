@@ -11,7 +11,6 @@ from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.scores import ScoreStage
 from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student
-from docemb_lib.settings.profile import FINAL
 from docemb_lib.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ class Stages:
             names = [teacher.model for teacher in profile.further_teachers if teacher.model]
         else:
             names = profile.models
-        if key.notebook in FINAL:
+        if key.registered.final:
             names += profile.evaluation.beside
         if key.self_supervised and profile.simde.sentence_encoder:
             names.append(profile.simde.sentence_encoder)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 
 from docemb_lib.base.integrity import damaged, is_whole
-from docemb_lib.settings.profile import FINAL, NOTEBOOKS
+from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.workspace import Workspace, installed_versions, is_locked, publish, write_text
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _row(record: Record, *, with_error: bool) -> dict[str, object]:
     row = {name: fields[name] for name in ("notebook", "label", "profile", "status")}
     row |= record.parameters
     metrics = dict(record.metrics)
-    row["test" if record.notebook in FINAL else "validation"] = metrics.pop("mean", None)
+    row["test" if REGISTRY[record.notebook].final else "validation"] = metrics.pop("mean", None)
     row |= metrics
     row |= {name: fields[name] for name in ("seconds", "finished", "fingerprint", "student")}
     if with_error:
@@ -152,7 +152,7 @@ def all_records(notebook: str | None = None, *, workspace: Workspace | None = No
     """Every record, or those of one notebook; the oldest comes first."""
     root = (workspace or Workspace()).outputs / "records"
     records = []
-    for name in [notebook] if notebook else NOTEBOOKS:
+    for name in [notebook] if notebook else REGISTRY:
         for folder in root.glob(f"{name}/*/"):
             if folder.suffix == ".partial":  # this record is being written
                 continue

@@ -1,9 +1,10 @@
 """The references of `docemb evaluate`: recorded baselines, or models that need no training."""
 
 from docemb_lib.runs import records
-from docemb_lib.runs.key import EVALUATION, RunKey
+from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import FORMS, Model, on_task_models, sbert_models
 from docemb_lib.runs.pipeline import Stages
+from docemb_lib.settings.notebooks import EVALUATION
 from docemb_lib.settings.profile import Profile
 from docemb_lib.workspace import Workspace
 
@@ -26,7 +27,7 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
 
     They are models without weights: only their scores can be read, which are artefacts.
     """
-    newest = next(iter(records.comparable(RunKey(EVALUATION, profile), workspace)), None)
+    newest = next(iter(records.comparable(RunKey(EVALUATION.name, profile), workspace)), None)
     if newest is None:
         return []
     table = records.table_of(workspace, newest, "models")

@@ -40,7 +40,8 @@ from docemb_lib.runs.models import (
 )
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.scores import Final
-from docemb_lib.settings.profile import BESIDE_CONTEXTUAL, FINAL, NOTEBOOKS, Profile, check_names
+from docemb_lib.settings.notebooks import REGISTRY
+from docemb_lib.settings.profile import Profile, check_names
 from docemb_lib.workspace import Workspace, revision
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Run:
     @property
     def is_final(self) -> bool:
         """Whether the run is scored on test splits."""
-        return self.notebook in FINAL
+        return self.key.registered.final
 
     @cached_property
     def model(self) -> Model:
@@ -107,7 +108,7 @@ class Run:
             for name, prompt in self.profile.evaluation.beside.items():
                 models.append(published_model(name, prompt))
         contextual = {}
-        if self.notebook in BESIDE_CONTEXTUAL:
+        if self.key.registered.beside_contextual:
             contextual = contextual_models(teachers)
             models += contextual.values()
         if self.is_final:
@@ -318,7 +319,7 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")
     check_names(notebook, re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE))
     profile = Profile.load(namespace.get("profile", "tiny"))
-    given = {name: namespace[name] for name in ("seed", *NOTEBOOKS[notebook]) if name in namespace}
+    given = {name: namespace[name] for name in REGISTRY[notebook].values if name in namespace}
     run = Run(RunKey.of(notebook, profile, **given))
     run.stages.check()
     return run

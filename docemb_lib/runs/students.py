@@ -30,8 +30,9 @@ from docemb_lib.losses import (
 )
 from docemb_lib.losses.contextual import contextual_loss
 from docemb_lib.losses.structural import structural_loss
-from docemb_lib.runs.key import EVALUATION, RunKey, teachers_of
+from docemb_lib.runs.key import RunKey, teachers_of
 from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student
+from docemb_lib.settings.notebooks import EVALUATION
 from docemb_lib.settings.parameters import Parameters
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
 from docemb_lib.settings.sections import Student as StudentSettings
@@ -250,7 +251,7 @@ class StudentStage:
             settings=self.key.training,
             seed=p.seed,
             folder=folder,
-            title=RunKey(EVALUATION, self.profile).label,  # the same in all notebooks
+            title=RunKey(EVALUATION.name, self.profile).label,  # the same in all notebooks
         )
         tensors = {}
         for teaching in objective.teachings:

@@ -1,77 +1,113 @@
-"""The registry of the notebooks: which parameters a notebook takes, and what a run of it does."""
+"""The registry of the notebooks: which parameters a notebook takes, and what a run of it does.
 
-from collections.abc import Mapping
+A new notebook gets an entry here; new parameters of it are fields of `Parameters`.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.settings import labels
+from docemb_lib.settings.labels import FurtherTeachers
+from docemb_lib.settings.parameters import SINGLE, Parameters
 
-STUDENT_RUN = (
-    "structural_loss",
-    "distance",
-    "gamma",
-    "temperature",
+Labeller = Callable[[Parameters, FurtherTeachers], str]
+STRUCTURAL_LOSS = ("structural_loss", "distance", "gamma", "temperature")
+CONTEXTUAL_LOSS = (
     "contextual_teacher",
     "contextual_loss",
     "delta",
     "beta",
     "student_projection",
     "contextual_projection",
-    "lam",
-    "lam_by_length",
-    "max_structural_len",
-    "documents",
 )
-_UNWEIGHTED = {"max_structural_len": None, "lam": None, "lam_by_length": None}
+WEIGHTS = ("lam", "lam_by_length", "max_structural_len")
+STUDENT_RUN = (*STRUCTURAL_LOSS, *CONTEXTUAL_LOSS, *WEIGHTS, "documents")
 
 
 @dataclass(frozen=True)
 class Notebook:
     """A notebook: the parameters that it takes, and what a run of it does."""
 
-    name: str
+    name: str  # of its file; the names sort in the order of the chapters
+    label: Labeller  # the short, readable name of a run
     parameters: tuple[str, ...] = ()  # besides `profile` and `seed`, which every notebook takes
     fixed: Mapping[str, None] = field(default_factory=dict)  # parameters that are switched off
+    fits_paragraph_vector: bool = False  # the model of a run is the Paragraph Vector that it fits
     self_supervised: bool = False  # the student learns from pairs of texts, without a teacher
     final: bool = False  # the student is scored on the test splits of the final tasks
+    has_lexical_half: bool = False  # the student gets a lexical half if the profile has one
     beside_contextual: bool = False  # the student is compared with all Paragraph Vectors
+    # What the label leaves out and the names of files need: the contextual loss, the documents.
+    contextual_in_slug: bool = False
+    documents_in_slug: bool = False
+    # What the colours of the thesis' figure of these runs stand for
+    coloured_by: Literal["architecture", "loss", "width", "lam"] = "lam"
 
     @property
     def trains(self) -> bool:
         """Whether a run trains a student."""
         return "documents" in self.parameters
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """All parameters of a run but the profile."""
+        return ("seed", *self.parameters)
 
-_ALL = (
-    Notebook("01_corpus"),
-    Notebook("02_paragraph_vector", ("dm", "vector_size", "min_count", "preprocess", "compound")),
-    Notebook(
-        "03_structural",
-        ("structural_loss", "distance", "gamma", "temperature", "documents"),
-        fixed={"contextual_teacher": None, **_UNWEIGHTED},
-    ),
-    Notebook(
-        "04_projections",
-        tuple(name for name in STUDENT_RUN if name not in _UNWEIGHTED),
-        fixed=_UNWEIGHTED,
-        beside_contextual=True,
-    ),
-    Notebook("05_weighting", STUDENT_RUN, beside_contextual=True),
-    Notebook("06_evaluation", STUDENT_RUN, final=True, beside_contextual=True),
-    Notebook(
-        "07_simde",
-        ("pairs", "pair_temperature", "mlm_weight", "beside_teachers", "documents"),
-        self_supervised=True,
-        final=True,
-        beside_contextual=True,
-    ),
+
+CORPUS = Notebook("01_corpus", lambda p, further: "corpus")
+PARAGRAPH_VECTOR = Notebook(
+    "02_paragraph_vector",
+    labels.paragraph_vector_label,
+    (*SINGLE, "compound"),
+    fits_paragraph_vector=True,
+    coloured_by="architecture",
 )
+STRUCTURAL = Notebook(
+    "03_structural",
+    labels.structural_label,
+    (*STRUCTURAL_LOSS, "documents"),
+    fixed=dict.fromkeys(("contextual_teacher", *WEIGHTS)),
+    documents_in_slug=True,
+    coloured_by="loss",
+)
+PROJECTIONS = Notebook(
+    "04_projections",
+    labels.losses_label,
+    (*STRUCTURAL_LOSS, *CONTEXTUAL_LOSS, "documents"),
+    fixed=dict.fromkeys(WEIGHTS),
+    beside_contextual=True,
+    documents_in_slug=True,
+    coloured_by="width",
+)
+WEIGHTING = Notebook(
+    "05_weighting",
+    labels.weighting_label,
+    STUDENT_RUN,
+    beside_contextual=True,
+    contextual_in_slug=True,
+    documents_in_slug=True,
+)
+EVALUATION = Notebook(
+    "06_evaluation",
+    labels.final_label,
+    STUDENT_RUN,
+    final=True,
+    has_lexical_half=True,
+    beside_contextual=True,
+)
+SIMDE = Notebook(
+    "07_simde",
+    labels.pairs_label,
+    ("pairs", "pair_temperature", "mlm_weight", "beside_teachers", "documents"),
+    self_supervised=True,
+    final=True,
+    beside_contextual=True,
+)
+CHAPTER_4 = (STRUCTURAL, PROJECTIONS, WEIGHTING)  # whose students stand in the thesis' figures
+_ALL = (CORPUS, PARAGRAPH_VECTOR, *CHAPTER_4, EVALUATION, SIMDE)
 REGISTRY: Mapping[str, Notebook] = {notebook.name: notebook for notebook in _ALL}
-# The same by property, for modules that ask for one of them.
-NOTEBOOKS = {notebook.name: notebook.parameters for notebook in _ALL}
-TRAINING = tuple(notebook.name for notebook in _ALL if notebook.trains)
-SELF_SUPERVISED = tuple(notebook.name for notebook in _ALL if notebook.self_supervised)
-FINAL = tuple(notebook.name for notebook in _ALL if notebook.final)
-BESIDE_CONTEXTUAL = tuple(notebook.name for notebook in _ALL if notebook.beside_contextual)
 
 
 def notebook_named(name: str, *, source: str = "") -> str:

@@ -25,17 +25,7 @@ from docemb_lib.settings.files import (  # noqa: F401, importable from here, too
     read_yaml,
     yaml_file,
 )
-from docemb_lib.settings.notebooks import (  # noqa: F401, importable from here, too
-    BESIDE_CONTEXTUAL,
-    FINAL,
-    NOTEBOOKS,
-    REGISTRY,
-    SELF_SUPERVISED,
-    STUDENT_RUN,
-    TRAINING,
-    notebook_named,
-    unknown_notebook,
-)
+from docemb_lib.settings.notebooks import REGISTRY, unknown_notebook
 from docemb_lib.settings.parameters import Parameters
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -249,7 +239,7 @@ def check_names(notebook: str, names: Iterable[str]) -> None:
     """Raise InputError for an unknown notebook or parameter, naming the nearest known one."""
     if notebook not in REGISTRY:
         raise InputError(unknown_notebook(notebook))
-    allowed = ("profile", "seed", *REGISTRY[notebook].parameters)
+    allowed = ("profile", *REGISTRY[notebook].values)
     for name in names:
         if name in allowed:
             continue

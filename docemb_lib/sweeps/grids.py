@@ -28,8 +28,9 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.stages import sbert_of
 from docemb_lib.settings import profile as profiles
+from docemb_lib.settings.notebooks import REGISTRY, notebook_named
 from docemb_lib.settings.parameters import members_of
-from docemb_lib.settings.profile import NOTEBOOKS, SHIPPED, Profile, width
+from docemb_lib.settings.profile import SHIPPED, Profile, width
 from docemb_lib.settings.projections import IDENTITY, parse_projection, with_widths
 from docemb_lib.settings.sections import Section, label_of_paragraph_vector
 
@@ -74,13 +75,13 @@ class Grid(NamedTuple):
 
         Raises InputError where they differ, and where there is none.
         """
-        notebook = None if asked is None else profiles.notebook_named(asked)
+        notebook = None if asked is None else notebook_named(asked)
         if notebook and self.notebook and notebook != self.notebook:
             problem = f"it is for notebook {self.notebook}, not for {notebook}"
             raise InputError(f"grid {self.name}: {problem}; name {self.notebook}")
         notebook = notebook or self.notebook
         if not notebook:
-            known = ", ".join(NOTEBOOKS)
+            known = ", ".join(REGISTRY)
             raise InputError(
                 f"grid {self.name}: notebook is missing; say which of {known} it is for"
             )
@@ -157,7 +158,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
     file = profiles.validated(GridFile, content, source)
     notebook = file.notebook
     if notebook is not None:
-        notebook = profiles.notebook_named(notebook, source=f"{source}: ")
+        notebook = notebook_named(notebook, source=f"{source}: ")
     runs = _runs_in(file)
     if not runs:
         mend = "list some under `runs`, or values under `axes`"

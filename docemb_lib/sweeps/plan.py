@@ -21,7 +21,8 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings import profile as profiles
-from docemb_lib.settings.profile import STUDENT_RUN, PlanLine, Profile
+from docemb_lib.settings.notebooks import STUDENT_RUN, notebook_named
+from docemb_lib.settings.profile import PlanLine, Profile
 from docemb_lib.sweeps.execution import Planned, Runs
 from docemb_lib.sweeps.grids import Grid, GridLike, NotebookParameters, load_grid
 from docemb_lib.workspace import Workspace
@@ -126,9 +127,8 @@ def resolve_plan(
         only: take the lines of this notebook alone, those marked `on_request` included; where the
             plan has none, one run with the profile's parameters.
     """
-    for asked in (first, only):
-        if asked is not None:
-            profiles.notebook_named(asked)
+    start = "" if first is None else notebook_named(first)
+    only = None if only is None else notebook_named(only)
     of_plan = _Resolver(profile, name, workspace)
     steps: list[Step] = []
     notebooks = []
@@ -138,7 +138,7 @@ def resolve_plan(
             grid = None if line.grid is None else load_grid(line.grid, resolver.profile)
             notebook = str(line.notebook) if grid is None else grid.notebook_of_runs(line.notebook)
             notebooks.append(notebook)
-            if not _is_asked_for(line, notebook, first, only):
+            if not _is_asked_for(line, notebook, start, only):
                 continue
             if grid is None:
                 steps.append(Step([resolver.run(notebook, line.parameters)], None))
@@ -174,7 +174,7 @@ def resolve_run(
         notebook: its name or number.
         name: of the profile for notebooks, see `profile_argument`.
     """
-    notebook = profiles.notebook_named(notebook)
+    notebook = notebook_named(notebook)
     profiles.check_names(notebook, parameters)
     lines = [line for line in profile.plan if line.notebook == notebook and not line.on_request]
     planned_in = {line.profile for line in lines}
@@ -227,11 +227,14 @@ def profile_argument(profile: str | Path) -> str:
     return str(profiles.profile_path(profile) if is_file else profile)
 
 
-def _is_asked_for(line: PlanLine, notebook: str, first: str | None, only: str | None) -> bool:
-    """Whether `resolve_plan` takes a line, which is one of this notebook."""
+def _is_asked_for(line: PlanLine, notebook: str, start: str, only: str | None) -> bool:
+    """Whether `resolve_plan` takes a line, which is one of this notebook.
+
+    Notebooks before `start` are left out; the names of notebooks sort in their order.
+    """
     if only is not None:
-        return notebook.startswith(only)
-    return not line.on_request and notebook >= (first or "")
+        return notebook == only
+    return not line.on_request and notebook >= start
 
 
 def _check_copies(runs: Runs, profile: Profile) -> None:

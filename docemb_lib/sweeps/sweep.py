@@ -151,6 +151,7 @@ def execute_plan(
                     failures.append(f"grid {step.grid}: {error}")
                     continue
                 reporter.begin(runs, todo, where)
+            reporter.skip([run for run in runs if run not in todo])
             failed = _distribute(client(), todo, workspace, reporter) if todo else {}
             failures += [*failed.values(), *_compare(runs, failed, workspace, reporter)]
     return failures

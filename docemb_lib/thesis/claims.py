@@ -28,12 +28,12 @@ from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
+from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION
 from docemb_lib.settings.profile import Profile
-from docemb_lib.thesis.comparison import CHAPTER_4, Finals, recorded_finals, recorded_in_figures
+from docemb_lib.thesis.comparison import Finals, recorded_finals, recorded_in_figures
 from docemb_lib.thesis.values import (
     BASELINE,
     FIGURES,
-    FINAL,
     baselines_of,
     published,
     read_file,
@@ -96,7 +96,7 @@ def claims(*notebooks: str) -> list[Claim]:
     """
     notebook_of = {figure.source: figure.notebook for figure in FIGURES}
     claims: list[Claim] = read_file("claims")["claims"]
-    return [c for c in claims if notebook_of.get(c.get("figure", ""), FINAL) in notebooks]
+    return [c for c in claims if notebook_of.get(c.get("figure", ""), EVALUATION.name) in notebooks]
 
 
 def recorded_claims(profile: str | Path) -> pd.DataFrame:
@@ -104,14 +104,15 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
 
     Raises InputError without runs.
     """
-    run = Run(RunKey.of(FINAL, Profile.load(profile)))
+    run = Run(RunKey.of(EVALUATION.name, Profile.load(profile)))
     finals = recorded_finals(run)
-    figures = [claim["figure"] for claim in claims(*CHAPTER_4)]
+    of_chapter_4 = [notebook.name for notebook in CHAPTER_4]
+    figures = [claim["figure"] for claim in claims(*of_chapter_4)]
     if finals.scores.empty and not recorded_in_figures(run, figures):
         problem = "no run of chapter 4 and no final evaluation is recorded"
         mend = f"make one with `docemb run --profile {profile}`"
         raise InputError(f"profile {profile}: {problem}; {mend}")
-    return pd.concat([claims_of_figures(run, CHAPTER_4), claims_of_run(run, finals)])
+    return pd.concat([claims_of_figures(run, of_chapter_4), claims_of_run(run, finals)])
 
 
 def claims_of_figures(run: Run, notebooks: Sequence[str] = ()) -> pd.DataFrame:
@@ -136,7 +137,7 @@ def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
     verdicts on recorded scores if that is "not tested". A claim is about the tasks of the thesis;
     others illustrate it without testing it.
     """
-    asked = claims(FINAL)
+    asked = claims(EVALUATION.name)
     tasks = thesis_tasks()
     examples = published("tasks").query(
         "protocol == 'final' and split == 'train' and statistic == 'examples'"

@@ -22,12 +22,12 @@ from docemb_lib.evaluation.scoreboard import (
 )
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, differences, verdicts
 from docemb_lib.runs import records
-from docemb_lib.runs.key import STRUCTURAL, RunKey
+from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import UNTRAINED, Model
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
-from docemb_lib.settings.profile import NOTEBOOKS
+from docemb_lib.settings.notebooks import CHAPTER_4, STRUCTURAL, STRUCTURAL_LOSS
 from docemb_lib.thesis.values import (
     BASELINE,
     FIGURES,
@@ -38,8 +38,6 @@ from docemb_lib.thesis.values import (
     published,
 )
 
-NOTEBOOK_03 = "03_structural"
-CHAPTER_4 = (NOTEBOOK_03, "04_projections", "05_weighting")  # whose runs are students in figures
 # Where the rows of a table are from.
 HERE = "here"
 THESIS = "thesis"
@@ -104,7 +102,7 @@ def runs_by_figure(run: Run, scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 def _rows_of(run: Run, entries: Sequence[Entry], thesis: ThesisValues) -> pd.DataFrame:
     """What `scores_of_runs` returns for these entries, beside these values."""
-    groups = [_group(run.notebook, entry.key) for entry in entries]
+    groups = [_group(run.key.registered.coloured_by, entry.key) for entry in entries]
     rows = _with_baselines(entries, groups, thesis)
     if thesis.source is not None:
         rows = rows[rows["thesis"].notna()]
@@ -188,30 +186,30 @@ def structural_only(run: Run, keys: Collection[RunKey]) -> list[Record]:
         return []
     if any(teacher.role == "contextual" for teacher in further):
         return []
-    losses = {key.only(*STRUCTURAL) for key in keys}
+    losses = {key.only(*STRUCTURAL_LOSS) for key in keys}
     if any("structural" not in key.roles for key in keys):  # as in Figure 4.7
-        cosine = RunKey.bare(NOTEBOOK_03, run.profile, structural_loss="cosine")
-        losses.add(cosine.only(*STRUCTURAL))
+        cosine = RunKey.bare(STRUCTURAL.name, run.profile, structural_loss="cosine")
+        losses.add(cosine.only(*STRUCTURAL_LOSS))
     size = {name: run.parameters[name] for name in ("documents", "seed")}
     matching = []
-    for record in run.comparable(NOTEBOOK_03):
+    for record in run.comparable(STRUCTURAL.name):
         key = run.key_of(record)
-        if key.only(*STRUCTURAL) in losses and size.items() <= key.counting.items():
+        if key.only(*STRUCTURAL_LOSS) in losses and size.items() <= key.counting.items():
             matching.append(record)
     return matching
 
 
-def _group(notebook: str, key: RunKey) -> str:
+def _group(coloured_by: str, key: RunKey) -> str:
     """The property that the thesis' figure colours: kind of model, loss, width or λ."""
     p = key.profile.parameters
-    match notebook:
-        case "02_paragraph_vector":
+    match coloured_by:
+        case "architecture":
             return "+".join("DM" if model.dm else "DBOW" for model in key.paragraph_vectors)
-        case "03_structural":
+        case "loss":
             distance = "MSE" if p.distance == "mse" else p.distance
             names = {"mse": "MSE", "max-margin": f"max-margin {distance}"}
             return names.get(str(p.structural_loss), str(p.structural_loss))
-        case "04_projections":
+        case "width":
             if p.contextual_teacher is None:
                 return NEITHER
             return str(key.profile.contextual_teachers.width(p.contextual_teacher))
@@ -479,10 +477,10 @@ def recorded_in_figures(
     cells = {f.source: cells_of(f, run.profile) for f in FIGURES if f.source in asked}
     groups: dict[str, dict[_Group, dict[str, Record]]] = {source: {} for source in cells}
     for notebook in CHAPTER_4:
-        for record in records.all_records(notebook, workspace=run.workspace):
+        for record in records.all_records(notebook.name, workspace=run.workspace):
             comparable = record.setting == run.key.setting
             # A record of another version of docemb may have parameters that are gone.
-            readable = record.parameters.keys() <= {"seed", *NOTEBOOKS[notebook]}
+            readable = record.parameters.keys() <= set(notebook.values)
             if record.status != "done" or not (comparable or (elsewhere and readable)):
                 continue
             key = run.key_of(record)

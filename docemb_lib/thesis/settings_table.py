@@ -3,9 +3,10 @@
 import pandas as pd
 
 from docemb_lib.base import pretrained
-from docemb_lib.runs.key import PAPER, PV_NAMES, RunKey
+from docemb_lib.runs.key import PV_NAMES, RunKey
 from docemb_lib.runs.run import Run
-from docemb_lib.settings.profile import FINAL, SHIPPED, Profile, local_config
+from docemb_lib.settings.labels import PAPER
+from docemb_lib.settings.profile import SHIPPED, Profile, local_config
 from docemb_lib.sweeps.grids import grid_place, names_in_grids
 
 # The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6.
@@ -130,7 +131,7 @@ def _settings_of_paper(key: RunKey) -> dict[str, str]:
     if key.self_supervised:
         name = "simde-long" if key.profile.student.max_tokens > 512 else "simde"
     else:
-        name = "thesis-final" if key.notebook in FINAL else "thesis"
+        name = "thesis-final" if key.registered.final else "thesis"
     paper = Profile.load(SHIPPED / "params" / f"{name}.yaml")
     texts = _settings_of(RunKey(key.notebook, paper))
     # No paper holds out documents for tasks, and that of SimDE none for validation.

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from docemb_lib.runs.key import STRUCTURAL, RunKey
+from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
-from docemb_lib.settings.profile import NOTEBOOKS, Profile
+from docemb_lib.settings import notebooks
+from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.grids import THESIS, grid, names_in_grids
 
-FINAL = "06_evaluation"
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
 # The labels in the thesis of baselines, by their labels here.
 BASELINES = {UNTRAINED: "Longformer", SBERT_TRUNCATED: "SBERT"}
@@ -60,18 +60,23 @@ NO_LOSS = {"structural_loss": None}
 COSINE = {"structural_loss": "cosine"}
 MAX_MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
 BEST = ("weighting-cosine", "weighting-max-margin")  # grids of the best students of chapter 4
-PROJECTIONS = ("projections", "04_projections")
-WEIGHTING = ("weighting", "05_weighting")
+PROJECTIONS = ("projections", notebooks.PROJECTIONS.name)
+WEIGHTING = ("weighting", notebooks.WEIGHTING.name)
 FIGURES = (
-    Figure("figure 4.5", "paragraph_vectors", "02_paragraph_vector", ("paragraph-vector",)),
-    Figure("figure 4.3", "structural_losses", "03_structural"),
-    Figure("figure 4.2", "structural_losses", "03_structural"),
+    Figure(
+        "figure 4.5",
+        "paragraph_vectors",
+        notebooks.PARAGRAPH_VECTOR.name,
+        ("paragraph-vector",),
+    ),
+    Figure("figure 4.3", "structural_losses", notebooks.STRUCTURAL.name),
+    Figure("figure 4.2", "structural_losses", notebooks.STRUCTURAL.name),
     Figure("figure 4.7", *PROJECTIONS, ("projections-contextual",), NO_LOSS),
     Figure("figure 4.8", *PROJECTIONS, ("projections-cosine",), COSINE),
     Figure("figure 4.9", *PROJECTIONS, ("projections-max-margin",), MAX_MARGIN),
     Figure("figure 4.10", *WEIGHTING, ("weighting-cosine",), COSINE),
     Figure("figure 4.11", *WEIGHTING, ("weighting-max-margin",), MAX_MARGIN),
-    Figure("figure 4.12", "weighting", FINAL, BEST),
+    Figure("figure 4.12", "weighting", notebooks.EVALUATION.name, BEST),
 )
 
 
@@ -126,8 +131,10 @@ def _has_loss(figure: Figure, profile: Profile) -> bool:
     """Whether the runs of a figure have the structural loss of the profile's parameters."""
     if figure.loss is None:
         return True
-    loss = RunKey.of(FINAL, THESIS, **figure.loss).only(*STRUCTURAL)
-    return loss == RunKey(figure.notebook, profile).only(*STRUCTURAL)
+    loss = RunKey.of(notebooks.EVALUATION.name, THESIS, **figure.loss).only(
+        *notebooks.STRUCTURAL_LOSS
+    )
+    return loss == RunKey(figure.notebook, profile).only(*notebooks.STRUCTURAL_LOSS)
 
 
 def rows_of(figure: Figure) -> pd.DataFrame:
@@ -157,7 +164,7 @@ def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:
     if row["kind"] == "DM+DBOW":
         return {"compound": row.name}
     parameters = {}
-    for name in NOTEBOOKS[notebook]:
+    for name in notebooks.REGISTRY[notebook].parameters:
         if name in row and pd.notna(row[name]):
             parameters[name] = row[name]
         elif name in row and name in SWITCHES:

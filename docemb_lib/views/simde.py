@@ -17,7 +17,7 @@ from docemb_lib.runs.models import (
     student_model,
 )
 from docemb_lib.runs.run import Run
-from docemb_lib.settings.profile import FINAL
+from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.thesis.values import published
 from docemb_lib.views.students import SHOWN
 
@@ -86,8 +86,7 @@ def _draw(run: Run, document: str, n: int) -> np.ndarray:
 def students_beside(run: Run) -> list[Model]:
     """The students of comparable recorded runs of notebook 07, then of the final evaluation."""
     models: dict[str, Model] = {}
-    final, simde = FINAL
-    for record in (*run.comparable(simde), *run.comparable(final)):
+    for record in (*run.comparable(SIMDE.name), *run.comparable(EVALUATION.name)):
         if record.label in (run.label, *models):
             continue
         student = recorded_student(run.workspace, record)

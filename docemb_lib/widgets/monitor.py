@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from docemb_lib.base.private import cell_has_begun
 from docemb_lib.runs import records
-from docemb_lib.settings.profile import notebook_named
+from docemb_lib.settings.notebooks import notebook_named
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer
 from docemb_lib.workspace import Workspace, is_locked

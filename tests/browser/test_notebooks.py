@@ -13,11 +13,11 @@ from matplotlib import pyplot as plt
 from overlaps import overlapping
 from PIL import Image
 
-from docemb_lib.settings.profile import NOTEBOOKS
+from docemb_lib.settings.notebooks import REGISTRY
 
 pytestmark = pytest.mark.slow
-every_notebook = pytest.mark.parametrize("notebook", NOTEBOOKS, indirect=True)
-explorers = [name for name in NOTEBOOKS if name[:2] in ("03", "04", "05", "06")]
+every_notebook = pytest.mark.parametrize("notebook", REGISTRY, indirect=True)
+explorers = [name for name in REGISTRY if name[:2] in ("03", "04", "05", "06")]
 every_explorer = pytest.mark.parametrize("notebook", explorers, indirect=True)
 
 
@@ -41,7 +41,7 @@ def test_all_cells_run_without_an_error_and_the_first_shows_the_configuration(no
         "gamma",
         "temperature",
     }  # do not count with these values
-    assert {"seed", *NOTEBOOKS[notebook.name]} - idle <= set(rows)
+    assert {*REGISTRY[notebook.name].values} - idle <= set(rows)
 
 
 @every_notebook

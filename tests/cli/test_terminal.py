@@ -213,6 +213,19 @@ def test_a_plan_is_a_line_for_each_event_and_says_how_long_such_runs_took(worksp
     ]
 
 
+def test_the_counter_counts_runs_that_are_skipped_there_already_built_and_failed(workspace):
+    reporter, screen, runs = reported(workspace, "a", "b", "c", "d", "e")
+    reporter.begin(runs, runs[3:])
+    reporter.start(runs[0])
+    reporter.end(runs[0], "reused", 0.0)
+    reporter.skip(runs[1:3])
+    for run, status in zip(runs[3:], ("built", "failed"), strict=True):
+        reporter.start(run)
+        reporter.end(run, status, 1.0)
+    places = [line.split()[0] for line in screen.file.getvalue().splitlines() if line[0] == "["]
+    assert places == ["[1/5]", "[4/5]", "[5/5]"]
+
+
 def test_a_plan_without_workers_takes_the_sum_of_the_usual_times(workspace, clock):
     reporter, screen, planned = reported(workspace, "a", "b", "c", seconds=(60.0, 180.0))
     reporter.begin(planned, planned[1:])

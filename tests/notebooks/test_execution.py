@@ -21,7 +21,7 @@ import pytest
 from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook, write_files
 
 from docemb_lib.runs import records
-from docemb_lib.settings.profile import NOTEBOOKS
+from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.workspace import Workspace
 
 pytestmark = pytest.mark.slow
@@ -113,7 +113,7 @@ def student_of(root: Path, name: str = "small-student-*") -> Path:
     return next((root / "outputs" / "students").glob(name))
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
+@pytest.mark.parametrize("name", REGISTRY)
 def test_a_notebook_was_executed_to_its_end_without_errors_and_left_figures(root, finished, name):
     notebook = executed_of(root, name)
     assert all(
@@ -158,11 +158,11 @@ def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explore
     linked = [
         Path("pages", html.unescape(name)) for name in re.findall(r'(?:href|src)="([^"]+)"', index)
     ]
-    assert [path.parts[1] for path in linked if path.suffix == ".html"] == list(NOTEBOOKS)
+    assert [path.parts[1] for path in linked if path.suffix == ".html"] == list(REGISTRY)
     assert all(path.is_file() for path in linked)
     assert "In the mean over 4 tasks, this student (." in index
     conclusions = re.findall(r"</a></p>\s*<p>([^<]+)</p>", index)
-    assert len(conclusions) == len(NOTEBOOKS)
+    assert len(conclusions) == len(REGISTRY)
     assert "training documents are longer" in conclusions[0]
     assert all(said.startswith("In the mean over ") for said in conclusions[1:])
     (page,) = (

@@ -2,7 +2,6 @@
 
 import pytest
 
-from docemb_lib.settings import notebooks
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.settings.parameters import Parameters
 
@@ -14,8 +13,21 @@ def test_a_notebook_takes_and_fixes_known_parameters_and_none_twice(notebook):
     assert len(set(names)) == len(names)
 
 
-def test_notebooks_are_known_by_what_they_do():
-    assert tuple(REGISTRY)[2:] == notebooks.TRAINING
-    assert notebooks.SELF_SUPERVISED == ("07_simde",)
-    assert notebooks.FINAL == ("06_evaluation", "07_simde")
-    assert tuple(REGISTRY)[3:] == notebooks.BESIDE_CONTEXTUAL
+@pytest.mark.parametrize(
+    ("property_", "names"),
+    [
+        ("trains", tuple(REGISTRY)[2:]),
+        ("self_supervised", ("07_simde",)),
+        ("final", ("06_evaluation", "07_simde")),
+        ("beside_contextual", tuple(REGISTRY)[3:]),
+        ("has_lexical_half", ("06_evaluation",)),
+        ("fits_paragraph_vector", ("02_paragraph_vector",)),
+    ],
+)
+def test_notebooks_are_known_by_what_they_do(property_, names):
+    have = [notebook.name for notebook in REGISTRY.values() if getattr(notebook, property_)]
+    assert tuple(have) == names
+
+
+def test_the_registry_is_in_the_order_of_the_names():
+    assert list(REGISTRY) == sorted(REGISTRY)

@@ -11,14 +11,15 @@ from conftest import REPOSITORY
 
 from docemb_lib.cli.__main__ import evaluate, train
 from docemb_lib.runs.key import RunKey
-from docemb_lib.settings.profile import NOTEBOOKS, Profile
+from docemb_lib.settings.notebooks import REGISTRY
+from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.plan import resolve_plan, resolve_run, runs_of
 
 PARAMS = REPOSITORY / "params"
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
     {notebook: 05_weighting, lam: 0.3, profile: other.yaml}, {grid: lams, profile: other.yaml},
     {notebook: 01_corpus}]"""
-EACH = f"[{', '.join(f'{{notebook: {name}}}' for name in NOTEBOOKS)}]"
+EACH = f"[{', '.join(f'{{notebook: {name}}}' for name in REGISTRY)}]"
 ON_REQUEST = "[{notebook: 06_evaluation}, {notebook: 07_simde, seed: 1, on_request: true}]"
 
 
@@ -80,7 +81,7 @@ def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(
     for run in runs_of(resolve_plan(Profile.load("small"), "small", workspace)):
         again = Profile.load("small").for_notebook(run.notebook, **run.parameters)
         assert RunKey(run.notebook, again).fingerprint == run.fingerprint
-        assert set(run.parameters) == {"profile", "seed", *NOTEBOOKS[run.notebook]}
+        assert set(run.parameters) == {"profile", *REGISTRY[run.notebook].values}
 
 
 def test_commands_for_final_students_have_the_profile_of_the_final_notebook():
@@ -101,7 +102,7 @@ def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
 
     plan = Profile.load(PARAMS / f"{name}.yaml").plan
     planned = [described(line.notebook, line.profile or name, line.parameters) for line in plan]
-    for notebook in NOTEBOOKS:
+    for notebook in REGISTRY:
         source = (REPOSITORY / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
         cell = source.split('tags=["parameters"]')[1].split("# %%")[0]
         assigned = {

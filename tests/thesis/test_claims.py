@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
+from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION
 from docemb_lib.sweeps.grids import grid
 from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import (
@@ -18,8 +19,8 @@ from docemb_lib.thesis.claims import (
     Mean,
     check_claims,
 )
-from docemb_lib.thesis.comparison import CHAPTER_4, recorded_finals
-from docemb_lib.thesis.values import FIGURES, FINAL, published, rows_of
+from docemb_lib.thesis.comparison import recorded_finals
+from docemb_lib.thesis.values import FIGURES, published, rows_of
 
 TASKS = {"accuracy": ["sort", "match"], "map": ["find"], "mrr": ["find"]}
 LEVELS = {
@@ -32,7 +33,7 @@ LEVELS = {
     "only-MSE": 0.9,
 }
 STUDENTS = ("cosine-masked", "MSE-contextual", "only-MSE")
-CLAIMS = module.claims(FINAL)
+CLAIMS = module.claims(EVALUATION.name)
 ABSENT = "no scores on aan, arxiv, imdb, oc, pan, s2orc"
 COUNTS = {
     "aan": 106.592,
@@ -269,7 +270,7 @@ def test_a_claim_is_tested_where_per_example_scores_are_known(three, evaluated):
 
 # ---- chapter 4
 
-OF_FIGURES = module.claims(*CHAPTER_4)
+OF_FIGURES = module.claims(*(notebook.name for notebook in CHAPTER_4))
 MARGIN = {"structural_loss": "max-margin", "distance": "mse"}
 
 

@@ -1,0 +1,111 @@
+"""Labels: short, readable names of runs, as in the thesis' figures, made of their parameters.
+
+Labels are for people: no code reads one. A label names only what differs from the papers' settings
+of pairs and of SoftCCA.
+"""
+
+from collections.abc import Sequence
+
+from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector
+from docemb_lib.settings.sections import FurtherTeacher
+
+PAPER = Parameters()  # the settings of the papers
+FurtherTeachers = Sequence[FurtherTeacher]
+
+
+def roles_of(p: Parameters, further: FurtherTeachers = ()) -> set[str]:
+    """The roles, structural and contextual, that parameters and further teachers have."""
+    roles = {str(teacher.role) for teacher in further}
+    if p.structural_loss is not None:
+        roles.add("structural")
+    if p.contextual_teacher is not None:
+        roles.add("contextual")
+    return roles
+
+
+def paragraph_vector_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+    """One Paragraph Vector, or the labels of several joined by +: `DM;100;lowercase;2`."""
+    if p.compound is not None:
+        return p.compound
+    return label_of_paragraph_vector(**{name: getattr(p, name) for name in SINGLE})
+
+
+def structural_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+    """The structural loss: `cosine`, `max-margin;MSE;γ=1.0`."""
+    if p.structural_loss is None:
+        return _names(further, "structural") or "only-contextual"
+    if p.structural_loss == "mse":
+        return "MSE"
+    if p.structural_loss == "max-margin":
+        distance = "MSE" if p.distance == "mse" else "cosine"
+        return f"max-margin;{distance};γ={p.gamma}"
+    if p.structural_loss == "contrastive" and p.temperature is not None:
+        return f"contrastive;τ={p.temperature}"
+    return p.structural_loss
+
+
+def contextual_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+    """The contextual loss: `PV;S:768(ReLU)x4096(ReLU)x2048;C:-`."""
+    if p.contextual_teacher is None:
+        return _names(further, "contextual") or "only-structural"
+    label = f"{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}"
+    if p.contextual_loss != "soft-cca":
+        return f"{p.contextual_loss};{label}"
+    if p.delta != PAPER.delta:
+        label += f";δ={p.delta}"
+    if p.beta != PAPER.beta:
+        label += f";β={p.beta}"
+    return label
+
+
+def losses_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+    """The structural and the contextual loss: `cosine;PV;S:384(ReLU)x200;C:-`."""
+    return f"{structural_label(p, further)};{contextual_label(p, further)}"
+
+
+def weighting_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+    """The structural loss, its mask and the weight λ: `cosine;384;λ=0.5`."""
+    roles = roles_of(p, further)
+    structural = structural_label(p, further)
+    if "contextual" not in roles:
+        masked = "" if p.max_structural_len is None else f";{p.max_structural_len}"
+        return f"only-structural;{structural}{masked}"
+    if "structural" not in roles:
+        return f"only-contextual;{p.contextual_teacher}"
+    if p.lam is None and p.lam_by_length is None and p.max_structural_len is None:
+        return f"{structural};no-weighting"
+    by_length = "" if p.lam_by_length is None else f";{p.lam_by_length}"
+    return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}"
+
+
+def final_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+    """The student of a final evaluation: `student cosine;384;λ=0.5;DM;S:-;C:-;700 docs`."""
+    return f"student {_student_label(p, further)};{_sizes(p)}"
+
+
+def pairs_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+    """The student that learns from pairs: `SimDE;700 docs`.
+
+    Settings that differ from the paper's are named: `SimCSE;τ=0.1;mlm=0.0;700 docs`.
+    """
+    parts = ["SimDE" if p.pairs == "halves" else "SimCSE"]
+    if p.pair_temperature != PAPER.pair_temperature:
+        parts.append(f"τ={p.pair_temperature}")
+    if p.mlm_weight != PAPER.mlm_weight:
+        parts.append(f"mlm={p.mlm_weight}")
+    if p.beside_teachers is not None:
+        parts += [f"×{p.beside_teachers} beside", _student_label(p, further)]
+    return ";".join([*parts, _sizes(p)])
+
+
+def _student_label(p: Parameters, further: FurtherTeachers) -> str:
+    contextual = "" if p.contextual_teacher is None else f";{contextual_label(p)}"
+    return weighting_label(p, further) + contextual
+
+
+def _sizes(p: Parameters) -> str:
+    return f"{p.documents} docs" + (f";seed {p.seed}" if p.seed else "")
+
+
+def _names(further: FurtherTeachers, role: str) -> str:
+    return "+".join(teacher.name for teacher in further if teacher.role == role)
