@@ -181,9 +181,10 @@ run.save_figure(left.figure, "distances", shown)
 
 # %%
 scores = run.scores()
+names = figures.short_names(run.models(), run.label)
 runs = thesis.scores_of_runs(run, scores)
 (ax,) = figures.rows_axes(runs["model"].nunique())
-figures.plot_runs(figures.named(runs, run.label), by="loss", ax=ax)
+figures.plot_runs(figures.named(runs, names), by="loss", ax=ax)
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
@@ -199,7 +200,7 @@ run.save_figure(ax, "runs", runs)
 # %%
 plain = thesis.scores_of_runs(run, scores, "figure 4.2")
 (ax,) = figures.rows_axes(plain["model"].nunique())
-figures.plot_runs(figures.named(plain, run.label), by="loss", ax=ax)
+figures.plot_runs(figures.named(plain, names), by="loss", ax=ax)
 run.save_figure(ax, "plain-losses", plain)
 
 # %% [markdown]

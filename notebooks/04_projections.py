@@ -108,10 +108,11 @@ run.save_figure(figure, "training", validation_history)
 # %%
 probes = views.probes_of_teachers(run)
 teachers = list(probes["teacher"].unique())
+names = figures.short_names([run.untrained, run.model], run.label)
 size = (4.5 * len(teachers), 2.8)
 figure, axes = plt.subplots(1, len(teachers), figsize=size, layout="constrained", sharey=True, squeeze=False)
 for teacher, ax in zip(teachers, axes[0], strict=True):
-    figures.plot_probe(figures.named(probes, run.label), teacher=teacher, ax=ax)
+    figures.plot_probe(figures.named(probes, names), teacher=teacher, ax=ax)
 figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 run.save_figure(figure, "probe", probes)
 print(views.learnt(probes))
@@ -148,10 +149,11 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 
 # %%
 scores = run.scores()
+names = figures.short_names(run.models(), run.label)
 for name, runs in thesis.runs_by_figure(run, scores).items():
     (ax,) = figures.rows_axes(runs["model"].nunique())
     by = "dimensions of the contextual teacher" + name.removeprefix("runs")
-    figures.plot_runs(figures.named(runs, run.label), by=by, ax=ax)
+    figures.plot_runs(figures.named(runs, names), by=by, ax=ax)
     run.save_figure(ax, name.replace(", figure ", "-"), runs)
 
 # %% [markdown]

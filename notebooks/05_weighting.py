@@ -134,9 +134,10 @@ print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[ro
 
 # %%
 scores = run.scores()
+names = figures.short_names(run.models(), run.label)
 for name, runs in thesis.runs_by_figure(run, scores).items():
     (ax,) = figures.rows_axes(runs["model"].nunique())
-    figures.plot_runs(figures.named(runs, run.label), by="λ" + name.removeprefix("runs"), ax=ax)
+    figures.plot_runs(figures.named(runs, names), by="λ" + name.removeprefix("runs"), ax=ax)
     run.save_figure(ax, name.replace(", figure ", "-"), runs)
 
 # %% [markdown]

@@ -74,10 +74,11 @@ print(views.taught(run))
 
 # %%
 final = run.evaluate()
-figures.named(final.board, run.label)
+names = figures.short_names(run.models(), run.label)
+figures.named(final.board, names)
 
 # %%
-figure = figures.each_task(figures.plot_task, figures.named(final.last, run.label))
+figure = figures.each_task(figures.plot_task, figures.named(final.last, names))
 run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
@@ -100,8 +101,8 @@ run.save_figure(figure, "tasks", final.last)
 # differences only.
 
 # %%
-comparison = figures.named(final.comparison, run.label)
-figure = figures.each_task(figures.plot_differences, comparison, reference="chunks")
+comparison = figures.named(final.comparison, names)
+figure = figures.each_task(figures.plot_differences, comparison, reference=names[final.practice])
 run.save_figure(figure, "differences", final.comparison)
 
 # %% tags=["conclusion"]
@@ -119,9 +120,9 @@ figures.table(final.beside_references[columns], digits=4)  # of single tasks: di
 
 # %%
 by_length = run.stages.scores.by_length(run.models())
-compared = [final.student, "student before distillation", "SBERT truncated", "SBERT over chunks"]
-compared = figures.named(by_length[by_length["model"].isin(compared)], run.label)
-figure = figures.each_task(figures.plot_by_length, compared, height=3.4)
+plain = by_length["kind"].isin(["untrained", "sbert-truncated", "sbert-chunks"]) & (by_length["form"] == "saved")
+compared = by_length[plain | (by_length["model"] == final.student)]
+figure = figures.each_task(figures.plot_by_length, figures.named(compared, names), height=3.4)
 run.save_figure(figure, "by-length", by_length)
 
 # %% [markdown]
@@ -155,10 +156,10 @@ widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 # %%
 finals = thesis.recorded_finals(run, final)
 accuracy = thesis.table_5_7(finals.compared, "accuracy")
-figures.table(accuracy, run.label, empty="No further scores of accuracy.")
+figures.table(accuracy, names, empty="No further scores of accuracy.")
 
 # %%
-figures.table(thesis.table_5_7(finals.compared, "map"), run.label, empty="No further scores of retrieval.")
+figures.table(thesis.table_5_7(finals.compared, "map"), names, empty="No further scores of retrieval.")
 
 # %% [markdown]
 # The next table compares scores with the thesis, for the same model, round, task and metric: the difference, and
@@ -168,7 +169,7 @@ figures.table(thesis.table_5_7(finals.compared, "map"), run.label, empty="No fur
 
 # %%
 none = "The thesis has no scores of these models on these tasks."
-figures.table(thesis.deviations(finals.scores), run.label, empty=none)
+figures.table(thesis.deviations(finals.scores), names, empty=none)
 
 # %% [markdown]
 # ### Over tasks
@@ -177,7 +178,7 @@ figures.table(thesis.deviations(finals.scores), run.label, empty=none)
 # thesis, on its own tasks only. The first figure compares accuracy over tasks and rounds, as Figure 5.3 does.
 
 # %%
-shown = figures.named(finals.compared, run.label)
+shown = figures.named(finals.compared, names)
 if len(accuracy):
     ax = figures.plot_rounds(shown, ax=figures.rows_axes(len(accuracy))[0])
     run.save_figure(ax, "rounds", finals.scores)
@@ -217,7 +218,7 @@ best = thesis.best_of_chapter_4(run)
 if best.empty:
     print(f"None of the four is recorded: `docemb sweep 05 --grid weighting-cosine --profile {profile}` makes two.")
 else:
-    ax = figures.plot_runs(figures.named(best), by="model", ax=figures.rows_axes(best["model"].nunique())[0])
+    ax = figures.plot_runs(figures.named(best, names), by="model", ax=figures.rows_axes(best["model"].nunique())[0])
     run.save_figure(ax, "best-of-chapter-4", best)
 
 # %% [markdown]

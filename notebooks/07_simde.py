@@ -99,9 +99,9 @@ views.similarity_beside_paper(run).round(2)
 
 # %%
 KINDS = {"positive": "to the other half of the document", "negative": "to halves of other documents"}
-untrained = run.references[0]
-before = views.distances_of_halves(run, [untrained])
-ax = figures.plot_distances(figures.named(before), distance="cosine", kinds=KINDS, ax=figures.rows_axes(1, each=0.9)[0])
+before = views.distances_of_halves(run, [run.untrained])
+before = figures.named(before, figures.short_names([run.untrained], run.label))
+ax = figures.plot_distances(before, distance="cosine", kinds=KINDS, ax=figures.rows_axes(1, each=0.9)[0])
 
 # %% [markdown]
 # **How to read it.** If the two distributions overlap, the encoder can learn to separate them. If they hardly overlap,
@@ -126,9 +126,10 @@ validation_history.drop(columns="epoch", errors="ignore").round(4)
 # softmax over cosines pushes documents apart, so the spread should grow more than that of a distilled student.
 
 # %%
-distances = views.distances_of_halves(run, [untrained, run.model])
+distances = views.distances_of_halves(run, [run.untrained, run.model])
+names = figures.short_names([run.untrained, run.model], run.label)
 ax = figures.plot_distances(
-    figures.named(distances, run.label), distance="cosine", kinds=KINDS, ax=figures.rows_axes(2, each=0.9)[0]
+    figures.named(distances, names), distance="cosine", kinds=KINDS, ax=figures.rows_axes(2, each=0.9)[0]
 )
 run.save_figure(ax, "halves", distances)
 
@@ -145,10 +146,11 @@ run.save_figure(ax, "halves", distances)
 # %%
 students = views.students_beside(run)
 final = run.evaluate(beside=students)
-figures.named(final.board, run.label)
+names = figures.short_names(run.models(), run.label)
+figures.named(final.board, names)
 
 # %%
-figure = figures.each_task(figures.plot_task, figures.named(final.last, run.label))
+figure = figures.each_task(figures.plot_task, figures.named(final.last, names))
 run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
@@ -161,12 +163,12 @@ run.save_figure(figure, "tasks", final.last)
 
 # %%
 columns = ["task", "metric", "difference", "low", "high", "verdict"]
-gain = final.comparison.query("model == @final.student and reference == 'student before distillation'")
+gain = final.comparison.query("model == @final.student and reference == @run.untrained.label")
 figures.table(gain[columns], digits=4)
 
 # %%
-comparison = figures.named(final.comparison, run.label)
-figure = figures.each_task(figures.plot_differences, comparison, reference="chunks")
+comparison = figures.named(final.comparison, names)
+figure = figures.each_task(figures.plot_differences, comparison, reference=names[final.practice])
 run.save_figure(figure, "differences", final.comparison)
 
 # %% tags=["conclusion"]
@@ -192,15 +194,15 @@ print(thesis.conclusion(run, final))
 # has them, too.
 
 # %%
-names = ["student before distillation", "SBERT truncated", "SBERT over chunks", *run.profile.evaluation.beside]
-references = [model for model in run.references if model.label in names]
+kinds = ("untrained", "sbert-truncated", "sbert-chunks", "published")
+references = [model for model in run.references if model.kind in kinds and model.form == "saved"]
 few = run.stages.scores.few_shot([run.model, *students, *references])
 for task in few["task"].unique():
     _, ax = plt.subplots()
-    figures.plot_few_shot(figures.named(few[few["task"] == task], run.label), ax=ax).set_title(task)
+    figures.plot_few_shot(figures.named(few[few["task"] == task], names), ax=ax).set_title(task)
     run.save_figure(ax, f"few-shot-{task}", few)
 none = "No scores on a task of the paper with as many examples of each class as in `evaluation.few_shot_table`."
-figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), run.label, empty=none)
+figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), names, empty=none)
 
 # %% [markdown]
 # ## Beside the paper
@@ -214,7 +216,7 @@ figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), r
 
 # %%
 none = "The paper has no scores on the tasks of this profile."
-figures.table(thesis.beside_paper(final.scores), run.label, empty=none)
+figures.table(thesis.beside_paper(final.scores), names, empty=none)
 
 # %%
 folder = run.link_student(final.scores)

@@ -240,7 +240,8 @@ def evaluate(
     """
     from docemb_lib.cli.terminal import SCORES, print_table
     from docemb_lib.runs.key import RunKey
-    from docemb_lib.runs.models import SBERT_CHUNKS, models_of
+    from docemb_lib.runs.kinds import Kind
+    from docemb_lib.runs.models import forms_at
     from docemb_lib.runs.pipeline import Stages
     from docemb_lib.runs.references import references_of
     from docemb_lib.settings.notebooks import EVALUATION
@@ -250,14 +251,13 @@ def evaluate(
     scored = loaded.with_tasks(task, source="--task") if task else loaded
     stages = Stages(RunKey(EVALUATION.name, scored))
     stages.scores.check(("test",))
-    models = models_of(model, stages.workspace)
+    forms = forms_at(model, stages.workspace)
     references = []
     if not alone:
-        labels = {row.label for row in models}  # a model may be a reference, too: it is scored once
+        labels = {row.label for row in forms.models}  # a model may be a reference, too
         references = [row for row in references_of(stages, loaded) if row.label not in labels]
-    reference_labels = [row.label for row in references]
     final = stages.scores.evaluate(
-        [*models, *references], student=models[-1].label, references=reference_labels
+        [*forms.models, *references], student=forms.compared, references=references
     )
     if as_json:
         frames = {"scores": final.scores, **final.tables}
@@ -265,7 +265,7 @@ def evaluate(
         sys.stdout.write(json.dumps({"model": model, **rows}, ensure_ascii=False, indent=1) + "\n")
         return
     print_table(final.board.reset_index(), console, f"{SCORES} with 95% intervals")
-    if SBERT_CHUNKS in reference_labels:
+    if any(row.kind == Kind.SBERT_CHUNKS for row in references):
         console.print(final.standing(), soft_wrap=not console.is_terminal)
 
 

@@ -14,7 +14,8 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_tasks, with_interval
 from docemb_lib.runs import records
-from docemb_lib.runs.models import ADAPTED, UNTRAINED_ADAPTED
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.models import Model
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.settings.profile import Profile
@@ -69,11 +70,9 @@ def report(planned: Runs, workspace: Workspace) -> Report:
         if record.setting == last.setting
     ]
     evaluation = evaluations[-1]
-    adapted = f"{evaluation.student}{ADAPTED}"
-    if adapted in set(evaluation.models["model"]):
-        evaluation = evaluation._replace(student=adapted)
+    evaluation = evaluation._replace(student=evaluation.adapted or evaluation.student)
     choice = evaluation.choice()
-    how = _command_for(choice.model, adapted, students[-1], runs[last.fingerprint])
+    how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
     summary = f"{evaluation.standing()}\nTake {choice.model}: {choice.reason}{how}."
     return Report(_board(evaluations), summary, paths)
 
@@ -101,13 +100,15 @@ def _of_all_models(tables: Sequence[pd.DataFrame], *by: str) -> pd.DataFrame:
     return rows.drop_duplicates(["model", *by]).set_index("model")
 
 
-def _command_for(model: str, adapted: str, student: str | None, run: Planned) -> str:
+def _command_for(model: Model, student: str | None, run: Planned) -> str:
     """The end of the last sentence: how the model is used or made, if a command does it."""
-    if model == UNTRAINED_ADAPTED:
+    if model.form != Form.ADAPTED:
+        return ""
+    if model.kind == Kind.UNTRAINED:
         encoder = run.profile.student.model
         command = f"`docemb adapt {encoder} CORPUS -o OUT` makes it for your documents"
         return f"; {command}, without training"
-    if model != adapted:
+    if model.kind != Kind.STUDENT:
         return ""
     if run.profile.corpus.source == "local":
         return f"; `docemb embed {student} INPUT -o embeddings.parquet` embeds documents with it"

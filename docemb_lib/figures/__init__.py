@@ -9,8 +9,7 @@ last, imports torch.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from itertools import cycle
 from typing import Any
@@ -25,7 +24,8 @@ from matplotlib.figure import Figure
 from matplotlib.typing import ColorType, LineStyleType
 
 from docemb_lib.base.progress import in_kernel
-from docemb_lib.runs.models import FORMS, SBERT_CHUNKS, SBERT_TRUNCATED, UNTRAINED
+from docemb_lib.runs.kinds import SHORT_TITLES, Kind, ending_of
+from docemb_lib.runs.models import Model
 
 # The colours of Okabe and Ito, distinguishable with every common colour blindness; one per kind of
 # model.
@@ -47,15 +47,21 @@ BESIDE: dict[str, Any] = {
     "fontsize": 8,
     "title_fontsize": 8,
 }
-SHORT = {
-    UNTRAINED: "before distillation",
-    SBERT_CHUNKS: "chunks",
-    SBERT_TRUNCATED: "truncated",
-    "no-weighting": "plain sum",  # of both losses
+# The colours of models, keys of PALETTE; those of all other kinds are "structural".
+COLOURS = {
+    Kind.STUDENT: "student",
+    Kind.UNTRAINED: "untrained",
+    Kind.DM: "contextual",
+    Kind.DBOW: "contextual",
+    Kind.PV: "contextual",
+    Kind.CORPUS_LSA: "contextual",
+    Kind.PARAGRAPH_VECTOR: "contextual",
+    Kind.TFIDF: "floor",
+    Kind.TASK_LSA: "floor",
+    Kind.BM25: "floor",
 }
-# Beginnings of the labels and short names of models, by kind; the label of a student may be any.
-STRUCTURAL = ("SBERT", "BM25 and", SHORT[SBERT_CHUNKS], SHORT[SBERT_TRUNCATED])
-CONTEXTUAL = ("DM;", "DM,", "DBOW;", "DBOW,", "PV;", "PV,", "LSA;", "LSA,")
+# Parts of labels as figures print them.
+PRINTED = {"no-weighting": "plain sum", "None;λ": "no mask;λ"}
 LONGEST_OWN = 24  # characters of a label that is added to "this student"
 GREY = "#787878"  # contrast 4.4 to 1 with white and 4.3 to 1 with JupyterLab's dark #111111
 WIDTH = 7.2  # inches of a figure
@@ -112,24 +118,34 @@ def use_style() -> None:
     )
 
 
-def short_name(label: str, student: str | None = None) -> str:
-    """A model's label for figures and tables; `student` is the label of the student of this run.
+def short_names(models: Iterable[Model], student: str) -> dict[str, str]:
+    """The names of models in figures and tables, by label. Students of other runs are left out.
+
+    student: the name of the model of this run, the label of the run.
+    """
+    of_run = typeset(student)
+    this = "this student" if len(of_run) > LONGEST_OWN else f"this student: {of_run}"
+    names = {}
+    for model in models:
+        ending = ending_of(model.kind, model.form)
+        if model.kind != Kind.STUDENT:
+            name = typeset(model.name) or SHORT_TITLES[model.kind]
+            names[model.label] = f"{name}{ending}"
+        elif model.name == student:
+            names[model.label] = f"{this}{ending}"
+    return names
+
+
+def typeset(label: str) -> str:
+    """A label as figures print it: spaces between its parts, and short numbers.
 
     Example:
-        >>> short_name("cosine;None;λ=0.5"), short_name("student a;b, adapted", "student a;b")
-        ('cosine, no mask, λ .5', 'this student: a, b, adapted')
+        >>> typeset("cosine;None;λ=0.5")
+        'cosine, no mask, λ .5'
     """
-    if student is not None:
-        for form in FORMS:
-            if label == f"{student}{form}":
-                text = short_name(student.removeprefix("student "))
-                text = "" if len(text) > LONGEST_OWN else f": {text}"
-                return f"this student{text}{form}"
-    for long, name in SHORT.items():
-        label = label.replace(long, name)
-    label = label.replace("None;λ", "no mask;λ")
-    label = re.sub(r"([λγτ]=)([\d.]+)", _short_number, label)
-    return label.replace(";", ", ")
+    for text, printed in PRINTED.items():
+        label = label.replace(text, printed)
+    return re.sub(r"([λγτ]=)([\d.]+)", _short_number, label).replace(";", ", ")
 
 
 def _short_number(match: re.Match[str]) -> str:
@@ -138,12 +154,17 @@ def _short_number(match: re.Match[str]) -> str:
     return f"{name[0]} {float(value):g}".replace(" 0.", " .")
 
 
-def named(frame: pd.DataFrame, student: str | None = None) -> pd.DataFrame:
-    """The frame with short names of models, see `short_name`.
+def named(frame: pd.DataFrame, names: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """The frame with names for figures in place of labels of models.
 
-    They are in its columns `model` and `reference` and in the level `model` of its index.
+    They are in its columns `model` and `reference` and in the level `model` of its index. names:
+    see `short_names`; other labels are `typeset`.
     """
-    name = partial(short_name, student=student)
+    of_labels = names or {}
+
+    def name(label: str) -> str:
+        return of_labels.get(label) or typeset(label)
+
     frame = frame.copy()
     for column in {"model", "reference"} & set(frame):
         frame[column] = frame[column].map(name)
@@ -151,9 +172,13 @@ def named(frame: pd.DataFrame, student: str | None = None) -> pd.DataFrame:
 
 
 def table(
-    frame: pd.DataFrame, student: str | None = None, *, digits: int = 3, empty: str = ""
+    frame: pd.DataFrame,
+    names: Mapping[str, str] | None = None,
+    *,
+    digits: int = 3,
+    empty: str = "",
 ) -> pd.DataFrame | Markdown:
-    """The frame to read: short names, rounded numbers, and nothing in place of NaN.
+    """The frame to read: names as in figures (see `named`), rounded numbers, and nothing for NaN.
 
     A frame without rows becomes the text `empty`, if there is one.
     """
@@ -165,7 +190,7 @@ def table(
             return ""
         return f"{value:.{digits}f}" if isinstance(value, float) else value
 
-    return named(frame, student).map(text)
+    return named(frame, names).map(text)
 
 
 def rows_axes(rows: int, *, columns: int = 1, each: float = 0.3) -> list[Axes]:
@@ -195,27 +220,21 @@ def each_task(
     return figure
 
 
-def kind_of(model: str) -> str:
-    """The kind of a model, a key of `PALETTE`, from its label or its short name."""
-    if model in ("TF-IDF", "BM25", "LSA"):
-        return "floor"
-    if "/" in model or model.startswith(STRUCTURAL):  # a hub id, or a form of the teacher
-        return "structural"
-    if model.startswith(CONTEXTUAL) and "S:" not in model:  # S: the projection of a student
-        return "contextual"
-    return "untrained" if model.startswith((UNTRAINED, SHORT[UNTRAINED])) else "student"
+def colour_of(kind: str) -> str:
+    """The colour of the models of a kind, see `Kind`."""
+    return PALETTE[COLOURS.get(Kind(kind), "structural")]
 
 
-def looks_of(models: Iterable[str]) -> dict[str, tuple[str, LineStyleType]]:
-    """Colour and line style of each model.
+def looks_of(rows: pd.DataFrame) -> dict[str, tuple[str, LineStyleType]]:
+    """Colour and line style of each model. rows: with the columns model and kind.
 
-    The colour shows the kind of the model; the style separates models of one kind.
+    The colour shows the kind of the model; the style separates models of one colour.
     """
     styles: defaultdict[str, Iterator[LineStyleType]] = defaultdict(lambda: cycle(STYLES))
     looks = {}
-    for model in dict.fromkeys(models):
-        kind = kind_of(model)
-        looks[model] = (PALETTE[kind], next(styles[kind]))
+    for row in rows.drop_duplicates("model").to_dict("records"):
+        colour = colour_of(row["kind"])
+        looks[row["model"]] = (colour, next(styles[colour]))
     return looks
 
 

@@ -12,7 +12,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from docemb_lib.figures import BESIDE, GREY, PALETTE, STYLES, kind_of, label, series_colors, short
+from docemb_lib.figures import BESIDE, GREY, PALETTE, STYLES, colour_of, label, series_colors, short
 
 # ---- documents of a corpus
 SOURCES = 7  # sources in a figure: more colours look alike
@@ -255,12 +255,13 @@ def plot_probe(probes: pd.DataFrame, *, teacher: str, ax: Axes | None = None) ->
     rows = probes[probes["teacher"] == teacher]
     table = rows.pivot_table(index="bucket", columns="model", values="r2", sort=False, dropna=False)
     documents = rows.drop_duplicates("bucket").set_index("bucket")["documents"]
+    kinds = rows.drop_duplicates("model").set_index("model")["kind"]
     places = np.arange(len(table))
     models = table.shape[1]
     width = 0.8 / models
     for number, (model, values) in enumerate(table.items()):
         left = places + (number - (models - 1) / 2) * width
-        color = PALETTE[kind_of(str(model))]
+        color = colour_of(kinds[str(model)])
         bars = ax.bar(left, values, width=width, color=color, label=str(model))
         ax.bar_label(bars, fmt="{:z.2f}", padding=2, fontsize=8)  # an empty bucket has no value
     ax.set_xticks(places, [f"{bucket}\n{documents[bucket]} documents" for bucket in table.index])

@@ -22,7 +22,7 @@ from docemb_lib.figures import (
     GREY,
     PALETTE,
     SERIES,
-    kind_of,
+    colour_of,
     label,
     looks_of,
     series_colors,
@@ -244,12 +244,13 @@ def plot_weighting(
 def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
     """The score on one task by document length, a line per model with 95% intervals.
 
-    `by_length` has the columns model, task, metric, bucket (in order), examples, value, low, high.
+    `by_length` has the columns model, kind, task, metric, bucket (in order), examples, value, low
+    and high.
     """
     ax = ax or plt.gca()
     rows = by_length[by_length["task"] == task]
     examples = rows.drop_duplicates("bucket").set_index("bucket")["examples"]
-    looks = looks_of(rows["model"])
+    looks = looks_of(rows)
     for (model, (color, style)), shift in zip(looks.items(), _dodged(len(looks), 0.1), strict=True):
         line = rows[rows["model"] == model]
         places = line["bucket"].map(list(examples.index).index) + shift
@@ -270,8 +271,8 @@ def _draw_intervals(ax: Axes, places: pd.Series, rows: pd.DataFrame, **look: Any
 def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
     """The first metric of one task, a bar per row with the 95% interval (thesis, Figure 5.4).
 
-    `intervals` has the columns model, task, metric, value, low, high, and perhaps `thesis`, the
-    score in the thesis, which is drawn as a hollow diamond.
+    `intervals` has the columns model, kind, task, metric, value, low, high, and perhaps `thesis`,
+    the score in the thesis, which is drawn as a hollow diamond.
     """
     ax = ax or plt.gca()
     rows = intervals[intervals["task"] == task]
@@ -281,7 +282,7 @@ def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> 
         places,
         rows["value"],
         xerr=_reach(rows),
-        color=[PALETTE[kind_of(str(model))] for model in rows["model"]],
+        color=rows["kind"].map(colour_of),
         ecolor=GREY,
         alpha=0.6,  # so that the interval is visible on its bar
         height=0.7,
@@ -303,12 +304,12 @@ def plot_differences(
     """The difference of each model to the reference on one task, with its 95% interval.
 
     The models are in the order of the rows. A point is filled if the paired test shows a
-    difference. comparison: see `evaluation.uncertainty.verdicts`.
+    difference. comparison: see `runs.scores.Final`.
     """
     ax = ax or plt.gca()
     rows = comparison[(comparison["task"] == task) & (comparison["reference"] == reference)]
     for place, row in enumerate(rows.to_dict("records")):
-        color = PALETTE[kind_of(str(row["model"]))]
+        color = colour_of(row["kind"])
         ax.plot([row["low"], row["high"]], [place, place], color=color, linewidth=1.6)
         fill = "none" if row["verdict"] == VERDICTS[-1] else color
         ax.plot(row["difference"], place, "o", color=color, markerfacecolor=fill)
@@ -334,7 +335,7 @@ def plot_few_shot(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         hue="model",
         style="model",
         markers=True,
-        palette={model: color for model, (color, _) in looks_of(rows["model"]).items()},
+        palette={model: color for model, (color, _) in looks_of(rows).items()},
         errorbar="sd",
         ax=ax,
     )

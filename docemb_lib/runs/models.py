@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
+import pandas as pd
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
@@ -23,7 +24,7 @@ from docemb_lib.base.integrity import MANIFEST, is_published, is_whole
 from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.retrieval import Similarities, bm25, by_cosine, fused, tfidf, unit
 from docemb_lib.runs import records
-from docemb_lib.runs.key import PV_NAMES
+from docemb_lib.runs.kinds import Form, Kind, label_of
 from docemb_lib.runs.stages import TeacherStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import ParagraphVectorSettings
@@ -38,34 +39,26 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Labels.
-UNTRAINED = "student before distillation"
-UNTRAINED_ADAPTED = f"{UNTRAINED} ⊕ LSA"
-SBERT_TRUNCATED = "SBERT truncated"
-SBERT_CHUNKS = "SBERT over chunks"
-SBERT_LABELS = (SBERT_TRUNCATED, SBERT_CHUNKS)
-LEAD = f"{SBERT_CHUNKS} and lead"  # lead: the first tokens of a text
-TFIDF = "TF-IDF"
-BM25 = "BM25"
-LSA_ON_TASK = "LSA"
-# Endings of the labels of a student in its forms. A student as it was saved has none.
-ADAPTED = ", adapted"  # with a lexical half that is fitted on the texts of a task
-DENSE = ", dense half"  # without the lexical half
-CENTRED = ", centred"  # minus the mean embedding of the texts of a task
-FORMS = ("", ADAPTED, DENSE, CENTRED)
 # References by what a user has to compute and keep: counts of words; one encoder as it is, over the
 # beginning, then over the whole document; an encoder with the words of the documents. A trained
 # student comes after these.
 SIMPLEST_FIRST = (
-    TFIDF,
-    LSA_ON_TASK,
-    SBERT_TRUNCATED,
-    SBERT_CHUNKS,
-    f"{SBERT_CHUNKS}{CENTRED}",
-    LEAD,
-    UNTRAINED,
-    UNTRAINED_ADAPTED,
+    (Kind.TFIDF, Form.SAVED),
+    (Kind.TASK_LSA, Form.SAVED),
+    (Kind.SBERT_TRUNCATED, Form.SAVED),
+    (Kind.SBERT_CHUNKS, Form.SAVED),
+    (Kind.SBERT_CHUNKS, Form.CENTRED),
+    (Kind.SBERT_LEAD, Form.SAVED),
+    (Kind.UNTRAINED, Form.SAVED),
+    (Kind.UNTRAINED, Form.ADAPTED),
 )
+# Kinds of the contextual teachers of a profile, by their names in its parameters.
+CONTEXTUAL_KINDS = {
+    "DM": Kind.DM,
+    "DBOW": Kind.DBOW,
+    "PV": Kind.PV,
+    "LSA": Kind.CORPUS_LSA,
+}
 # Fingerprints of models that fit LSA hold its version: others keep their scores when it changes.
 LSA_FIT = f"LSA/{VERSIONS['lsa']}"
 MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
@@ -82,7 +75,9 @@ def _no_embeddings(texts: list[str]) -> NoReturn:
 class Model(NamedTuple):
     """A model that embeds texts, or that is fitted on the texts of a task."""
 
-    label: str  # in tables and figures
+    kind: Kind
+    form: Form
+    name: str  # where a kind has several models; the name of a student is the label of its run
     fingerprint: str  # equal for two models only if they embed alike
     # Embeds N texts as (N, D), and loads what it needs. It is called only for texts that have not
     # been embedded yet. Models that only have scores on tasks, or only `fit`, go without it.
@@ -92,6 +87,28 @@ class Model(NamedTuple):
     fit: Callable[[list[str]], Any] | None = None
     ranks_only: bool = False  # gives similarities alone, so that only retrieval can be scored
     fitted_on: str = "corpus"  # or "task", or "" for a model as it was published
+
+    @property
+    def label(self) -> str:
+        """The model in tables and figures."""
+        return label_of(self.kind, self.form, self.name)
+
+
+def models_of_table(table: pd.DataFrame) -> list[Model]:
+    """The models of a table `models` (see `Final`). They have their scores alone."""
+    columns = ["kind", "form", "name", "fingerprint", "fitted on", "ranks_only"]
+    models = []
+    for kind, form, name, fingerprint, fitted_on, ranks_only in table[columns].to_numpy():
+        model = Model(
+            Kind(kind),
+            Form(form),
+            name,
+            fingerprint,
+            fitted_on=fitted_on,
+            ranks_only=bool(ranks_only),
+        )
+        models.append(model)
+    return models
 
 
 class StudentForms(NamedTuple):
@@ -122,29 +139,52 @@ def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.n
     """The embeddings of the texts by the model, float32 (N, D), in the order of `texts`.
 
     Texts without an embedding are embedded together. They are published as a further shard of the
-    model's embeddings.
+    model's embeddings. Equal texts share an embedding.
     """
-    keys = [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
+    keys = _keys_of(texts)
     known = _shards(workspace, model)
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
     if missing:
-        inputs = {"model": model.fingerprint, "texts": sorted(missing)}
-        build = partial(_write_shard, model=model, missing=missing)
-        workspace.artefact(_shelf(model), inputs, build)
+        _publish_shard(workspace, model, list(missing), lambda: model.embed([*missing.values()]))
         known = _shards(workspace, model)
     return np.stack([known[key] for key in keys])
 
 
-def _write_shard(folder: Path, *, model: Model, missing: dict[str, str]) -> None:
-    """Embed texts and write their embeddings. missing: the texts by their keys."""
-    vectors = np.asarray(model.embed(list(missing.values())), dtype=np.float32)
+def publish_embeddings(
+    workspace: Workspace, model: Model, texts: Sequence[str], embeddings: np.ndarray
+) -> None:
+    """Keep embeddings (N, D) of N texts, those which the model has not embedded yet."""
+    known = _shards(workspace, model)
+    rows = {key: row for row, key in enumerate(_keys_of(texts)) if key not in known}
+    if rows:
+        _publish_shard(workspace, model, list(rows), lambda: embeddings[[*rows.values()]])
+
+
+def _keys_of(texts: Sequence[str]) -> list[str]:
+    """The keys of embeddings on disk: digests of the texts."""
+    return [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
+
+
+def _publish_shard(
+    workspace: Workspace, model: Model, keys: Sequence[str], embed: Callable[[], np.ndarray]
+) -> None:
+    inputs = {"model": model.fingerprint, "texts": sorted(keys)}
+    build = partial(_write_shard, model=model, keys=keys, embed=embed)
+    workspace.artefact(_shelf(model), inputs, build)
+
+
+def _write_shard(
+    folder: Path, *, model: Model, keys: Sequence[str], embed: Callable[[], np.ndarray]
+) -> None:
+    """Write the embeddings (N, D) that `embed` gives, and the N keys of their texts."""
+    vectors = np.asarray(embed(), dtype=np.float32)
     broken = int((~np.isfinite(vectors).all(axis=1)).sum())
     if broken:
         problem = f"{broken} of {len(vectors)} embeddings are not finite"
         mend = "restore the model's files, or train it again"
         raise InputError(f"{model.label}: {problem}; {mend}")
     np.save(folder / "embeddings.npy", vectors)
-    content = {"model": model.fingerprint, "label": model.label, "texts": list(missing)}
+    content = {"model": model.fingerprint, "label": model.label, "texts": list(keys)}
     (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
 
 
@@ -164,15 +204,21 @@ def _shelf(model: Model) -> str:
     return f"embeddings/{hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]}"
 
 
-def student_model(label: str, artefact: Artefact, *, dense: bool = False) -> Model:
-    """A student, which embeds on all GPUs. dense: without its lexical half."""
+def student_model(
+    name: str, artefact: Artefact, form: Form = Form.SAVED, kind: Kind = Kind.STUDENT
+) -> Model:
+    """A student, which embeds on all GPUs.
+
+    name: the label of its run; form: as it was saved, or its dense half.
+    """
+    label = label_of(kind, form, name)
 
     def embed(texts: list[str]) -> np.ndarray:
-        student = _loaded(artefact.path, dense)
+        student = _loaded(artefact.path, form == Form.DENSE)
         return student.embed(texts, devices=devices_at_hand(), desc=f"embedding by {label}")
 
     precision = "bf16" if uses_bf16(devices_at_hand()[0]) else "float32"
-    return Model(label, f"student/{artefact.fingerprint}/{precision}", embed)
+    return Model(kind, form, name, f"student/{artefact.fingerprint}/{precision}", embed)
 
 
 @lru_cache(maxsize=1)  # a notebook embeds several sets of texts by one student
@@ -200,7 +246,7 @@ def recorded_student(workspace: Workspace, record: records.Record) -> Artefact |
     return None if record.student is None else student_at(workspace.root / record.student)
 
 
-def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> StudentForms:
+def lexical_models(name: str, trained: Artefact, workspace: Workspace) -> StudentForms:
     """A student in its forms: as it was saved, without its lexical half, and adapted.
 
     The adapted form is fitted on each task as `docemb adapt` does. A student without a lexical half
@@ -209,7 +255,7 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> Stude
     from docemb_lib.student.export import saved_training
     from docemb_lib.student.lexical import saved_lexical_half
 
-    saved = student_model(label, trained)
+    saved = student_model(name, trained)
     half = saved_lexical_half(str(trained.path))
     if half is None:
         return StudentForms(saved)
@@ -218,7 +264,7 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> Stude
     # A converted encoder has seen no corpus. Folders of earlier releases do not say what a student
     # was trained on; the artefact of one that was trained here names its dense half.
     is_trained = saved_training(str(trained.path)) is not None or "dense" in inputs
-    dense = student_model(f"{label}{DENSE}", artefact, dense=True)
+    dense = student_model(name, artefact, Form.DENSE)
     dense = dense._replace(fitted_on="corpus" if is_trained else "")
     saved = saved._replace(
         embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)
@@ -226,14 +272,13 @@ def lexical_models(label: str, trained: Artefact, workspace: Workspace) -> Stude
     words = inputs.get("words", 50_000)
     weight = float(half.weight) if half.weight_given else None
     dim = half.vectors.shape[1]
-    adapted = beside_lsa(workspace, dense, f"{label}{ADAPTED}", dim, words, weight)
+    adapted = beside_lsa(workspace, dense, dim, words, weight)
     return StudentForms(saved, dense, adapted)
 
 
 def beside_lsa(
     workspace: Workspace,
     dense: Model,
-    label: str,
     dim: int = DIM,
     words: int = 50_000,
     weight: float | None = None,
@@ -255,6 +300,7 @@ def beside_lsa(
             half = fit_lexical_half(lambda: X, texts, dim=filled, words=words, weight=weight)
             return _joined(half, X, texts)
         except InputError as error:
+            label = label_of(dense.kind, Form.ADAPTED, dense.name)
             logger.warning("%s is scored without its lexical half: %s", label, error)
             return X
 
@@ -262,11 +308,11 @@ def beside_lsa(
     key = f"{dense.fingerprint} ⊕ {LSA_FIT}/{dim}/{words}/None"
     if weight is not None:
         key += f"/{weight}"
-    return _on_task(label, fit, key)
+    return _on_task(dense.kind, fit, key, form=Form.ADAPTED, name=dense.name)
 
 
 def tfidf_model() -> Model:
-    return _on_task(TFIDF, tfidf)
+    return _on_task(Kind.TFIDF, tfidf, "TF-IDF")
 
 
 def on_task_models(
@@ -289,15 +335,15 @@ def on_task_models(
     def fusion(texts: list[str]) -> Similarities:
         return fused(bm25(texts), by_cosine(chunks(texts)))
 
-    lead = Model(LEAD, f"lead/{of_sbert}", with_lead, fitted_on="")
+    lead = Model(Kind.SBERT_LEAD, Form.SAVED, "", f"lead/{of_sbert}", with_lead, fitted_on="")
     models = [
         tfidf_model(),
-        _on_task(LSA_ON_TASK, fit_lsa, LSA_FIT),
-        _on_task(BM25, bm25, ranks_only=True),
+        _on_task(Kind.TASK_LSA, fit_lsa, LSA_FIT),
+        _on_task(Kind.BM25, bm25, "BM25", ranks_only=True),
         centred_model(workspace, sbert.chunks),
         lead,
-        beside_lsa(workspace, lead, f"{lead.label} ⊕ LSA"),
-        _on_task(f"{BM25} and {SBERT_CHUNKS}, fused", fusion, f"fused/{of_sbert}", ranks_only=True),
+        beside_lsa(workspace, lead),
+        _on_task(Kind.FUSION, fusion, f"fused/{of_sbert}", ranks_only=True),
     ]
     if paragraph_vector is not None:
         context = partial(embed_once, workspace, paragraph_vector)
@@ -306,19 +352,25 @@ def on_task_models(
             return _side_by_side(chunks(texts), context(texts))
 
         key = f"{of_sbert}/{paragraph_vector.fingerprint}"
-        models.append(_on_task(f"{SBERT_CHUNKS} ⊕ PV", with_context, key))
+        models.append(_on_task(Kind.SBERT_WITH_PV, with_context, key))
     return models
 
 
 def _on_task(
-    label: str, fit: Callable[[list[str]], Any], key: str = "", *, ranks_only: bool = False
+    kind: Kind,
+    fit: Callable[[list[str]], Any],
+    key: str,
+    *,
+    form: Form = Form.SAVED,
+    name: str = "",
+    ranks_only: bool = False,
 ) -> Model:
     """A model that is fitted on the texts of each task.
 
-    key: identifies the fit and what it depends on besides the texts; by default the label does.
+    key: identifies the fit and what it depends on besides the texts.
     """
-    fingerprint = f"on-task/{VERSIONS['on-task']}/{key or label}"
-    return Model(label, fingerprint, fit=fit, ranks_only=ranks_only, fitted_on="task")
+    fingerprint = f"on-task/{VERSIONS['on-task']}/{key}"
+    return Model(kind, form, name, fingerprint, fit=fit, ranks_only=ranks_only, fitted_on="task")
 
 
 def _joined(half: LexicalHalf, dense: np.ndarray, texts: list[str]) -> np.ndarray:
@@ -364,11 +416,12 @@ def published_model(name: str, prompt: str = "", *, pooling: str | None = None) 
     parts = ["sentence-transformers", pretrained.fingerprint(pretrained.resolve(name)), prompt]
     if pooling:
         parts.append(f"{pooling} pooling")
-    return Model(name, "/".join(filter(None, parts)), embed, fitted_on="")
+    fingerprint = "/".join(filter(None, parts))
+    return Model(Kind.PUBLISHED, Form.SAVED, name, fingerprint, embed, fitted_on="")
 
 
 def untrained_model(students: StudentStage) -> Model:
-    return student_model(UNTRAINED, students.untrained)._replace(fitted_on="")
+    return student_model("", students.untrained, kind=Kind.UNTRAINED)._replace(fitted_on="")
 
 
 def sbert_models(teachers: TeacherStage, *, together: bool = False) -> SBERTModels:
@@ -380,14 +433,12 @@ def sbert_models(teachers: TeacherStage, *, together: bool = False) -> SBERTMode
     """
     workspace = teachers.workspace
     over_chunks = teachers.sbert("chunks")
-    truncated = _teacher(SBERT_TRUNCATED, teachers.sbert("truncate"), workspace)
-    chunks = _teacher(SBERT_CHUNKS, over_chunks, workspace)
+    truncated = _teacher(Kind.SBERT_TRUNCATED, "", teachers.sbert("truncate"), workspace)
+    chunks = _teacher(Kind.SBERT_CHUNKS, "", over_chunks, workspace)
 
     def embed_both(texts: list[str]) -> np.ndarray:
         first_chunks, means = over_chunks.embed_both(texts)
-        row_of = {text: row for row, text in enumerate(texts)}
-        computed = chunks._replace(embed=lambda few: means[[row_of[text] for text in few]])
-        embed_once(workspace, computed, texts)
+        publish_embeddings(workspace, chunks, texts, means)
         return first_chunks
 
     if together:
@@ -395,24 +446,24 @@ def sbert_models(teachers: TeacherStage, *, together: bool = False) -> SBERTMode
     return SBERTModels(truncated._replace(fitted_on=""), chunks._replace(fitted_on=""))
 
 
-def contextual_labels(profile: Profile) -> dict[str, str]:
-    """The contextual teachers by the labels of their models: `DM;100d` → `DM`."""
-    return {
-        f"{name};{profile.contextual_teachers.width(name)}d": name for name in (*PV_NAMES, "LSA")
-    }
+def contextual_names(profile: Profile) -> dict[Kind, str]:
+    """The names of the models of the contextual teachers: `DM;100d` is DM of 100 dimensions."""
+    width = profile.contextual_teachers.width
+    return {kind: f"{name};{width(name)}d" for name, kind in CONTEXTUAL_KINDS.items()}
 
 
-def contextual_models(teachers: TeacherStage) -> dict[str, Model]:
-    """DM, DBOW, PV and LSA as models, by these names.
+def contextual_models(teachers: TeacherStage) -> dict[Kind, Model]:
+    """DM, DBOW, PV and LSA as models, by kind.
 
     LSA is among them if there are enough documents to fit it, and so few that this takes seconds.
     """
     documents = len(teachers.corpus.teacher_texts)
     with_lsa = teachers.profile.contextual_teachers.lsa_dim <= documents <= MAX_LSA_DOCUMENTS
+    names = contextual_names(teachers.profile)
     return {
-        name: _teacher(label, teachers.contextual(name), teachers.workspace)
-        for label, name in contextual_labels(teachers.profile).items()
-        if name != "LSA" or with_lsa
+        kind: _teacher(kind, names[kind], teachers.contextual(name), teachers.workspace)
+        for name, kind in CONTEXTUAL_KINDS.items()
+        if kind != Kind.CORPUS_LSA or with_lsa
     }
 
 
@@ -421,7 +472,7 @@ def paragraph_vector_model(
 ) -> Model:
     """One Paragraph Vector, or several side by side."""
     teacher = teachers.paragraph_vectors(settings, seed=seed)
-    return _teacher(teacher.label, teacher, teachers.workspace)
+    return _teacher(Kind.PARAGRAPH_VECTOR, teacher.label, teacher, teachers.workspace)
 
 
 def centred_model(workspace: Workspace, model: Model) -> Model:
@@ -431,18 +482,19 @@ def centred_model(workspace: Workspace, model: Model) -> Model:
         X = embed_once(workspace, model, texts)
         return X - X.mean(axis=0)
 
-    return _on_task(f"{model.label}{CENTRED}", fit, f"centred/{model.fingerprint}")
+    key = f"centred/{model.fingerprint}"
+    return _on_task(model.kind, fit, key, form=Form.CENTRED, name=model.name)
 
 
-def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:
+def _teacher(kind: Kind, name: str, teacher: Teacher, workspace: Workspace) -> Model:
     """The teacher as a model.
 
     A compound embeds through its members, so that each of them embeds a text once.
     """
-    model = Model(label, f"teacher/{teacher.fingerprint}", teacher.embed)
+    model = Model(kind, Form.SAVED, name, f"teacher/{teacher.fingerprint}", teacher.embed)
     if not isinstance(teacher, Compound):
         return model
-    members = [_teacher(member.label, member, workspace) for member in teacher.members]
+    members = [_teacher(kind, member.label, member, workspace) for member in teacher.members]
 
     def embed(texts: list[str]) -> np.ndarray:
         return np.concatenate([embed_once(workspace, member, texts) for member in members], axis=1)
@@ -450,26 +502,27 @@ def _teacher(label: str, teacher: Teacher, workspace: Workspace) -> Model:
     return model._replace(embed=embed)
 
 
-def models_of(name: str, workspace: Workspace) -> list[Model]:
-    """The model in a folder or of a hub id: a student in all its forms, see `lexical_models`.
+def forms_at(path: str, workspace: Workspace) -> StudentForms:
+    """The model in a folder or of a hub id: a student in its forms, see `lexical_models`.
 
-    Any other model is run by sentence-transformers. Raises InputError for what is no model.
+    Any other model has one form and is run by sentence-transformers. Raises InputError for what is
+    no model.
     """
     from docemb_lib.student import export, loading
 
-    source = pretrained.resolve(name)
+    source = pretrained.resolve(path)
     if not any(loading.find_file(source, file) for file in ("modules.json", "config.json")):
         problem = "there is neither a modules.json nor a config.json"
-        raise InputError(f"{name}: {problem}; give the folder or the hub id of a model")
-    label = Path(name).absolute().name if Path(name).is_dir() else name
+        raise InputError(f"{path}: {problem}; give the folder or the hub id of a model")
+    name = Path(path).absolute().name if Path(path).is_dir() else path
     try:
         export.saved_pooling(source)
         is_student = loading.load_config(source).model_type in loading.LONG
     except InputError:
         is_student = False
     if not is_student:
-        return [published_model(name)._replace(label=label)]
+        return StudentForms(published_model(path)._replace(name=name))
     # A student that was trained here has the fingerprint of its artefact, so that the scores of the
     # notebooks are used again.
     artefact = student_at(Path(source)) or Artefact(pretrained.fingerprint(source), Path(source))
-    return lexical_models(label, artefact, workspace).models
+    return lexical_models(name, artefact, workspace)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECORD = "record.json"
+LAYOUT = (
+    2  # of records and tables; a record of another layout is not read, and its run is made again
+)
 SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
 Rows = Sequence[Mapping[str, object]]
 
@@ -80,7 +83,7 @@ def save(
 
     scores: the tidy rows of the table `scores`; tables: the rows of further tables, by name.
     """
-    contents: dict[str, object] = {RECORD: record.__dict__}
+    contents: dict[str, object] = {RECORD: {"layout": LAYOUT, **record.__dict__}}
     for name, rows in {**(tables or {}), SCORES: scores}.items():
         contents[f"{name}.json"] = list(rows)
 
@@ -181,8 +184,11 @@ def _read(folder: Path) -> Record | None:
     if damaged(folder) and not is_locked(folder) and not is_whole(folder):
         return None
     try:
-        return Record(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
-    except (OSError, TypeError, ValueError) as error:
+        fields = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        if fields.pop("layout", 1) != LAYOUT:
+            raise ValueError(f"its layout is not {LAYOUT}")
+        return Record(**fields)
+    except (AttributeError, OSError, TypeError, ValueError) as error:
         message = "%s is left out: it is not a record of this version (%s)"
         logger.warning(message, folder / RECORD, error)
         return None

@@ -2,7 +2,8 @@
 
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import FORMS, Model, on_task_models, sbert_models
+from docemb_lib.runs.kinds import Kind
+from docemb_lib.runs.models import Model, models_of_table, on_task_models, sbert_models
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.settings.notebooks import EVALUATION
 from docemb_lib.settings.profile import Profile
@@ -31,14 +32,5 @@ def recorded_baselines(profile: Profile, workspace: Workspace) -> list[Model]:
     if newest is None:
         return []
     table = records.table_of(workspace, newest, "models")
-    students = [f"{newest.label}{form}" for form in FORMS]
-    baselines = table[~table["model"].isin(students)]
-    return [
-        Model(
-            row["model"],
-            row["fingerprint"],
-            fitted_on=row["fitted on"],
-            ranks_only=row["ranks_only"],
-        )
-        for row in baselines.to_dict("records")
-    ]
+    baselines = table[table["kind"] != Kind.STUDENT]
+    return models_of_table(baselines)

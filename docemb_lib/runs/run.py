@@ -19,12 +19,8 @@ from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.kinds import Form, Kind, label_of
 from docemb_lib.runs.models import (
-    ADAPTED,
-    SBERT_CHUNKS,
-    SBERT_TRUNCATED,
-    UNTRAINED,
-    UNTRAINED_ADAPTED,
     Model,
     StudentForms,
     beside_lsa,
@@ -85,19 +81,22 @@ class Run:
         )
 
     @cached_property
+    def untrained(self) -> Model:
+        """The student before distillation."""
+        return untrained_model(self.stages.students)
+
+    @cached_property
     def references(self) -> list[Model]:
         """The fixed models that the notebook compares its own model with."""
         teachers = self.stages.teachers
         sbert = sbert_models(teachers, together=self.is_final)
         models = []
         if self.key.trains:
-            untrained = untrained_model(self.stages.students)
-            models.append(untrained)
+            models.append(self.untrained)
             if self.key.has_lexical_half:
                 adapted = beside_lsa(
                     self.workspace,
-                    untrained,
-                    UNTRAINED_ADAPTED,
+                    self.untrained,
                     dim=self.profile.student.lexical,
                     words=self.profile.student.lexical_words,
                 )
@@ -107,12 +106,12 @@ class Run:
             models.append(sbert.chunks)
             for name, prompt in self.profile.evaluation.beside.items():
                 models.append(published_model(name, prompt))
-        contextual = {}
+        contextual: dict[Kind, Model] = {}
         if self.key.registered.beside_contextual:
             contextual = contextual_models(teachers)
             models += contextual.values()
         if self.is_final:
-            models += on_task_models(self.workspace, sbert, contextual.get("PV"))
+            models += on_task_models(self.workspace, sbert, contextual.get(Kind.PV))
         elif not self.key.trains:
             models.append(tfidf_model())
         return models
@@ -145,9 +144,8 @@ class Run:
         return self._evaluate(self.models(beside), self._student.compared, final=True)
 
     def _evaluate(self, models: list[Model], student: Model, *, final: bool) -> Final:
-        references = [model.label for model in self.references]
         return self.stages.scores.evaluate(
-            models, student=student.label, references=references, final=final
+            models, student=student, references=self.references, final=final
         )
 
     def metrics(self, scores: pd.DataFrame) -> dict[str, float]:
@@ -169,11 +167,12 @@ class Run:
             metrics["spread"] = validations["spread"].iloc[-1]
         if self.is_final:
             means = mean_over_tasks(scores).groupby("model")["value"].mean()
-            metrics["mean_before"] = float(means[UNTRAINED])
-            metrics["mean_sbert_truncated"] = float(means[SBERT_TRUNCATED])
-            metrics["mean_sbert_chunks"] = float(means[SBERT_CHUNKS])
+            metrics["mean_before"] = float(means[label_of(Kind.UNTRAINED)])
+            metrics["mean_sbert_truncated"] = float(means[label_of(Kind.SBERT_TRUNCATED)])
+            metrics["mean_sbert_chunks"] = float(means[label_of(Kind.SBERT_CHUNKS)])
             if self.key.has_lexical_half:
-                metrics["mean_adapted"] = float(means[f"{self.label}{ADAPTED}"])
+                adapted = label_of(Kind.STUDENT, Form.ADAPTED, self.label)
+                metrics["mean_adapted"] = float(means[adapted])
         return metrics
 
     def comparable(self, notebook: str | None = None) -> list[records.Record]:

@@ -19,17 +19,8 @@ from docemb_lib.evaluation.catalogue import check_task, profile_task, task_input
 from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
 from docemb_lib.evaluation.uncertainty import Scores, differences, score_intervals, verdicts
 from docemb_lib.runs import records
-from docemb_lib.runs.models import (
-    ADAPTED,
-    FORMS,
-    SBERT_CHUNKS,
-    SBERT_TRUNCATED,
-    SIMPLEST_FIRST,
-    UNTRAINED,
-    UNTRAINED_ADAPTED,
-    Model,
-    embed_once,
-)
+from docemb_lib.runs.kinds import Form, Kind, label_of
+from docemb_lib.runs.models import SIMPLEST_FIRST, Model, embed_once, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
@@ -47,12 +38,17 @@ Rounds = dict[str, dict[str, dict[str, Score]]]
 
 
 class Final(NamedTuple):
-    """The final evaluation of several models, as tidy frames."""
+    """The final evaluation of several models, as tidy frames.
 
-    scores: pd.DataFrame  # model, task, metric, seed, value, and round where there are several
-    intervals: pd.DataFrame  # see `score_intervals`, and round
-    comparison: pd.DataFrame  # see `verdicts`; of the last round
-    # model, fingerprint, "fitted on", ranks_only: they identify the artefacts of the scores.
+    The column `model` has labels. `kind` and `form` (see `Kind` and `Form`) say what it is.
+    """
+
+    # model, kind, form, task, metric, seed, value, and round where there are several
+    scores: pd.DataFrame
+    intervals: pd.DataFrame  # see `score_intervals`, with kind and form, and round
+    comparison: pd.DataFrame  # see `verdicts`, with kind and form; of the last round
+    # A row per model: model, kind, form, name, fingerprint, "fitted on", ranks_only (see `Model`).
+    # Kind, form and name make the label; the rest identifies the artefacts of the scores.
     models: pd.DataFrame
     student: str  # the label of the model that is compared with each reference
 
@@ -66,12 +62,43 @@ class Final(NamedTuple):
         return cls(records.table_of(workspace, record), **tables, student=student)
 
     def called(self, label: str, name: str = "this student") -> Self:
-        """The same evaluation with another name for the student of this label, in all its forms."""
-        names = {f"{label}{form}": f"{name}{form}" for form in FORMS}
-        columns = {"model": names, "reference": names}
+        """The same evaluation with another name for the model of this label, in all its forms."""
+        names = []
+        labels = {}
+        for model in models_of_table(self.models):
+            renamed = model
+            if label_of(model.kind, name=model.name) == label:
+                renamed = model._replace(name=name)
+            names.append(renamed.name)
+            labels[model.label] = renamed.label
+        columns = {"model": labels, "reference": labels}
         frames = {"scores": self.scores, **self.tables}
-        renamed = {table: frame.replace(columns) for table, frame in frames.items()}
-        return self._replace(**renamed, student=names.get(self.student, self.student))
+        frames["models"] = self.models.assign(name=names)
+        replaced = {table: frame.replace(columns) for table, frame in frames.items()}
+        return self._replace(**replaced, student=labels.get(self.student, self.student))
+
+    def label(self, kind: Kind, form: Form = Form.SAVED) -> str | None:
+        """The label of the first model of this kind and form; None without one."""
+        for model in models_of_table(self.models):
+            if (model.kind, model.form) == (kind, form):
+                return model.label
+        return None
+
+    def model(self, label: str) -> Model:
+        """The model of this label, with its scores alone."""
+        (model,) = models_of_table(self.models[self.models["model"] == label])
+        return model
+
+    @property
+    def adapted(self) -> str | None:
+        """The label of the student that is fitted on the texts of a task; None without one."""
+        label = self.model(self.student)._replace(form=Form.ADAPTED).label
+        return label if label in set(self.models["model"]) else None
+
+    @property
+    def practice(self) -> str | None:
+        """The label of the common practice, SBERT over chunks, or else SBERT on truncated texts."""
+        return self.label(Kind.SBERT_CHUNKS) or self.label(Kind.SBERT_TRUNCATED)
 
     @property
     def last(self) -> pd.DataFrame:
@@ -102,20 +129,23 @@ class Final(NamedTuple):
         These are the best reference, the common practice (SBERT) and the student before training.
         A student that is adapted to a task is compared with an untrained one that is adapted, too.
         """
-        models = set(self.models["model"])
-        before = UNTRAINED if UNTRAINED in models else None
-        if self.student.endswith(ADAPTED) and UNTRAINED_ADAPTED in models:
-            before = UNTRAINED_ADAPTED
-        practice = SBERT_CHUNKS if SBERT_CHUNKS in models else SBERT_TRUNCATED
+        before = self.label(Kind.UNTRAINED)
+        if self.model(self.student).form == Form.ADAPTED:
+            before = self.label(Kind.UNTRAINED, Form.ADAPTED) or before
+        practice = self.practice or label_of(Kind.SBERT_TRUNCATED)
         return scoreboard.standing(
             self.last, self.comparison, student=self.student, before=before, practice=practice
         )
 
     def choice(self) -> scoreboard.Choice:
         """The simplest model that is not shown to be worse, see `scoreboard.choose_simplest`."""
-        order = [*SIMPLEST_FIRST, self.student]
+        labels = [self.label(kind, form) for kind, form in SIMPLEST_FIRST]
+        order = [label for label in labels if label is not None]
         return scoreboard.choose_simplest(
-            self.last, self.comparison, student=self.student, simplest_first=order
+            self.last,
+            self.comparison,
+            student=self.student,
+            simplest_first=[*order, self.student],
         )
 
 
@@ -155,8 +185,8 @@ class ScoreStage:
     def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
         """Scores of heads trained on `evaluation.few_shot` examples of each class.
 
-        Columns task, model, and those of `few_shot_scores`, on the classification tasks. A number
-        beyond the smallest class of a task is left out.
+        Columns task, model, kind, form, and those of `few_shot_scores`, on classification tasks. A
+        number beyond the smallest class of a task is left out.
         """
         frames = []
         for name in self.profile.evaluation.tasks:
@@ -170,44 +200,60 @@ class ScoreStage:
             for model in models:
                 embeddings = embed_once(self.workspace, model, task.texts("test"))
                 scores = protocols.few_shot_scores(task, embeddings, per_class=numbers)
-                frames.append(scores.assign(task=name, model=model.label))
+                frames.append(scores.assign(task=name, **_described(model)))
         if not frames:
-            return pd.DataFrame(columns=["model", "task", "metric", "per_class", "value"])
+            columns = ["model", "kind", "form", "task", "metric", "per_class", "value"]
+            return pd.DataFrame(columns=columns)
         return pd.concat(frames, ignore_index=True)
 
     def evaluate(
-        self, models: list[Model], *, student: str, references: Sequence[str], final: bool = True
+        self,
+        models: list[Model],
+        *,
+        student: Model,
+        references: Sequence[Model],
+        final: bool = True,
     ) -> Final:
         """Score the models on the tasks of the profile, with intervals and paired tests.
 
-        student: the label of the model that is compared with each of the `references`, labels as
-        well. The other models are compared with the common practice, SBERT over chunks.
+        student: the model that is compared with each of the `references`. The other models are
+        compared with the common practice, SBERT over chunks.
         """
         rounds = self.by_round(models, final=final)
-        *_, last = rounds.values()
-        rows = [(m.label, m.fingerprint, m.fitted_on, m.ranks_only) for m in models]
+        last = list(rounds.values())[-1]
+        rows = []
+        for model in models:
+            row = {
+                **_described(model),
+                "name": model.name,
+                "fingerprint": model.fingerprint,
+                "fitted on": model.fitted_on,
+                "ranks_only": model.ranks_only,
+            }
+            rows.append(row)
+        comparison = _comparison(last, student, references)
         return Final(
-            scores=_stacked(rounds, scoreboard.score_frame),
-            intervals=_stacked(rounds, score_intervals),
-            comparison=_comparison(last, student, references),
-            models=pd.DataFrame(rows, columns=["model", "fingerprint", "fitted on", "ranks_only"]),
-            student=student,
+            scores=_with_kinds(_stacked(rounds, scoreboard.score_frame), models),
+            intervals=_with_kinds(_stacked(rounds, score_intervals), models),
+            comparison=_with_kinds(comparison, models),
+            models=pd.DataFrame(rows),
+            student=student.label,
         )
 
     def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
         """Every model's score on each task in buckets of length, with intervals; of the last round.
 
-        Columns model, task, metric, bucket, examples, value, low, high. A length is that of the
-        example (of a pair the longer document, of retrieval the query), in tokens of the structural
-        teacher.
+        Columns model, kind, form, task, metric, bucket, examples, value, low, high. A length is
+        that of the example (of a pair the longer document, of retrieval the query), in tokens of
+        the structural teacher.
         """
         lengths = {task: self.lengths(task) for task in self._names(final=True)}
-        *_, last = self.by_round(models, final=True).values()
+        last = list(self.by_round(models, final=True).values())[-1]
         frames = []
-        for model, scores in last.items():
-            for task, score in scores.items():
+        for model in models:
+            for task, score in last.get(model.label, {}).items():
                 frame = uncertainty.by_length(score.per_example[score.metric], lengths[task])
-                frames.append(frame.assign(model=model, task=task, metric=score.metric))
+                frames.append(frame.assign(**_described(model), task=task, metric=score.metric))
         return pd.concat(frames, ignore_index=True)
 
     def lengths(self, name: str) -> np.ndarray:
@@ -390,20 +436,40 @@ def _stacked(rounds: Rounds, rows_of: Callable[[Scores], pd.DataFrame]) -> pd.Da
     return rows if len(rounds) > 1 else rows.drop(columns="round")
 
 
-def _comparison(scores: Scores, student: str, references: Sequence[str]) -> pd.DataFrame:
+def _described(model: Model) -> dict[str, str]:
+    """What each row of a tidy frame says of its model."""
+    return {"model": model.label, "kind": model.kind.value, "form": model.form.value}
+
+
+def _with_kinds(rows: pd.DataFrame, models: Sequence[Model]) -> pd.DataFrame:
+    """The rows with the kind and the form of the model in their column `model`."""
+    if rows.empty:
+        return rows
+    kinds = rows["model"].map({model.label: model.kind.value for model in models})
+    forms = rows["model"].map({model.label: model.form.value for model in models})
+    place = list(rows).index("model")
+    rows = rows.copy()
+    rows.insert(place + 1, "kind", kinds)
+    rows.insert(place + 2, "form", forms)
+    return rows
+
+
+def _comparison(scores: Scores, student: Model, references: Sequence[Model]) -> pd.DataFrame:
     """The student against each reference, then the other models against SBERT over chunks.
 
     p-values are corrected over the tests of the student, and over those of the others, see
     `verdicts`. The frame is empty without references.
     """
-    others = {model: by_task for model, by_task in scores.items() if model != student}
-    compared = [name for name in references if name in others]
+    others = {model: by_task for model, by_task in scores.items() if model != student.label}
+    compared = [model for model in references if model.label in others]
     if not compared:
         return pd.DataFrame()
-    of_student = [
-        differences({student: scores[student], name: scores[name]}, name) for name in compared
-    ]
+    of_student = []
+    for reference in compared:
+        both = {model.label: scores[model.label] for model in (student, reference)}
+        of_student.append(differences(both, reference.label))
     families = [pd.concat(of_student, ignore_index=True)]
-    if SBERT_CHUNKS in compared and len(others) > 1:
-        families.append(differences(others, SBERT_CHUNKS))
+    for reference in compared:
+        if (reference.kind, reference.form) == (Kind.SBERT_CHUNKS, Form.SAVED) and len(others) > 1:
+            families.append(differences(others, reference.label))
     return pd.concat([verdicts(family) for family in families], ignore_index=True)

@@ -26,6 +26,7 @@ from docemb_lib.evaluation.uncertainty import (
 )
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION
@@ -34,7 +35,7 @@ from docemb_lib.thesis.comparison import Finals, recorded_finals, recorded_in_fi
 from docemb_lib.thesis.values import (
     BASELINE,
     FIGURES,
-    baselines_of,
+    baseline_label,
     published,
     read_file,
     rows_of,
@@ -399,11 +400,10 @@ def check_order(compared: pd.DataFrame) -> Verdict:
 def _recorded_scores(run: Run, finals: Finals) -> Rounds:
     """Recorded scores by the names of Table 5.7, per example where their files exist."""
     rounds: dict[str, dict[str, Mapping[str, Score]]] = {}
-    for name, label in finals.labels.items():
-        model = Model(label, finals.fingerprints[label])
-        rows = finals.scores[finals.scores["model"] == label]
+    for name, model in finals.models.items():
+        rows = finals.scores[finals.scores["model"] == model.label]
         for round_, scores in _scores_of(run, model, rows, final=True).items():
-            rounds.setdefault(round_, {})[name] = scores[label]
+            rounds.setdefault(round_, {})[name] = scores[model.label]
     return rounds
 
 
@@ -429,21 +429,22 @@ def _recorded_figures(run: Run, asked: Iterable[Claim]) -> Rounds:
 
     The baselines of a figure are those that the newest of its runs was compared with.
     """
-    baselines = baselines_of(run.profile)
     figures: dict[str, dict[str, Mapping[str, Score]]] = {}
     for source, recorded in recorded_in_figures(run, [claim["figure"] for claim in asked]).items():
         scored: dict[str, tuple[Model, pd.DataFrame]] = {}
         for label, record in recorded.items():
-            names = {record.label: label, **baselines}
             models = records.table_of(run.workspace, record, "models")
             fingerprints = models.reindex(columns=["model", "fingerprint"]).set_index("model")
             rows = records.table_of(run.workspace, record)
-            by_score = rows.groupby(["model", "task", "metric"], sort=False, as_index=False)
-            means = by_score["value"].mean().assign(round=source)
+            by = ["model", "kind", "form", "task", "metric"]
+            means = rows.groupby(by, sort=False, as_index=False)["value"].mean()
             for name, of_model in means.groupby("model"):
-                if name in names:
-                    model = Model(name, fingerprints["fingerprint"].get(name, ""))
-                    scored[names[name]] = (model, of_model)
+                kind, form = of_model[["kind", "form"]].iloc[0]
+                in_figure = label if name == record.label else baseline_label(kind, form)
+                if in_figure is not None:
+                    fingerprint = fingerprints["fingerprint"].get(name, "")
+                    model = Model(Kind(kind), Form(form), str(name), fingerprint)
+                    scored[in_figure] = (model, of_model.assign(round=source))
         figures[source] = {}
         for label, (model, rows) in scored.items():
             (scores,) = _scores_of(run, model, rows, final=False).values()

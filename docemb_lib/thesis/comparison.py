@@ -23,7 +23,8 @@ from docemb_lib.evaluation.scoreboard import (
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, differences, verdicts
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import UNTRAINED, Model
+from docemb_lib.runs.kinds import TITLES, Form, Kind
+from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
@@ -123,8 +124,10 @@ def _with_baselines(
         frames.append(rows.assign(model=entry.label, own=True, group=group, thesis=value))
         others.append(entry.scores[~of_model])
     baselines = pd.concat(others).drop_duplicates(["model", "task", "metric", "seed"])
-    values = baselines["model"].map(thesis.of_baseline)
-    frames.append(baselines.assign(own=False, group=BASELINE, thesis=values))
+    identified = zip(baselines["kind"], baselines["form"], strict=True)
+    values = [thesis.of_baseline(kind, form) for kind, form in identified]
+    in_thesis = pd.Series(values, baselines.index, dtype=float)
+    frames.append(baselines.assign(own=False, group=BASELINE, thesis=in_thesis))
     rows = pd.concat(frames, ignore_index=True).astype({"thesis": float})
     return rows.assign(legend=thesis.legend)
 
@@ -278,13 +281,16 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     shows = "show" if worse else "do not show"
     sentences = [standing, f"{rank}; {how} {shows} it to be better than {which}."]
 
-    beside_start = pd.concat(evaluation.beside_references for evaluation in evaluations.values())
-    beside_start = beside_start.query("reference == @UNTRAINED")
+    tests = []
+    for evaluation in evaluations.values():
+        rows = evaluation.beside_references
+        tests.append(rows[rows["reference"] == evaluation.label(Kind.UNTRAINED)])
+    beside_start = pd.concat(tests)
     if len(beside_start):
         counts = verdicts(beside_start)["verdict"].value_counts().reindex(VERDICTS, fill_value=0)
         sentences.append(
             f"{counts['worse']} of {len(beside_start)} recorded runs are shown to be worse than "
-            f"the {UNTRAINED}, {counts['better']} better."
+            f"the {TITLES[Kind.UNTRAINED]}, {counts['better']} better."
         )
     if best != run.label:
         references = evaluations[best].beside_references.groupby("verdict")["reference"]
@@ -310,7 +316,8 @@ def _worse_than(
     models = []
     for name, evaluation in evaluations.items():
         fingerprints = evaluation.models.set_index("model")["fingerprint"]
-        models.append(Model(name, fingerprints[evaluation.student]))
+        fingerprint = fingerprints[evaluation.student]
+        models.append(Model(Kind.STUDENT, Form.SAVED, name, fingerprint))
     stage = run.stages.scores
     if all(stage.is_scored(model, final=False) for model in models):
         (scores,) = stage.by_round(models, final=False).values()
@@ -386,10 +393,9 @@ def deviations(scores: pd.DataFrame) -> pd.DataFrame:
 class Finals(NamedTuple):
     """Several final evaluations, each model once."""
 
-    # round, model, task, metric, value, low, high, and the columns of `beside_thesis`
+    # round, model, kind, form, task, metric, value, low, high, and the columns of `beside_thesis`
     scores: pd.DataFrame
-    labels: dict[str, str]  # {name in Table 5.7: model}
-    fingerprints: dict[str, str]  # {model: fingerprint}
+    models: dict[str, Model]  # by the name in Table 5.7
     runs: int = 0
 
     @property
@@ -428,8 +434,8 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
         intervals.append(records.table_of(run.workspace, record, "intervals"))
         models.append(records.table_of(run.workspace, record, "models"))
     if not keys:
-        columns = ["round", "model", "task", "metric", "value", "thesis"]
-        return Finals(pd.DataFrame(columns=columns), {}, {})
+        columns = ["round", "model", "kind", "form", "task", "metric", "value", "thesis"]
+        return Finals(pd.DataFrame(columns=columns), {})
 
     # Intervals of a single round do not name it.
     single = round_name(run.profile.evaluation.rounds[-1])
@@ -441,14 +447,15 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     names: dict[str, str | None] = {}
     for label, key in sorted(keys, key=lambda labelled: -labelled[1].counting["documents"]):
         names[label] = final_name(key)
-    for label in rows["model"].unique():
-        if label not in names:
-            names[label] = baseline_name(label, run.profile)
+    for row in rows.drop_duplicates("model").to_dict("records"):
+        if row["model"] not in names:
+            names[row["model"]] = baseline_name(row["kind"], row["form"])
     known = {label: name for label, name in names.items() if name is not None}
     labels = {name: label for label, name in reversed(known.items())}  # the first model of a name
-    described = pd.concat(models).drop_duplicates("model")
-    fingerprints = dict(zip(described["model"], described["fingerprint"], strict=True))
-    return Finals(beside_thesis(rows, known), labels, fingerprints, len(keys))
+    described = models_of_table(pd.concat(models).drop_duplicates("model"))
+    by_label = {model.label: model for model in described}
+    in_table = {name: by_label[label] for name, label in labels.items()}
+    return Finals(beside_thesis(rows, known), in_table, len(keys))
 
 
 # ---- figures of chapter 4

@@ -14,14 +14,22 @@ import pandas as pd
 import yaml
 
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import SBERT_TRUNCATED, UNTRAINED, contextual_labels
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.models import contextual_names
 from docemb_lib.settings import notebooks
 from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.grids import THESIS, grid, names_in_grids
 
 BASELINE = "baseline"  # `kind` of the rows of a figure that are no run of its grid
-# The labels in the thesis of baselines, by their labels here.
-BASELINES = {UNTRAINED: "Longformer", SBERT_TRUNCATED: "SBERT"}
+# The names of baselines in Table 5.7.
+IN_TABLE_5_7 = {
+    Kind.UNTRAINED: "Longformer",
+    Kind.SBERT_TRUNCATED: "SBERT",
+    Kind.DM: "DM",
+    Kind.PV: "PV",
+}
+# The labels of baselines in the figures of the thesis.
+IN_FIGURES = {**IN_TABLE_5_7, **contextual_names(THESIS)}
 # Parameters that are switched off where they are published as null; others are not given then.
 SWITCHES = {"structural_loss", "contextual_teacher", "lam", "max_structural_len"}
 
@@ -97,7 +105,6 @@ class ThesisValues:
     def __init__(self, notebook: str, profile: Profile, source: str | None = None) -> None:
         self.source = source
         self.legend = "thesis" if _is_of_thesis(profile) else "thesis, with other tasks or models"
-        self.models = baselines_of(profile)
         self.runs: dict[str, float] = {}  # by `RunKey.cell`
         self.baselines: dict[str, float] = {}  # by the label in the thesis
         figures = [f for f in FIGURES if f.notebook == notebook and source in (None, f.source)]
@@ -113,9 +120,9 @@ class ThesisValues:
         """The thesis' value of a run; None if the thesis has no such run."""
         return self.runs.get(key.cell)
 
-    def of_baseline(self, label: str) -> float | None:
+    def of_baseline(self, kind: str, form: str) -> float | None:
         """The thesis' value of a baseline of any width; None if the figure lacks it."""
-        return self.baselines.get(self.models.get(label, ""))
+        return self.baselines.get(baseline_label(kind, form) or "")
 
 
 def _is_of_thesis(profile: Profile) -> bool:
@@ -172,10 +179,9 @@ def _parameters(row: pd.Series, notebook: str) -> dict[str, Any]:
     return parameters
 
 
-def baselines_of(profile: Profile) -> dict[str, str]:
-    """The label in the figures of the thesis of each baseline of the profile, by its label here."""
-    contextual = zip(contextual_labels(profile), contextual_labels(THESIS), strict=True)
-    return BASELINES | dict(contextual)
+def baseline_label(kind: str, form: str) -> str | None:
+    """The label in the figures of the thesis of a baseline of any width; None if they lack it."""
+    return IN_FIGURES.get(Kind(kind)) if form == Form.SAVED else None
 
 
 def final_name(key: RunKey) -> str | None:
@@ -183,7 +189,6 @@ def final_name(key: RunKey) -> str | None:
     return next(iter(names_in_grids(key, "final")), None)
 
 
-def baseline_name(label: str, profile: Profile) -> str | None:
-    """The name in Table 5.7 of a baseline of any width: Longformer, SBERT, DM or PV."""
-    name = (BASELINES | contextual_labels(profile)).get(label)
-    return name if name in {"Longformer", "SBERT", "DM", "PV"} else None
+def baseline_name(kind: str, form: str) -> str | None:
+    """The name in Table 5.7 of a baseline of any width; None if the table lacks it."""
+    return IN_TABLE_5_7.get(Kind(kind)) if form == Form.SAVED else None

@@ -119,7 +119,7 @@ def similarity_beside_paper(run: Run) -> pd.DataFrame:
     if simde.sentence_encoder:
         encoder = published_model(simde.sentence_encoder, pooling="cls")
     else:
-        encoder, *_ = sbert_models(run.stages.teachers)
+        encoder = sbert_models(run.stages.teachers).truncated
     embed = partial(embed_once, run.workspace, encoder)
     cosines = probes.sentence_similarity(_texts_read(run), embed, language=simde.language)
     here = pd.DataFrame(cosines, index=[f"here: {run.profile.corpus.source}, by {encoder.label}"])

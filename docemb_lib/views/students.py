@@ -5,13 +5,8 @@ import pandas as pd
 
 from docemb_lib.evaluation import probes
 from docemb_lib.evaluation.retrieval import neighbours
-from docemb_lib.runs.models import (
-    Model,
-    embed_once,
-    recorded_student,
-    student_model,
-    untrained_model,
-)
+from docemb_lib.runs.kinds import Kind
+from docemb_lib.runs.models import Model, embed_once, recorded_student, student_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.profile import local_config
@@ -51,7 +46,7 @@ def students_of_runs(run: Run) -> list[Model]:
 
     Recorded runs count if they have as many documents as this run, and its seed.
     """
-    models = [untrained_model(run.stages.students), run.model]
+    models = [run.untrained, run.model]
     for record in sorted(run.comparable(), key=lambda record: record.label):
         counting = run.key_of(record).counting
         student = recorded_student(run.workspace, record)
@@ -82,7 +77,7 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
 
     The map is fitted on at most `PROBED` training documents and measured on the first `SHOWN`
     validation documents, by whether they fit into the structural teacher's window. Columns: model,
-    teacher, and those of `probe`.
+    kind, teacher, and those of `probe`.
     """
     corpus = run.stages.corpus
     teachers = run.stages.teachers
@@ -95,7 +90,7 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
     buckets = {f"up to {limit} tokens": short, "longer": ~short}
 
     frames = []
-    for model in (untrained_model(run.stages.students), run.model):
+    for model in (run.untrained, run.model):
         student_train = embed_once(run.workspace, model, texts)
         student_validation = validation_embeddings(corpus, model)
         for name, teacher in teachers.of_student.items():
@@ -105,7 +100,8 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
             )
             frame = probes.probe((student_train, train), (student_validation, held_out), buckets)
             frame.insert(0, "model", model.label)
-            frame.insert(1, "teacher", f"{name} teacher")
+            frame.insert(1, "kind", model.kind.value)
+            frame.insert(2, "teacher", f"{name} teacher")
             frames.append(frame)
     return pd.concat(frames, ignore_index=True)
 
@@ -117,6 +113,8 @@ def learnt(probes_of_both: pd.DataFrame) -> str:
     """
     all_documents = probes_of_both[probes_of_both["bucket"] == probes.ALL]
     parts = []
-    for teacher, r2 in all_documents.groupby("teacher", sort=False)["r2"]:
-        parts.append(f"{teacher} {r2.iloc[0]:.2f} before distillation and {r2.iloc[-1]:.2f} after")
+    for teacher, rows in all_documents.groupby("teacher", sort=False):
+        r2 = rows.set_index("kind")["r2"]
+        before = r2[Kind.UNTRAINED]
+        parts.append(f"{teacher} {before:.2f} before distillation and {r2[Kind.STUDENT]:.2f} after")
     return LINES.fill(f"R² on all validation documents: {'; '.join(parts)}.")

@@ -9,8 +9,9 @@ import pandas as pd
 
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import pick
-from docemb_lib.figures import short, short_name
-from docemb_lib.runs.models import SBERT_LABELS, Model, contextual_labels, embed_once
+from docemb_lib.figures import short, short_names
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.models import Model, embed_once
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.run import Run
 from docemb_lib.widgets import explorer as html
@@ -59,12 +60,12 @@ class Pool:
 class Neighbourhoods:
     """The tasks of a profile as pools, each built at the first use, and models for further texts.
 
-    The model of the run is the first of `models`.
+    models: by their names in figures, the model of the run first.
     """
 
-    def __init__(self, stages: Stages, models: Sequence[Model]) -> None:
+    def __init__(self, stages: Stages, models: Mapping[str, Model]) -> None:
         self.stages = stages
-        self.models = {short_name(model.label, models[0].label): model for model in models}
+        self.models = dict(models)
         self.tasks = list(stages.key.profile.evaluation.tasks)
         self.pool = cache(self._pool)
 
@@ -89,13 +90,16 @@ class Neighbourhoods:
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
     """The student, the structural teacher in both forms and the Paragraph Vectors side by side."""
     models = [run.model]
-    models += [model for model in run.references if model.label in SBERT_LABELS]
-    teachers = contextual_labels(run.profile)
     for model in run.references:
-        if teachers.get(model.label) == "PV":
+        if model.form != Form.SAVED:
+            continue
+        if model.kind in (Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS):
+            models.append(model)
+        if model.kind == Kind.PV:
             # not the model's `embed`, which stores what the two parts of PV embed
             models.append(model._replace(embed=run.stages.teachers.contextual("PV").embed))
-    return Neighbourhoods(run.stages, models)
+    names = short_names(models, run.label)
+    return Neighbourhoods(run.stages, {names[model.label]: model for model in models})
 
 
 def neighbour_browser(neighbourhoods: Neighbourhoods) -> Explorer:

@@ -20,9 +20,9 @@ from docemb_lib.evaluation.probes import (
     separation,
     tidy_distances,
 )
-from docemb_lib.figures import short_name
+from docemb_lib.figures import short_names, typeset
 from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
-from docemb_lib.runs.models import UNTRAINED, Model, untrained_model
+from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.views.students import SHOWN, validation_embeddings
@@ -66,15 +66,16 @@ def distances_to_teacher(
     teachers = run.stages.teachers
     rows = len(corpus.split("validation"))
     teacher = np.asarray(teachers.embeddings(teachers.structural, "validation", rows)[:SHOWN])
+    names = short_names(models, run.label)
     measured: dict[Distance, dict[str, Distances]] = {name: {} for name in get_args(Distance)}
     for model in models:
         student = validation_embeddings(corpus, model)
         for distance, by_model in measured.items():
-            by_model[short_name(model.label, run.label)] = measure_distances(
+            name = names.get(model.label) or typeset(model.label)
+            by_model[name] = measure_distances(
                 student, teacher, distance=distance, negatives=negatives
             )
-    student_of_run = short_name(run.label, run.label)
-    return StudentDistances(validation_documents(corpus), measured, student_of_run)
+    return StudentDistances(validation_documents(corpus), measured, names[run.label])
 
 
 def validation_documents(corpus: CorpusStage) -> pd.DataFrame:
@@ -183,7 +184,7 @@ def spaces_of_run(run: Run) -> Spaces:
     documents = validation_documents(stages.corpus)
     embeddings = {
         STUDENT: validation_embeddings(stages.corpus, run.model),
-        UNTRAINED: validation_embeddings(stages.corpus, untrained_model(stages.students)),
+        run.untrained.label: validation_embeddings(stages.corpus, run.untrained),
     }
     rows = len(stages.corpus.split("validation"))
     for name, teacher in stages.teachers.of_student.items():

@@ -12,7 +12,8 @@ from conftest import docemb, write_files
 
 from docemb_lib.runs import models
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import FORMS, SBERT_LABELS, TFIDF, UNTRAINED, untrained_model
+from docemb_lib.runs.kinds import TITLES, Form, Kind, label_of
+from docemb_lib.runs.models import untrained_model
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.references import recorded_baselines
 from docemb_lib.runs.run import Run
@@ -26,16 +27,14 @@ def test_a_student_is_run_by_docemb_and_one_trained_here_is_the_notebooks_own(wo
     stages = Stages(RunKey("06_evaluation", Profile.load("small")), Workspace(workspace_root))
     untrained = untrained_model(stages.students)
     folder = stages.students.untrained.path
-    assert [one.fingerprint for one in models.models_of(str(folder), stages.workspace)] == [
-        untrained.fingerprint
-    ]
-    (linked,) = models.models_of(
-        str(stages.workspace.link("students", "it", folder)), stages.workspace
-    )
+    at_folder = models.forms_at(str(folder), stages.workspace).models
+    assert [model.fingerprint for model in at_folder] == [untrained.fingerprint]
+    link = stages.workspace.link("students", "it", folder)
+    (linked,) = models.forms_at(str(link), stages.workspace).models
     assert (linked.label, linked.fingerprint) == ("it", untrained.fingerprint)
     copied = workspace_root / "copy"
     shutil.copytree(folder, copied)
-    (elsewhere,) = models.models_of(str(copied), stages.workspace)
+    (elsewhere,) = models.forms_at(str(copied), stages.workspace).models
     assert (elsewhere.label, copied.name in elsewhere.fingerprint) == (
         "copy",
         False,
@@ -57,12 +56,13 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(
 ):
     for seed in range(2):
         run = Run(RunKey.of("06_evaluation", Profile.load("small"), seed=seed), workspace)
-        own = [(f"{run.label}{form}", f"own{form}") for form in FORMS]
-        rows = [*own, (UNTRAINED, f"before {seed}"), ("TF-IDF", "words")]
-        described = pd.DataFrame(rows, columns=["model", "fingerprint"])
-        run.finish(
-            {}, tables={"models": described.assign(**{"fitted on": "task", "ranks_only": False})}
-        )
+        rows = [(Kind.STUDENT, form, run.label, f"own {form}") for form in Form]
+        rows.append((Kind.UNTRAINED, Form.SAVED, "", f"before {seed}"))
+        rows.append((Kind.TFIDF, Form.SAVED, "", "words"))
+        described = pd.DataFrame(rows, columns=["kind", "form", "name", "fingerprint"])
+        labels = [label_of(kind, form, name) for kind, form, name, _ in rows]
+        described = described.assign(model=labels, **{"fitted on": "task", "ranks_only": False})
+        run.finish({}, tables={"models": described})
     if changed:
         path = workspace_root / "params" / "small.yaml"
         path.write_text(path.read_text().replace("hidden: 0,", "hidden: 4,"))
@@ -70,7 +70,8 @@ def test_baselines_are_those_of_the_newest_comparable_evaluation(
         (model.label, model.fingerprint)
         for model in recorded_baselines(Profile.load("small"), workspace)
     ]
-    assert found == ([] if changed else [(UNTRAINED, "before 1"), ("TF-IDF", "words")])
+    baselines = [("student before distillation", "before 1"), ("TF-IDF", "words")]
+    assert found == ([] if changed else baselines)
 
 
 def test_a_model_is_scored_alone_beside_untrained_or_beside_recorded_references(workspace_root):
@@ -86,9 +87,11 @@ def test_a_model_is_scored_alone_beside_untrained_or_beside_recorded_references(
     _, name, *_ = command = ("evaluate", "all-MiniLM-L6-v2", "--profile", "mine")
     assert [*scored("--alone")["model"]] == [name]
     found = scored()
-    assert {name, *SBERT_LABELS, TFIDF} <= {*found["model"]}
+    kinds = (Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS, Kind.TFIDF)
+    assert {name, *(TITLES[kind] for kind in kinds)} <= {*found["model"]}
+    assert {"published", *kinds} <= {*found["kind"]}
     run = Run(RunKey.of("06_evaluation", Profile.load("mine")), Workspace(workspace_root))
     run.finish(
-        {}, tables={"models": found[found["model"].isin([name, TFIDF])]}
+        {}, tables={"models": found[found["model"].isin([name, "TF-IDF"])]}
     )  # of its settings' `beside`, say
-    assert [*scored()["model"]] == [name, TFIDF]
+    assert [*scored()["model"]] == [name, "TF-IDF"]

@@ -193,7 +193,7 @@ def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, co
         ("cosine", "longer", 0, -0.3),
     ]
     frame = pd.DataFrame(rows, columns=["model", "bucket", "documents", "r2"]).assign(
-        teacher="structural"
+        teacher="structural", kind=["untrained"] * 2 + ["student"] * 2
     )
     frame = pd.concat([frame, frame.assign(teacher="contextual", r2=9.0)])
     assert plot_probe(frame, teacher="structural", ax=ax) is ax

@@ -173,7 +173,7 @@ def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_o
         ("TF-IDF", "f1_macro", 0.1, 0.1, 0.1),
     ]
     intervals = pd.DataFrame(rows, columns=["model", "metric", "value", "low", "high"]).assign(
-        task="halves"
+        task="halves", kind=["tf-idf", "sbert-truncated", "dm", "tf-idf"]
     )
     figures.plot_task(intervals, task="halves", ax=ax)
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8, 0.05])
@@ -203,7 +203,7 @@ def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
     comparison = pd.DataFrame(
         rows, columns=["model", "reference", "difference", "low", "high", "verdict"]
     )
-    comparison = comparison.assign(task="find", metric="map")
+    comparison = comparison.assign(task="find", metric="map", kind=["student", "tf-idf", "student"])
     assert figures.plot_differences(comparison, task="find", reference="SBERT", ax=ax) is ax
     assert names_of(ax.get_yticklabels()) == ["student", "TF-IDF"]
     points = [line for line in ax.lines if line.get_marker() == "o"]
@@ -226,6 +226,7 @@ def test_length_has_a_line_with_intervals_per_model_side_by_side(ax, names_of):
         for bucket, n in (("1-256", 40), ("> 256", 10))
     ]
     by_length = pd.DataFrame(rows, columns=["model", "bucket", "examples", "value", "low", "high"])
+    by_length["kind"] = ["sbert-truncated"] * 2 + ["sbert-chunks"] * 2
     figures.plot_by_length(by_length.assign(task="sort", metric="accuracy"), task="sort", ax=ax)
     lines = [container[0] for container in ax.containers]
     assert [line.get_ydata().tolist() for line in lines] == [[0.5, 0.2], pytest.approx([0.6, 0.3])]
@@ -248,9 +249,8 @@ def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
         for draw in (0, 1)
         for metric in ("accuracy", "f1_macro")
     ]
-    figures.plot_few_shot(
-        pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"]), ax=ax
-    )
+    scores = pd.DataFrame(rows, columns=["model", "per_class", "draw", "metric", "value"])
+    figures.plot_few_shot(scores.assign(kind="student"), ax=ax)
     band = ax.collections[0].get_paths()[0].vertices[:, 1]
     deviation = 0.1 / np.sqrt(2)  # of two draws .1 apart
     np.testing.assert_allclose([band.min(), band.max()], [0.3 - deviation, 0.35 + deviation])

@@ -11,8 +11,19 @@ from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from docemb_lib import figures
-from docemb_lib.figures import PALETTE, each_task, kind_of, looks_of, rows_axes, short, short_name
+from docemb_lib.figures import (
+    PALETTE,
+    colour_of,
+    each_task,
+    looks_of,
+    rows_axes,
+    short,
+    short_names,
+    typeset,
+)
 from docemb_lib.figures.methods import Box, draw_graph, literal
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.models import Model
 
 
 def test_what_notebooks_call_is_there_and_others_are_refused(request):
@@ -28,58 +39,79 @@ def test_what_notebooks_call_is_there_and_others_are_refused(request):
     assert not [name for name in called if not callable(getattr(figures, name))]
 
 
-@pytest.mark.parametrize(
-    ("model", "kind"),
-    [
-        ("SBERT truncated", "structural"),
-        ("DM;100d", "contextual"),
-        ("PV;200d", "contextual"),
-        ("TF-IDF", "floor"),
-        ("a/b-large", "structural"),
-        ("student before distillation", "untrained"),
-        ("before distillation", "untrained"),
-        ("chunks, centred", "structural"),
-        ("truncated", "structural"),
-        ("DM, 100d", "contextual"),
-        ("this student", "student"),
-        ("cosine;256;λ=0.5", "student"),
-        ("cosine;PV;S:384;C:-", "student"),
-    ],
-)
-def test_every_kind_of_model_has_its_colour(model, kind):
-    assert kind_of(model) == kind
+COLOURS = {
+    Kind.STUDENT: "student",
+    Kind.UNTRAINED: "untrained",
+    Kind.SBERT_TRUNCATED: "structural",
+    Kind.SBERT_CHUNKS: "structural",
+    Kind.PUBLISHED: "structural",
+    Kind.FUSION: "structural",
+    Kind.DM: "contextual",
+    Kind.PV: "contextual",
+    Kind.CORPUS_LSA: "contextual",
+    Kind.PARAGRAPH_VECTOR: "contextual",
+    Kind.TFIDF: "floor",
+    Kind.TASK_LSA: "floor",
+    Kind.BM25: "floor",
+}
+
+
+@pytest.mark.parametrize("kind", COLOURS)
+def test_every_kind_of_model_has_its_colour(kind):
+    assert colour_of(kind.value) == PALETTE[COLOURS[kind]]
 
 
 OWN = "student cosine;PV;S:384(ReLU)x512;C:-;700 docs"
 
 
 @pytest.mark.parametrize(
-    ("label", "student", "name"),
+    ("kind", "form", "name", "student", "expected"),
     [
-        ("SBERT over chunks ⊕ PV", None, "chunks ⊕ PV"),
-        ("BM25 and SBERT over chunks, fused", None, "BM25 and chunks, fused"),
-        ("SBERT truncated", OWN, "truncated"),
-        ("student before distillation ⊕ LSA", OWN, "before distillation ⊕ LSA"),
-        (OWN, OWN, "this student"),
-        (f"{OWN}, adapted", OWN, "this student, adapted"),
-        ("student a;b", "student a", "student a, b"),
-        ("cosine", "cosine", "this student: cosine"),
-        ("cosine;None;λ=0.5", None, "cosine, no mask, λ .5"),
-        ("max-margin;MSE;γ=1.0", "cosine", "max-margin, MSE, γ 1"),
-        ("DBOW;100;None;2", None, "DBOW, 100, None, 2"),
-        ("cosine;no-weighting;PV", None, "cosine, plain sum, PV"),
+        (Kind.SBERT_WITH_PV, Form.SAVED, "", OWN, "chunks ⊕ PV"),
+        (Kind.FUSION, Form.SAVED, "", OWN, "BM25 and chunks, fused"),
+        (Kind.SBERT_TRUNCATED, Form.SAVED, "", OWN, "truncated"),
+        (Kind.SBERT_CHUNKS, Form.CENTRED, "", OWN, "chunks, centred"),
+        (Kind.UNTRAINED, Form.ADAPTED, "", OWN, "before distillation ⊕ LSA"),
+        (Kind.PV, Form.SAVED, "PV;200d", OWN, "PV, 200d"),
+        (Kind.PUBLISHED, Form.SAVED, "a/b-large", OWN, "a/b-large"),
+        (Kind.STUDENT, Form.SAVED, OWN, OWN, "this student"),
+        (Kind.STUDENT, Form.ADAPTED, OWN, OWN, "this student, adapted"),
+        (Kind.STUDENT, Form.DENSE, "a;b", "a;b", "this student: a, b, dense half"),
+        (Kind.STUDENT, Form.SAVED, "cosine", "cosine", "this student: cosine"),
     ],
 )
-def test_models_have_short_names_in_figures_and_tables(label, student, name):
-    assert short_name(label, student) == name
+def test_models_have_short_names_in_figures_and_tables(kind, form, name, student, expected):
+    model = Model(kind, form, name, "f")
+    assert short_names([model], student) == {model.label: expected}
+
+
+def test_students_of_other_runs_keep_their_labels():
+    assert short_names([Model(Kind.STUDENT, Form.SAVED, "a;b", "f")], "a") == {}
+
+
+@pytest.mark.parametrize(
+    ("label", "printed"),
+    [
+        ("student a;b", "student a, b"),
+        ("cosine;None;λ=0.5", "cosine, no mask, λ .5"),
+        ("max-margin;MSE;γ=1.0", "max-margin, MSE, γ 1"),
+        ("DBOW;100;None;2", "DBOW, 100, None, 2"),
+        ("cosine;no-weighting;PV", "cosine, plain sum, PV"),
+    ],
+)
+def test_labels_are_printed_with_spaces_and_short_numbers(label, printed):
+    assert typeset(label) == printed
+
+
+NAMES = {OWN: "this student", "SBERT truncated": "truncated"}
 
 
 def test_a_table_has_short_names_rounded_numbers_and_no_nan():
     values = {"value": [0.12345, np.nan], "n": [3, 4]}
     rows = pd.DataFrame({"model": ["a;b", OWN], "reference": "SBERT truncated", **values})
     expected = [["a, b", "truncated", "0.123", 3], ["this student", "truncated", "", 4]]
-    assert figures.table(rows, OWN).to_numpy().tolist() == expected
-    indexed = figures.table(rows.set_index(["n", "model"])[["value"]], OWN, digits=1)
+    assert figures.table(rows, NAMES).to_numpy().tolist() == expected
+    indexed = figures.table(rows.set_index(["n", "model"])[["value"]], NAMES, digits=1)
     assert indexed.index.tolist() == [(3, "a, b"), (4, "this student")]
     assert indexed["value"].tolist() == ["0.1", ""]
     assert rows["model"].tolist() == ["a;b", OWN]
@@ -89,14 +121,15 @@ def test_a_table_has_short_names_rounded_numbers_and_no_nan():
 
 def test_models_of_one_kind_share_a_colour_and_differ_in_style():
     kinds = {
-        "SimDE;400 docs": "student",
-        "student before distillation": "untrained",
-        "SBERT truncated": "structural",
-        "SBERT over chunks": "structural",
-        "SimCSE": "student",
+        "SimDE;400 docs": Kind.STUDENT,
+        "student before distillation": Kind.UNTRAINED,
+        "SBERT truncated": Kind.SBERT_TRUNCATED,
+        "SBERT over chunks": Kind.SBERT_CHUNKS,
+        "SimCSE": Kind.STUDENT,
     }
-    looks = looks_of(kinds)
-    assert [colour for colour, _ in looks.values()] == [PALETTE[kind] for kind in kinds.values()]
+    looks = looks_of(pd.DataFrame({"model": list(kinds), "kind": list(kinds.values())}))
+    colours = [PALETTE[COLOURS[kind]] for kind in kinds.values()]
+    assert [colour for colour, _ in looks.values()] == colours
     assert [style for _, style in looks.values()] == ["-", "-", "-", "--", "--"]
     assert short("$x$") == "$x$"
     assert short("x" * 30, 5) == "xxxx…"
@@ -109,7 +142,15 @@ def test_models_of_one_kind_share_a_colour_and_differ_in_style():
 def test_a_dollar_in_a_name_is_no_formula_and_no_tick_is_one():
     names = ["$x$", r"$\nonsense{$", "a_$b$"]
     scores = pd.DataFrame(
-        {"model": names, "task": "$t$", "metric": "accuracy", "value": 0.5, "low": 0.1, "high": 0.9}
+        {
+            "model": names,
+            "kind": "student",
+            "task": "$t$",
+            "metric": "accuracy",
+            "value": 0.5,
+            "low": 0.1,
+            "high": 0.9,
+        }
     )
     points = pd.DataFrame(
         {

@@ -6,12 +6,13 @@ import torch
 
 from docemb_lib.base import pretrained
 from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import (
     Model,
     SBERTModels,
     centred_model,
     embed_once,
-    models_of,
+    forms_at,
     on_task_models,
     published_model,
 )
@@ -34,7 +35,9 @@ class Noted:
 
 def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace):
     embedder = Noted()
-    centred = centred_model(workspace, Model("lengths", "f", embedder.embed))
+    centred = centred_model(
+        workspace, Model(Kind.STUDENT, Form.SAVED, "lengths", "f", embedder.embed)
+    )
     assert (centred.label, centred.fitted_on) == ("lengths, centred", "task")
     for _ in range(2):
         np.testing.assert_allclose(centred.fit(["bb", "bbbb"]), [[-1, 0], [1, 0]])
@@ -48,8 +51,8 @@ def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(wor
     texts = [" ".join(rng.choice([f"word{n}" for n in range(50)], size=9)) for _ in range(60)]
     both = rng.normal(size=(2, 60, 3)).astype("float32")
     teachers = [
-        Model(str(n), str(n), lambda few, X=X: X[[texts.index(t) for t in few]])
-        for n, X in enumerate(both)
+        Model(kind, Form.SAVED, "", kind, lambda few, X=X: X[[texts.index(t) for t in few]])
+        for kind, X in zip((Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS), both, strict=True)
     ]
     on_task = on_task_models(workspace, SBERTModels(*teachers), None)
     models = {model.label: model for model in on_task}
@@ -81,7 +84,7 @@ def test_a_model_of_others_is_run_as_sentence_transformers_runs_it():
     norms = np.linalg.norm(embeddings, axis=1)
     np.testing.assert_allclose(norms, 1, atol=1e-5)  # its last module normalises
     assert embeddings.dtype == np.float32
-    (same,) = models_of("all-MiniLM-L6-v2", Workspace())
+    (same,) = forms_at("all-MiniLM-L6-v2", Workspace()).models
     assert (same.label, same.fingerprint) == ("all-MiniLM-L6-v2", plain.fingerprint)
 
 
@@ -117,12 +120,14 @@ def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root)
 
 def test_only_missing_texts_are_embedded_once_for_each_model(workspace):
     embedder = Noted()
-    model = Model("m", "fp", embedder.embed)
+    model = Model(Kind.STUDENT, Form.SAVED, "m", "fp", embedder.embed)
     rows = embed_once(workspace, model, ["one", "three", "one"])
     assert rows.tolist() == [[3, 1], [5, 2], [3, 1]]  # in the order of the texts
     assert embed_once(workspace, model, ["seven", "three"]).tolist() == [[5, 2], [5, 2]]
     assert embed_once(workspace, model, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
-    known = Model("renamed", "fp", lambda texts: pytest.fail("the model was loaded"))
+    known = Model(
+        Kind.STUDENT, Form.SAVED, "renamed", "fp", lambda texts: pytest.fail("the model was loaded")
+    )
     assert embed_once(workspace, known, ["one"]).tolist() == [[3, 1]]
-    embed_once(workspace, Model("m", "another", embedder.embed), ["one"])
+    embed_once(workspace, Model(Kind.STUDENT, Form.SAVED, "m", "another", embedder.embed), ["one"])
     assert embedder.asked == [["one", "three"], ["seven"], ["one"]]

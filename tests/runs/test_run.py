@@ -9,6 +9,7 @@ from matplotlib import pyplot as plt
 
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
 from docemb_lib.runs.run import Run, begin
 from docemb_lib.runs.stages import CorpusStage
@@ -193,7 +194,11 @@ def test_a_final_student_without_halves_is_shown_centred_too(
     workspace_root, monkeypatch, notebook, forms, shown
 ):
     run = Run(RunKey(notebook, Profile.load("small")))
-    run._student = StudentForms(*[Model("s", "f", lambda: pytest.fail("loaded"))] * forms)
-    run.references = [Model("SBERT", "g", lambda: pytest.fail("loaded"))]
+    run._student = StudentForms(
+        *[Model(Kind.STUDENT, Form.SAVED, "s", "f", lambda: pytest.fail("loaded"))] * forms
+    )
+    run.references = [
+        Model(Kind.PUBLISHED, Form.SAVED, "SBERT", "g", lambda: pytest.fail("loaded"))
+    ]
     monkeypatch.setattr(CorpusStage, "fingerprint", "c")
     assert [model.label for model in run.models()] == [*shown, "SBERT"]

@@ -23,13 +23,8 @@ from docemb_lib.evaluation.uncertainty import (
 from docemb_lib.runs import models as baselines
 from docemb_lib.runs import scores as module
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import (
-    SBERT_CHUNKS,
-    SBERT_TRUNCATED,
-    UNTRAINED,
-    UNTRAINED_ADAPTED,
-    Model,
-)
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
@@ -91,7 +86,7 @@ TASKS = {
 def test_the_final_evaluation_scores_test_splits_in_every_round(tmp_path):
     stages = a_world(tmp_path, TASKS, rounds=[10, None], map_at=1)
     model = Hashed()
-    rounds = stages.by_round([Model("m", "1", model.embed)], final=True)
+    rounds = stages.by_round([Model(Kind.STUDENT, Form.SAVED, "m", "1", model.embed)], final=True)
     assert list(rounds) == ["10", "all"]
     head = stages.profile.evaluation.head
     for name in ("sort", "folded"):
@@ -116,7 +111,7 @@ def test_the_final_evaluation_scores_test_splits_in_every_round(tmp_path):
 def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(tmp_path):
     stages = a_world(tmp_path, TASKS, limit=20, folds=3)
     model = Hashed()
-    rounds = stages.by_round([Model("m", "1", model.embed)], final=False)
+    rounds = stages.by_round([Model(Kind.STUDENT, Form.SAVED, "m", "1", model.embed)], final=False)
     assert list(rounds) == ["all"]
     head = stages.profile.evaluation.head
     for name in ("sort", "folded"):
@@ -137,7 +132,7 @@ def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(tmp_pat
 def test_what_is_scored_is_not_scored_again(tmp_path):
     models = [Hashed(), Hashed()]
     first = a_world(tmp_path, {"sort": TASKS["sort"]})
-    model = Model("m", "1", models[0].embed)
+    model = Model(Kind.STUDENT, Form.SAVED, "m", "1", models[0].embed)
     once = first.by_round([model], final=True)
     both = a_world(tmp_path, {"sort": TASKS["sort"], "find": TASKS["find"]})
     assert first.is_scored(model)
@@ -147,7 +142,9 @@ def test_what_is_scored_is_not_scored_again(tmp_path):
     assert not first.is_scored(model, final=False)  # the validation split is another score
     assert not both.is_scored(model)
     assert (
-        both.by_round([Model("m", "1", models[1].embed)], final=True)["all"]["m"]["sort"]
+        both.by_round([Model(Kind.STUDENT, Form.SAVED, "m", "1", models[1].embed)], final=True)[
+            "all"
+        ]["m"]["sort"]
         == once["all"]["m"]["sort"]
     )
     assert models[1].asked == [TASKS["find"].texts("test")]
@@ -163,6 +160,8 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(tmp_path):
     }
     splits = {split: Labelled(texts[split], ["a"] * 4 + ["b"] * 4) for split in texts}
     model = Model(
+        Kind.STUDENT,
+        Form.SAVED,
         "exact",
         "exact",
         lambda asked: np.array([[" a " in one, " b " in one] for one in asked], np.float32),
@@ -176,9 +175,10 @@ def test_heads_of_few_examples_are_trained_for_classification_alone(tmp_path):
 
 
 def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_path):
-    model = Model("m", "1", Hashed().embed)
-    frame = a_world(tmp_path, TASKS).evaluate([model], student="m", references=[]).scores
-    assert list(frame.columns) == ["model", "task", "metric", "seed", "value"]
+    model = Model(Kind.STUDENT, Form.SAVED, "m", "1", Hashed().embed)
+    frame = a_world(tmp_path, TASKS).evaluate([model], student=model, references=[]).scores
+    columns = ["model", "kind", "form", "task", "metric", "seed", "value"]
+    assert list(frame.columns) == columns
     assert frame.groupby("task")["metric"].unique().map(list).to_dict() == {
         "find": ["map", "mrr"],
         "folded": ["accuracy", "f1_macro"],
@@ -186,7 +186,7 @@ def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_p
     }
     rounds = (
         a_world(tmp_path, TASKS, rounds=[10, None])
-        .evaluate([model], student="m", references=[])
+        .evaluate([model], student=model, references=[])
         .scores
     )
     of_all = rounds[rounds["round"] == "all"].drop(columns="round").reset_index(drop=True)
@@ -197,7 +197,9 @@ def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_p
 def test_a_ranking_without_a_validation_split_is_refused_in_runs(tmp_path):
     find = Retrieval("find", {"test": TASKS["find"].splits["test"]})
     with pytest.raises(InputError, match="task 'find' has no split 'validation', only test"):
-        a_world(tmp_path, {"find": find}).by_round([Model("m", "1", Hashed().embed)], final=False)
+        a_world(tmp_path, {"find": find}).by_round(
+            [Model(Kind.STUDENT, Form.SAVED, "m", "1", Hashed().embed)], final=False
+        )
 
 
 def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_root, caplog):
@@ -220,8 +222,26 @@ def test_a_profiles_tasks_are_made_once_and_what_is_odd_is_told_once(workspace_r
     assert caplog.messages == [f"task mine, split test: {leakage}"]
 
 
+UNTRAINED = "student before distillation"
+UNTRAINED_ADAPTED = "student before distillation ⊕ LSA"
+SBERT_TRUNCATED = "SBERT truncated"
+SBERT_CHUNKS = "SBERT over chunks"
 SKILL = {"student": 0.8, UNTRAINED: 0.4, SBERT_TRUNCATED: 0.6, SBERT_CHUNKS: 0.79, "TF-IDF": 0.3}
-MODELS = [Model(name, name, lambda texts: pytest.fail("nothing is embedded")) for name in SKILL]
+
+
+def model_of(kind, scored, name="", form=Form.SAVED):
+    """A model with the scores of another one, by the label of the other in `SKILL`."""
+    return Model(kind, form, name, scored, lambda texts: pytest.fail("nothing is embedded"))
+
+
+STUDENT = model_of(Kind.STUDENT, "student", "student")
+MODELS = [
+    STUDENT,
+    model_of(Kind.UNTRAINED, UNTRAINED),
+    model_of(Kind.SBERT_TRUNCATED, SBERT_TRUNCATED),
+    model_of(Kind.SBERT_CHUNKS, SBERT_CHUNKS),
+    model_of(Kind.TFIDF, "TF-IDF"),
+]
 
 
 def made(metric, *rows):
@@ -266,16 +286,14 @@ def rounds(monkeypatch):
     return use
 
 
-def evaluated(models, *, student):
-    references = [
-        model.label for model in models if model.label in SKILL and model.label != student
-    ]
+def evaluated(models, *, student=STUDENT):
+    references = [model for model in models if model.label in SKILL and model != student]
     return ScoreStage(None, None, None).evaluate(models, student=student, references=references)
 
 
 def test_the_student_is_compared_with_all_references_and_others_with_sbert(rounds):
     found = rounds("all")["all"]
-    final = evaluated(MODELS, student="student")
+    final = evaluated(MODELS)
     pairs = list(dict.fromkeys((row.model, row.reference) for row in final.comparison.itertuples()))
     others = [model for model in SKILL if model != "student"]
     assert pairs == [("student", other) for other in others] + [
@@ -292,13 +310,25 @@ def test_the_student_is_compared_with_all_references_and_others_with_sbert(round
     assert verdict["student", UNTRAINED, OVERALL] == "better"
     assert verdict["student", SBERT_CHUNKS, "sort"] == "no difference shown"
     assert verdict["TF-IDF", SBERT_CHUNKS, "find"] == "worse"
-    pd.testing.assert_frame_equal(final.intervals, score_intervals(found))
+    intervals = final.intervals.drop(columns=["kind", "form"])
+    pd.testing.assert_frame_equal(intervals, score_intervals(found))
+
+
+def test_every_row_says_of_what_kind_and_form_its_model_is(rounds):
+    rounds("all")
+    adapted = model_of(Kind.STUDENT, "student", "s", Form.ADAPTED)
+    final = evaluated([adapted, *MODELS[1:]], student=adapted)
+    expected = {model.label: (model.kind, model.form) for model in (adapted, *MODELS[1:])}
+    for frame in (final.scores, final.intervals, final.comparison, final.models):
+        rows = frame.drop_duplicates("model").set_index("model")
+        told = {model: (row["kind"], row["form"]) for model, row in rows.iterrows()}
+        assert told == {model: expected[model] for model in told}
 
 
 def test_a_model_that_only_ranks_stands_last_without_a_mean(rounds):
     found = rounds("all")["all"]
     del found["TF-IDF"]["sort"]
-    final = evaluated(MODELS, student="student")
+    final = evaluated(MODELS)
     assert final.board.index[-1] == "TF-IDF"
     row = final.intervals.query("model == 'TF-IDF' and task == 'find'").iloc[0]
     shown = with_interval(*row[["value", "low", "high"]]).replace(", ", ",\u00a0")
@@ -309,7 +339,7 @@ def test_a_model_that_only_ranks_stands_last_without_a_mean(rounds):
     )
     means = [
         rows.query("task == @OVERALL").reset_index(drop=True)
-        for rows in (final.intervals, complete)
+        for rows in (final.intervals.drop(columns=["kind", "form"]), complete)
     ]
     assert means[0].equals(means[1])
     assert "the best of 3 references, SBERT over chunks" in final.standing()
@@ -317,28 +347,25 @@ def test_a_model_that_only_ranks_stands_last_without_a_mean(rounds):
 
 def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):
     rounds("all")
-    references = {UNTRAINED: "TF-IDF", UNTRAINED_ADAPTED: UNTRAINED, SBERT_CHUNKS: SBERT_CHUNKS}
-    models = [
-        Model(label, scored, print)
-        for label, scored in {"student, adapted": "student", **references}.items()
+    references = [
+        model_of(Kind.UNTRAINED, "TF-IDF"),
+        model_of(Kind.UNTRAINED, UNTRAINED, form=Form.ADAPTED),
+        model_of(Kind.SBERT_CHUNKS, SBERT_CHUNKS),
     ]
-    final = ScoreStage(None, None, None).evaluate(
-        models, student="student, adapted", references=[*references]
-    )
+    adapted = model_of(Kind.STUDENT, "student", "student", Form.ADAPTED)
+    stage = ScoreStage(None, None, None)
+    final = stage.evaluate([adapted, *references], student=adapted, references=references)
     assert f"; it is better than {UNTRAINED_ADAPTED} (." in final.standing()
-    plain = [*models, Model("student", "student", print)]
-    final = ScoreStage(None, None, None).evaluate(
-        plain, student="student", references=[*references]
-    )
+    models = [adapted, *references, STUDENT]
+    final = stage.evaluate(models, student=STUDENT, references=references)
     assert f"; it is better than {UNTRAINED} (." in final.standing()
+    assert final.adapted == "student, adapted"
 
 
 def test_without_training_and_chunks_a_model_is_compared_with_the_truncated_teacher(rounds):
     rounds("all")
-    final = evaluated(
-        [model for model in MODELS if model.label not in (UNTRAINED, SBERT_CHUNKS)],
-        student="TF-IDF",
-    )
+    kept = [model for model in MODELS if model.label not in (UNTRAINED, SBERT_CHUNKS)]
+    final = evaluated(kept, student=kept[-1])
     assert final.standing().startswith("In the mean over 2 tasks, TF-IDF (.")
     assert " is worse than the best of 2 references, student (.5" in final.standing()
     assert f"; it is worse than {SBERT_TRUNCATED} (.4" in final.standing()
@@ -363,7 +390,7 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
         asked.append(texts)
         return lambda rows: np.eye(len(texts), len(texts), 2)[rows]
 
-    model = Model("ranks", "r", fit=rank, ranks_only=True)
+    model = Model(Kind.STUDENT, Form.SAVED, "ranks", "r", fit=rank, ranks_only=True)
     world = a_world(workspace_root, tasks)
     for _ in range(2):
         (found,) = world.by_round([model], final=True).values()
@@ -376,31 +403,32 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
     def unfit(texts):
         raise InputError("no word occurs in 2 of the 5 texts")
 
-    left_out = model._replace(label="unfit", fingerprint="u", fit=unfit)
+    left_out = model._replace(name="unfit", fingerprint="u", fit=unfit)
     assert "unfit" not in world.by_round([model, left_out], final=True)["all"]
 
 
 def test_the_board_has_intervals_and_without_references_there_is_nothing_to_compare(rounds):
     found = rounds("all")["all"]
-    board = evaluated(MODELS, student="student").board
+    board = evaluated(MODELS).board
     assert list(board.columns) == ["sort", "find", OVERALL, "fitted on"]
     assert board.index[0] in {"student", SBERT_CHUNKS}
     assert board.index[-1] == "TF-IDF"
     values = np.array(found["student"]["sort"].values)
     assert board.loc["student", "sort"].startswith(f"{values.mean():.3f}".lstrip("0") + " [")
-    alone = evaluated([MODELS[0]], student="student")
+    alone = evaluated([STUDENT])
     assert (alone.comparison.empty, list(alone.board.index)) == (True, ["student"])
 
 
 def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
     found = rounds("1k", "all")
-    final = evaluated(MODELS, student="student")
+    final = evaluated(MODELS)
     assert (list(dict.fromkeys(final.board.index.get_level_values("round"))), len(final.board)) == (
         ["1k", "all"],
         10,
     )
     assert not final.board.isna().to_numpy().any()
-    of_first = final.intervals.query("round == '1k'").drop(columns="round").reset_index(drop=True)
+    of_first = final.intervals.query("round == '1k'").drop(columns=["round", "kind", "form"])
+    of_first = of_first.reset_index(drop=True)
     pd.testing.assert_frame_equal(of_first, score_intervals(found["1k"]))
     row = final.comparison.query(
         "model == 'student' and reference == @UNTRAINED and task == 'sort'"
@@ -456,20 +484,24 @@ def test_a_report_says_what_was_found_and_what_to_take(
     """
     rounds("1k", "all")
     run = Run(RunKey(notebook, Profile.load("small")), Workspace(workspace_root))
-    student = run.label if notebook == "07_simde" else f"{run.label}, adapted"
-    models = [MODELS[0]._replace(label=label) for label in dict.fromkeys((run.label, student))]
-    final = evaluated([*models, *MODELS[1:]], student=student)
+    saved = STUDENT._replace(name=run.label)
+    models = [saved, *MODELS[1:]]
+    student = saved
+    if notebook == "06_evaluation":
+        student = saved._replace(form=Form.ADAPTED)
+        start = model_of(Kind.UNTRAINED, UNTRAINED, form=Form.ADAPTED)
+        references = [MODELS[2], MODELS[3], MODELS[4], start]
+        models = [saved, student, *references]
+        stage = ScoreStage(None, None, None)
+        final = stage.evaluate(models, student=student, references=references)
+    else:
+        final = evaluated(models, student=saved)
+    equal = [UNTRAINED_ADAPTED if name == UNTRAINED else name for name in equal]
     verdict = [
         "no difference shown" if name in equal else "better"
         for name in final.comparison["reference"]
     ]
     final = final._replace(comparison=final.comparison.assign(verdict=verdict))
-    if notebook == "06_evaluation":
-        frames = {
-            name: frame.replace(UNTRAINED, UNTRAINED_ADAPTED)
-            for name, frame in final.tables.items()
-        }
-        final = final._replace(scores=final.scores.replace(UNTRAINED, UNTRAINED_ADAPTED), **frames)
     run.finish({}, scores=final.scores, student="own", tables=final.tables)
     settings = SimpleNamespace(
         corpus=SimpleNamespace(source=source), student=SimpleNamespace(model="all-MiniLM-L6-v2")
@@ -487,7 +519,7 @@ def test_a_report_says_what_was_found_and_what_to_take(
     )
     found, taken = standing.splitlines()
     assert found.startswith(
-        f"In the mean over 2 tasks, {student.replace(run.label, 'this student')} (."
+        f"In the mean over 2 tasks, {student._replace(name='this student').label} (."
     )
     relation = "not shown to differ from" if SBERT_CHUNKS in equal else "better than"
     assert f" is {relation} the best of 4 references, {SBERT_CHUNKS} (." in found
@@ -509,7 +541,8 @@ def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspac
         Profile.load("small"),
     ):
         run = Run(RunKey.of("06_evaluation", profile, seed=len(runs)), workspace)
-        final = evaluated([MODELS[0]._replace(label=run.label), *MODELS[1:]], student=run.label)
+        student = STUDENT._replace(name=run.label)
+        final = evaluated([student, *MODELS[1:]], student=student)
         own = (
             final
             if runs

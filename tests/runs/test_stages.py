@@ -13,6 +13,7 @@ from docemb_lib.corpus import build
 from docemb_lib.losses import Weighting
 from docemb_lib.runs import stages
 from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import contextual_models, paragraph_vector_model
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.settings.profile import Profile
@@ -114,9 +115,9 @@ def test_pv_is_the_compound_teacher_and_asks_no_member_twice(make, trained):
         2,
     )
     texts = stages.corpus.split("validation")["text"][:]
-    found = models["PV"].embed(texts)
+    found = models[Kind.PV].embed(texts)
     np.testing.assert_array_equal(found, stages.teachers.contextual("PV").embed(texts))
-    np.testing.assert_array_equal(found[:, :4], models["DM"].embed(texts))
+    np.testing.assert_array_equal(found[:, :4], models[Kind.DM].embed(texts))
 
 
 def test_an_interrupted_training_leaves_its_state_for_the_next_call(make, monkeypatch):
@@ -146,7 +147,7 @@ def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
     lsa, texts = stages.teachers.contextual("LSA"), stages.corpus.split("train")["text"][:9]
     np.testing.assert_allclose(stages.teachers.embeddings(lsa, "train", 9), lsa.embed(texts))
     monkeypatch.setattr("docemb_lib.runs.models.MAX_LSA_DOCUMENTS", 15)
-    assert [*contextual_models(make().teachers)] == ["DM", "DBOW", "PV"]
+    assert [*contextual_models(make().teachers)] == [Kind.DM, Kind.DBOW, Kind.PV]
 
 
 def test_workers_and_a_cap_reach_the_model(make):

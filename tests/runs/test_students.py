@@ -25,7 +25,7 @@ from docemb_lib.losses import (
     Weighting,
 )
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import beside_lsa, embed_once, lexical_models, models_of, student_model
+from docemb_lib.runs.models import beside_lsa, embed_once, forms_at, lexical_models, student_model
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.students import StudentStage, make_objective
 from docemb_lib.settings.profile import Profile
@@ -290,10 +290,10 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
         adapted.fit(without_words), embed_once(final.workspace, dense, without_words)
     )
     assert (
-        dense.fingerprint == student_model("", final.students.dense).fingerprint
+        dense.fingerprint == student_model("s", final.students.dense).fingerprint
     )  # whose embeddings may be there
-    forms = [one.fingerprint for one in models_of(str(folder), final.workspace)]
-    on_texts = beside_lsa(final.workspace, dense, f"{folder.name}, adapted", 8)
+    forms = [one.fingerprint for one in forms_at(str(folder), final.workspace).models]
+    on_texts = beside_lsa(final.workspace, dense, 8)
     assert forms == [own.fingerprint, dense.fingerprint, on_texts.fingerprint]
     assert [one.fitted_on for one in (own, dense, adapted)] == ["corpus", "corpus", "task"]
     elsewhere = root / "elsewhere"
@@ -301,7 +301,7 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     for trained_on, seen in ((None, ""), (student.trained_on, "corpus")):  # None: converted
         student.trained_on = trained_on
         student.save(elsewhere)
-        assert [one.fitted_on for one in models_of(str(elsewhere), final.workspace)] == [
+        assert [one.fitted_on for one in forms_at(str(elsewhere), final.workspace).models] == [
             "corpus",
             seen,
             "task",
@@ -310,7 +310,7 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
         texts[:30], weight=0.9
     )  # a weight that was chosen is kept where words are fitted anew
     student.save(elsewhere)
-    *_, chosen = models_of(str(elsewhere), final.workspace)
+    chosen = forms_at(str(elsewhere), final.workspace).adapted
     np.testing.assert_allclose(chosen.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
     assert (folder / "history.json").is_file()
     card = (folder / "README.md").read_text()

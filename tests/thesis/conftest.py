@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.kinds import TITLES, Form, Kind
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.sweeps.grids import load_grid
@@ -14,6 +15,13 @@ LEVELS = {
     "DM;8d": 0.3,
     "PV;16d": 0.4,
     "TF-IDF": 0.35,
+}
+KINDS = {
+    "student before distillation": Kind.UNTRAINED,
+    "SBERT truncated": Kind.SBERT_TRUNCATED,
+    "DM;8d": Kind.DM,
+    "PV;16d": Kind.PV,
+    "TF-IDF": Kind.TFIDF,
 }
 TASKS = {"package": "accuracy", "halves": "accuracy", "find": "map"}
 
@@ -28,21 +36,26 @@ def make_run(workspace, small):
     return make
 
 
+def around(value):
+    """A score and its interval."""
+    return value, value - 0.1, value + 0.1
+
+
 @pytest.fixture
 def evaluated():
     """A final evaluation: the student has `level` on all tasks, each baseline another level."""
 
     def evaluate(label, level=0.7, tasks=TASKS, rounds=("all",)):
         rows = [
-            (name, model, task, metric, 100, value, value - 0.1, value + 0.1)
+            (name, model, KINDS.get(model, "student"), "saved", task, metric, 100, *around(value))
             for name in rounds
             for model, value in {label: level, **LEVELS}.items()
             for task, main in tasks.items()
             for metric in ((main, "mrr", "ndcg") if main == "map" else (main,))
         ]
-        frame = pd.DataFrame(
-            rows, columns=["round", "model", "task", "metric", "examples", "value", "low", "high"]
-        )
+        columns = ["round", "model", "kind", "form"]
+        columns += ["task", "metric", "examples", "value", "low", "high"]
+        frame = pd.DataFrame(rows, columns=columns)
         means = (
             frame[frame["metric"] != "mrr"]
             .assign(task="mean over tasks", metric="mean")
@@ -50,9 +63,13 @@ def evaluated():
         )
         intervals = pd.concat([frame, means])
         intervals = intervals if len(rounds) > 1 else intervals.drop(columns="round")
-        models = pd.DataFrame(
-            {"model": [label, *LEVELS], "fingerprint": [f"f/{m}" for m in (label, *LEVELS)]}
-        )
+        models = []
+        for model in (label, *LEVELS):
+            kind = KINDS.get(model, Kind.STUDENT)
+            name = "" if kind in TITLES else model
+            models.append((model, kind, Form.SAVED, name, f"f/{model}", "corpus", False))
+        columns = ["model", "kind", "form", "name", "fingerprint", "fitted on", "ranks_only"]
+        models = pd.DataFrame(models, columns=columns)
         return Final(pd.DataFrame(), intervals, pd.DataFrame(), models, label)
 
     return evaluate
@@ -82,9 +99,9 @@ def validated(make_run, evaluated):
     def record(notebook, level, task="package", *, models=False, **parameters):
         run = make_run(notebook, **parameters)
         final = evaluated(run.label, level, {task: "accuracy"})
-        rows = final.intervals.query("task == @task")[["model", "task", "metric", "value"]].assign(
-            seed=0
-        )
+        rows = final.intervals.query("task == @task").assign(seed=0)
+        columns = ["model", "kind", "form", "task", "metric", "seed", "value"]
+        rows = rows[columns]
         run.finish({}, scores=rows, tables=final.tables if models else None)
         return run
 

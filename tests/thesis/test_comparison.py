@@ -8,7 +8,8 @@ import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.runs.models import UNTRAINED, Model, StudentForms
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.models import Model, StudentForms
 from docemb_lib.runs.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import FurtherTeacher
@@ -28,6 +29,7 @@ from docemb_lib.thesis import (
 from docemb_lib.thesis.comparison import LINES, MEAN, NORMALISED, beside_thesis, is_sibling
 
 BASELINE = "SBERT truncated"
+UNTRAINED = "student before distillation"
 TOPICS = {
     "name": "topics",
     "role": "contextual",
@@ -48,7 +50,9 @@ def scores_of(label, level):
     ]
     rows += [(BASELINE, "package", "accuracy", seed, 0.5 + seed / 10) for seed in range(2)]
     rows += [(BASELINE, "see-also-retrieval", "map", 0, 0.5)]
-    return pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
+    scores = pd.DataFrame(rows, columns=["model", "task", "metric", "seed", "value"])
+    kinds = scores["model"].map({label: "student", BASELINE: "sbert-truncated"})
+    return scores.assign(kind=kinds, form="saved")
 
 
 @pytest.fixture
@@ -318,8 +322,11 @@ def test_the_best_recorded_run_is_compared_with_others_and_its_references(
     )
     for loss in (*others, loss_of_run):
         run = make_run("03_structural", structural_loss=loss)
-        run._student = StudentForms(Model(run.label, loss))
-        run.references = [Model(name, name) for name in (BASELINE, UNTRAINED)]
+        run._student = StudentForms(Model(Kind.STUDENT, Form.SAVED, run.label, loss))
+        run.references = [
+            Model(Kind.SBERT_TRUNCATED, Form.SAVED, "", BASELINE),
+            Model(Kind.UNTRAINED, Form.SAVED, "", UNTRAINED),
+        ]
         if loss != loss_of_run:
             run.finish({}, scores=run.scores(), tables=run.validation.tables)
     assert (
@@ -452,7 +459,7 @@ def test_comparable_evaluations_stand_together_each_model_once(
     assert rows["round"].unique().tolist() == ["all"]
     assert rows["thesis"].isna().all()
     assert rows.set_index(["model", "task"]).loc[(other.label, "package"), "value"] == 0.8
-    assert finals.labels == {
+    assert {name: model.label for name, model in finals.models.items()} == {
         "Longformer": "student before distillation",
         "SBERT": "SBERT truncated",
         "DM": "DM;8d",
@@ -460,7 +467,7 @@ def test_comparable_evaluations_stand_together_each_model_once(
         "cosine-masked": run.label,
         "only-MSE": other.label,
     }
-    assert finals.fingerprints[other.label] == f"f/{other.label}"
+    assert finals.models["only-MSE"].fingerprint == f"f/{other.label}"
 
 
 def test_of_several_runs_of_one_student_that_of_most_documents_represents_it(
@@ -469,10 +476,10 @@ def test_of_several_runs_of_one_student_that_of_most_documents_represents_it(
     few, many = (recorded(documents=documents, **students["only-MSE"]) for documents in (20, 60))
     run = make_run(documents=30, **students["only-MSE"])
     finals = recorded_finals(run, evaluated(run.label))
-    assert finals.labels["only-MSE"] == many.label
+    assert finals.models["only-MSE"].label == many.label
     assert {few.label, run.label} < set(finals.scores["model"])
     same = make_run(documents=60, seed=1, **students["only-MSE"])
-    assert recorded_finals(same, evaluated(same.label)).labels["only-MSE"] == same.label
+    assert recorded_finals(same, evaluated(same.label)).models["only-MSE"].label == same.label
 
 
 def test_a_recorded_run_is_read_and_without_records_there_are_no_scores(
@@ -481,7 +488,7 @@ def test_a_recorded_run_is_read_and_without_records_there_are_no_scores(
     run = make_run(**students["only-MSE"])
     nothing = recorded_finals(run)
     assert nothing.scores.empty
-    assert nothing.labels == {}
+    assert nothing.models == {}
     recorded(**students["only-MSE"])
     alone = recorded_finals(
         run, evaluated(run.label)
@@ -491,7 +498,7 @@ def test_a_recorded_run_is_read_and_without_records_there_are_no_scores(
     pd.testing.assert_frame_equal(
         recorded_finals(run).scores, recorded_finals(run, evaluated(run.label)).scores
     )
-    assert recorded_finals(make_run(structural_loss="mse")).labels["only-MSE"] == run.label
+    assert recorded_finals(make_run(structural_loss="mse")).models["only-MSE"].label == run.label
 
 
 def test_the_thesis_number_stands_beside_scores_on_its_tasks(make_run, evaluated, small, students):

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.grids import grid
 from docemb_lib.thesis.values import FIGURES, ThesisValues, baseline_name, final_name, published
@@ -185,17 +186,17 @@ def test_baselines_have_the_values_of_the_same_figure(thesis, small):
         "05_weighting", structural_loss="max-margin", distance="mse", gamma=1.0
     )
     values = ThesisValues("05_weighting", profile)
-    known = {"student before distillation": 0.8464, "SBERT truncated": 0.9081, "DM;100d": 0.8295}
-    unknown = ("SBERT over chunks", "PV;2048d", "DM;8d", "TF-IDF", "LSA;8d")
+    known = {Kind.UNTRAINED: 0.8464, Kind.SBERT_TRUNCATED: 0.9081, Kind.DM: 0.8295}
+    unknown = (Kind.SBERT_CHUNKS, Kind.PV, Kind.TFIDF, Kind.CORPUS_LSA, Kind.STUDENT)
     assert {
-        label: values.of_baseline(label) for label in (*known, *unknown)
+        kind: values.of_baseline(kind, Form.SAVED) for kind in (*known, *unknown)
     } == known | dict.fromkeys(unknown)
-    assert (
-        ThesisValues("05_weighting", small.for_notebook("05_weighting")).of_baseline("PV;16d")
-        == 0.9169
-    )
+    assert values.of_baseline(Kind.UNTRAINED, Form.ADAPTED) is None
+    of_small = ThesisValues("05_weighting", small.for_notebook("05_weighting"))
+    assert of_small.of_baseline(Kind.PV, Form.SAVED) == 0.9169
     elsewhere = thesis.for_notebook("05_weighting", structural_loss="contrastive")
-    assert ThesisValues("05_weighting", elsewhere).of_baseline("SBERT truncated") is None
+    of_contrastive = ThesisValues("05_weighting", elsewhere)
+    assert of_contrastive.of_baseline(Kind.SBERT_TRUNCATED, Form.SAVED) is None
 
 
 def test_further_teachers_and_losses_of_other_options_make_no_run_of_the_thesis(thesis, small):
@@ -223,17 +224,21 @@ def test_final_students_have_the_names_of_table_5_7(profile, request):
     assert {*STUDENTS} < {*published("table_5_7")["model"]}
 
 
-def test_baselines_have_the_names_of_table_5_7(small):
+def test_baselines_have_the_names_of_table_5_7():
     names = {
-        "student before distillation": "Longformer",
-        "SBERT truncated": "SBERT",
-        "SBERT over chunks": None,
-        "DM;8d": "DM",
-        "DBOW;8d": None,
-        "PV;16d": "PV",
-        "TF-IDF": None,
+        Kind.UNTRAINED: "Longformer",
+        Kind.SBERT_TRUNCATED: "SBERT",
+        Kind.SBERT_CHUNKS: None,
+        Kind.DM: "DM",
+        Kind.DBOW: None,
+        Kind.PV: "PV",
+        Kind.TFIDF: None,
     }
-    assert {label: baseline_name(label, small) for label in names} == names
+    assert {kind: baseline_name(kind, Form.SAVED) for kind in names} == names
+
+
+def test_an_adapted_baseline_has_no_name_in_table_5_7():
+    assert baseline_name(Kind.UNTRAINED, Form.ADAPTED) is None
 
 
 def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
@@ -249,4 +254,5 @@ def test_the_four_best_students_have_the_values_of_figure_4_12(thesis):
         list(runs)
     ].to_dict()
     assert value_of("06_evaluation", thesis, COSINE_WEIGHTING | {"lam": 0.8}) is None
-    assert ThesisValues("06_evaluation", thesis).of_baseline("PV;2048d") == rows["PV;2048d"]
+    values = ThesisValues("06_evaluation", thesis)
+    assert values.of_baseline(Kind.PV, Form.SAVED) == rows["PV;2048d"]

@@ -18,7 +18,8 @@ from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import UNTRAINED, Model, student_model
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.models import Model, SBERTModels, student_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.students import make_objective
 from docemb_lib.settings.profile import Profile
@@ -267,11 +268,9 @@ def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
             "student", {"name": name}, lambda folder: (folder / "weights").write_text(name)
         )
 
-    monkeypatch.setattr(
-        views.students, "untrained_model", lambda students: Model(UNTRAINED, "0", list)
-    )
     run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
     run.model = student_model(run.label, student("own"))
+    run.untrained = Model(Kind.UNTRAINED, Form.SAVED, "", "0", list)
     others = [
         {"structural_loss": "cosine"},
         {"structural_loss": "max-margin", "gamma": 0.7},
@@ -289,7 +288,7 @@ def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
     models = views.students_of_runs(run)
     labels = [model.label for model in models]
     assert labels == [
-        UNTRAINED,
+        "student before distillation",
         "max-margin;MSE;γ=1.0",
         "MSE",
         "cosine",
@@ -316,15 +315,16 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
     first = {"train": 0, "validation": 60}
     embedded = []
 
-    def model(name):
+    def model(name, kind):
         def embed(texts):
             embedded.extend((name, int(text)) for text in texts)
             return tables[name][[int(text) for text in texts]]
 
-        return Model(name, name, embed)
+        return Model(kind, Form.SAVED, name, name, embed)
 
     run = make_run("04_projections", documents=50)
-    run.model = model("after")
+    run.model = model("after", Kind.STUDENT)
+    run.untrained = model("before", Kind.UNTRAINED)
     run.stages = SimpleNamespace(
         corpus=SimpleNamespace(workspace=run.workspace, split=splits.__getitem__),
         teachers=SimpleNamespace(
@@ -334,10 +334,9 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
         ),
         students=None,
     )
-    monkeypatch.setattr(views.students, "untrained_model", lambda students: model("before"))
     monkeypatch.setattr(views.students, "PROBED", 30)
     frame = views.probes_of_teachers(run)
-    assert list(frame.columns) == ["model", "teacher", "bucket", "documents", "r2"]
+    assert list(frame.columns) == ["model", "kind", "teacher", "bucket", "documents", "r2"]
     pairs = [
         (model, f"{role} teacher")
         for model in ("before", "after")
@@ -393,7 +392,11 @@ def text_of(name, n):
 
 def embedder(name, embed):
     return Model(
-        name, name, lambda texts: np.array([embed(text) for text in texts], dtype=np.float32)
+        Kind.STUDENT,
+        Form.SAVED,
+        name,
+        name,
+        lambda texts: np.array([embed(text) for text in texts], dtype=np.float32),
     )
 
 
@@ -514,7 +517,8 @@ def test_the_runs_own_texts_stand_before_the_papers(of_texts):
 
 def test_sentences_are_compared_by_sbert_or_by_the_encoder_of_the_profile(of_texts, monkeypatch):
     subject = embedder("subject", lambda text: ["cat" in text or "dog" in text, "house" in text])
-    monkeypatch.setattr("docemb_lib.views.simde.sbert_models", lambda teachers: [subject])
+    sbert = SBERTModels(truncated=subject, chunks=subject)
+    monkeypatch.setattr("docemb_lib.views.simde.sbert_models", lambda teachers: sbert)
     table = views.similarity_beside_paper(of_texts())
     assert table.loc["here: installed-docs, by subject"].to_dict() == pytest.approx(
         {"inside": 1, "across": 0}

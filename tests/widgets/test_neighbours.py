@@ -8,6 +8,7 @@ import pytest
 from scipy.spatial.distance import cosine
 
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
+from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.widgets import neighbour_browser
 from docemb_lib.widgets.neighbours import Neighbourhoods, Pool
@@ -80,9 +81,10 @@ def test_a_task_becomes_a_pool_embedded_once(workspace):
             )
         ),
     )
-    neighbourhoods = Neighbourhoods(
-        stages, [Model("a", "s", embed), Model("SBERT truncated", "t", embed)]
-    )
+    student = Model(Kind.STUDENT, Form.SAVED, "a", "s", embed)
+    truncated = Model(Kind.SBERT_TRUNCATED, Form.SAVED, "", "t", embed)
+    models = {"this student: a": student, "truncated": truncated}
+    neighbourhoods = Neighbourhoods(stages, models)
     pool = neighbourhoods.pool("find")
     assert pool.texts == ["a query", "an answer", "some other page"]
     assert pool.lengths.tolist() == [2, 2, 3]

@@ -18,6 +18,7 @@ from docemb_lib.evaluation.probes import (
     tidy_distances,
 )
 from docemb_lib.losses import Objective, Projection, Teaching
+from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.widgets import spaces
 from docemb_lib.widgets.spaces import Spaces, StudentDistances, distances_to_teacher, project
@@ -37,7 +38,13 @@ def test_students_are_measured_on_the_same_documents_and_negatives(workspace, sp
     run = SimpleNamespace(stages=stages, label="b")
 
     def model(name):
-        return Model(name, name, lambda asked: tables[name][[texts.index(text) for text in asked]])
+        return Model(
+            Kind.STUDENT,
+            Form.SAVED,
+            name,
+            name,
+            lambda asked: tables[name][[texts.index(text) for text in asked]],
+        )
 
     distances = distances_to_teacher(run, [model("a"), model("b")], negatives=3)
     assert distances.student == "this student: b"
@@ -127,12 +134,17 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(
     rng = np.random.default_rng(0)
     vectors = defaultdict(lambda: rng.standard_normal(4).astype(np.float32))  # by model and text
 
-    def model(label, *_):
-        return Model(label, label, lambda texts: np.stack([vectors[label, text] for text in texts]))
+    def model(label, kind=Kind.STUDENT):
+        return Model(
+            kind,
+            Form.SAVED,
+            "" if kind == Kind.UNTRAINED else label,
+            label,
+            lambda texts: np.stack([vectors[label, text] for text in texts]),
+        )
 
     monkeypatch.setattr("docemb_lib.views.students.SHOWN", 6)
     monkeypatch.setattr(spaces, "SHOWN", 6)
-    monkeypatch.setattr(spaces, "untrained_model", lambda students: model("before"))
     texts = [f"page {row}" for row in range(8)]
     stages = SimpleNamespace(
         corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts)),
@@ -144,7 +156,12 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(
     )
     profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None))
     of_run = spaces.spaces_of_run(
-        SimpleNamespace(stages=stages, profile=profile, model=model("run"))
+        SimpleNamespace(
+            stages=stages,
+            profile=profile,
+            model=model("run"),
+            untrained=model("before", Kind.UNTRAINED),
+        )
     )
     assert of_run.documents["length"].tolist() == list(range(6))
     labels = {

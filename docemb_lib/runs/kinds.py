@@ -1,0 +1,82 @@
+"""Kinds and forms of the models that are compared, and the labels that are made of them.
+
+A row of an evaluation carries the kind and the form of its model beside the label. Code asks for
+these; labels are for people.
+"""
+
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What a model is. The values stand in the tables of records."""
+
+    STUDENT = "student"  # trained here, or a student that `docemb evaluate` is given
+    UNTRAINED = "untrained"  # the student before distillation
+    SBERT_TRUNCATED = "sbert-truncated"  # the structural teacher on the beginning of a text
+    SBERT_CHUNKS = "sbert-chunks"  # its mean over the chunks of the whole text
+    SBERT_LEAD = "sbert-lead"  # the sum of both, which weighs the beginning more
+    SBERT_WITH_PV = "sbert-with-pv"  # over chunks, beside PV
+    PUBLISHED = "published"  # any other model that sentence-transformers runs
+    DM = "dm"  # contextual teachers of the profile
+    DBOW = "dbow"
+    PV = "pv"  # DM and DBOW side by side
+    CORPUS_LSA = "corpus-lsa"
+    PARAGRAPH_VECTOR = "paragraph-vector"  # the Paragraph Vectors that 02_paragraph_vector trains
+    TFIDF = "tf-idf"  # these four are fitted on the texts of a task
+    TASK_LSA = "task-lsa"
+    BM25 = "bm25"
+    FUSION = "fusion"  # of the rankings by BM25 and by SBERT over chunks
+
+
+class Form(StrEnum):
+    """The form of a model. The values stand in the tables of records."""
+
+    SAVED = "saved"
+    DENSE = "dense"  # without the lexical half
+    ADAPTED = "adapted"  # with a lexical half that is fitted on the texts of a task
+    CENTRED = "centred"  # minus the mean embedding of the texts of a task
+
+
+# Labels of the kinds that have one model in an evaluation. Models of other kinds have names.
+TITLES = {
+    Kind.UNTRAINED: "student before distillation",
+    Kind.SBERT_TRUNCATED: "SBERT truncated",
+    Kind.SBERT_CHUNKS: "SBERT over chunks",
+    Kind.SBERT_LEAD: "SBERT over chunks and lead",
+    Kind.SBERT_WITH_PV: "SBERT over chunks ⊕ PV",
+    Kind.TFIDF: "TF-IDF",
+    Kind.TASK_LSA: "LSA",
+    Kind.BM25: "BM25",
+    Kind.FUSION: "BM25 and SBERT over chunks, fused",
+}
+# The same for figures, where they are shorter.
+SHORT_TITLES = {
+    **TITLES,
+    Kind.UNTRAINED: "before distillation",
+    Kind.SBERT_TRUNCATED: "truncated",
+    Kind.SBERT_CHUNKS: "chunks",
+    Kind.SBERT_LEAD: "chunks and lead",
+    Kind.SBERT_WITH_PV: "chunks ⊕ PV",
+    Kind.FUSION: "BM25 and chunks, fused",
+}
+ENDINGS = {
+    Form.SAVED: "",
+    Form.DENSE: ", dense half",
+    Form.ADAPTED: " ⊕ LSA",
+    Form.CENTRED: ", centred",
+}
+
+
+def label_of(kind: Kind, form: Form = Form.SAVED, name: str = "") -> str:
+    """The label of a model in tables and figures.
+
+    name: of a model whose kind has several; it takes the place of the title of any other.
+    """
+    return (name or TITLES[kind]) + ending_of(kind, form)
+
+
+def ending_of(kind: Kind, form: Form) -> str:
+    """The end of a label, which names the form; "" for a model as it was saved."""
+    if kind == Kind.STUDENT and form == Form.ADAPTED:
+        return ", adapted"
+    return ENDINGS[form]
