@@ -30,7 +30,8 @@ from docemb_lib.evaluation.tasks import (
     Ranking,
     Retrieval,
     Task,
-    unique,
+    documents_of,
+    texts_of_examples,
 )
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
         task: Task = Retrieval(name, {"test": read_similar_articles(*files)})
     else:
         task = readers.head_task(name, _examples(name, source, files))
-    size = sum(len(data.documents[0]) for data in task.splits.values())
+    size = sum(len(texts_of_examples(data)) for data in task.splits.values())
     if benchmark.size not in (None, size):
         message = "task %s has %d documents, and the paper has %d; scores are not comparable"
         logger.warning(message, name, size, benchmark.size)
@@ -292,14 +293,17 @@ def task_lengths(
 ) -> pd.DataFrame:
     """Columns split and those of `counters`: a row per document of each split, two for a pair.
 
-    counters: for each column a function from texts to their numbers of tokens, which is given each
-    text once.
+    counters: for each column a function from texts to their numbers of tokens, which is given the
+    text of each document once.
     """
     frames = []
     for split, data in task.splits.items():
-        texts = unique(data.texts)
-        counts = pd.DataFrame({name: count(texts) for name, count in counters.items()}, texts)
-        frames.append(counts.loc[[*data.texts]].assign(split=split))
+        documents = documents_of(data)
+        texts = list(documents.values())
+        columns = {name: count(texts) for name, count in counters.items()}
+        counts = pd.DataFrame(columns, list(documents))
+        ids = [id for column in data.columns for id in column.ids]
+        frames.append(counts.loc[ids].assign(split=split))
     return pd.concat(frames, ignore_index=True)[["split", *counters]]
 
 

@@ -196,7 +196,7 @@ def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -
     order = np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]
     chosen = [pages[i] for i in order]
     labels = [page.source for page in chosen]
-    return Labelled([page.text for page in chosen], labels)
+    return Labelled([page.text for page in chosen], labels, [page.id for page in chosen])
 
 
 def _see_also_pairs(
@@ -231,16 +231,20 @@ def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> 
     limit: counts halves.
     """
     halves: list[Link] = []
+    page_of: dict[str, str] = {}  # the id of the page of each half, by that of the half
     for page in pages:
         start, end = cut_in_half(page.text)
         if start and end:
-            halves.append((page._replace(text=start), page._replace(text=end)))
+            first = page._replace(id=f"{page.id}, first half", text=start)
+            second = page._replace(id=f"{page.id}, second half", text=end)
+            halves.append((first, second))
+            page_of |= {first.id: page.id, second.id: page.id}
     halves = halves[: limit // 2]
     size = Counter(first.source for first, _ in halves)
     for i, (first, second) in enumerate(halves):
         if size[first.source] == 1:  # a page that is alone in its source is paired with others such
             halves[i] = (first._replace(source=""), second._replace(source=""))
-    return _balanced_pairs(halves, lambda a, b: a.id == b.id, rng)
+    return _balanced_pairs(halves, lambda a, b: page_of[a.id] == page_of[b.id], rng)
 
 
 def _see_also_ranking(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Ranking:
@@ -258,7 +262,7 @@ def _see_also_ranking(pages: Sequence[Document], limit: int, rng: np.random.Gene
         if targets:
             queries.append(query)
             relevant.append(targets)
-    return Ranking([page.text for page in pool], queries, relevant)
+    return Ranking([page.text for page in pool], queries, relevant, list(row))
 
 
 BUILDERS: Mapping[str, tuple[type[Task], Build]] = {
@@ -319,10 +323,16 @@ def _balanced_pairs(
             if choice >= 0:
                 unrelated[i] = positives[columns[choice]][1]
 
-    first_texts = []
-    second_texts = []
+    firsts: list[Document] = []
+    seconds: list[Document] = []
     for i, other in sorted(unrelated.items()):
         first, second = positives[i]
-        first_texts += [first.text, first.text]
-        second_texts += [second.text, other.text]
-    return LabelledPairs(first_texts, second_texts, [1, 0] * len(unrelated))
+        firsts += [first, first]
+        seconds += [second, other]
+    return LabelledPairs(
+        [page.text for page in firsts],
+        [page.text for page in seconds],
+        labels=[1, 0] * len(unrelated),
+        first_ids=[page.id for page in firsts],
+        second_ids=[page.id for page in seconds],
+    )

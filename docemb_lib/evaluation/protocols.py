@@ -103,9 +103,9 @@ def for_validation(task: HeadTask, limit: int) -> HeadTask:
     return replace(task, splits=splits)
 
 
-def validation_texts(task: HeadTask) -> list[str]:
-    """The texts that `validation_score` needs embedded."""
-    return task.texts("validation" if "validation" in task.splits else "train")
+def validation_documents(task: HeadTask) -> dict[str, str]:
+    """The texts that `validation_score` needs embedded, by the ids of their documents."""
+    return task.documents("validation" if "validation" in task.splits else "train")
 
 
 def validation_score(
@@ -113,15 +113,16 @@ def validation_score(
 ) -> Score:
     """The score on the validation split, or by cross-validation on train where there is none.
 
-    task: cut by `for_validation`; embeddings: (N, D), row i belongs to `validation_texts(task)[i]`.
-    Folds are stratified and not shuffled. A cross-validation is scored once over the predictions of
-    all folds, so that examples count equally, as in `per_example`.
+    task: cut by `for_validation`; embeddings: (N, D), row i belongs to document i of
+    `validation_documents(task)`. Folds are stratified and not shuffled. A cross-validation is
+    scored once over the predictions of all folds, so that examples count equally, as in
+    `per_example`.
     """
     from sklearn.model_selection import StratifiedKFold
 
     if "validation" in task.splits:
         return task.score(embeddings, "validation", head=head, seeds=seeds)
-    (train,) = task.head_inputs(embeddings, ("train",), head)
+    train, _ = task.head_inputs(embeddings, "train", head)
     split = list(StratifiedKFold(folds).split(train.features, train.labels))
     jobs = [(seen, seed) for seen, _ in split for seed in range(seeds)]
     by_fold = predict(train, train, jobs, head).reshape(folds, seeds, -1)
@@ -141,10 +142,10 @@ def final_scores(
 ) -> dict[str, Score]:
     """A score for each round, on the whole test split.
 
-    embeddings: (N, D), row i belongs to `task.texts("test")[i]`; rounds: number of train examples
-    by name, None: all.
+    embeddings: (N, D), row i belongs to document i of `task.documents("test")`; rounds: number of
+    train examples by name, None: all.
     """
-    train, test = task.head_inputs(embeddings, ("train", "test"), head)
+    train, test = task.head_inputs(embeddings, "test", head)
     labels = task.splits["train"].labels
     rows_of = [downsample(labels, limit or len(labels)) for limit in rounds.values()]
     jobs = [(rows, seed) for rows in rows_of for seed in range(seeds)]
@@ -165,10 +166,10 @@ def few_shot_scores(
 ) -> pd.DataFrame:
     """Scores of a head per number of examples and draw: columns per_class, draw, metric, value.
 
-    The metrics are accuracy and f1_macro. embeddings: (N, D), row i belongs to
-    `task.texts("test")[i]`.
+    The metrics are accuracy and f1_macro. embeddings: (N, D), row i belongs to document i of
+    `task.documents("test")`.
     """
-    train, test = task.head_inputs(embeddings, ("train", "test"), head)
+    train, test = task.head_inputs(embeddings, "test", head)
     runs = [(number, draw) for number in per_class for draw in range(draws)]
     jobs = [(draw_per_class(train.labels, number, draw=draw), draw) for number, draw in runs]
     predictions = predict(train, test, jobs, head)

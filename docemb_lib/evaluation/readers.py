@@ -323,4 +323,5 @@ def make_ranking(texts: Mapping[str, str], links: Mapping[str, Sequence[str]]) -
     """The ranking of texts by id, with the ids to retrieve for the id of each query."""
     row = {id: number for number, id in enumerate(texts)}
     relevant = [list(map(row.__getitem__, targets)) for targets in links.values()]
-    return Ranking(list(texts.values()), [row[id] for id in links], relevant)
+    queries = [row[id] for id in links]
+    return Ranking(list(texts.values()), queries, relevant, list(texts))

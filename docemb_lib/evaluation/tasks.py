@@ -10,10 +10,11 @@ Embeddings are (N, D), dense or sparse with rows of unit length.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -36,66 +37,121 @@ SPLITS = ("train", "validation", "test")
 SEEDS = 5  # heads per task; the spread of a score is taken over them
 
 
-@dataclass(frozen=True)
-class Examples:
-    """Base of the labelled splits: one or two columns of documents, then as many labels."""
+class Column(NamedTuple):
+    """Documents of a split: one for each example, or the pool of a ranking."""
 
-    def columns(self) -> dict[str, Sequence[Any]]:
-        return {column.name: getattr(self, column.name) for column in fields(self)}
+    ids: Sequence[str]
+    texts: Sequence[str]
 
-    @property
-    def documents(self) -> tuple[Sequence[str], ...]:
-        return tuple(self.columns().values())[:-1]
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> Self:
-        columns = self.columns().items()
-        return replace(self, **{name: [column[row] for row in rows] for name, column in columns})
-
-    def check(self, where: str) -> None:
-        """Raise InputError where columns are empty or differ in length."""
-        sizes = {name: len(column) for name, column in self.columns().items()}
-        if len({*sizes.values()}) > 1 or 0 in sizes.values():
-            raise InputError(f"{where}: {_unequal(sizes)}")
+def ids_of_texts(texts: Sequence[str]) -> list[str]:
+    """Ids of documents whose source gives none: equal texts are one document."""
+    return [hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest() for text in texts]
 
 
 @dataclass(frozen=True)
-class Labelled(Examples):
-    """Documents and their classes; a class is an int or a str."""
+class Labelled:
+    """Documents and their classes; a class is an int or a str.
+
+    ids: of the documents; without them, equal texts are one document.
+    """
 
     texts: Sequence[str]
     labels: Sequence[Hashable]
+    ids: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not self.ids:
+            object.__setattr__(self, "ids", ids_of_texts(self.texts))
+
+    @property
+    def columns(self) -> list[Column]:
+        return [Column(self.ids, self.texts)]
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
+        """The examples in these rows."""
+        return Labelled(
+            [self.texts[row] for row in rows],
+            [self.labels[row] for row in rows],
+            [self.ids[row] for row in rows],
+        )
+
+    def check(self, where: str) -> None:
+        """Raise InputError where columns are empty or differ in length."""
+        check_sizes(where, {"texts": self.texts, "labels": self.labels})
+        check_sizes(where, {"texts": self.texts, "ids": self.ids})
 
 
 @dataclass(frozen=True)
-class LabelledPairs(Examples):
-    """Ordered pairs of documents and the class of each pair."""
+class LabelledPairs:
+    """Ordered pairs of documents and the class of each pair.
+
+    first_ids, second_ids: of the documents; without them, equal texts are one document.
+    """
 
     first: Sequence[str]
     second: Sequence[str]
     labels: Sequence[Hashable]
+    first_ids: Sequence[str] = ()
+    second_ids: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not self.first_ids:
+            object.__setattr__(self, "first_ids", ids_of_texts(self.first))
+        if not self.second_ids:
+            object.__setattr__(self, "second_ids", ids_of_texts(self.second))
 
     @property
     def texts(self) -> list[str]:
+        """All first texts, then all second ones."""
         return [*self.first, *self.second]
+
+    @property
+    def columns(self) -> list[Column]:
+        return [Column(self.first_ids, self.first), Column(self.second_ids, self.second)]
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> LabelledPairs:
+        """The examples in these rows."""
+        return LabelledPairs(
+            [self.first[row] for row in rows],
+            [self.second[row] for row in rows],
+            [self.labels[row] for row in rows],
+            [self.first_ids[row] for row in rows],
+            [self.second_ids[row] for row in rows],
+        )
+
+    def check(self, where: str) -> None:
+        """Raise InputError where columns are empty or differ in length."""
+        check_sizes(where, {"first": self.first, "second": self.second, "labels": self.labels})
+        check_sizes(where, {"first": self.first, "first_ids": self.first_ids})
+        check_sizes(where, {"second": self.second, "second_ids": self.second_ids})
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """A pool of documents, some of which are queries."""
+    """A pool of documents, some of which are queries.
+
+    ids: of the documents; without them, equal texts are one document.
+    """
 
     texts: Sequence[str]
     queries: Sequence[int]  # rows of texts
     relevant: Sequence[Sequence[int]]  # for each query the rows to retrieve
+    ids: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not self.ids:
+            object.__setattr__(self, "ids", ids_of_texts(self.texts))
 
     @property
-    def documents(self) -> tuple[Sequence[str]]:
-        return (self.texts,)
+    def columns(self) -> list[Column]:
+        return [Column(self.ids, self.texts)]
 
     def check(self, where: str) -> None:
         """Raise InputError where a query has no relevant rows, or rows that cannot be retrieved."""
         if not len(self.queries) == len(self.relevant) > 0:
-            sizes = {"queries": len(self.queries), "lists of relevant rows": len(self.relevant)}
-            raise InputError(f"{where}: {_unequal(sizes)}")
+            check_sizes(where, {"queries": self.queries, "lists of relevant rows": self.relevant})
+        check_sizes(where, {"texts": self.texts, "ids": self.ids})
         for query, rows in zip(self.queries, self.relevant, strict=True):
             in_pool = all(0 <= row < len(self.texts) for row in (query, *rows))
             if not (in_pool and 0 < len(rows) == len({*rows} - {query})):
@@ -105,10 +161,12 @@ class Ranking:
                 )
 
 
-def _unequal(sizes: Mapping[str, int]) -> str:
-    """The error about columns that differ in length or are empty, by name."""
-    counts = " and ".join(f"{size} {name}" for name, size in sizes.items())
-    return f"it has {counts}; give equally many of each, and at least one"
+def check_sizes(where: str, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Raise InputError where columns are empty or differ in length. columns: by name."""
+    sizes = {name: len(column) for name, column in columns.items()}
+    if len({*sizes.values()}) > 1 or 0 in sizes.values():
+        counts = " and ".join(f"{size} {name}" for name, size in sizes.items())
+        raise InputError(f"{where}: it has {counts}; give equally many of each, and at least one")
 
 
 def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
@@ -120,7 +178,7 @@ def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
     return splits[split]
 
 
-def check_splits(name: str, splits: Mapping[str, Examples | Ranking]) -> None:
+def check_splits(name: str, splits: Mapping[str, Labelled | LabelledPairs | Ranking]) -> None:
     """Raise InputError where splits are missing, have unknown names, or hold unsound data."""
     if not splits or set(splits) - set(SPLITS):
         raise InputError(
@@ -128,24 +186,37 @@ def check_splits(name: str, splits: Mapping[str, Examples | Ranking]) -> None:
         )
     for split, data in splits.items():
         data.check(f"task {name!r}, split {split!r}")
+    text_of: dict[str, str] = {}
+    for data in splits.values():
+        for id, text in documents_of(data).items():
+            if text_of.setdefault(id, text) != text:
+                raise InputError(
+                    f"task {name!r}: two texts have the id {id!r:.80}; give each document an id "
+                    "of its own"
+                )
 
 
-def unique(*parts: Sequence[str]) -> list[str]:
-    """The texts of all parts, each once, in the order of their first places."""
-    return list(dict.fromkeys(text for part in parts for text in part))
+def documents_of(*parts: Labelled | LabelledPairs | Ranking) -> dict[str, str]:
+    """The texts of the documents of all parts by id, in the order of their first places."""
+    documents: dict[str, str] = {}
+    for part in parts:
+        for column in part.columns:
+            for id, text in zip(column.ids, column.texts, strict=True):
+                documents.setdefault(id, text)
+    return documents
 
 
-def rows_by_text(
-    name: str, embeddings: Embeddings, texts: list[str]
+def rows_by_id(
+    name: str, embeddings: Embeddings, ids: list[str]
 ) -> Callable[[Sequence[str]], np.ndarray]:
-    """A function from texts to their embeddings. embeddings: (N, D), row i belongs to `texts[i]`.
+    """A function from ids to the embeddings of documents. Row i of embeddings, (N, D), is `ids[i]`.
 
-    All texts in their order are returned without a copy, so that a large pool may stay
+    All documents in their order are returned without a copy, so that a large pool may stay
     memory-mapped. Raises InputError for embeddings of a wrong shape and for infinite ones.
     """
-    if embeddings.ndim != 2 or embeddings.shape[0] != len(texts):
+    if embeddings.ndim != 2 or embeddings.shape[0] != len(ids):
         raise InputError(
-            f"task {name!r}: the embeddings have the shape {embeddings.shape}, for {len(texts)} "
+            f"task {name!r}: the embeddings have the shape {embeddings.shape}, for {len(ids)} "
             "texts; give one row for each of task.texts(split), in their order"
         )
     with np.errstate(invalid="ignore"):  # infinities of both signs
@@ -154,10 +225,10 @@ def rows_by_text(
         raise InputError(
             f"task {name!r}: the embeddings are not finite; check whether the model has diverged"
         )
-    row = {text: i for i, text in enumerate(texts)}
+    row = {id: i for i, id in enumerate(ids)}
 
     def lookup(wanted: Sequence[str]) -> np.ndarray:
-        return embeddings if list(wanted) == texts else embeddings[[row[text] for text in wanted]]
+        return embeddings if list(wanted) == ids else embeddings[[row[id] for id in wanted]]
 
     return lookup
 
@@ -229,9 +300,13 @@ class HeadTask:
                     f"{len(known)} classes of 'train'; leave them out, or add them to 'train'"
                 )
 
+    def documents(self, split: str = "test") -> dict[str, str]:
+        """The texts of train and of `split` by id, which scoring on `split` needs embedded."""
+        return documents_of(self.splits["train"], pick(self.name, self.splits, split))
+
     def texts(self, split: str = "test") -> list[str]:
-        """The texts of train and of `split`, each once, which scoring on `split` needs embedded."""
-        return unique(self.splits["train"].texts, pick(self.name, self.splits, split).texts)
+        """The texts of `documents`."""
+        return list(self.documents(split).values())
 
     def score(
         self,
@@ -241,42 +316,48 @@ class HeadTask:
         head: HeadSettings | None = None,
         seeds: int = SEEDS,
     ) -> Score:
-        """The accuracy of a head per seed from 0. Row i belongs to `texts(split)[i]`."""
+        """The accuracy of a head per seed from 0.
+
+        embeddings: (N, D), row i belongs to document i of `documents(split)`.
+        """
         head = head or HeadSettings()
-        train, scored = self.head_inputs(embeddings, ("train", split), head)
+        train, scored = self.head_inputs(embeddings, split, head)
         jobs = [(np.arange(len(train.labels)), seed) for seed in range(seeds)]
         return score_predictions(self.metric, predict(train, scored, jobs, head), scored.labels)
 
     def head_inputs(
-        self, embeddings: Embeddings, splits: tuple[str, ...], head: HeadSettings
-    ) -> list[HeadInputs]:
-        """The inputs of heads for each of the splits: train, and the split that is scored.
+        self, embeddings: Embeddings, scored: str, head: HeadSettings
+    ) -> tuple[HeadInputs, HeadInputs]:
+        """The inputs of heads for train, and for the split that is scored.
 
-        embeddings: (N, D), row i belongs to `texts(splits[-1])[i]`. Class numbers follow the order
-        of the names.
+        embeddings: (N, D), row i belongs to document i of `documents(scored)`. Class numbers follow
+        the order of the names.
         """
         from docemb_lib.evaluation.heads import pair_features  # with torch
 
-        lookup = rows_by_text(self.name, embeddings, self.texts(splits[-1]))
+        lookup = rows_by_id(self.name, embeddings, list(self.documents(scored)))
         train = self.splits["train"]
         factor = None
         if head.hidden == 0 and isinstance(embeddings, np.ndarray):  # sparse rows have unit length
-            squares = np.square(lookup(train.texts), dtype=np.float32).sum(axis=1)
+            ids = [id for column in train.columns for id in column.ids]
+            squares = np.square(lookup(ids), dtype=np.float32).sum(axis=1)
             factor = 1 / max(float(np.sqrt(squares.mean())), 1e-12)
         number = {label: i for i, label in enumerate(sorted(set(train.labels), key=str))}
 
-        inputs = []
-        for split in splits:
-            data = pick(self.name, self.splits, split)
-            views = [lookup(column) for column in data.documents]
+        def inputs_of(data: Labelled | LabelledPairs) -> HeadInputs:
+            views = [lookup(column.ids) for column in data.columns]
             if factor is not None:
                 views = [factor * view for view in views]
             features = views[0]
             if len(views) == 2:
                 features = pair_features(views[0], views[1], head.pair_features)
             labels = np.array([number[label] for label in data.labels])
-            inputs.append(HeadInputs(features, labels))
-        return inputs
+            return HeadInputs(features, labels)
+
+        inputs = inputs_of(train)
+        if scored == "train":
+            return inputs, inputs
+        return inputs, inputs_of(pick(self.name, self.splits, scored))
 
 
 @dataclass(frozen=True)
@@ -323,9 +404,13 @@ class Retrieval:
     def __post_init__(self) -> None:
         check_splits(self.name, self.splits)
 
+    def documents(self, split: str = "test") -> dict[str, str]:
+        """The texts of the pool of `split` by id."""
+        return documents_of(pick(self.name, self.splits, split))
+
     def texts(self, split: str = "test") -> list[str]:
-        """The pool of `split`, each text once."""
-        return unique(pick(self.name, self.splits, split).texts)
+        """The texts of `documents`."""
+        return list(self.documents(split).values())
 
     def score(
         self,
@@ -338,16 +423,16 @@ class Retrieval:
     ) -> Score:
         """MAP, with MRR as an extra. `head` and `seeds` are ignored: see `HeadTask.score`.
 
-        embeddings: (N, D) with a row for each of `texts(split)`, or the `Similarities` of these
-        texts. top: hits that count, or None for all.
+        embeddings: (N, D), row i belongs to document i of `documents(split)`, or the `Similarities`
+        of these documents. top: hits that count, or None for all.
         """
         ranking = pick(self.name, self.splits, split)
-        texts = self.texts(split)
+        ids = list(self.documents(split))
         if callable(embeddings):
-            row = {text: i for i, text in enumerate(texts)}
-            similarities = of_rows(embeddings, [row[text] for text in ranking.texts])
+            row = {id: i for i, id in enumerate(ids)}
+            similarities = of_rows(embeddings, [row[id] for id in ranking.ids])
         else:
-            similarities = by_cosine(rows_by_text(self.name, embeddings, texts)(ranking.texts))
+            similarities = by_cosine(rows_by_id(self.name, embeddings, ids)(ranking.ids))
         ranked = rank_documents(similarities, ranking.queries)
         precision, reciprocal = precision_and_reciprocal_rank(ranked, ranking.relevant, top=top)
         return Score(
@@ -367,14 +452,14 @@ Task = Classification | Pairs | Retrieval
 def example_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     """The length of each test example (N,): of the longer document of a pair, or of the query.
 
-    lengths: of `task.texts("test")`.
+    lengths: of the documents of `task.documents("test")`.
     """
-    length_of = dict(zip(task.texts("test"), lengths, strict=True))
+    length_of = dict(zip(task.documents("test"), lengths, strict=True))
     data = task.splits["test"]
-    columns = data.documents
     if isinstance(data, Ranking):
-        columns = ([data.texts[query] for query in data.queries],)
-    return np.max([list(map(length_of.__getitem__, column)) for column in columns], axis=0)
+        return np.array([length_of[data.ids[query]] for query in data.queries])
+    columns = [[length_of[id] for id in column.ids] for column in data.columns]
+    return np.max(columns, axis=0)
 
 
 def warn_of_problems(task: Task) -> None:
@@ -383,11 +468,11 @@ def warn_of_problems(task: Task) -> None:
     A pair in train leaks in either order.
     """
     for split, data in task.splits.items():
-        examples = list(zip(*data.documents, strict=True))
+        examples = texts_of_examples(data)
         blank = [i for i, texts in enumerate(examples) if "" in map(str.strip, texts)]
         problems = {"have no text": blank}
         if isinstance(task, HeadTask) and split != "train":
-            train = set(map(frozenset, zip(*task.splits["train"].documents, strict=True)))
+            train = set(map(frozenset, texts_of_examples(task.splits["train"])))
             leaked = [i for i, texts in enumerate(examples) if frozenset(texts) in train]
             problems["are also in train (leakage)"] = leaked
         for problem, rows in problems.items():
@@ -395,6 +480,11 @@ def warn_of_problems(task: Task) -> None:
                 message = "task %s, split %s: %d of %d examples %s, the first of which is %d"
                 counts = len(rows), len(examples)
                 logger.warning(message, task.name, split, *counts, problem, rows[0])
+
+
+def texts_of_examples(data: Labelled | LabelledPairs | Ranking) -> list[tuple[str, ...]]:
+    """The text of each example, or of each document of a pool; of a pair both texts."""
+    return list(zip(*(column.texts for column in data.columns), strict=True))
 
 
 def predict(

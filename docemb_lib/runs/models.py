@@ -22,7 +22,15 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
 from docemb_lib.base.integrity import MANIFEST, is_published, is_whole
 from docemb_lib.base.progress import progress
-from docemb_lib.evaluation.retrieval import Similarities, bm25, by_cosine, fused, tfidf, unit
+from docemb_lib.evaluation.retrieval import (
+    Similarities,
+    bm25,
+    by_cosine,
+    fused,
+    of_rows,
+    tfidf,
+    unit,
+)
 from docemb_lib.runs import records
 from docemb_lib.runs.kinds import Form, Kind, label_of
 from docemb_lib.runs.stages import TeacherStage
@@ -33,6 +41,7 @@ from docemb_lib.teachers.lsa import directions
 from docemb_lib.workspace import VERSIONS, Artefact, Workspace
 
 if TYPE_CHECKING:
+    from docemb_lib.evaluation.retrieval import Embeddings
     from docemb_lib.runs.students import StudentStage
     from docemb_lib.student import Student
     from docemb_lib.student.lexical_module import LexicalHalf
@@ -354,6 +363,18 @@ def on_task_models(
         key = f"{of_sbert}/{paragraph_vector.fingerprint}"
         models.append(_on_task(Kind.SBERT_WITH_PV, with_context, key))
     return models
+
+
+def fit_once(
+    fit: Callable[[list[str]], Embeddings | Similarities], texts: Sequence[str]
+) -> Embeddings | Similarities:
+    """What a model gives for N texts that it is fitted on. Equal texts count once in the fit."""
+    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    fitted = fit(list(row_of))
+    if len(row_of) == len(texts):
+        return fitted
+    rows = [row_of[text] for text in texts]
+    return of_rows(fitted, rows) if callable(fitted) else fitted[rows]
 
 
 def _on_task(

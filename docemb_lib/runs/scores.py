@@ -20,7 +20,7 @@ from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example
 from docemb_lib.evaluation.uncertainty import Scores, differences, score_intervals, verdicts
 from docemb_lib.runs import records
 from docemb_lib.runs.kinds import Form, Kind, label_of
-from docemb_lib.runs.models import SIMPLEST_FIRST, Model, embed_once, models_of_table
+from docemb_lib.runs.models import SIMPLEST_FIRST, Model, embed_once, fit_once, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
@@ -303,11 +303,11 @@ class ScoreStage:
 
         A model that cannot be fitted on the texts of a task is left out of the task.
         """
-        embeddings = self._embed_unscored(model, final=final)
+        self._embed_unscored(model, final=final)
         scores = {}
         for name in self._names_of(model, final=final):
             inputs = self._inputs(model, name, final=final)
-            build = partial(self._write, model, name, embeddings, final=final)
+            build = partial(self._write, model, name, final=final)
             try:
                 artefact = self.workspace.artefact("scores", inputs, build)
             except InputError as error:
@@ -318,36 +318,27 @@ class ScoreStage:
             scores[name] = read_scores(artefact.path)
         return scores
 
-    def _embed_unscored(self, model: Model, *, final: bool) -> dict[str, np.ndarray]:
-        """The embeddings (D,) of the texts of all tasks without a score, computed together.
+    def _embed_unscored(self, model: Model, *, final: bool) -> None:
+        """Embed the documents of all tasks without a score together.
 
-        There are none of a model that is fitted on each task.
+        Nothing is done for a model that is fitted on each task.
         """
         if model.fit is not None:
-            return {}
-        texts: dict[str, None] = {}  # in order, each once
+            return
+        texts: list[str] = []
         for name in self._unscored(model, final=final):
-            texts |= dict.fromkeys(self._texts(name, final=final))
-        if not texts:
-            return {}
-        return dict(zip(texts, embed_once(self.workspace, model, list(texts)), strict=True))
+            texts += self._documents(name, final=final).values()
+        if texts:
+            embed_once(self.workspace, model, texts)
 
-    def _write(
-        self,
-        model: Model,
-        name: str,
-        embeddings: Mapping[str, np.ndarray],
-        folder: Path,
-        *,
-        final: bool,
-    ) -> None:
-        """Score the model on a task. embeddings: by text."""
-        texts = self._texts(name, final=final)
+    def _write(self, model: Model, name: str, folder: Path, *, final: bool) -> None:
+        """Score the model on a task."""
+        texts = list(self._documents(name, final=final).values())
         if model.fit is None:
-            fitted: Any = np.stack([embeddings[text] for text in texts])
+            scores = self._score(name, embed_once(self.workspace, model, texts), final=final)
         else:
-            fitted = model.fit(texts)
-        write_scores(folder, self._score(name, fitted, final=final))
+            scores = self._score(name, fit_once(model.fit, texts), final=final)
+        write_scores(folder, scores)
 
     def _unscored(self, model: Model, *, final: bool) -> list[str]:
         return [
@@ -363,20 +354,21 @@ class ScoreStage:
         )
         return {"model": model.fingerprint, **self._task_inputs(name), **settings}
 
-    def _texts(self, name: str, *, final: bool) -> list[str]:
-        """The texts that scoring needs embedded, each once."""
+    def _documents(self, name: str, *, final: bool) -> dict[str, str]:
+        """The texts that scoring needs embedded, by the ids of their documents."""
         task = self.task(name)
         if final:
-            return task.texts("test")
+            return task.documents("test")
         if isinstance(task, HeadTask):
             cut = protocols.for_validation(task, self.profile.evaluation.limit)
-            return protocols.validation_texts(cut)
-        return task.texts("validation")
+            return protocols.validation_documents(cut)
+        return task.documents("validation")
 
     def _score(self, name: str, embeddings: Any, *, final: bool) -> dict[str, Score]:
         """The score of a task in every round.
 
-        embeddings: (N, D), row i belongs to `_texts(...)[i]`, or `Similarities` for retrieval.
+        embeddings: (N, D), row i belongs to document i of `_documents`, or `Similarities` for
+        retrieval.
         """
         task = self.task(name)
         evaluation = self.profile.evaluation

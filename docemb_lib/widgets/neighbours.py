@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.evaluation.tasks import pick
+from docemb_lib.evaluation.tasks import documents_of
 from docemb_lib.figures import short, short_names
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, embed_once
@@ -71,8 +70,8 @@ class Neighbourhoods:
 
     def _pool(self, task: str) -> Pool:
         """The first `POOL` texts of the test split, with the embeddings that were scored."""
-        data: Any = pick(task, self.stages.scores.task(task).splits, "test")
-        texts = list(dict.fromkeys(data.texts))[:POOL]
+        documents = documents_of(self.stages.scores.task(task).splits["test"])
+        texts = list(documents.values())[:POOL]
         spaces = {}
         for label, model in self.models.items():
             spaces[label] = embed_once(self.stages.workspace, model, texts)

@@ -153,7 +153,7 @@ def test_similar_articles_are_a_retrieval_task_over_all_of_them(
     (tmp_path / articles).write_text("Title,Sections\nA,\"[('s', 't')]\"\nB,[]\nC,[]\n")
     (tmp_path / "gt").write_bytes(pickle.dumps({"B": {"A": 1, "C": 1}}))
     assert benchmark_task(name, str(tmp_path)) == Retrieval(
-        name, {"test": Ranking(["A s t", "B", "C"], [1], [[0, 2]])}
+        name, {"test": Ranking(["A s t", "B", "C"], [1], [[0, 2]], ["A", "B", "C"])}
     )
 
 

@@ -68,6 +68,25 @@ def test_splits_share_no_page_and_depend_on_the_seed_and_not_on_the_order_of_row
     assert built(name, rows, limit=60) != built(name, rows, limit=60, seed=1)
 
 
+@pytest.mark.parametrize("name", ["package", "see-also-pairs", "see-also-retrieval"])
+def test_documents_of_a_task_have_the_ids_of_their_pages(name: str) -> None:
+    rows = pool()
+    text_of = {row["id"]: row["text"] for row in rows}
+    documents = built(name, rows).documents("test")
+    assert documents
+    assert documents == {id: text_of[id] for id in documents}
+
+
+def test_halves_have_the_ids_of_their_pages_and_say_which_half() -> None:
+    rows = pool()
+    documents = built("halves", rows).documents("test")
+    text_of = {row["id"]: row["text"] for row in rows}
+    for id, text in documents.items():
+        page, half = id.split(", ")
+        whole = text_of[page]
+        assert whole.startswith(text) if half == "first half" else whole.endswith(text)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("limit", [40, 100])
 def test_scoring_a_split_needs_no_more_texts_than_the_limit(name: str, limit: int) -> None:

@@ -93,7 +93,7 @@ def test_validation_cuts_train_and_validation_and_drops_test() -> None:
 def test_a_validation_split_is_scored_like_any_split() -> None:
     task, embedding = task_and_embeddings({"train": 90, "validation": 50, "test": 40})
     cut = protocols.for_validation(task, 60)
-    texts = protocols.validation_texts(cut)
+    texts = list(protocols.validation_documents(cut).values())
     assert texts == [*cut.splits["train"].texts, *cut.splits["validation"].texts]
     vectors = embedded(texts, embedding)
     score = protocols.validation_score(cut, vectors, head=QUICK, seeds=2, folds=5)
@@ -109,7 +109,7 @@ def test_validation_cuts_both_documents_of_pairs() -> None:
 def test_without_a_validation_split_heads_score_examples_that_they_have_not_seen() -> None:
     task, embedding = task_and_embeddings({"train": 83, "test": 10})
     cut = protocols.for_validation(task, 78)
-    vectors = embedded(protocols.validation_texts(cut), embedding)
+    vectors = embedded(list(protocols.validation_documents(cut).values()), embedding)
     score = protocols.validation_score(cut, vectors, head=QUICK, seeds=2, folds=4)
     labels = np.array(cut.splits["train"].labels)
     answers = np.empty((2, 78))

@@ -20,11 +20,11 @@ from docemb_lib.evaluation import (
 from docemb_lib.evaluation.protocols import evaluate
 from docemb_lib.evaluation.tasks import (
     Score,
+    documents_of,
     example_lengths,
     f1_macro,
-    rows_by_text,
+    rows_by_id,
     score_predictions,
-    unique,
 )
 from docemb_lib.settings.sections import HeadSettings
 
@@ -83,19 +83,62 @@ def test_unsound_splits_are_refused_with_task_split_and_numbers(kind, splits, me
     refused(message, lambda: kind("t", splits).texts("test"))
 
 
-def test_each_text_stands_once_in_the_order_of_its_first_place():
-    assert unique(["b", "a", "b"], ["c", "a"]) == ["b", "a", "c"]
+def test_each_document_stands_once_in_the_order_of_its_first_place():
+    pairs = LabelledPairs(["B", "A"], ["A", "B"], [0, 1], ["b", "a"], ["a", "b"])
+    more = Labelled(["A", "C"], [0, 1], ["a", "c"])
+    assert documents_of(pairs, more) == {"b": "B", "a": "A", "c": "C"}
 
 
-def test_rows_are_found_by_text_in_any_order_and_number():
+def test_equal_texts_of_documents_with_ids_are_documents_of_their_own():
+    splits = {"train": Labelled(["same", "same", "other"], [0, 1, 1], ["a", "b", "c"])}
+    task = Classification("t", splits)
+    assert task.documents("train") == {"a": "same", "b": "same", "c": "other"}
+    assert task.texts("train") == ["same", "same", "other"]
+
+
+def test_equal_texts_without_ids_are_one_document():
+    task = Classification("t", {"train": Labelled(["same", "same", "other"], [0, 1, 1])})
+    assert task.texts("train") == ["same", "other"]
+
+
+def test_embeddings_are_those_of_the_id_and_not_of_an_equal_text():
+    splits = {"train": Labelled(["same", "same"], [0, 1], ["a", "b"])}
+    embeddings = np.array([[1.0, 2.0], [3.0, 4.0]])
+    inputs, _ = Classification("t", splits).head_inputs(embeddings, "train", QUICK)
+    np.testing.assert_array_equal(inputs.features, embeddings)
+
+
+def test_a_ranking_finds_the_relevant_one_of_two_equal_texts():
+    ranking = Ranking(["q", "same", "same"], [0], [[2]], ["q", "a", "b"])
+    embeddings = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.1]])
+    assert Retrieval("t", {"test": ranking}).score(embeddings).mean == 1.0
+
+
+def test_two_texts_of_one_id_are_refused(refused):
+    splits = {"train": TWO, "test": Labelled(["x"], [0], [TWO.ids[0]])}
+    refused(r"task 't': two texts have the id '[0-9a-f]+'; give each", Classification, "t", splits)
+
+
+def test_ids_that_are_not_one_for_each_text_are_refused(refused):
+    splits = {"train": Labelled(["a", "b"], [0, 1], ["x"])}
+    refused("split 'train': it has 2 texts and 1 ids", Classification, "t", splits)
+
+
+def test_examples_that_are_taken_keep_their_ids():
+    pairs = LabelledPairs(list("abc"), list("def"), [0, 1, 0], list("uvw"), list("xyz"))
+    taken = pairs.take([2, 0])
+    assert taken == LabelledPairs(["c", "a"], ["f", "d"], [0, 0], ["w", "u"], ["z", "x"])
+
+
+def test_rows_are_found_by_id_in_any_order_and_number():
     embeddings = np.arange(32.0).reshape(16, 2)
-    lookup = rows_by_text("t", embeddings, TEXTS)
+    lookup = rows_by_id("t", embeddings, TEXTS)
     np.testing.assert_array_equal(lookup(["text 3", "text 0", "text 3"]), [[6, 7], [0, 1], [6, 7]])
 
 
-def test_all_texts_in_their_order_are_found_without_a_copy():
+def test_all_documents_in_their_order_are_found_without_a_copy():
     embeddings = np.arange(32.0).reshape(16, 2)
-    lookup = rows_by_text("t", embeddings, TEXTS)
+    lookup = rows_by_id("t", embeddings, TEXTS)
     assert np.shares_memory(lookup(tuple(TEXTS)), embeddings)
     assert not np.shares_memory(lookup(TEXTS[::-1]), embeddings)
 
@@ -103,7 +146,7 @@ def test_all_texts_in_their_order_are_found_without_a_copy():
 def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused(refused):
     refused(
         r"task 't': the embeddings have the shape \(15, 3\), for 16 texts",
-        rows_by_text,
+        rows_by_id,
         "t",
         np.zeros((15, 3)),
         TEXTS,
@@ -112,7 +155,7 @@ def test_embeddings_of_a_wrong_shape_or_not_finite_are_refused(refused):
     diverged[5, 1], diverged[6, 1:] = np.nan, [-np.inf, np.inf]
     refused(
         "embeddings are not finite; check whether the model has diverged",
-        rows_by_text,
+        rows_by_id,
         "t",
         diverged,
         TEXTS,
@@ -294,11 +337,10 @@ def test_logistic_regressions_read_scaled_embeddings_and_mlps_read_them_as_they_
     )
     for given in (1e-3 * embeddings, 7 * embeddings, (50 * embeddings).astype(np.int8)):
         raw, scaled = (
-            task.head_inputs(given, ("train", "test"), HeadSettings(hidden=width))
-            for width in (50, 0)
+            task.head_inputs(given, "test", HeadSettings(hidden=width)) for width in (50, 0)
         )
         np.testing.assert_array_equal(raw[0].features.ravel()[:5], given[0])
-        train = task.splits["train"].texts
+        train = task.texts("train")
         factor = len(train) ** 0.5 / np.linalg.norm(given[: len(train)])
         for before, after in zip(raw, scaled, strict=True):
             np.testing.assert_allclose(after.features, factor * before.features, rtol=1e-5)

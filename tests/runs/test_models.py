@@ -12,8 +12,10 @@ from docemb_lib.runs.models import (
     SBERTModels,
     centred_model,
     embed_once,
+    fit_once,
     forms_at,
     on_task_models,
+    publish_embeddings,
     published_model,
 )
 from docemb_lib.runs.run import Run
@@ -44,6 +46,29 @@ def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace):
     assert embedder.asked == [["bb", "bbbb"]]
     with pytest.raises(RuntimeError, match="only its scores on tasks are available"):
         centred.embed(["a text"])
+
+
+def test_equal_texts_count_once_in_a_fit_and_get_equal_embeddings():
+    asked = []
+
+    def fit(texts):
+        asked.append(texts)
+        return np.array([[len(text)] for text in texts])
+
+    assert fit_once(fit, ["aa", "b", "aa"]).tolist() == [[2], [1], [2]]
+    assert asked == [["aa", "b"]]
+
+
+def test_equal_texts_get_equal_similarities():
+    table = np.array([[1.0, 0.2], [0.3, 1.0]])
+    similarities = fit_once(lambda texts: lambda rows: table[rows], ["aa", "b", "aa"])
+    assert similarities([1, 2]).tolist() == [[0.3, 1.0, 0.3], [1.0, 0.2, 1.0]]
+
+
+def test_embeddings_that_are_published_are_not_computed_again(workspace):
+    model = Model(Kind.STUDENT, Form.SAVED, "m", "fp", lambda texts: pytest.fail("was loaded"))
+    publish_embeddings(workspace, model, ["one", "three"], np.array([[3.0, 1.0], [5.0, 2.0]]))
+    assert embed_once(workspace, model, ["three", "one"]).tolist() == [[5, 2], [3, 1]]
 
 
 def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(workspace):

@@ -116,7 +116,7 @@ def test_runs_are_scored_on_cut_validation_splits_or_by_cross_validation(tmp_pat
     head = stages.profile.evaluation.head
     for name in ("sort", "folded"):
         cut = protocols.for_validation(TASKS[name], 20)
-        vectors = embedding_of(protocols.validation_texts(cut))
+        vectors = embedding_of(list(protocols.validation_documents(cut).values()))
         assert rounds["all"]["m"][name] == protocols.validation_score(
             cut, vectors, head=head, seeds=2, folds=3
         )
