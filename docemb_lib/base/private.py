@@ -48,6 +48,39 @@ def softmax_backward(grad: Tensor, weights: Tensor) -> Tensor:
     return torch._softmax_backward_data(grad, weights, -1, weights.dtype)
 
 
+def flash_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    starts: Tensor,
+    *,
+    longest: int,
+    window: int,
+    dropout: float,
+) -> Tensor:
+    """Flash attention of packed documents, with dropout of attention weights.
+
+    It is what the public `torch.nn.attention.varlen.varlen_attn` calls with a dropout of 0.
+
+    Args:
+        query, key, value: (T, H, head_dim) of half precision.
+        starts: (B + 1,) int32, the first token of each document, and T.
+        longest: tokens of the longest document.
+        window: a token sees so many tokens to either side.
+        dropout: probability of dropping a weight, drawn from torch's default generator.
+
+    Returns (T, H, head_dim).
+    """
+    import torch
+
+    attention = torch.ops.aten._flash_attention_forward
+    causal = False
+    with_weights = False  # returns no attention weights
+    arguments = (query, key, value, starts, starts, longest, longest, dropout, causal, with_weights)
+    context: Tensor = attention(*arguments, window_size_left=window, window_size_right=window)[0]
+    return context
+
+
 def use_one_gpu(arguments: TrainingArguments) -> None:
     """Keep transformers.Trainer from wrapping the model in nn.DataParallel."""
     _ = arguments.device  # counts the GPUs and sets `_n_gpu`

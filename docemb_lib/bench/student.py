@@ -1,7 +1,7 @@
 """The student against stock `transformers.LongformerModel`.
 
-Both have the same random weights and documents and run in one process. Dropout is 0 on both sides,
-because flash attention for packed documents has none for the attention weights.
+Both have the same random weights and documents and run in one process. Dropout is 0 on both sides.
+On a GPU the student is compiled, as it is in training and for many documents.
 """
 
 import copy
@@ -182,6 +182,8 @@ def bench_student(*, device: str | None = None, quick: bool = False) -> Report:
     torch.manual_seed(0)
     model = LongformerModel(workload.config(), add_pooling_layer=False).to(device)
     stock, ours = both_sides(model, workload.longest)
+    if device == "cuda":
+        ours.compile_if_possible(lambda: forward(ours, batches_of(workload.drawn(4), ours), "bf16"))
     mixed = workload.tokens([min(length, workload.longest) for length in EQUAL_LENGTHS])
     parts: list[Callable[[], list[Row]]] = [
         partial(speed, stock, ours, workload, precisions),
@@ -208,10 +210,12 @@ def speed(
     documents = workload.drawn(workload.documents)
     lengths = [len(document) for document in documents]
     flops = forward_flops(ours.config, lengths)
+    on_gpu = {"forward bf16": 0.50}
     shares = []
     ratios = []
     for what, passes, run, budgets in (
-        ("forward", 1, forward, {"fp32": 0.90, "bf16": 0.70}),  # shares of the peak of a CPU
+        # The budgets are shares of the peak of a CPU.
+        ("forward", 1, forward, {"fp32": 0.90, "bf16": 0.70}),
         ("forward + backward", 3, forward_backward, {"fp32": 0.80, "bf16": 0.70}),
     ):
         runs: dict[str, Callable[[], None]] = {}
@@ -229,7 +233,9 @@ def speed(
             name = f"{what} {precision}"
             peak = matmul_peak(workload.device, DTYPES[precision])
             share = passes * flops / median(seconds[precision]) / peak
-            at_least = budgets[precision] if workload.device == "cpu" else -math.inf
+            at_least = (
+                budgets[precision] if workload.device == "cpu" else on_gpu.get(name, -math.inf)
+            )
             shares.append(Row(name, share, "of the peak", at_least=at_least))
             rate = partial(harness.ratio_row, f"{name}, stock in fp32", sum(lengths), "tokens/s")
             ratios.append(rate(seconds[precision], seconds["stock"]))
@@ -342,5 +348,5 @@ def throughput(ours: Student, workload: Workload) -> list[Row]:
     share = flops / seconds / matmul_peak(ours.device.type, torch.bfloat16)
     return [
         Row("training steps bf16", sum(lengths) / seconds, "tokens/s"),
-        Row("training steps bf16", share, "of the peak", at_least=0.40),
+        Row("training steps bf16", share, "of the peak", at_least=0.45),
     ]

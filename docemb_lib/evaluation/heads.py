@@ -22,12 +22,14 @@ from torch import Generator, Tensor
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
+from docemb_lib.base.hardware import devices_at_hand
 from docemb_lib.settings.sections import HeadSettings, PairFeatures
 
 CHUNK = 32  # steps whose dropout masks are drawn at once
 BLOCK = 4096  # rows whose hidden layers of all heads are held at a time
-# Heads in one stack: larger stacks are hardly faster, and smaller ones use more cores.
-TOGETHER = 10
+# Heads in one stack. On a CPU larger stacks are hardly faster, and smaller ones use more cores; a
+# GPU takes as long for a step of a hundred heads as for one of ten.
+TOGETHER = {"cpu": 10, "cuda": 100}
 
 Features: TypeAlias = "np.ndarray | csr_array"  # (N, D), dense or sparse
 
@@ -45,10 +47,11 @@ class Heads(NamedTuple):
         predictions = []
         with torch.inference_mode():
             for start in range(0, len(features), BLOCK):
-                X = torch.tensor(np.asarray(features[start : start + BLOCK], dtype=np.float32))
+                block = np.asarray(features[start : start + BLOCK], dtype=np.float32)
+                X = torch.tensor(block, device=self.W1.device)
                 hidden = torch.relu(X @ self.W1 + self.b1)  # (K, BLOCK, H)
                 logits = hidden @ self.W2 + self.b2  # (K, BLOCK, C)
-                predictions.append(logits.argmax(dim=2).numpy())
+                predictions.append(logits.argmax(dim=2).cpu().numpy())
         return np.concatenate(predictions, axis=1)
 
 
@@ -107,7 +110,7 @@ def train_jobs(
     *,
     classes: int,
 ) -> Heads | LinearHeads:
-    """Train K heads in float32 on all cores, one per job and in the order of the jobs.
+    """Train K heads in float32 on a GPU or on all cores, one per job and in the order of the jobs.
 
     Heads with equally many steps are trained together. features: (N, D), dense or sparse. For
     sparse features, and with `hidden` 0, heads are logistic regressions (C = 10) without a seed.
@@ -115,8 +118,9 @@ def train_jobs(
     """
     if settings.hidden == 0 or not isinstance(features, np.ndarray):
         return _train_linear(features, labels, jobs)
-    X = torch.tensor(np.asarray(features, dtype=np.float32))
-    y = torch.tensor(np.asarray(labels, dtype=np.int64))
+    device = torch.device(devices_at_hand()[0])
+    X = torch.tensor(np.asarray(features, dtype=np.float32), device=device)
+    y = torch.tensor(np.asarray(labels, dtype=np.int64), device=device)
 
     by_steps: dict[int, list[int]] = defaultdict(list)
     for number, job in enumerate(jobs):
@@ -124,7 +128,7 @@ def train_jobs(
     # The stacks do not depend on the number of cores, so the results do not depend on it either.
     stacks: list[np.ndarray] = []
     for numbers in by_steps.values():
-        stacks += np.array_split(numbers, math.ceil(len(numbers) / TOGETHER))
+        stacks += np.array_split(numbers, math.ceil(len(numbers) / TOGETHER[device.type]))
 
     def train_numbers(numbers: np.ndarray) -> Heads:
         stack = [jobs[number] for number in numbers]
@@ -155,11 +159,13 @@ def one_thread() -> Iterator[None]:
 def train_stack(
     X: Tensor, y: Tensor, jobs: Sequence[HeadJob], settings: HeadSettings, *, classes: int
 ) -> Heads:
-    """Train heads with equally many steps together. X: (N, D); y: (N,)."""
+    """Train heads with equally many steps together, on the device of X (N, D) and y (N,)."""
     D = X.shape[1]
+    # The random numbers are drawn on the CPU, so that they are the same with every device.
     generators = [torch.Generator().manual_seed(job.seed) for job in jobs]
     H = settings.hidden
-    heads = _joined([initial_head(D, classes, hidden=H, generator=g) for g in generators])
+    drawn = _joined([initial_head(D, classes, hidden=H, generator=g) for g in generators])
+    heads = Heads(*(weights.to(X.device) for weights in drawn))
     decayed = {"params": [heads.W1, heads.W2], "weight_decay": settings.weight_decay}
     biases = {"params": [heads.b1, heads.b2], "weight_decay": 0.0}
     optimizer = AdamW([decayed, biases], lr=settings.learning_rate, fused=True)
@@ -169,7 +175,7 @@ def train_stack(
     # The two large tensors of a step are allocated once: allocation takes as long as the products.
     memory = X.new_empty(len(jobs) * settings.batch_size, D)
     gradient_of_W1 = torch.empty_like(heads.W1)
-    for rows, keep, weight in batches(jobs, settings, generators):
+    for rows, keep, weight in batches(jobs, settings, generators, X.device):
         x = torch.index_select(X, 0, rows.flatten(), out=memory[: rows.numel()])
         gradients = loss_gradient(
             heads,
@@ -249,7 +255,10 @@ def loss_gradient(
 
 
 def batches(
-    jobs: Sequence[HeadJob], settings: HeadSettings, generators: Sequence[Generator]
+    jobs: Sequence[HeadJob],
+    settings: HeadSettings,
+    generators: Sequence[Generator],
+    device: torch.device,
 ) -> Iterator[tuple[Tensor, Tensor | None, Tensor]]:
     """The rows (K, B), dropout masks (K, B, H) or None, and row weights (K, B) of each step.
 
@@ -262,16 +271,19 @@ def batches(
     mask_rngs = [np.random.default_rng(job.seed) for job in jobs]  # faster than torch's generators
     sizes = torch.tensor([len(rows) for rows in rows_of])
     longest = int(sizes.max())
+    sizes_on_device = sizes.to(device)
+    places = torch.arange(B, device=device)
     share = 1 - torch.tensor(settings.dropout)  # of the hidden units that are kept
 
     for _ in range(settings.epochs):
         order = torch.zeros(K, longest, dtype=torch.long)
         for k, rows in enumerate(rows_of):
             order[k, : len(rows)] = rows[torch.randperm(len(rows), generator=generators[k])]
+        order = order.to(device)
         for start in range(0, longest, B):
             batch = order[:, start : start + B]
-            left = (sizes - start).clamp(max=B)  # (K,) rows of each head in this batch
-            weight = (torch.arange(batch.shape[1]) < left[:, None]) / left[:, None]
+            left = (sizes_on_device - start).clamp(max=B)  # (K,) rows of each head in this batch
+            weight = (places[: batch.shape[1]] < left[:, None]) / left[:, None]
             keep = None
             if settings.dropout:
                 place = start % (CHUNK * B)
@@ -280,7 +292,7 @@ def batches(
                     masks = np.ones((K, int(rows_left.max()), settings.hidden), dtype=np.float32)
                     for mask, rng, size in zip(masks, mask_rngs, rows_left.tolist(), strict=True):
                         rng.random(dtype=np.float32, out=mask[:size])
-                    keep_of_chunk = torch.from_numpy(masks).lt_(share).div_(share)
+                    keep_of_chunk = torch.from_numpy(masks).lt_(share).div_(share).to(device)
                 keep = keep_of_chunk[:, place : place + B]
             yield batch, keep, weight
 
@@ -290,6 +302,7 @@ def clip_each_head(gradients: Sequence[Tensor], *, max_norm: float) -> None:
     parts = [torch.linalg.vector_norm(gradient, dim=(1, 2)) for gradient in gradients]
     norms = torch.linalg.vector_norm(torch.stack(parts), dim=0)  # (K,)
     scale = (max_norm / (norms + 1e-6)).clamp(max=1.0)
-    if (scale < 1).any():
+    # A GPU would have to wait for the answer; the product takes no time there.
+    if scale.is_cuda or (scale < 1).any():
         for gradient in gradients:
             gradient.mul_(scale[:, None, None])

@@ -23,6 +23,9 @@ CHUNK = 512  # documents tokenised, sorted and embedded at a time; bounds the me
 CPU_BATCH_TOKENS = 2**13
 # A GPU then computes longer than launching its kernels takes; activations: some GB.
 GPU_BATCH_TOKENS = 2**16
+# Tokens after which a GPU's encoder is compiled. Embedding so many takes an H100 about as long as
+# compiling does, so that few documents never wait for it.
+COMPILED_AFTER = 2**25
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Tokens = Sequence[Sequence[int] | np.ndarray]  # the token ids of each document
@@ -45,6 +48,9 @@ class Encoder(Protocol):
 
     def __call__(self, batch: PackedBatch) -> Tensor:
         """The embeddings of B packed documents, (B, D)."""
+
+    def compile_if_possible(self, run: Callable[[], object]) -> None:
+        """Compile the encoder, unless a first pass, `run`, fails then."""
 
     def eval(self) -> object: ...
     def train(self, mode: bool = True) -> object: ...
@@ -79,16 +85,19 @@ def embed_chunks(
     """Yield the embeddings of each chunk of n documents in order, float32 (n, D).
 
     One thread per GPU takes batches, of the following chunks too, so that no device waits at the
-    end of a chunk. A single CPU computes in the calling thread: in another one OpenMP starts a
-    second team of threads, at half the speed. `report` is called with the number of documents of
-    each finished batch.
+    end of a chunk, nor at the end of a batch: results are fetched after the next one has begun. A
+    GPU's encoder is compiled where the work is long enough. A single CPU computes in the calling
+    thread: in another one OpenMP starts a second team of threads, at half the speed. `report` is
+    called with the number of documents of each finished batch.
     """
     with _replicas(encoder, devices) as replicas:
         on_cpu = any(replica.device.type == "cpu" for replica in replicas)
         budget = CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
         idle = deque(replicas)  # as many as threads, so that each thread finds one
+        uncompiled = [] if on_cpu else list(replicas)
+        tokens = 0  # of all chunks so far
 
-        def embed(batch: PackedBatch) -> np.ndarray:
+        def embed(batch: PackedBatch) -> Tensor:
             replica = idle.popleft()
             try:
                 device = replica.device
@@ -96,23 +105,28 @@ def embed_chunks(
                 autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
                 # Inference mode and autocast hold for the calling thread alone.
                 with torch.inference_mode(), autocast:
-                    return replica(batch.to(device)).float().cpu().numpy()
+                    batch = batch.to(device)
+                    if tokens > COMPILED_AFTER and replica in uncompiled:
+                        uncompiled.remove(replica)
+                        replica.compile_if_possible(lambda: replica(batch))
+                    return replica(batch).float()
             finally:
                 idle.append(replica)
 
-        def collect(plan: list[list[int]], results: Iterable[np.ndarray]) -> np.ndarray:
+        def collect(plan: list[list[int]], results: Iterable[Tensor]) -> np.ndarray:
             """Put the results of the batches of a chunk into the order of its documents."""
             embeddings = np.empty((sum(map(len, plan)), encoder.dim), dtype=np.float32)
             for rows, result in zip(plan, results, strict=True):
-                embeddings[rows] = result
+                embeddings[rows] = result.cpu().numpy()
                 report(len(rows))
             return embeddings
 
         threads = ThreadPoolExecutor(len(replicas))
         run = map if on_cpu and len(replicas) == 1 else threads.map
         try:
-            pending: deque[tuple[list[list[int]], Iterable[np.ndarray]]] = deque()
+            pending: deque[tuple[list[list[int]], Iterable[Tensor]]] = deque()
             for documents in tokenised:
+                tokens += sum(map(len, documents))
                 plan = token_batches([encoder.padded(len(ids)) for ids in documents], budget)
                 # Packed in this thread, so that a device finds its next batch ready.
                 packed = []

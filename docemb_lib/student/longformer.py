@@ -13,7 +13,7 @@ The attention has two backends:
   backward pass, so the memory is that of queries, keys and values. On CPUs this is faster than
   `scaled_dot_product_attention` over the same blocks, and it supports dropout.
 - `varlen` is torch's flash attention for packed sequences. It needs an NVIDIA GPU from Ampere on
-  and half precision, and it has no dropout.
+  and half precision.
 
 Documents of 3 and of 7 tokens, with a window of 2 and blocks of at most 4 queries, have three
 blocks. Each row is a query, x is a key that it sees, and a dot is a score that is computed and
@@ -36,7 +36,7 @@ B: documents of a batch; T: tokens of all of them; D: width of a state; H: heads
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -49,8 +49,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.models.longformer.modeling_longformer import LongformerLayer
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import warn_once
-from docemb_lib.base.private import set_checkpointing, softmax_backward
+from docemb_lib.base.private import flash_attention, set_checkpointing, softmax_backward
 from docemb_lib.student.packing import PackedBatch
 
 Backend = Literal["blocks", "varlen"]
@@ -65,10 +64,6 @@ GPU_SCORES = 2**28
 STEP = 64
 PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents take as long
 _compile = lru_cache(partial(torch.compile, dynamic=True))  # compiles each function once
-NO_DROPOUT = (
-    "attention dropout %s is left out: flash attention has none; "
-    "training.attention: blocks has it, slower"
-)
 
 
 def hidden_states(
@@ -89,6 +84,10 @@ def hidden_states(
     # The only token type is added as a row: looking it up T times has a slow gradient on GPUs.
     token_type = embeddings.token_type_embeddings.weight[0]  # (D,)
     hidden = embeddings.dropout(embeddings.LayerNorm(words + positions + token_type))
+    if hidden.is_cuda and torch.is_autocast_enabled("cuda"):
+        # Between its products a GPU waits for memory: states of half the bytes take half the time.
+        # Each sublayer ends in a LayerNorm, so the rounding does not add up over the layers.
+        hidden = hidden.to(torch.get_autocast_dtype("cuda"))
 
     # The first token of each document, and T: flash attention takes documents by these. (B + 1,)
     starts = F.pad(batch.lengths.cumsum(0), (1, 0)).to(torch.int32)
@@ -137,9 +136,6 @@ def _layer(
         fits = fits_varlen(query.device, query.dtype, attention.head_dim)
         backend = "varlen" if fits else "blocks"
     dropout = attention.dropout if attention.training else 0.0
-    if dropout and backend == "varlen":
-        warn_once(NO_DROPOUT, dropout)
-        dropout = 0.0
     window = attention.one_sided_attn_window_size
     context = banded_attention(
         query, key, value, lengths, window, starts=starts, dropout=dropout, backend=backend
@@ -147,21 +143,28 @@ def _layer(
     return feed_forward(layer, context.flatten(1), hidden)  # heads side by side: (T, D)
 
 
-def _project(layer: LongformerLayer, hidden: Tensor) -> list[Tensor]:
+def _project(layer: LongformerLayer, hidden: Tensor) -> tuple[Tensor, ...]:
     """Return queries, keys and values, (T, H, head_dim) each."""
     attention = layer.attention.self
     device = hidden.device.type
+    heads = (attention.num_heads, attention.head_dim)
+    projections = (attention.query, attention.key, attention.value)
+    if device == "cuda":
+        # One product of three times the columns: a projection alone does not fill a GPU.
+        weight = torch.cat([projection.weight for projection in projections])  # (3 D, D)
+        bias = torch.cat([projection.bias for projection in projections])
+        return F.linear(hidden, weight, bias).view(-1, 3, *heads).unbind(1)
     if torch.is_autocast_enabled(device):
         # Cast the states once instead of in each of the three projections.
         hidden = hidden.to(torch.get_autocast_dtype(device))
-    heads = (-1, attention.num_heads, attention.head_dim)
-    projections = (attention.query, attention.key, attention.value)
-    return [projection(hidden).view(heads) for projection in projections]
+    return tuple(projection(hidden).view(-1, *heads) for projection in projections)
 
 
 def _feed_forward(layer: LongformerLayer, context: Tensor, hidden: Tensor) -> Tensor:
     """Add the attention's output to the states, then the feed-forward network's, (T, D) each."""
-    return layer.ff_chunk(layer.attention.output(context, hidden))
+    # LayerNorm computes in float32; its result has the dtype of the states.
+    attended = layer.attention.output(context, hidden).to(hidden.dtype)
+    return layer.ff_chunk(attended).to(hidden.dtype)
 
 
 def stock_hidden_states(
@@ -234,11 +237,10 @@ def banded_attention(
         lengths: tokens of each of the B packed documents, T in sum.
         window: one-sided, at least 1.
         starts: (B + 1,) int32, the first token of each document, and T; for `varlen`.
-        dropout: probability of dropping an attention weight, drawn from torch's default generator;
-            `blocks` only.
+        dropout: probability of dropping an attention weight, drawn from torch's default generator.
 
-    Returns (T, H, head_dim), differentiable once. Raises InputError where the device, the dtype,
-    the head or dropout rules out the requested `varlen`.
+    Returns (T, H, head_dim), differentiable once. Raises InputError where the device, the dtype or
+    the head rules out the requested `varlen`.
     """
     _, H, head_dim = query.shape
     device = query.device
@@ -247,17 +249,15 @@ def banded_attention(
     longest = max(lengths)
     window = min(window, longest)
     if backend == "varlen":
-        if starts is None or dropout or not fits_varlen(device, dtype, head_dim):
+        if starts is None or not fits_varlen(device, dtype, head_dim):
             needs = (
                 "an NVIDIA GPU from Ampere on, half precision, heads of multiples of 8 up to 256"
             )
             mend = "take blocks, or None for the faster one"
-            raise InputError(f"attention: varlen needs {needs}, and no dropout; {mend}")
-        from torch.nn.attention.varlen import varlen_attn  # has windows from torch 2.11 on
-
-        reach = (window, window)  # to the left and to the right
-        arguments = (query, key, value, starts, starts, longest, longest)
-        return cast(Tensor, varlen_attn(*arguments, window_size=reach))
+            raise InputError(f"attention: varlen needs {needs}; {mend}")
+        return flash_attention(
+            query, key, value, starts, longest=longest, window=window, dropout=dropout
+        )
 
     # As many queries as fit the budget, but not so many that most scores lie outside the band. In
     # fp32, 64 queries took an eighth less time than 128 with a window of 128 (two cores with AVX2).

@@ -101,7 +101,7 @@ class Student(nn.Module):
         # Options of the packed forward. Backend of the attention; None: the faster one for device
         # and dtype.
         self.attention: Backend | None = None
-        # torch.compile between the attentions: for GPUs, takes a minute to prepare.
+        # torch.compile between the attentions: for GPUs, takes half a minute to prepare.
         self.compiled = False
         for name, parameter in model.named_parameters():
             if self.packed and "_global." in name:
@@ -225,6 +225,19 @@ class Student(nn.Module):
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
+
+    def compile_if_possible(self, run: Callable[[], object]) -> None:
+        """Compile the packed forward, unless that fails in `run`, a first pass.
+
+        torch.compile needs Triton and a C compiler, and fails only when it is first used.
+        """
+        self.compiled = True
+        try:
+            run()
+        except Exception as error:  # compilers fail in many ways
+            self.compiled = False
+            reason = str(error).strip().split("\n")[0]
+            logger.warning("torch.compile fails and is not used: %s", reason)
 
     def forward(self, batch: PackedBatch) -> Tensor:
         """Compute the embeddings of B packed documents, pooled over their tokens, (B, D)."""

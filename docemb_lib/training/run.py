@@ -209,7 +209,7 @@ def set_up(
 ) -> None:
     """Choose attention, checkpointing and compilation.
 
-    The results are the same but for rounding and `varlen`'s dropout.
+    The results are the same but for rounding and the draws of dropout.
     """
     student.attention = settings.attention
     student.compiled = False
@@ -221,23 +221,10 @@ def set_up(
     else:
         student.checkpointing = settings.checkpointing
     if settings.compile is None:
-        student.compiled = student.device.type == "cuda" and compiles(student, dtype)
+        if student.device.type == "cuda":
+            student.compile_if_possible(lambda: activation_bytes(student, dtype=dtype))
     else:
         student.compiled = settings.compile
-
-
-def compiles(student: Student, dtype: torch.dtype | None) -> bool:
-    """Whether torch.compile works here; it needs Triton and a C compiler.
-
-    It fails only at the first pass, so this runs a pass and leaves the student compiled.
-    """
-    student.compiled = True
-    try:
-        activation_bytes(student, dtype=dtype)
-    except Exception as error:  # compilers fail in many ways
-        logger.warning("training without torch.compile: %s", str(error).strip().split("\n")[0])
-        return False
-    return True
 
 
 def precision_of(asked: Precision | None, device: torch.device | None = None) -> Precision:

@@ -87,6 +87,15 @@ def torch_softmax_backward(tmp_path):
     torch.testing.assert_close(private.softmax_backward(grad, weights.detach()), scores.grad)
 
 
+def torch_flash_attention(tmp_path):
+    """A CPU has no flash attention; its kernel for tensors without data checks the arguments."""
+    heads = torch.empty(10, 2, 8, dtype=torch.bfloat16, device="meta")
+    starts = torch.empty(3, dtype=torch.int32, device="meta")
+    options = {"longest": 6, "window": 2, "dropout": 0.1}
+    context = private.flash_attention(heads, heads, heads, starts, **options)
+    assert (context.shape, context.dtype) == (heads.shape, heads.dtype)
+
+
 def transformers_one_gpu(tmp_path):
     from transformers import TrainingArguments
 
@@ -124,6 +133,7 @@ def transformers_checkpointing(tmp_path):
         papermill_injected_cell,
         papermill_status,
         pydantic_locations,
+        torch_flash_attention,
         torch_softmax_backward,
         transformers_one_gpu,
         transformers_checkpointing,

@@ -14,6 +14,8 @@ from docemb_lib.bench.heads import train_loop
 from docemb_lib.evaluation import Classification, Labelled, heads
 from docemb_lib.settings.sections import HeadSettings
 
+CPU = torch.device("cpu")
+
 
 def blobs(
     n: int, classes: int, dim: int, seed: int, spread: float = 1.0
@@ -93,7 +95,9 @@ def test_every_epoch_sees_every_row_once_and_shorter_heads_wait_with_weight_0(
     settings = HeadSettings(batch_size=4, epochs=2, hidden=3)
     jobs = [heads.HeadJob(np.arange(100, 100 + longer), 0), heads.HeadJob(np.arange(200, 209), 1)]
     steps = list(
-        heads.batches(jobs, settings, [torch.Generator().manual_seed(job.seed) for job in jobs])
+        heads.batches(
+            jobs, settings, [torch.Generator().manual_seed(job.seed) for job in jobs], CPU
+        )
     )
     assert [rows.shape[1] for rows, _, _ in steps] == [4, 4, last] * 2
     for k, job in enumerate(jobs):
@@ -116,7 +120,7 @@ def test_every_epoch_sees_every_row_once_and_shorter_heads_wait_with_weight_0(
 def masks_of(settings):
     jobs = [heads.HeadJob(np.arange(2000), k) for k in range(2)]
     generators = [torch.Generator().manual_seed(k) for k in range(2)]
-    return [keep for _, keep, _ in heads.batches(jobs, settings, generators)]
+    return [keep for _, keep, _ in heads.batches(jobs, settings, generators, CPU)]
 
 
 @pytest.mark.parametrize("p", [0.5, 0.2])

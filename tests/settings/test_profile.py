@@ -89,16 +89,6 @@ def test_the_profiles_of_the_thesis_have_its_published_settings(name, section, p
     assert getattr(Profile.load(name), section).model_dump(include=set(published)) == published
 
 
-@pytest.mark.parametrize(
-    ("name", "section"),
-    [("thesis", ""), ("thesis-final", ""), ("simde", "simde"), ("simde-long", "simde")],
-)
-def test_profiles_that_repeat_a_paper_drop_attention_weights(name, section):
-    profile = Profile.load(name)
-    training = getattr(profile, section).training if section else profile.training
-    assert training.attention == "blocks"  # `varlen` drops none
-
-
 @pytest.fixture(scope="module")
 def chapter_4():
     return Profile.load("thesis")

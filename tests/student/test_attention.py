@@ -1,5 +1,5 @@
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def dense_weights(query, key, lengths, window):
     position = torch.arange(len(document))
     allowed = ((position[:, None] - position).abs() <= window) & (document[:, None] == document)
     scores = torch.einsum("ihd,jhd->hij", query, key) / query.shape[2] ** 0.5
-    return scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+    return scores.masked_fill(~allowed.to(scores.device), -torch.inf).softmax(-1)
 
 
 def dense_attention(query, key, value, lengths, window):
@@ -131,22 +131,17 @@ def test_bfloat16_stays_close_to_full_precision_under_autocast():
     assert torch.cosine_similarity(result.double().flatten(), expected.flatten(), dim=0) > 0.9999
 
 
-def flash_attention_as_documented(
-    query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, window_size
-):
-    """torch's documentation of `varlen_attn` as a slow loop: scores scaled by head_dim^-1/2,
-    `window_size` (left, right).
-    """
-    assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
-    assert cu_seq_q.is_contiguous()
-    assert query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
-    ends = cu_seq_q.tolist()
-    assert max_q == max_k == max(last - first for first, last in pairwise(ends))
+def flash_attention_as_documented(query, key, value, starts, *, longest, window, dropout):
+    """`flash_attention` as a slow loop: scores scaled by head_dim^-1/2, without dropout."""
+    assert dropout == 0
+    assert starts.dtype == torch.int32
+    ends = starts.tolist()
+    assert longest == max(last - first for first, last in pairwise(ends))
     out = torch.empty_like(query)
     for first, last in pairwise(ends):
         for i in range(first, last):
-            low = max(first, i - window_size[0])
-            high = min(last, i + window_size[1] + 1)
+            low = max(first, i - window)
+            high = min(last, i + window + 1)
             scores = torch.einsum("hd,jhd->hj", query[i], key[low:high]) / query.shape[2] ** 0.5
             out[i] = torch.einsum("hj,jhd->hd", scores.softmax(-1), value[low:high])
     return out
@@ -154,7 +149,7 @@ def flash_attention_as_documented(
 
 def test_both_backends_compute_the_same(monkeypatch):
     """A CPU has no flash attention, so its arguments are checked against its documentation."""
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", flash_attention_as_documented)
+    monkeypatch.setattr(longformer, "flash_attention", flash_attention_as_documented)
     monkeypatch.setattr(longformer, "fits_varlen", lambda *_: True)
     lengths = [1, 2, 33, 70]
     starts = torch.tensor([0, 1, 3, 36, 106], dtype=torch.int32)
@@ -179,13 +174,66 @@ def test_flash_attention_is_for_devices_precisions_and_heads_that_have_it(monkey
     assert not fits_varlen(gpu, torch.float16, 64)
 
 
-def test_flash_attention_is_refused_where_it_does_not_fit(monkeypatch):
+def test_flash_attention_is_refused_where_it_does_not_fit():
     given = {"starts": torch.tensor([0, 5], dtype=torch.int32), "backend": "varlen"}
-    for fits, dropout in ((False, 0.0), (True, 0.1)):
-        monkeypatch.setattr(longformer, "fits_varlen", lambda *_, fits=fits: fits)
-        with pytest.raises(
-            InputError, match=r"varlen needs an NVIDIA GPU .* and no dropout; take blocks"
-        ):
-            banded_attention(
-                *random_heads(5, heads=1, head_dim=8), [5], 2, dropout=dropout, **given
-            )
+    with pytest.raises(InputError, match=r"varlen needs an NVIDIA GPU .*; take blocks"):
+        banded_attention(*random_heads(5, heads=1, head_dim=8), [5], 2, **given)
+
+
+@pytest.fixture
+def on_gpu():
+    """Heads for flash attention, (T, H, head_dim), with the arguments that describe documents."""
+    device = torch.device("cuda")
+    if not (torch.cuda.is_available() and fits_varlen(device, torch.bfloat16, 64)):
+        pytest.skip("needs a GPU with flash attention")
+    lengths = [1, 2, 64, 33, 64, 20]
+    generator = torch.Generator(device).manual_seed(0)
+    shape = (sum(lengths), 2, 64)
+    inputs = [torch.randn(shape, generator=generator, device=device).bfloat16() for _ in range(4)]
+    starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+    return inputs, lengths, starts
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.25])
+def test_flash_attention_on_a_gpu_has_the_gradients_of_plain_attention(on_gpu, dropout):
+    """The draws of dropout depend on the seed alone, so that values which are unit vectors show
+    the weights that are kept.
+    """
+    (query, key, value, grad), lengths, starts = on_gpu
+    window = 16
+    units = torch.cat([torch.eye(64, dtype=value.dtype)[:length] for length in lengths])
+    units = units[:, None].expand(-1, 2, -1).contiguous().to(value)
+
+    def attend(query, key, value):
+        torch.manual_seed(1)
+        options = {"starts": starts, "dropout": dropout, "backend": "varlen"}
+        return banded_attention(query, key, value, lengths, window, **options)
+
+    shown = attend(query, key, units).split(lengths)  # (length, H, 64) of each document
+    kept = torch.block_diag(*[torch.ones(n, n) for n in lengths]).repeat(2, 1, 1).to(value)
+    for weights, first in zip(shown, starts.tolist(), strict=False):
+        tokens = slice(first, first + len(weights))
+        kept[:, tokens, tokens] = (weights[..., : len(weights)] > 0).to(kept).transpose(0, 1)
+
+    inputs = [tensor.requires_grad_() for tensor in (query, key, value)]
+    result = attend(*inputs)
+    gradients = torch.autograd.grad(result, inputs, grad)
+    exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    weights = dense_weights(*exact[:2], lengths, window)  # (H, T, T)
+    expected = (weights * kept / (1 - dropout)) @ exact[2].transpose(0, 1)
+    expected = expected.transpose(0, 1)
+    references = torch.autograd.grad(expected, exact, grad.double())
+    for ours, reference in zip((result, *gradients), (expected, *references), strict=True):
+        assert (ours - reference).norm() < 0.01 * reference.norm()
+
+
+def test_flash_attention_on_a_gpu_drops_its_share_of_the_weights(on_gpu):
+    (query, key, _, _), lengths, starts = on_gpu
+    units = torch.cat([torch.eye(64)[:length] for length in lengths])
+    units = units[:, None].expand(-1, 2, -1).contiguous().to(query)
+
+    def kept(dropout):
+        options = {"starts": starts, "dropout": dropout, "backend": "varlen"}
+        return int((banded_attention(query, key, units, lengths, 64, **options) > 0).sum())
+
+    assert kept(0.25) / kept(0.0) == pytest.approx(0.75, abs=0.02)

@@ -81,16 +81,6 @@ def test_a_run_that_cannot_train_is_refused_before_it_starts(distil, tmp_path, r
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_a_compiler_that_fails_is_reported_and_not_used(distil, monkeypatch, caplog):
-    def broken(*_, **__):
-        raise RuntimeError("Cannot find a working triton installation\nwith a long explanation")
-
-    student = distil.make_objective().student
-    monkeypatch.setattr("docemb_lib.student.longformer._compile", broken)
-    assert not run.compiles(student, None)
-    assert "without torch.compile: Cannot find a working triton installation" in caplog.text
-
-
 def test_a_tokens_activations_are_those_counted_by_hand(distil):
     """A layer without dropout keeps, in float32: queries, keys, values, their mixture, and twice
     what LayerNorm takes and gives (8 D), the inner layer before and after GELU, and two pairs of
