@@ -5,6 +5,7 @@ the same time race for TCP ports. A kernel ends with the process that started it
 after its training has written a checkpoint.
 """
 
+import os
 import tempfile
 import threading
 import time
@@ -28,6 +29,7 @@ POLL = 1.0  # seconds after which a silent socket is polled again
 # The paths of sockets may have 103 bytes, and other temporary folders can be longer than that.
 SOCKETS = "/tmp"
 PARENT = "JPY_PARENT_PID"  # the variable in which jupyter_client tells a kernel its parent
+RUN_OF_SWEEP = "DOCEMB_RUN_OF_SWEEP"  # the variable that marks the kernels of a sweep
 
 
 class PollingChannel(AsyncZMQSocketChannel):
@@ -72,8 +74,11 @@ class KernelManager(AsyncKernelManager):
             await self.provisioner.terminate(restart=restart)
 
 
-def kernel_options(sockets: str) -> dict[str, Any]:
-    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
+def kernel_options(sockets: str, *, run_of_sweep: bool = False) -> dict[str, Any]:
+    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder.
+
+    run_of_sweep: what `is_run_of_sweep` says in the kernel.
+    """
     manager = {
         "transport": "ipc",
         "connection_file": _connection_file(sockets),
@@ -84,6 +89,9 @@ def kernel_options(sockets: str) -> dict[str, Any]:
     # The kernel does not ask `os.getppid()` for its parent, which may be gone already.
     parent = f"int(__import__('os').environ['{PARENT}'])"
     module = f"__import__('{worker_pool.__name__}', fromlist=[''])"
+    first_line = f"{module}.end_with_parent({parent}, {sockets!r})"
+    mark = "1" if run_of_sweep else ""
+    first_line += f"; __import__('os').environ['{RUN_OF_SWEEP}'] = '{mark}'"
     return {
         "kernel_name": NAME,
         "config": Config(
@@ -91,9 +99,14 @@ def kernel_options(sockets: str) -> dict[str, Any]:
         ),
         "extra_arguments": [
             "--IPKernelApp.log_level=50",  # hides warnings that concern servers of kernels
-            f"--IPKernelApp.exec_lines={module}.end_with_parent({parent}, {sockets!r})",
+            f"--IPKernelApp.exec_lines={first_line}",
         ],
     }
+
+
+def is_run_of_sweep() -> bool:
+    """Whether this process is a kernel that a sweep has started."""
+    return bool(os.environ.get(RUN_OF_SWEEP))
 
 
 @contextmanager
