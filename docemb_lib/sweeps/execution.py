@@ -89,7 +89,7 @@ Runs = Sequence[Planned]
 
 def records_of(runs: Runs, workspace: Workspace) -> list[records.Record]:
     """The records of those of the runs that have succeeded."""
-    done = [records.find_done(workspace, run.notebook, run.fingerprint) for run in runs]
+    done = [run.record(workspace) for run in runs]
     return [record for record in done if record is not None]
 
 
