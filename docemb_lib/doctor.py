@@ -1,7 +1,6 @@
-"""What `docemb doctor` reports: versions, machine, hub, and what is slow, fails or is damaged."""
+"""What `docemb doctor` reports: versions, hub, room, precision, and what fails or is damaged."""
 
 import logging
-import os
 import platform
 import shutil
 import sys
@@ -42,21 +41,18 @@ class Finding(NamedTuple):
 def diagnose() -> Iterator[Finding]:
     """All findings about this environment and machine.
 
-    Takes a few seconds on a CPU and builds nothing.
+    Builds nothing.
     """
     yield Finding("python", f"{platform.python_version()} ({sys.prefix})")
     problems = "; ".join(unmet())
     yield Finding("packages", problems or "as required", "wrong" if problems else "ok", INSTALL)
     yield _embedded_model()
     yield _hub()
-    yield _cores()
     free = hardware.free_memory("cpu")
     mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
     yield Finding("memory", f"{free / GiB:.1f} GiB free", _slow_unless(free >= MEMORY), mend)
     yield _workspace()
-    yield from _gpus()
     yield _precision()
-    yield _speed()
 
 
 def _slow_unless(is_fast: bool) -> Literal["ok", "slow"]:
@@ -80,17 +76,6 @@ def _hub() -> Finding:
     return Finding("hub", f"{constants.ENDPOINT} {state}", _slow_unless(answers), mend)
 
 
-def _cores() -> Finding:
-    import torch
-    from dask.system import CPU_COUNT  # within the limits of the control group
-
-    threads = torch.get_num_threads()
-    # Where OMP_NUM_THREADS is not set, torch takes all cores, without hyperthreads.
-    is_limited = threads < CPU_COUNT and "OMP_NUM_THREADS" in os.environ
-    value = f"{CPU_COUNT}, torch uses {threads}"
-    return Finding("cores", value, _slow_unless(not is_limited), "unset OMP_NUM_THREADS")
-
-
 def _workspace() -> Finding:
     try:
         root = find_root()
@@ -104,54 +89,17 @@ def _workspace() -> Finding:
     )
 
 
-def _gpus() -> Iterator[Finding]:
-    import torch
-
-    from docemb_lib.student.longformer import fits_varlen
-
-    if not torch.cuda.is_available():
-        mend = (
-            "the profile tiny takes minutes on a CPU; "
-            "run the profile thesis on a machine with a GPU"
-        )
-        yield Finding("gpu", f"none (torch {torch.__version__})", "slow", mend)
-    mend = "a GPU of the Ampere generation or later trains on long documents several times as fast"
-    for number in range(torch.cuda.device_count()):
-        device = torch.device("cuda", number)
-        has_bf16 = hardware.fast_bf16(device)
-        has_flash = fits_varlen(device, torch.bfloat16, 64)
-        value = ", ".join(
-            [
-                torch.cuda.get_device_name(device),
-                f"{hardware.free_memory(device) / GiB:.0f} GiB free",
-                "bf16" if has_bf16 else "no bf16",
-                "flash attention" if has_flash else "no flash attention",
-            ]
-        )
-        yield Finding(str(device), value, _slow_unless(has_bf16 and has_flash), mend)
-
-
 def _precision() -> Finding:
     """The precision of models where they compute; bf16 is slow where the device emulates it."""
     device = hardware.devices_at_hand()[0]
     in_bf16 = hardware.uses_bf16(device)
+    is_fast = hardware.fast_bf16(device)
     asked = f"{hardware.PRECISION}={hardware.asked_precision()}"
-    value = f"{'bf16' if in_bf16 else 'fp32'}, {asked}"
-    mend = f"this machine is slow at bf16: unset {hardware.PRECISION}"
-    return Finding(
-        "precision", value, _slow_unless(not in_bf16 or hardware.fast_bf16(device)), mend
-    )
-
-
-def _speed() -> Finding:
-    """The speed of the CPU in bf16, or in fp32 where products in emulated bf16 would take long."""
-    import torch
-
-    has_bf16 = hardware.fast_bf16("cpu")
-    peak = hardware.matmul_peak("cpu", torch.bfloat16 if has_bf16 else torch.float32)
-    value = f"{'bf16' if has_bf16 else 'fp32'} {peak / 1e9:.0f} GFLOP/s"
-    mend = "a CPU with Intel AMX or AMD Zen 4 trains two to three times as fast"
-    return Finding("cpu speed", value, _slow_unless(has_bf16), mend)
+    value = f"{'bf16' if in_bf16 else 'fp32'} on {device}, {asked}"
+    mend = "a CPU with Intel AMX or AMD Zen 4, or a GPU, trains two to three times as fast"
+    if in_bf16:
+        mend = f"this machine is slow at bf16: unset {hardware.PRECISION}"
+    return Finding("precision", value, _slow_unless(is_fast), mend)
 
 
 def verify_outputs() -> list[Finding]:

@@ -88,7 +88,7 @@ docs/api/student
 docs/api/teachers
 docs/api/losses
 docs/api/evaluation
-docs/api/experiments
+docs/api/runs
 docs/api/notebooks
 ```
 """

@@ -130,19 +130,12 @@ def test_an_old_environment_gives_one_warning_that_says_what_to_do(old_environme
 
 @pytest.fixture
 def slow_machine(monkeypatch):
-    """Two of four cores, little memory and disk, no bf16, no GPU, and a silent hub."""
+    """Little memory and disk, no bf16, no GPU, and a silent hub."""
     monkeypatch.delenv("DOCEMB_PRECISION", raising=False)
-    monkeypatch.setattr("dask.system.CPU_COUNT", 4)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(hardware, "free_memory", lambda device: 2**30)
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=2**20))
     monkeypatch.setattr(hardware, "fast_bf16", lambda device: False)
-    monkeypatch.setattr(
-        hardware, "matmul_peak", lambda device, dtype: 5e10 if dtype == torch.float32 else 9e10
-    )
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
 
@@ -159,51 +152,39 @@ def test_what_is_slow_or_wrong_has_a_mend(old_environment, slow_machine, monkeyp
         "python": "ok",
         "packages": "wrong",
         "embedded model": "wrong",
-        "cores": "slow",
         "memory": "slow",
         "workspace": "wrong",
-        "gpu": "slow",
         "hub": "slow",
-        "precision": "ok",
-        "cpu speed": "slow",
+        "precision": "slow",
     }
     assert all(finding.mend for finding in findings.values() if finding.status != "ok")
     assert all("\n" not in finding.value + finding.mend for finding in findings.values())
-    assert findings["cores"].value == "4, torch uses 2"
-    assert findings["cpu speed"].value == "fp32 50 GFLOP/s"
     assert "http://127.0.0.1:9 does not answer" in findings["hub"].value
 
 
 @pytest.mark.parametrize(
-    ("asked", "value", "status"),
-    [("auto", "fp32", "ok"), ("fp32", "fp32", "ok"), ("bf16", "bf16", "slow")],
+    ("asked", "value", "mend"),
+    [
+        ("auto", "fp32", "trains two to three times as fast"),
+        ("fp32", "fp32", "trains two to three times as fast"),
+        ("bf16", "bf16", "unset DOCEMB_PRECISION"),
+    ],
 )
-def test_the_precision_is_reported_and_emulated_bf16_is_slow(
-    slow_machine, monkeypatch, asked, value, status
+def test_the_precision_of_a_machine_without_bf16_is_slow(
+    slow_machine, monkeypatch, asked, value, mend
 ):
     monkeypatch.setenv("DOCEMB_PRECISION", asked)
     finding = diagnosis()["precision"]
-    assert (finding.value, finding.status) == (f"{value}, DOCEMB_PRECISION={asked}", status)
-    assert "unset DOCEMB_PRECISION" in finding.mend
+    expected = (f"{value} on cpu, DOCEMB_PRECISION={asked}", "slow")
+    assert (finding.value, finding.status) == expected
+    assert mend in finding.mend
 
 
-def test_a_machine_with_a_new_gpu_is_ok_and_an_older_one_is_slow(slow_machine, monkeypatch):
+def test_a_machine_with_a_new_gpu_is_ok(slow_machine, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Name")
-    monkeypatch.setattr(
-        torch.cuda, "get_device_capability", lambda device: (9 - 2 * device.index, 0)
-    )
-    monkeypatch.setattr(torch.version, "hip", None)
-    monkeypatch.setattr(hardware, "free_memory", lambda device: 80 * 2**30)
-    monkeypatch.setattr(hardware, "fast_bf16", lambda device: True)
-    findings = diagnosis()
-    assert "gpu" not in findings
-    new = findings["cuda:0"]
-    assert (new.status, new.value) == ("ok", "Name, 80 GiB free, bf16, flash attention")
-    older = findings["cuda:1"]
-    assert (older.status, older.value) == ("slow", "Name, 80 GiB free, bf16, no flash attention")
-    assert findings["cpu speed"].value == "bf16 90 GFLOP/s"
+    monkeypatch.setattr(hardware, "fast_bf16", lambda device: device == "cuda:0")
+    finding = diagnosis()["precision"]
+    assert (finding.value, finding.status) == ("bf16 on cuda:0, DOCEMB_PRECISION=auto", "ok")
 
 
 def test_a_hub_that_answers_is_reported(slow_machine, monkeypatch):

@@ -13,7 +13,7 @@ LAYERS = [
     "base",
     "settings",
     "workspace",
-    "saving",
+    "outputs_apart",
     "corpus",
     "teachers",
     "student",

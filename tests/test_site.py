@@ -99,7 +99,7 @@ def test_public_and_exported_names_have_an_entry_that_begins_as_their_docstring(
 
 def test_every_field_of_a_profile_is_described_with_its_comment(site, pages):
     api = site / "docs" / "api"
-    text = "".join(pages[api / name].get_text() for name in ("experiments.html", "evaluation.html"))
+    text = "".join(pages[api / name].get_text() for name in ("runs.html", "evaluation.html"))
     sections = []
     for section in Section.__subclasses__():
         if section.__module__.startswith("docemb_lib.settings"):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 TRIED = {
     "ipykernel": "6.31.0",
     "joblib": "1.6.0",
+    "jupyter-client": "8.10.0",
     "jupyter-server": "2.21.1",
     "papermill": "2.7.0",
     "pydantic": "2.14.3",
@@ -90,6 +91,13 @@ def use_one_gpu(arguments: TrainingArguments) -> None:
 def set_checkpointing(layer: Module, function: Callable[..., object]) -> None:
     """Let a GradientCheckpointingLayer of transformers recompute its activations by `function`."""
     layer._gradient_checkpointing_func = function  # type: ignore[assignment]
+
+
+def kernel_id() -> str:
+    """The id of this kernel on the Jupyter server that has started it."""
+    from ipykernel.connect import get_connection_file
+
+    return Path(get_connection_file()).stem.removeprefix("kernel-")
 
 
 def cell_has_begun(cell: Mapping[str, Any]) -> bool:

@@ -64,7 +64,7 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
                     subject, _, reason = str(error).partition(": ")
                     subjects.setdefault(reason, []).append(subject)
         first = step.runs[0]
-        seconds = times.total(missing)
+        seconds_of_line = times.total(missing)
         rows.append(
             {
                 "line": str(number),
@@ -73,12 +73,12 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
                 "there": len(step.runs) - len(missing),
                 "profile": first.profile.name,
                 "grid, or single run": step.grid or first.label,
-                "time": duration(seconds) if seconds else "",
+                "time": duration(seconds_of_line) if seconds_of_line else "",
             }
         )
     why = [f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in subjects.items()]
-    seconds = times.total(run for run in runs_of(steps) if run not in done)
-    return Outlook(pd.DataFrame(rows, columns=COLUMNS), seconds, needs, why)
+    seconds_of_plan = times.total(run for run in runs_of(steps) if run not in done)
+    return Outlook(pd.DataFrame(rows, columns=COLUMNS), seconds_of_plan, needs, why)
 
 
 def done_runs(steps: Sequence[Step], workspace: Workspace) -> set[Planned]:

@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from itertools import chain
 from pathlib import Path
 
-from docemb_lib.base.errors import InputError, as_line
+from docemb_lib.base.errors import InputError, as_line, repeated
 from docemb_lib.base.integrity import digest_of
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
@@ -194,7 +194,7 @@ def local_documents(
 def local_paths(path: Path | Sequence[Path]) -> list[Path]:
     """The folders and data files that a path, a pattern (`news/*.jsonl.gz`) or a list stands for.
 
-    Raises InputError for a path or a pattern without a match.
+    Raises InputError for a path or a pattern without a match, and for a path that is given twice.
     """
     matches: list[Path] = []
     for place in [path] if isinstance(path, str | Path) else path:
@@ -204,6 +204,9 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
                 f"{place} does not exist; name a folder of .txt/.md files or data files"
             )
         matches += places
+    twice = repeated([match.resolve() for match in matches])
+    if twice is not None:
+        raise InputError(f"{twice} is given twice, by itself or by a pattern; give it once")
     return matches
 
 

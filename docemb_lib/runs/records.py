@@ -125,11 +125,12 @@ def frame(
     rows = []
     for record in all_records(notebook, workspace=workspace):
         if failed or record.status == "done":
-            rows.append(_row(record, with_error=failed))
+            rows.append(row_of(record, with_error=failed))
     return pd.DataFrame(rows)
 
 
-def _row(record: Record, *, with_error: bool) -> dict[str, object]:
+def row_of(record: Record, *, with_error: bool) -> dict[str, object]:
+    """A record as a row of `frame`."""
     fields = record.__dict__
     row = {name: fields[name] for name in ("notebook", "label", "profile", "status")}
     row |= record.parameters

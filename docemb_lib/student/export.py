@@ -16,13 +16,12 @@ import copy
 import json
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
-from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub import ModelCardData
 from safetensors.torch import save
 from torch import Tensor
 
@@ -272,7 +271,7 @@ LEXICAL_SENTENCE = (
 def student_card(student: Writable, encoder: str | None = None, **facts: object) -> str:
     """Write a README with front matter: how a student is used, and a table of facts about it.
 
-    encoder: the model that the student was made of; its licence applies to the student.
+    encoder: the model that the student was made of.
     """
     model_type = student.config.model_type
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction"]
@@ -280,7 +279,6 @@ def student_card(student: Writable, encoder: str | None = None, **facts: object)
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=[*tags, model_type, "docemb"],
-        license=licence_of(resolve(encoder)) if encoder else None,
     )
     about: dict[str, object] = {"encoder": encoder} if encoder else {}
     about |= {"model": model_type, "max_tokens": student.max_tokens, **facts}
@@ -335,16 +333,3 @@ def add_scores(folder: str | Path, rows: Sequence[tuple[str, str, float, float |
 def _before(card: str, *headings: str) -> str:
     """Return the card up to the first of these headings."""
     return re.split(f"^({'|'.join(headings)})$", card, flags=re.MULTILINE)[0].rstrip()
-
-
-def licence_of(path_or_id: str) -> str | None:
-    """Return the licence that a model's own card declares.
-
-    None: there is no card, it declares none, or the hub cannot be reached.
-    """
-    # A card may be absent, no UTF-8 or no YAML, and the hub has errors of its own.
-    with suppress(Exception):
-        file = find_file(path_or_id, README)
-        if file is not None:
-            return ModelCard.load(file).data.license
-    return None

@@ -55,6 +55,13 @@ class WeightedTransformer(TextTransformer):
         return features
 
 
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
 class LexicalHalf(nn.Module):
     """Dense and lexical embeddings side by side, see `side_by_side`.
 
@@ -138,9 +145,12 @@ class LexicalHalf(nn.Module):
         return self.dim
 
     def save(self, folder: str, **kwargs: Any) -> None:
-        """Write vocabulary, tensors (the vectors in half precision) and settings."""
+        """Write vocabulary, tensors (the vectors in half precision) and settings.
+
+        Each file is replaced in one step. A loaded half maps its old file into its memory.
+        """
         path = Path(folder)
-        (path / WORDS).write_text(json.dumps(self.vocabulary), encoding="utf-8")
+        _replace(path / WORDS, json.dumps(self.vocabulary).encode())
         config = {
             "dim": self.dim,
             # The checksum of this file, with which docemb compares the copy in a folder.
@@ -149,14 +159,11 @@ class LexicalHalf(nn.Module):
             "unspaced": self.unspaced,
             "weight_given": self.weight_given,
         }
-        (path / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+        _replace(path / CONFIG, json.dumps(config).encode())
         tensors = {"vectors": torch.from_numpy(self.vectors).half()}
         for name, tensor in self.state_dict().items():
             tensors[name] = tensor.detach().float().cpu().contiguous()
-        # A loaded half maps the old file into its memory, so it is replaced and not written to.
-        temporary = path / f".{WEIGHTS}.{os.getpid()}"
-        temporary.write_bytes(save(tensors))
-        temporary.replace(path / WEIGHTS)
+        _replace(path / WEIGHTS, save(tensors))
 
     @classmethod
     def load(cls, folder: str) -> "LexicalHalf":

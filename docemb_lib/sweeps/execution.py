@@ -11,11 +11,11 @@ import json
 import re
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from filelock import Timeout
 
@@ -27,7 +27,8 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.kernels import NAME, ended_once, kernel_options, socket_folder
 from docemb_lib.workspace import Workspace, locked, write_text
 
-Status = Literal["built", "reused", "failed"]  # how a run has ended
+# How a run has ended; elsewhere: it is executed by another process at this time.
+Status = Literal["built", "reused", "failed", "elsewhere"]
 Report = Callable[[str], None]  # receives a line of progress
 
 
@@ -88,7 +89,7 @@ Runs = Sequence[Planned]
 
 def records_of(runs: Runs, workspace: Workspace) -> list[records.Record]:
     """The records of those of the runs that have succeeded."""
-    done = [records.find_done(workspace, run.notebook, run.fingerprint) for run in runs]
+    done = [run.record(workspace) for run in runs]
     return [record for record in done if record is not None]
 
 
@@ -98,7 +99,8 @@ class Reporter:
     `begin` is called at the start, and again for further runs that records have chosen; `where`
     names the workers. `skip` names runs of a grid that are done, which have no `start` and no
     `end`. `prepare` announces a long step that serves several runs, and `step` gives
-    the last line of a notebook's output. Several runs may be at work between `start` and `end`.
+    the last line of a notebook's output. Several runs may be at work between `start` and `end`;
+    then `tick` is called every half second.
     `close` is called once at the end, also after an error.
     """
 
@@ -107,6 +109,7 @@ class Reporter:
     def prepare(self, what: str) -> None: ...
     def start(self, run: Planned) -> None: ...
     def step(self, run: Planned, line: str) -> None: ...
+    def tick(self) -> None: ...
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None: ...
     def close(self) -> None: ...
 
@@ -142,6 +145,8 @@ def execute_run(
     *,
     report: Report = lambda line: None,
     unwanted: Callable[[], bool] | None = None,
+    of_sweep: bool = False,
+    wait: bool = True,
 ) -> bool:
     """Execute the run unless it is done, also by another process meanwhile.
 
@@ -153,12 +158,15 @@ def execute_run(
         report: receives the last state of the notebook's progress bars.
         unwanted: polled every second in a thread; once it is true, the run is stopped with
             UnwantedError.
+        of_sweep: whether the run is one of a sweep, see `kernels.is_run_of_sweep`.
+        wait: for a process that executes the run at this time; if not, filelock.Timeout is raised.
     """
-    with locked(run.executed):
+    with locked(run.executed, wait=wait):
         if is_done(run, workspace):
             return False
         with socket_folder() as sockets, ended_once(unwanted, sockets) as ended:
-            _execute(run, workspace, report, sockets, ended)
+            options = kernel_options(sockets, run_of_sweep=of_sweep)
+            _execute(run, workspace, report, options, ended)
         return True
 
 
@@ -188,9 +196,13 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
 
 
 def _execute(
-    run: Planned, workspace: Workspace, report: Report, sockets: str, stopped: threading.Event
+    run: Planned,
+    workspace: Workspace,
+    report: Report,
+    options: Mapping[str, Any],
+    stopped: threading.Event,
 ) -> None:
-    """`execute_run` while this process holds the run's lock."""
+    """`execute_run` while this process holds the run's lock; `options` are of papermill."""
     import papermill
 
     stamp = run.stamp  # before the execution, during which the notebook may be edited
@@ -204,7 +216,7 @@ def _execute(
             progress_bar=False,
             stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None),
             stderr_file=_LastLine(report),
-            **kernel_options(sockets),
+            **options,
         )
     except BaseException as error:
         if stopped.is_set() or not isinstance(error, Exception):

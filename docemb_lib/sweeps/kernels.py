@@ -5,15 +5,19 @@ the same time race for TCP ports. A kernel ends with the process that started it
 after its training has written a checkpoint.
 """
 
+import os
+import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from queue import Empty
 from typing import Any
 
 import psutil
+from filelock import FileLock, Timeout
 from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.channels import AsyncZMQSocketChannel
 from jupyter_client.manager import AsyncKernelManager
@@ -27,7 +31,11 @@ GRACE = 120.0  # seconds that a kernel has for its checkpoint
 POLL = 1.0  # seconds after which a silent socket is polled again
 # The paths of sockets may have 103 bytes, and other temporary folders can be longer than that.
 SOCKETS = "/tmp"
+FOLDERS = "docemb-kernel-"  # how the names of the folders of sockets begin
+LOCK = "lock"  # the file that the owner of such a folder locks
+NEW = 60.0  # seconds after which a folder is locked, if its owner lives
 PARENT = "JPY_PARENT_PID"  # the variable in which jupyter_client tells a kernel its parent
+RUN_OF_SWEEP = "DOCEMB_RUN_OF_SWEEP"  # the variable that marks the kernels of a sweep
 
 
 class PollingChannel(AsyncZMQSocketChannel):
@@ -72,8 +80,11 @@ class KernelManager(AsyncKernelManager):
             await self.provisioner.terminate(restart=restart)
 
 
-def kernel_options(sockets: str) -> dict[str, Any]:
-    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
+def kernel_options(sockets: str, *, run_of_sweep: bool = False) -> dict[str, Any]:
+    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder.
+
+    run_of_sweep: what `is_run_of_sweep` says in the kernel.
+    """
     manager = {
         "transport": "ipc",
         "connection_file": _connection_file(sockets),
@@ -84,6 +95,9 @@ def kernel_options(sockets: str) -> dict[str, Any]:
     # The kernel does not ask `os.getppid()` for its parent, which may be gone already.
     parent = f"int(__import__('os').environ['{PARENT}'])"
     module = f"__import__('{worker_pool.__name__}', fromlist=[''])"
+    first_line = f"{module}.end_with_parent({parent}, {sockets!r})"
+    mark = "1" if run_of_sweep else ""
+    first_line += f"; __import__('os').environ['{RUN_OF_SWEEP}'] = '{mark}'"
     return {
         "kernel_name": NAME,
         "config": Config(
@@ -91,16 +105,38 @@ def kernel_options(sockets: str) -> dict[str, Any]:
         ),
         "extra_arguments": [
             "--IPKernelApp.log_level=50",  # hides warnings that concern servers of kernels
-            f"--IPKernelApp.exec_lines={module}.end_with_parent({parent}, {sockets!r})",
+            f"--IPKernelApp.exec_lines={first_line}",
         ],
     }
 
 
+def is_run_of_sweep() -> bool:
+    """Whether this process is a kernel that a sweep has started."""
+    return bool(os.environ.get(RUN_OF_SWEEP))
+
+
 @contextmanager
 def socket_folder() -> Iterator[str]:
-    """Make a folder for the sockets of a kernel, and remove it at the end of the block."""
-    with tempfile.TemporaryDirectory(prefix="docemb-", dir=SOCKETS) as sockets:
+    """Make a folder for the sockets of a kernel, and remove it at the end of the block.
+
+    Where this process and its kernel are killed together, the folder stays. The next call in any
+    process removes it: the operating system has freed its lock.
+    """
+    _remove_abandoned_folders()
+    with (
+        tempfile.TemporaryDirectory(prefix=FOLDERS, dir=SOCKETS) as sockets,
+        FileLock(Path(sockets, LOCK)),
+    ):
         yield sockets
+
+
+def _remove_abandoned_folders() -> None:
+    """Remove the folders whose lock no process holds. A new folder may not be locked yet."""
+    for folder in Path(SOCKETS).glob(f"{FOLDERS}*"):
+        with suppress(OSError, Timeout):  # of another user; in use
+            if time.time() - folder.stat().st_mtime > NEW:
+                with FileLock(folder / LOCK, timeout=0):
+                    shutil.rmtree(folder)
 
 
 @contextmanager

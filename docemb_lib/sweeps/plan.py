@@ -191,7 +191,7 @@ def resolve_sweep(
     profile: str | Path,
     parameters: Mapping[str, object],
 ) -> list[Step]:
-    """A sweep as a plan; arguments as of `sweeps.sweep`, and no notebook where the grid names one.
+    """A sweep as a plan; arguments as of `docemb_lib.sweep`; no notebook where the grid names one.
 
     Raises InputError for anything that is wrong, and where records that choose runs are missing.
     """

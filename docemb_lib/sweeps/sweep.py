@@ -22,14 +22,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache, partial
+from math import nan
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
+from filelock import Timeout
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.progress import progress
 from docemb_lib.runs import records
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.sweeps import cluster, execution, kernels
@@ -43,7 +44,7 @@ from docemb_lib.sweeps.execution import (
     is_done,
     records_of,
 )
-from docemb_lib.sweeps.plan import Step, chosen_runs, resolve_sweep, runs_of
+from docemb_lib.sweeps.plan import Step, runs_of
 from docemb_lib.workspace import Workspace, is_locked
 
 if TYPE_CHECKING:
@@ -52,39 +53,6 @@ if TYPE_CHECKING:
 TICK = 0.5  # seconds between two polls of the number of workers
 ARRIVAL = 60.0  # seconds that a network file system may take to show a record
 UNREACHABLE = "the scheduler is out of reach; give the same command again, which goes on from here"
-
-
-def sweep(
-    notebook: str,
-    grid: str | Path | Sequence[Mapping[str, object]],
-    *,
-    profile: str | Path = "tiny",
-    parameters: Mapping[str, object] | None = None,
-    workers: int | None = None,
-    scheduler: str | None = None,
-) -> pd.DataFrame:
-    """Execute the missing runs of a grid side by side, and draw their comparison.
-
-    Returns the records of the runs as of `records.frame`, failed ones included. Raises InputError,
-    before anything starts, for whatever is wrong with any run.
-
-    Args:
-        notebook: its name or number, e.g. "05_weighting" or "05".
-        grid: a grid in `params/grids/` by name, the path of a .yaml file, or a list of parameters.
-        profile: a profile in `params/` by name, or the path of a .yaml file.
-        parameters: replace those of all runs.
-        workers: how many processes on this machine; None: as many as there is room for.
-        scheduler: address or scheduler file of a running Dask cluster, used instead of this
-            machine.
-
-    Example (in a script, under `if __name__ == "__main__":`):
-        >>> frame = sweep("05", [{"lam": 0.2}, {"lam": 0.5}], profile="tiny", workers=2)
-        >>> frame[["lam", "validation"]]
-    """
-    workspace = Workspace()
-    steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
-    execute_plan(steps, workspace, _ProgressBar(), workers=workers, scheduler=scheduler)
-    return recorded(chosen_runs(steps), workspace)
 
 
 def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
@@ -108,12 +76,20 @@ def execute_plan(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
+    in_cell: bool = False,
 ) -> list[str]:
     """Execute the missing runs of a plan, and draw the comparison of each grid.
 
     Returns a line for each run of a grid that failed. Raises InputError before anything starts, and
-    RunError at the first notebook outside of grids that fails. `workers` and `scheduler` are for
-    grids, see `sweep`.
+    RunError at the first notebook outside of grids that fails.
+
+    Args:
+        workers: processes for grids on this machine; None: as many as there is room for.
+        scheduler: address or scheduler file of a running Dask cluster for grids, used instead of
+            this machine.
+        in_cell: for a notebook that executes a grid and compares its runs itself. No comparison is
+            drawn. A run that another process executes is left out, because that one may be waiting
+            for the run of this notebook.
     """
     if workers is not None and scheduler is not None:
         raise InputError(f"workers: the scheduler {scheduler} has its own; leave workers out")
@@ -152,8 +128,12 @@ def execute_plan(
                     continue
                 reporter.begin(runs, todo, where)
             reporter.skip([run for run in runs if run not in todo])
-            failed = _distribute(client(), todo, workspace, reporter) if todo else {}
-            failures += [*failed.values(), *_compare(runs, failed, workspace, reporter)]
+            failed = {}
+            if todo:
+                failed = _distribute(client(), todo, workspace, reporter, wait=not in_cell)
+            failures += failed.values()
+            if not in_cell:
+                failures += _compare(runs, failed, workspace, reporter)
     return failures
 
 
@@ -166,13 +146,14 @@ def _execute_alone(run: Planned, workspace: Workspace, reporter: Reporter) -> No
 
 
 def recorded(planned: Runs, workspace: Workspace) -> pd.DataFrame:
-    """The records of these runs, in their order."""
-    frame = records.frame(planned[0].notebook, workspace=workspace, failed=True)
-    if frame.empty:
-        return frame
-    rows = frame.set_index("fingerprint", drop=False)
-    there = [run.fingerprint for run in planned if run.fingerprint in rows.index]
-    return rows.loc[there].reset_index(drop=True)
+    """A row for each of these runs as of `records.frame`; status "missing": there is no record."""
+    rows = []
+    for run in planned:
+        record = records.find(workspace, run.notebook, run.fingerprint)
+        if record is None:
+            record = records.Record.of(run.key, status="missing", seconds=nan, finished="")
+        rows.append(records.row_of(record, with_error=True))
+    return pd.DataFrame(rows)
 
 
 def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str]]:
@@ -212,14 +193,14 @@ def _compare(
         return []
     reporter.prepare("the comparison of all finished runs")
     try:
-        execution.execute_run(page, workspace)
+        execution.execute_run(page, workspace, of_sweep=True)
     except (RunError, InputError) as error:
         return [f"comparison: {error}"]
     return []
 
 
 def _distribute(
-    client: Client, missing: Runs, workspace: Workspace, reporter: Reporter
+    client: Client, missing: Runs, workspace: Workspace, reporter: Reporter, *, wait: bool
 ) -> dict[Planned, str]:
     """Give each worker a run, and the next one when it has ended.
 
@@ -241,10 +222,13 @@ def _distribute(
                 free = (run for run in waiting if not is_locked(run.executed))
                 run = next(free, waiting[0])
                 waiting.remove(run)
-                future = client.submit(attempt, run, workspace, cluster.signature(), pure=False)
+                future = client.submit(
+                    attempt, run, workspace, cluster.signature(), wait=wait, pure=False
+                )
                 at_work[future] = (run, time.monotonic())
                 future.add_done_callback(ended.put)
                 reporter.start(run)
+            reporter.tick()
             try:
                 future = ended.get(timeout=TICK)
             except Empty:  # perhaps a worker has joined
@@ -265,7 +249,9 @@ def _distribute(
     return failures
 
 
-def attempt(run: Planned, workspace: Workspace, expected: Mapping[str, str]) -> tuple[Status, str]:
+def attempt(
+    run: Planned, workspace: Workspace, expected: Mapping[str, str], *, wait: bool
+) -> tuple[Status, str]:
     """Execute one run, as a task of a worker that must have the `expected` signature.
 
     Returns how the run has ended, and the error of a failed one in one line. Raises InputError in
@@ -286,8 +272,10 @@ def attempt(run: Planned, workspace: Workspace, expected: Mapping[str, str]) -> 
     if problem:
         raise InputError(f"worker {worker.address} {problem}")
     try:
-        built = execution.execute_run(run, workspace, unwanted=unwanted)
+        built = execution.execute_run(run, workspace, unwanted=unwanted, of_sweep=True, wait=wait)
         return "built" if built else "reused", ""
+    except Timeout:
+        return "elsewhere", ""
     except UnwantedError:
         raise distributed.Reschedule from None
     except (RunError, InputError) as error:
@@ -307,7 +295,7 @@ def _outcome(future: Future, run: Planned, workspace: Workspace) -> tuple[Status
     try:
         status, error = future.result()
         end = time.monotonic() + ARRIVAL
-        while status != "failed" and run.record(workspace) is None:
+        while status in ("built", "reused") and run.record(workspace) is None:
             if time.monotonic() > end:
                 executed = f"a worker has executed {run.notebook} ({run.label})"
                 mend = "the workers must share this folder with the sweep"
@@ -324,17 +312,3 @@ def _outcome(future: Future, run: Planned, workspace: Workspace) -> tuple[Status
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
     return "failed", execution.record_failure(run, workspace, reason, "")
-
-
-class _ProgressBar(Reporter):
-    """A sweep as one progress bar."""
-
-    bar: Any = None  # of tqdm, from `begin` on
-
-    def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
-        self.bar = self.bar or progress(desc=f"sweep of {runs[0].notebook}", total=0, unit="runs")
-        self.bar.total += len(runs)
-        self.bar.update(len(runs) - len(missing))
-
-    def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
-        self.bar.update()

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from transformers import PrinterCallback, TrainingArguments
 
-from docemb_lib.base.hardware import asked_precision, devices_at_hand, fast_bf16, free_memory
+from docemb_lib.base.hardware import asked_precision, devices_at_hand, free_memory, uses_bf16
 from docemb_lib.base.private import use_one_gpu
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
@@ -235,13 +235,10 @@ def precision_of(asked: Precision | None, device: torch.device | None = None) ->
     """
     if asked is not None:
         return asked
-    in_general = asked_precision()
-    if in_general != "auto":
-        return in_general
     device = device or torch.device(devices_at_hand()[0])
-    if fast_bf16(device):
+    if uses_bf16(device):
         return "bf16"
-    return "fp32" if device.type == "cpu" else "fp16"
+    return "fp16" if device.type == "cuda" and asked_precision() == "auto" else "fp32"
 
 
 def chosen_here(settings: Training, *, packed: bool) -> dict[str, str]:

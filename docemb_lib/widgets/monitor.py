@@ -53,7 +53,7 @@ def runs_on_disk(workspace: Workspace, notebook: str | None = None) -> pd.DataFr
                 "state": state,
                 "notebook": path.parent.name,
                 "run": executed.stem,
-                "at": _progress_of(path),
+                "at": progress_of(path),
             }
         )
     recorded = records.frame(notebook, workspace=workspace, failed=True)
@@ -124,7 +124,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def _progress_of(path: Path) -> str:
+def progress_of(path: Path) -> str:
     """The running cell of a notebook and the last line of its output."""
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]

@@ -24,6 +24,12 @@ def ipykernel_stream(tmp_path):
     assert OutStream.__module__ == private.KERNEL_STREAM
 
 
+def jupyter_client_connection_file(tmp_path):
+    from jupyter_client.multikernelmanager import MultiKernelManager
+
+    assert '"kernel-%s.json" % kernel_id' in inspect.getsource(MultiKernelManager)
+
+
 def joblib_growth(tmp_path):
     from joblib.externals.loky import process_executor
 
@@ -128,6 +134,7 @@ def transformers_checkpointing(tmp_path):
     [
         ipykernel_process,
         ipykernel_stream,
+        jupyter_client_connection_file,
         joblib_growth,
         jupyter_server_path,
         papermill_injected_cell,

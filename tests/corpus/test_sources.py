@@ -29,6 +29,13 @@ def local(path, **fields):
 
 
 # Local files
+@pytest.mark.parametrize("pattern", ["a.txt", "./a.txt", "*.txt"])
+def test_a_path_that_is_given_twice_is_refused_with_this_cause(tmp_path, refused, pattern):
+    write_files(tmp_path, {"a.txt": "one"})
+    paths = [tmp_path / "a.txt", f"{tmp_path}/{pattern}"]
+    refused(r"a\.txt is given twice, by itself or by a pattern; give it once", local, paths)
+
+
 def test_a_folder_gives_its_text_files_in_the_order_of_their_paths(tmp_path):
     files = {
         "b.md": "Zweiter Brief, größer.",

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 from docemb_lib.student import Student
-from docemb_lib.student.export import add_scores, licence_of, student_card
+from docemb_lib.student.export import add_scores, student_card
 
 
 def in_stock_sentence_transformers(folder):
@@ -202,7 +202,7 @@ def test_the_card_has_front_matter_and_says_where_a_student_comes_from(
     }
     student.save(tmp_path, card=student_card(student, minilm, **facts))
     matter, body = front_and_body(tmp_path)
-    assert (matter["library_name"], matter["license"]) == ("sentence-transformers", "apache-2.0")
+    assert matter["library_name"] == "sentence-transformers"
     assert {"sentence-transformers", "longformer"} <= set(matter["tags"])
     assert f"Made with docemb {version('docemb')}" in body
     for row in (
@@ -232,12 +232,3 @@ def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, mon
     with pytest.raises(KeyboardInterrupt):  # written in one step
         add_scores(tmp_path, first)
     assert card.read_text() == twice
-
-
-def test_the_licence_is_the_one_of_the_encoders_own_card(minilm, tmp_path):
-    assert licence_of(minilm) == "apache-2.0"
-    assert licence_of(str(tmp_path)) is None
-    assert licence_of("nobody/has-this-model") is None
-    for matter in ("No front matter.", "---\nlanguage: en\n---\n", "---\n: {\n---\n"):
-        (tmp_path / "README.md").write_text(matter)
-        assert licence_of(str(tmp_path)) is None, matter

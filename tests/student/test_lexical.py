@@ -168,6 +168,15 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
     assert not list(tmp_path.rglob(".model*"))
 
 
+def test_a_lexical_half_replaces_each_of_its_files_whole(adapted, tmp_path):
+    names = ("words.json", "config.json", "model.safetensors")
+    adapted.lexical.save(tmp_path)
+    before = {name: (tmp_path / name).stat().st_ino for name in names}
+    adapted.lexical.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+    assert all((tmp_path / name).stat().st_ino != before[name] for name in names)
+
+
 def test_in_a_lead_mean_the_first_tokens_count_more_here_and_in_stock_libraries(
     make_student, tmp_path
 ):

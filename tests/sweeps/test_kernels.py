@@ -191,3 +191,34 @@ def test_a_kernel_and_its_sockets_are_gone_soon_after_its_process_was_killed(tmp
     process.wait()
     assert psutil.wait_procs([kernel], timeout=5)[1] == []
     assert not sockets.exists()
+
+
+@pytest.fixture
+def folders_of_kernels(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernels, "SOCKETS", str(tmp_path))
+    return tmp_path
+
+
+def age(folder):
+    long_ago = time.time() - 2 * kernels.NEW
+    os.utime(folder, (long_ago, long_ago))
+
+
+def test_the_folder_of_a_process_that_was_killed_with_its_kernel_is_removed(folders_of_kernels):
+    abandoned = folders_of_kernels / "docemb-kernel-gone"
+    abandoned.mkdir()
+    (abandoned / "kernel.json").touch()
+    age(abandoned)
+    with kernels.socket_folder() as sockets:
+        assert [str(path) for path in folders_of_kernels.iterdir()] == [sockets]
+
+
+def test_folders_that_are_locked_or_new_are_kept(folders_of_kernels):
+    with kernels.socket_folder() as in_use:
+        age(in_use)
+        new = folders_of_kernels / "docemb-kernel-new"
+        new.mkdir()
+        with kernels.socket_folder():
+            assert Path(in_use).is_dir()
+            assert new.is_dir()
+    assert [*folders_of_kernels.iterdir()] == [new]

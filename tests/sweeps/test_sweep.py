@@ -22,7 +22,7 @@ from docemb_lib.runs import records
 from docemb_lib.sweeps import sweep as sweeps
 from docemb_lib.sweeps.kernels import kernels_below
 from docemb_lib.sweeps.plan import resolve_sweep
-from docemb_lib.sweeps.sweep import sweep
+from docemb_lib.widgets.sweep_table import sweep
 
 ARGUMENTS = ["sweep", "01", "--grid", "params/seeds.yaml", "--profile", "small"]
 SWEEP = [sys.executable, "-m", "docemb_lib.cli", *ARGUMENTS]

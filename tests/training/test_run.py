@@ -19,7 +19,7 @@ GPU = torch.device("cuda")
 )
 def test_precision_fits_the_device(monkeypatch, device, fast_bf16, expected):
     monkeypatch.delenv("DOCEMB_PRECISION", raising=False)
-    monkeypatch.setattr(run, "fast_bf16", lambda _: fast_bf16)
+    monkeypatch.setattr("docemb_lib.base.hardware.fast_bf16", lambda _: fast_bf16)
     assert run.precision_of(None, device) == expected
 
 
@@ -35,7 +35,7 @@ def test_the_environment_chooses_the_precision_unless_the_settings_do(
     monkeypatch, asked, fast_bf16, device
 ):
     monkeypatch.setenv("DOCEMB_PRECISION", asked)
-    monkeypatch.setattr(run, "fast_bf16", lambda _: fast_bf16)
+    monkeypatch.setattr("docemb_lib.base.hardware.fast_bf16", lambda _: fast_bf16)
     assert run.precision_of(None, device) == asked
     assert run.precision_of("fp16", device) == "fp16"
 

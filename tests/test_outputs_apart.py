@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from docemb_lib.saving import keep_outputs_apart
+from docemb_lib.outputs_apart import keep_outputs_apart
 
 
 @pytest.fixture
