@@ -210,3 +210,7 @@ class _ProgressBar(Reporter):
 
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
         self.bar.update()
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()

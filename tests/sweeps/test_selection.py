@@ -54,7 +54,7 @@ def executed(monkeypatch, record):
         def mean(self, run):
             return 0.5
 
-        def distribute(self, client, missing, *_):
+        def distribute(self, client, missing, *_, wait):
             record(missing, [self.mean(run) for run in missing])
             return {run: "no luck" for run in missing if self.mean(run) is None}
 
