@@ -30,7 +30,8 @@ from docemb_lib.figures import (
 from docemb_lib.thesis.values import BASELINE
 
 METRICS = {"map": "MAP", "mrr": "MRR", "mean": "mean score", "f1_macro": "macro-F1"}
-NOT_LOSSES = {"step", "epoch", "norm", "spread", "cca"}  # columns of the validation history
+# Columns of the validation history. A balanced delta is a weight.
+NOT_LOSSES = {"step", "epoch", "norm", "spread", "collapsed", "cca", "cca_embeddings", "delta"}
 MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
 HOLLOW: dict[str, Any] = {
     "marker": "D",

@@ -70,11 +70,16 @@ def three_documents(run: Run) -> ThreeDocuments:
     by_length = np.argsort(documents.n_structural_tokens, kind="stable")
     batch, targets = documents.pack([by_length[[0, len(documents) // 2, -1]].tolist()])
 
-    # Note what each loss takes and returns: (of the student, of the teacher, …, losses).
+    # Note what each loss takes and returns: (of the student, of the teacher, …, losses). SoftCCA
+    # also returns its parts, which come after the losses.
     seen: dict[str, tuple[Tensor, ...]] = {}
+
+    def note(role: str, taken: tuple[Tensor, ...], losses: Tensor) -> None:
+        seen[role] = (*taken, losses if losses.dim() == 1 else losses[:, 0])
+
     for teaching in teachings:
         teaching.loss.register_forward_hook(
-            lambda _, taken, losses, role=teaching.role: seen.update({role: (*taken, losses)})
+            lambda _, taken, losses, role=teaching.role: note(role, taken, losses)
         )
     with torch.no_grad():
         output = objective(batch, **targets._asdict())
