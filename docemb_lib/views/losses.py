@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.records import table_of
 from docemb_lib.runs.run import Run
 
 if TYPE_CHECKING:
@@ -32,6 +34,42 @@ def weights_by_length(run: Run) -> pd.DataFrame:
     return pd.DataFrame(
         {"length": lengths, "structural": structural.numpy(), "contextual": contextual.numpy()}
     )
+
+
+def contextual_losses(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
+    """The scores of students that differ in the contextual loss alone, and their spread.
+
+    They are this run, if it has a contextual teacher, and recorded runs like it in the same
+    setting. scores: tidy, of this run. Columns: loss, task, metric, value (mean over head seeds),
+    spread and spread_before (mean cosine distances, after and before training) and collapsed.
+    """
+    within = ("contextual_loss", "delta", "beta")
+    rows = []
+    if run.profile.parameters.contextual_teacher is not None:
+        rows.append((run.key, run.label, scores, run.metrics(scores)))
+    for record in run.comparable():
+        key = run.key_of(record)
+        if rows and key.same_but(*within) == run.key.same_but(*within):
+            rows.append((key, record.label, table_of(run.workspace, record), record.metrics))
+
+    frames = []
+    for key, label, of_run, metrics in rows:
+        student = of_run[of_run["model"] == label]
+        means = student.groupby(["task", "metric"], sort=False)["value"].mean().reset_index()
+        names = ("spread", "spread_before", "collapsed")
+        frames.append(means.assign(loss=_called(key), **{name: metrics[name] for name in names}))
+    columns = ["loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
+    return pd.concat(frames)[columns] if frames else pd.DataFrame(columns=columns)
+
+
+def _called(key: RunKey) -> str:
+    """The contextual loss of a run with the settings that count: `soft-cca;δ=0.03;β=0.95`."""
+    counting = key.counting
+    parts = [counting["contextual_loss"]]
+    for name, letter in (("delta", "δ"), ("beta", "β")):
+        if name in counting:
+            parts.append(f"{letter}={counting[name]}")
+    return ";".join(parts)
 
 
 class ThreeDocuments(NamedTuple):
