@@ -186,7 +186,7 @@ class Run:
             "collapsed": int(last["collapsed"]),
         }
 
-    @property
+    @cached_property
     def collapse_note(self) -> str:
         """What to change where the run's student has collapsed; "" where it has not."""
         return records.collapse_note(self._trained_metrics)

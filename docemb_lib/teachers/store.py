@@ -88,7 +88,9 @@ class Moments:
 
     def __init__(self, mean: np.ndarray, deviation: np.ndarray) -> None:
         self.mean = mean
-        self.deviation = np.where(deviation > 0, deviation, 1)
+        # Equal embeddings have a deviation of the size of rounding.
+        rounding = np.finfo(np.float32).eps * np.abs(mean)
+        self.deviation = np.where(deviation > rounding, deviation, 1)
 
     @classmethod
     def of(cls, embeddings: np.ndarray, *, block: int = 4096) -> Self:

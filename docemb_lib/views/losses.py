@@ -13,6 +13,7 @@ from docemb_lib.runs.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Module
 
     from docemb_lib.losses import SDL
 
@@ -87,6 +88,7 @@ class ThreeDocuments(NamedTuple):
     weights: tuple[Tensor, Tensor]  # of the structural and of the contextual loss, (3,)
     structural: Tensor  # (3,), structural losses
     contextual: Tensor  # (3,), contextual losses
+    delta: float  # of SoftCCA with the mean over cells, a balanced one included; 0 without SoftCCA
     loss: float
 
 
@@ -94,7 +96,7 @@ def three_documents(run: Run) -> ThreeDocuments:
     """The shortest, the median and the longest validation document, without further teachers."""
     import torch
 
-    from docemb_lib.losses import SDL
+    from docemb_lib.losses import SDL, SoftCCA
 
     stage = run.stages.students
     objective = stage.objective()
@@ -112,12 +114,20 @@ def three_documents(run: Run) -> ThreeDocuments:
     # also returns its parts, which come after the losses.
     seen: dict[str, tuple[Tensor, ...]] = {}
 
-    def note(role: str, taken: tuple[Tensor, ...], losses: Tensor) -> None:
-        seen[role] = (*taken, losses if losses.dim() == 1 else losses[:, 0])
+    deltas = [0.0]
+
+    def note(loss: Module, role: str, taken: tuple[Tensor, ...], losses: Tensor) -> None:
+        if isinstance(loss, SoftCCA):
+            decorrelation = loss.student_decorrelation
+            cells = decorrelation.covariance.numel() - len(decorrelation.covariance)
+            delta = float(losses[0, 3]) if loss.delta == "balance" else float(loss.delta)
+            deltas.append(delta * (max(cells, 1) if decorrelation.reduction == "sum" else 1))
+            losses = losses[:, 0]
+        seen[role] = (*taken, losses)
 
     for teaching in teachings:
         teaching.loss.register_forward_hook(
-            lambda _, taken, losses, role=teaching.role: note(role, taken, losses)
+            lambda loss, taken, losses, role=teaching.role: note(loss, role, taken, losses)
         )
     with torch.no_grad():
         output = objective(batch, **targets._asdict())
@@ -136,5 +146,6 @@ def three_documents(run: Run) -> ThreeDocuments:
         weights=objective.weighting.weights(lengths, roles=seen),
         structural=structural,
         contextual=contextual,
+        delta=deltas[-1],
         loss=output.loss.item(),
     )
