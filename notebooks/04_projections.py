@@ -24,7 +24,7 @@
 # $$L_C(y, c) = \mathrm{SoftCCA}\big(f_S(y),\, f_C(c)\big)
 #   = \tfrac1n\lVert f_S(y)-f_C(c)\rVert^2 + \delta\,\big(\mathrm{SDL}(f_S(y)) + \mathrm{SDL}(f_C(c))\big)$$
 #
-# Both projections have $n$ features. The first term makes them similar. The second term, stochastic decorrelation loss
+# Both projections have $n$ features. The first term makes them similar. The second term, soft decorrelation loss
 # (SDL), prevents features from being copies of each other. The projections are discarded after training. Which shape
 # should they have? `768(ReLU)x1024` is a linear layer to 768 features, a ReLU, and a linear layer to 1024 features; `-`
 # is the identity. `768(ReLU,drop0.1,norm)x1024` also has dropout and layer normalisation after the ReLU. The notebook
@@ -38,8 +38,8 @@ distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
 temperature = None  # inside contrastive: cosines are divided by it; None: they are not
 contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: structural only
-contextual_loss = "soft-cca"  # soft-cca, mse, cca, or cca:10 for the ten largest correlations
-delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0
+contextual_loss = "soft-cca"  # soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10 (the ten largest)
+delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0; balance: both terms equally large
 beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 and below 1
 student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
@@ -56,8 +56,10 @@ run = begin("04_projections", globals())
 thesis.settings(run)
 
 # %% [markdown]
-# SDL is the mean absolute correlation between different features of a view, over the batches so far. Without it all
-# features could find the strongest common signal and be copies of each other.
+# SDL is the mean absolute correlation between different features of a view, over the batches so far, as in the author's
+# code. Without it all features could find the strongest common signal and be copies of each other. Equations 4.10 to
+# 4.14 print the sum of absolute *covariances*, which views also lower by shrinking: `contextual_loss =
+# "soft-cca:covariance"`, or `training.sdl` in a profile. Sum and mean over the cells differ by a factor of $\delta$ alone.
 #
 # ## The two networks of this run
 #
@@ -80,23 +82,19 @@ ax = figures.plot_training(run.profile, views.widths_of(run))
 train_history, validation_history = run.history()  # trains the student, unless it is there already
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
 figures.plot_history(train_history, validation_history, ax=axes[0])
-if "cca" in validation_history:
-    axes[1].plot("step", "cca", "o-", data=validation_history)
-    axes[1].set(xlabel="updates", ylabel="canonical correlation of the views")
-else:
-    axes[1].set_axis_off()
-    reason = "The canonical correlation is not measured:\nno views, or too few validation documents for their width"
-    axes[1].text(0.5, 0.5, reason, ha="center")
+figures.plot_correlations(validation_history, ax=axes[1])
 run.save_figure(figure, "training", validation_history)
 
 # %% [markdown]
 # **How to read it.** Left: the contextual loss usually falls fast at first, because the *projections* learn quickly. It
-# also falls where the views shrink. Right: the mean canonical correlation of the two views of the validation documents,
-# over ten pairs of variates. It depends neither on the scale of the views nor on SoftCCA's δ and β, so it compares runs
-# that differ in them; the thesis found β critical (section 4.5.2). The variates are fitted on one half of the documents
-# and correlated on the other, so views without anything in common are at 0. This needs two documents for each feature
-# of a view; where there are fewer, the panel says so. `docemb sweep 04 --grid soft-cca-beta` varies δ and β. Scores
-# and the next figure show what the student itself learns.
+# also falls where the views shrink. `l2` and `sdl` are the two terms of SoftCCA, `sdl` without its weight δ; the thesis
+# chose δ so that both are of one size, which `delta = "balance"` does. Right: the mean canonical correlation, over ten
+# pairs of variates, of the two views of the validation documents, and of the embeddings $y$ and $c$ themselves, which
+# large projections are said to harm. It depends neither on the scale of the views nor on SoftCCA's δ and β, so it
+# compares runs that differ in them; the thesis found β critical (section 4.5.2). The variates are fitted on one half of
+# the documents and correlated on the other, so views without anything in common are at 0. Views that are too wide for
+# the number of documents are first mapped to their first principal components. `docemb sweep 04 --grid soft-cca-beta`
+# varies δ and β. Scores and the next figure show what the student itself learns.
 #
 # ## What the student has learnt from its teachers
 #
@@ -123,6 +121,26 @@ print(views.learnt(probes))
 # due to distillation. If the bars of a teacher are equal, the student has not learnt from it, even if its loss fell.
 # Bars of a bucket with few documents are uncertain.
 #
+# ## Other contextual losses
+#
+# Why SoftCCA? The figure shows the recorded students that differ from this run in the contextual loss alone, `docemb
+# sweep 04 --grid contextual-losses` trains eight from the contextual teacher without a structural one. Beside each row
+# stands the *spread*, the mean cosine distance of two documents.
+
+# %%
+scores = run.scores()
+losses = views.contextual_losses(run, scores)
+if len(losses):
+    (ax,) = figures.rows_axes(losses["loss"].nunique())
+    figures.plot_contextual_losses(losses, ax=ax)
+    run.save_figure(ax, "contextual-losses", losses)
+
+# %% [markdown]
+# **How to read it.** A student whose spread is below a twentieth of that before training has *collapsed*: all documents
+# have nearly the same embedding, and its scores mean nothing. Without a structural loss SoftCCA can do so. Its distance
+# shrinks with its views, its decorrelation of correlations does not, and towards `-` the mean of the teacher's
+# embeddings is a good first answer. `contextual_teachers.standardise: true` in a profile removes this mean.
+#
 # ## The spaces themselves
 #
 # Do both views arrange documents alike? The figure shows the same documents in two spaces, first in the two *views*,
@@ -148,7 +166,6 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 # --grid projections-cosine`.
 
 # %%
-scores = run.scores()
 names = figures.short_names(run.models(), run.label)
 for name, runs in thesis.runs_by_figure(run, scores).items():
     (ax,) = figures.rows_axes(runs["model"].nunique())

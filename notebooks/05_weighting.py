@@ -34,8 +34,8 @@ distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
 temperature = None  # inside contrastive: cosines are divided by it; None: they are not
 contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: structural only
-contextual_loss = "soft-cca"  # soft-cca, mse, cca, or cca:10 for the ten largest correlations
-delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0
+contextual_loss = "soft-cca"  # soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10 (the ten largest)
+delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0; balance: both terms equally large
 beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 and below 1
 student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
@@ -118,7 +118,7 @@ for z, running in zip((f, c), three.decorrelations, strict=False):
     Z = running.normalise(z)
     Phi, b = p.beta * running.covariance + Z.T @ Z / (3 - 1), p.beta * running.normaliser + 1
     sdl += Phi[off_diagonal].abs().sum() / b / max(off_diagonal.sum(), 1)
-L_C = {"mse": distance, "soft-cca": distance + p.delta * sdl}.get(p.contextual_loss, three.contextual)
+L_C = {"mse": distance, "soft-cca": distance + three.delta * sdl}.get(p.contextual_loss, three.contextual)
 v, u = three.weights  # by length, as drawn above: λᵢ and 1 - λᵢ, without λ 1 and 1
 print(f"by hand {(v * L_S + u * L_C).mean():.6f}, by the library {three.loss:.6f}")
 print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[round(x, 3) for x in v.tolist()]}")

@@ -131,7 +131,13 @@ def run(
     """
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
-    from docemb_lib.cli.report import conclusion_of, executed_notebook, paths_of, report
+    from docemb_lib.cli.report import (
+        collapsed_runs,
+        conclusion_of,
+        executed_notebook,
+        paths_of,
+        report,
+    )
     from docemb_lib.settings.profile import Profile
     from docemb_lib.sweeps.execution import is_done
     from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
@@ -163,6 +169,8 @@ def run(
     if notebook is None:
         if outcome.summary:  # a terminal alone would break words
             console.print(outcome.summary, soft_wrap=not console.is_terminal)
+        for line in collapsed_runs(planned, workspace):
+            console.print(line, soft_wrap=not console.is_terminal)
         _end(outcome.paths, failures)
         return
     for each in planned:

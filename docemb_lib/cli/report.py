@@ -77,6 +77,16 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     return Report(_board(evaluations), summary, paths)
 
 
+def collapsed_runs(planned: Runs, workspace: Workspace) -> list[str]:
+    """A line for each run whose student has collapsed, with what to change."""
+    lines = []
+    for record in records_of(planned, workspace):
+        note = records.collapse_note(record.metrics)
+        if note:
+            lines.append(f"{record.notebook}  {record.label}: {note}")
+    return lines
+
+
 def _board(evaluations: Sequence[Final]) -> pd.DataFrame:
     """Models × tasks, those with the highest mean over all tasks first, then those without one."""
     intervals = _of_all_models([each.intervals for each in evaluations], "task", "metric")

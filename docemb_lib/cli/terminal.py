@@ -13,10 +13,11 @@ from rich.table import Table
 
 from docemb_lib.base.errors import plain
 from docemb_lib.evaluation.scoreboard import NO_BREAK
+from docemb_lib.runs import records
 from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
 from docemb_lib.sweeps.times import RunTimes
 
-RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "seconds")
+RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "collapsed", "seconds")
 # Columns of runs that stand in the title where all runs have the same value.
 ALIKE = ("profile", "status", "seed")
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
@@ -136,17 +137,28 @@ def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
 
 
 def print_runs(frame: pd.DataFrame, console: Console) -> None:
-    """Print recorded runs, a row each; `docemb results --csv` has every column.
+    """Print recorded runs, a row each, and what to change where a student has collapsed.
+
+    `docemb results --csv` has every column.
 
     frame: see `records.frame`.
     """
     if frame.empty:
         console.print("No recorded runs yet; `docemb run` makes some.")
         return
+    collapsed = frame.get("collapsed", pd.Series(0, frame.index)) == 1
+    # The column is there only if a student has collapsed.
+    frame = frame.assign(
+        collapsed=collapsed.map({True: "yes", False: ""}) if any(collapsed) else None
+    )
     alike = [name for name in ALIKE if name in frame and frame[name].nunique(dropna=False) == 1]
     title = ", ".join(f"{name} {frame[name].iloc[0]}" for name in alike)
     names = [name for name in (*ALIKE, *RUN_COLUMNS) if name in frame and frame[name].notna().any()]
     print_table(frame[[name for name in names if name not in alike]], console, title)
+    if any(collapsed):
+        console.print(
+            f"collapsed: all documents have nearly the same embedding. {records.COLLAPSE_MEND}"
+        )
 
 
 def print_table(frame: pd.DataFrame, console: Console, title: str | None = None) -> None:

@@ -30,7 +30,8 @@ from docemb_lib.figures import (
 from docemb_lib.thesis.values import BASELINE
 
 METRICS = {"map": "MAP", "mrr": "MRR", "mean": "mean score", "f1_macro": "macro-F1"}
-NOT_LOSSES = {"step", "epoch", "norm", "spread", "cca"}  # columns of the validation history
+# Columns of the validation history. A balanced delta is a weight.
+NOT_LOSSES = {"step", "epoch", "norm", "spread", "collapsed", "cca", "cca_embeddings", "delta"}
 MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
 HOLLOW: dict[str, Any] = {
     "marker": "D",
@@ -95,6 +96,58 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     legend = runs["legend"].iloc[0]
     ax = _draw_points(points, rows, hue="group", colors=colors, title=by, thesis=legend, ax=ax)
     ax.set_xlabel("normalised score (1: the best model shown on a task)")
+    return ax
+
+
+def plot_contextual_losses(losses: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Scores of students by their contextual loss, with the spread of each beside its row.
+
+    The lowest mean is on top, the triangle is the mean over tasks. The spread is the mean cosine
+    distance of two documents; a student that has collapsed is called so. losses: see
+    `views.contextual_losses`.
+    """
+    points = losses[losses["metric"].isin(MAIN_METRICS)]
+    by_loss = points.groupby("loss", sort=False)
+    rows = (
+        by_loss[["spread", "collapsed"]].first().assign(mean=by_loss["value"].mean(), thesis=None)
+    )
+    rows = rows.astype({"thesis": float}).sort_values("mean", kind="stable")
+    colors = series_colors(points["task"].sort_values())
+    ax = _draw_points(points, rows, y="loss", hue="task", colors=colors, ax=ax)
+    for place, row in enumerate(rows.itertuples()):
+        text = f"spread {row.spread:.2g}" + (", collapsed" if row.collapsed else "")
+        color = PALETTE["structural"] if row.collapsed else GREY
+        # At the right edge of the axes, at the height of the row.
+        ax.annotate(
+            text,
+            (1.01, place),
+            xycoords=ax.get_yaxis_transform(),
+            va="center",
+            fontsize=8,
+            color=color,
+        )
+    ax.set_xlabel("score on validation documents")
+    return ax
+
+
+def plot_correlations(validation: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Canonical correlations of student and contextual teacher over updates.
+
+    One line is that of the projected views, the other that of the embeddings before projection.
+    validation: see `training.run.History`; without these correlations a text says why.
+    """
+    ax = ax or plt.gca()
+    if "cca" not in validation:
+        ax.set_axis_off()
+        reason = "The canonical correlation is not measured:\nno views, or too few documents"
+        ax.text(0.5, 0.5, reason, ha="center")
+        return ax
+    lines = {"cca": "views", "cca_embeddings": "embeddings"}
+    for (column, name), color in zip(lines.items(), SERIES, strict=False):
+        ax.plot(validation["step"], validation[column], "o-", color=color, label=name)
+    ax.set(xlabel="updates", ylabel="mean canonical correlation")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.legend(**BESIDE)
     return ax
 
 

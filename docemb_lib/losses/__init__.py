@@ -2,9 +2,9 @@
 objective of a training.
 """
 
-from docemb_lib.losses.contextual import CCA, SDL, Projection, SoftCCA, contextual_loss
+from docemb_lib.losses.contextual import CCA, SDL, InfoNCE, Projection, SoftCCA, contextual_loss
 from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, Weighting, group_sizes
-from docemb_lib.losses.pairs import InfoNCE, MaskedLanguageHead, PairObjective
+from docemb_lib.losses.pairs import MaskedLanguageHead, PairObjective
 from docemb_lib.losses.structural import (
     MSE,
     Contrastive,

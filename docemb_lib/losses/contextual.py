@@ -1,20 +1,23 @@
-"""Contextual losses: correlation between the projected views of student and contextual teacher.
+"""Contextual losses: similarity between the projected views of student and contextual teacher.
 
 This is Figure 4.6 of the thesis. Projections, small networks, first map both views to one width
-(Tables 4.6 to 4.8). SoftCCA and CCA compute statistics over the batch. Contextual losses take no
-mask: the mask leaves out documents beyond the structural teacher's context, and the contextual
+(Tables 4.6 to 4.8). The thesis takes SoftCCA; CCA, the plain distance, the cosine and InfoNCE are
+there to be compared with it. SoftCCA, CCA and InfoNCE read the whole batch. Contextual losses take
+no mask: the mask leaves out documents beyond the structural teacher's context, and the contextual
 teacher reads whole documents.
 
 B: documents of a batch; P: width of a projected view.
 """
 
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Literal, cast, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.losses.structural import MSE, Described
+from docemb_lib.losses.structural import MSE, Cosine, Described
 from docemb_lib.settings.projections import (
     ACTIVATIONS,
     DROPOUT,
@@ -24,6 +27,11 @@ from docemb_lib.settings.projections import (
 )
 
 Reduction = Literal["mean", "sum"]
+Form = Literal["correlation", "covariance"]
+BALANCE = "balance"  # in place of a number as the delta of SoftCCA
+# Steps that set a balanced delta. As many have nine tenths of the weight in a running covariance
+# with beta 0.9, and two thirds with 0.95.
+BALANCED_STEPS = 20
 _SMALLEST_VARIANCE = 1e-9  # CCA leaves out directions of a view with less variance
 
 
@@ -74,32 +82,54 @@ def full_precision(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
+class _Centre(nn.Module):
+    """Subtract the batch's mean from a view, (B, P)."""
+
+    def forward(self, view: Tensor) -> Tensor:
+        return view - view.mean(dim=0)
+
+
 class SDL(Described):
-    """Stochastic decorrelation loss of one view's P features (Chang et al., 2018).
+    """Soft decorrelation loss of one view's P features (thesis, Equations 4.10 to 4.14).
 
-    It keeps a running covariance. In training step t, with batch-normalised Z::
+    It keeps a running covariance. In training step t, with the view Z of the batch::
 
-        Sigma = Zb^T Zb / (B - 1)
+        Sigma = Zc^T Zc / (B - 1)
         Phi_t = beta * Phi_{t-1} + Sigma
         b_t = beta * b_{t-1} + 1
         SDL = sum or mean over i != j of |Phi_t,ij / b_t|
 
+    `form` says what Zc is: `covariance` is the thesis as printed, Z without its mean over the
+    batch; `correlation` is the author's code and the paper of SoftCCA (Chang et al., 2018), Z after
+    batch normalisation. A covariance falls with the square of its view, a correlation does not. The
+    thesis prints the sum (`reduction`); the author's code takes the mean.
+
     Gradients flow through the current batch's Sigma only, so with weight 1 / b_t, which falls to 1
-    - beta. Evaluation stores nothing: the value is that of the step that would follow, with the
-    running means and variances.
+    - beta. Evaluation stores nothing: the value is that of the step that would follow, a
+    correlation's with the running means and variances.
     """
 
     covariance: Tensor  # Phi, (P, P)
     normaliser: Tensor  # b, ()
 
-    def __init__(self, dim: int, beta: float = 0.95, reduction: Reduction = "mean") -> None:
+    def __init__(
+        self,
+        dim: int,
+        beta: float = 0.95,
+        reduction: Reduction = "mean",
+        form: Form = "correlation",
+    ) -> None:
         super().__init__()
         if not 0 <= beta < 1 or reduction not in get_args(Reduction):
             needed = "beta must be at least 0 and below 1, and reduction sum or mean"
             raise InputError(f"beta, reduction: got {beta}, {reduction!r}; {needed}")
+        if form not in get_args(Form):
+            raise InputError(f"form: got {form!r}; give correlation or covariance")
         self.beta = beta
         self.reduction = reduction
-        self.normalise = nn.BatchNorm1d(dim, affine=False)
+        self.form = form
+        is_correlation = form == "correlation"
+        self.normalise = nn.BatchNorm1d(dim, affine=False) if is_correlation else _Centre()
         self.register_buffer("covariance", torch.zeros(dim, dim))
         self.register_buffer("normaliser", torch.zeros(()))
 
@@ -113,10 +143,10 @@ class SDL(Described):
             problem = f"a covariance needs 2 documents or more, got a batch of {B}"
             raise InputError(f"{problem}: raise the batch size")
         with torch.autocast(view.device.type, enabled=False):
-            Zb = self.normalise(full_precision(view))  # (B, P)
+            Zc = self.normalise(full_precision(view))  # (B, P)
             # Phi_t = beta * Phi_{t-1} + Sigma in one product; Phi_{t-1} is a buffer, a constant to
             # autograd.
-            covariance = torch.addmm(self.covariance, Zb.T, Zb, beta=self.beta, alpha=1 / (B - 1))
+            covariance = torch.addmm(self.covariance, Zc.T, Zc, beta=self.beta, alpha=1 / (B - 1))
             normaliser = self.beta * self.normaliser + 1  # b_t, the sum of the weights in Phi_t
             if self.training:
                 self.covariance.copy_(covariance.detach())
@@ -135,10 +165,15 @@ class SoftCCA(Described):
 
         loss_i = 1/P * sum_k (z1_ik - z2_ik)^2 + delta * (SDL(z1) + SDL(z2))
 
-    The first term replaces the correlation of CCA by a distance, the second replaces its
+    The first term, L2, replaces the correlation of CCA by a distance, the second replaces its
     constraint, uncorrelated features in each view, by a penalty. `delta = 0.03` belongs to
     `reduction="mean"`; the thesis' formula sums over the P^2 - P off-diagonal cells, which is the
     same loss with `reduction="sum"` and `delta / (P^2 - P)`.
+
+    `delta="balance"` is the rule of the thesis, by which "the ranges of L2 and SDL are roughly
+    equal" (4.5.2): delta is the mean of L2 over the first `BALANCED_STEPS` batches of the training,
+    divided by that of the two SDL, and stays as it is after them. Until then, it is that of the
+    batches so far. Its sums are buffers, so that a checkpoint has them.
 
     Example:
         >>> z = torch.tensor([[1.0, 2.0], [1.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])
@@ -146,20 +181,37 @@ class SoftCCA(Described):
         tensor([1., 1., 1., 1.])
     """
 
+    balance: Tensor  # (3,): the steps that have set a balanced delta, their sums of L2 and of SDL
+
     def __init__(
-        self, dim: int, delta: float = 0.03, beta: float = 0.95, reduction: Reduction = "mean"
+        self,
+        dim: int,
+        delta: float | Literal["balance"] = 0.03,
+        beta: float = 0.95,
+        reduction: Reduction = "mean",
+        form: Form = "correlation",
     ) -> None:
         super().__init__()
         self.dim = dim
         self.delta = delta
         self.distance = MSE()
-        self.student_decorrelation = SDL(dim, beta, reduction)
-        self.teacher_decorrelation = SDL(dim, beta, reduction)
+        self.student_decorrelation = SDL(dim, beta, reduction, form)
+        self.teacher_decorrelation = SDL(dim, beta, reduction, form)
+        if delta == BALANCE:
+            self.register_buffer("balance", torch.zeros(3))
 
-    def forward(self, student: Tensor, teacher: Tensor) -> Tensor:
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of what `forward` gives beside the loss."""
+        return ("l2", "sdl", "delta") if self.delta == BALANCE else ("l2", "sdl")
+
+    def forward(self, student: Tensor, teacher: Tensor, *, with_parts: bool = False) -> Tensor:
         """Compute the loss of each document, (B,), from projected views (B, P), B >= 2.
 
         In training the statistics advance by one step. Raises InputError for views of other widths.
+
+        with_parts: return (B, 1 + K), the loss and the K `parts`: L2, the sum of both SDL without
+        delta, and a balanced delta. The last two are of the batch.
         """
         if student.shape[1] != self.dim or teacher.shape[1] != self.dim:
             got = f"got a student's of {student.shape[1]} and a teacher's of {teacher.shape[1]}"
@@ -168,7 +220,57 @@ class SoftCCA(Described):
         distance = self.distance(full_precision(student), full_precision(teacher))  # (B,)
         decorrelation = self.student_decorrelation(student)  # ()
         decorrelation = decorrelation + self.teacher_decorrelation(teacher)
-        return distance + self.delta * decorrelation
+        delta: float | Tensor
+        if self.delta == BALANCE:
+            delta = self._balanced(distance.detach().mean(), decorrelation.detach())
+        else:
+            delta = float(self.delta)
+        losses = distance + delta * decorrelation
+        if not with_parts:
+            return losses
+        parts = [losses, distance, decorrelation.expand_as(losses)]
+        if isinstance(delta, Tensor):
+            parts.append(delta.expand_as(losses))
+        return torch.stack(parts, dim=1)  # (B, 1 + K)
+
+    def _balanced(self, l2: Tensor, sdl: Tensor) -> Tensor:
+        """Return delta, (), from the sums so far and those of this batch."""
+        # A factor instead of a branch, which would wait for the device: 0 after the first steps.
+        counts = (self.balance[0] < BALANCED_STEPS).to(l2)
+        balance = self.balance + counts * torch.stack([torch.ones_like(l2), l2, sdl])
+        if self.training:
+            self.balance.copy_(balance)
+        # Views of one feature have no SDL, and so any finite delta.
+        return balance[1] / balance[2].clamp(min=1e-12)
+
+
+class InfoNCE(Described):
+    """Cross-entropy of finding the second text of a pair by its first, in the batch.
+
+    ::
+
+        loss_i = -log( exp(cos(h_i, h+_i) / temperature) / sum_j exp(cos(h_i, h+_j) / temperature) )
+
+    The negatives, which the SimDE paper leaves open, are the second texts of the other pairs. As a
+    contextual loss, h_i and h+_i are the two views of a document.
+    """
+
+    def __init__(self, temperature: float = 0.05) -> None:
+        super().__init__()
+        self.temperature = temperature
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        """Compute the loss of each pair, (B,). first, second: (B, D), row i of both is a pair.
+
+        Raises InputError for shapes that differ and for fewer than two pairs.
+        """
+        if first.shape != second.shape or len(first) < 2:
+            both = f"got {tuple(first.shape)} and {tuple(second.shape)}"
+            needed = "first and second must have one shape, of two pairs or more"
+            raise InputError(f"{needed}: {both}")
+        cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T  # (B, B)
+        diagonal = torch.arange(len(first), device=first.device)  # where the positives stand
+        return F.cross_entropy(cosines / self.temperature, diagonal, reduction="none")
 
 
 class CCA(Described):
@@ -249,26 +351,38 @@ def contextual_loss(
     name: str,
     dim: int,
     *,
-    delta: float = 0.03,
+    delta: float | Literal["balance"] = 0.03,
     beta: float = 0.95,
     reduction: Reduction = "mean",
+    form: Form = "correlation",
     ridge: float = 1e-3,
 ) -> nn.Module:
     """Make the loss that the parameter `contextual_loss` names, for views of width `dim`.
 
-    name: `soft-cca`; `mse`, which is SoftCCA's distance alone; `cca`, which sums all canonical
-    correlations; or `cca:10`, which sums the first ten. delta, beta, reduction: of soft-cca; delta
-    is that of the mean form, the sum takes delta / (P^2 - P). ridge: of cca. Raises InputError for
-    another name.
+    name: `soft-cca`, or `soft-cca:covariance` and `soft-cca:correlation` for a form of its own;
+    `mse`, which is SoftCCA's distance alone; `cosine`; `infonce`, with a temperature of 0.05;
+    `cca`, which sums all canonical correlations; or `cca:10`, which sums the first ten. delta,
+    beta, reduction, form: of soft-cca; delta is that of the mean, the sum takes delta / (P^2 - P).
+    ridge: of cca. Raises InputError for another name.
     """
-    if name == "mse":
-        return MSE()
-    if name == "soft-cca":
-        cells = max(dim * dim - dim, 1) if reduction == "sum" else 1
-        return SoftCCA(dim, delta / cells, beta, reduction)
-    kind, colon, components = name.partition(":")
+    kind, colon, option = name.partition(":")
+    if not colon and kind in CONTEXTUAL_LOSSES:
+        return CONTEXTUAL_LOSSES[kind]()
+    if kind == "soft-cca" and (not colon or option in get_args(Form)):
+        if reduction == "sum" and delta != BALANCE:
+            delta = float(delta) / max(dim * dim - dim, 1)
+        return SoftCCA(dim, delta, beta, reduction, cast(Form, option or form))
     if kind == "cca" and not colon:
         return CCA(None, ridge)
-    if kind == "cca" and components.isdecimal():
-        return CCA(int(components), ridge)
-    raise InputError(f"contextual_loss must be one of soft-cca, mse, cca, cca:10, got {name!r}")
+    if kind == "cca" and option.isdecimal():
+        return CCA(int(option), ridge)
+    known = "soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10"
+    raise InputError(f"contextual_loss must be one of {known}, got {name!r}")
+
+
+# The losses without settings.
+CONTEXTUAL_LOSSES: Mapping[str, type[nn.Module]] = {
+    "mse": MSE,
+    "cosine": Cosine,
+    "infonce": InfoNCE,
+}

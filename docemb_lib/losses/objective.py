@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.losses.contextual import Projection, full_precision
+from docemb_lib.losses.contextual import Projection, SoftCCA, full_precision
 from docemb_lib.losses.structural import Described
 from docemb_lib.settings.projections import check_widths
 
 Role = Literal["structural", "contextual"]
 ROLES: tuple[Role, ...] = get_args(Role)
-# Applies a contextual loss to the groups of a batch, the two views of each, (b, P). Returns the
-# losses, (B,).
+# Applies a contextual loss to the groups of a batch, the two views of each, (b, P). Returns what
+# `with_parts` gives for all of them, (B, 1 + K).
 GroupRunner = Callable[[nn.Module, list[tuple[Tensor, ...]]], Tensor]
 
 
@@ -111,6 +111,17 @@ class Teaching(Described):
         self.student_projection = f or nn.Identity()
         self.teacher_projection = g or nn.Identity()
 
+    @property
+    def parts(self) -> list[str]:
+        """The names of what the history shows of this teacher: the loss, then its parts.
+
+        The parts are `l2` and `sdl` of SoftCCA (see `SoftCCA.parts`); those of a further teacher
+        begin with the teacher's name: `topics.l2`.
+        """
+        start = "" if self.name == self.role else f"{self.name}."
+        parts = self.loss.parts if isinstance(self.loss, SoftCCA) else ()
+        return [self.name, *(f"{start}{part}" for part in parts)]
+
     def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
         """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both."""
         return self.student_projection(student), self.teacher_projection(teacher)
@@ -121,18 +132,26 @@ class ObjectiveOutput(NamedTuple):
 
     loss: Tensor  # (), to be minimised
     # By teacher: (), the mean loss over all B documents, unweighted; masked documents count zero.
+    # Then what the losses are made of: see `Teaching.parts`.
     parts: dict[str, Tensor]
     embeddings: Tensor  # (B, D), the student's, without gradient
     # (B, P) each, without gradient, of the first contextual teacher; None: there is none.
     views: tuple[Tensor, Tensor] | None
 
 
+def with_parts(loss: nn.Module, *group: Tensor) -> Tensor:
+    """Compute the losses of a group and the K parts that they are made of, (b, 1 + K)."""
+    if isinstance(loss, SoftCCA):
+        return loss(*group, with_parts=True)
+    return loss(*group)[:, None]
+
+
 def in_order(loss: nn.Module, groups: Sequence[tuple[Tensor, ...]]) -> Tensor:
-    """Compute the losses of all groups, (B,).
+    """Compute the losses of all groups, with their parts, (B, 1 + K).
 
     The order counts: in training each group advances the running statistics of the loss.
     """
-    return torch.cat([loss(*group) for group in groups])
+    return torch.cat([with_parts(loss, *group) for group in groups])
 
 
 class Objective(Described):
@@ -174,7 +193,7 @@ class Objective(Described):
 
     @property
     def parts(self) -> list[str]:
-        return [teaching.name for teaching in self.teachings]
+        return [part for teaching in self.teachings for part in teaching.parts]
 
     def forward(
         self,
@@ -215,10 +234,11 @@ class Objective(Described):
                 elif contextual_views is None:
                     contextual_views = (student.detach(), teacher.detach())
                 groups = list(zip(*arguments, strict=True))  # (b, P), (b, P) and maybe (b,) each
-                document_losses = run(teaching.loss, groups)  # (B,)
+                document_losses = run(teaching.loss, groups)  # (B, 1 + K), the loss first
+                losses.setdefault(teaching.role, []).append(teaching.weight * document_losses[:, 0])
                 # The part that is reported has neither w nor v and u: it is the plain mean loss.
-                losses.setdefault(teaching.role, []).append(teaching.weight * document_losses)
-                parts[teaching.name] = document_losses.detach().mean()
+                means = document_losses.detach().mean(dim=0)  # (1 + K,)
+                parts.update(zip(teaching.parts, means, strict=True))
 
             # The inner sums over the teachers of a role, then v_i and u_i, then the sum of both.
             summed = {role: torch.stack(of_role).sum(dim=0) for role, of_role in losses.items()}

@@ -5,44 +5,14 @@ The objective is the sum of InfoNCE and masked-language modelling.
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from docemb_lib.base.errors import InputError
-from docemb_lib.losses.contextual import full_precision
+from docemb_lib.losses.contextual import InfoNCE, full_precision
 from docemb_lib.losses.objective import Objective
 from docemb_lib.losses.structural import Described
 
 NO_LABEL = -100  # label of tokens that are not predicted, as in transformers
-
-
-class InfoNCE(Described):
-    """Cross-entropy of finding the second text of a pair by its first, in the batch.
-
-    ::
-
-        loss_i = -log( exp(cos(h_i, h+_i) / temperature) / sum_j exp(cos(h_i, h+_j) / temperature) )
-
-    The negatives, which the paper leaves open, are the second texts of the other pairs.
-    """
-
-    def __init__(self, temperature: float = 0.05) -> None:
-        super().__init__()
-        self.temperature = temperature
-
-    def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """Compute the loss of each pair, (B,). first, second: (B, D), row i of both is a pair.
-
-        Raises InputError for shapes that differ and for fewer than two pairs.
-        """
-        if first.shape != second.shape or len(first) < 2:
-            both = f"got {tuple(first.shape)} and {tuple(second.shape)}"
-            needed = "first and second must have one shape, of two pairs or more"
-            raise InputError(f"{needed}: {both}")
-        cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T  # (B, B)
-        diagonal = torch.arange(len(first), device=first.device)  # where the positives stand
-        return F.cross_entropy(cosines / self.temperature, diagonal, reduction="none")
 
 
 class MaskedLanguageHead(nn.Module):

@@ -42,7 +42,7 @@ def check_training(
     size = training.batch_size
     for teacher in teachers:
         number = teacher.loss.partition(":")[2]
-        if teacher.role == "contextual" and number and int(number) >= size:
+        if teacher.role == "contextual" and number.isdecimal() and int(number) >= size:
             few = f"{teacher.loss} needs more correlations than the {size - 1} of a batch of {size}"
             mend = f"raise {section}.batch_size far above {number}"
             raise InputError(f"contextual_loss: {few}; {mend}")

@@ -329,7 +329,7 @@ def objective_settings(profile: Profile) -> dict[str, object]:
         names.append("max_structural_len")
     if p.contextual_teacher is not None:
         names += CONTEXTUAL
-    if "soft-cca" in losses:
+    if any(loss.startswith("soft-cca") for loss in losses):
         names += SOFT_CCA
     if len(roles) == 2:
         names += ["lam", "lam_by_length"]

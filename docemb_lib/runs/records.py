@@ -30,6 +30,10 @@ LAYOUT = (
     2  # of records and tables; a record of another layout is not read, and its run is made again
 )
 SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
+COLLAPSE_MEND = (
+    "Train with a structural loss beside the contextual one, set contextual_teachers.standardise "
+    "in the profile, or take the contextual loss infonce."
+)
 Rows = Sequence[Mapping[str, object]]
 
 
@@ -170,6 +174,20 @@ def comparable(key: RunKey, workspace: Workspace) -> list[Record]:
     """The finished runs of the key's notebook in its setting; the newest comes first."""
     newest_first = reversed(all_records(key.notebook, workspace=workspace))
     return [r for r in newest_first if r.status == "done" and r.setting == key.setting]
+
+
+def collapse_note(metrics: Mapping[str, float]) -> str:
+    """What to change where the student of a run has collapsed; "" where it has not.
+
+    metrics: of the run's record, see `Run.metrics`.
+    """
+    if not metrics.get("collapsed"):
+        return ""
+    spread, before = metrics["spread"], metrics["spread_before"]
+    return (
+        f"The student has collapsed: the mean cosine distance between its embeddings of two "
+        f"documents is {spread:.1g}, and was {before:.1g} before training. {COLLAPSE_MEND}"
+    )
 
 
 def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:

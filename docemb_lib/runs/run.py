@@ -152,19 +152,15 @@ class Run:
         """The numbers that the run records, of the last round of its tidy scores.
 
         `mean` over tasks and `<task>/<metric>`, means over head seeds; of a student also its
-        validation loss before and after training and its spread; of a final evaluation also the
-        means of the untrained student and of SBERT.
+        validation loss and its spread before and after training, and whether it has collapsed; of
+        a final evaluation also the means of the untrained student and of SBERT.
         """
         scores = last_round(scores)
         student = scores[scores["model"] == self.label]
         metrics = {"mean": float(mean_over_tasks(student)["value"].mean())}
         by_task: Any = student.groupby(["task", "metric"])["value"].mean()
         metrics |= {f"{task}/{metric}": value for (task, metric), value in by_task.items()}
-        if self.key.trains:
-            _, validations = self.history()
-            metrics["validation_loss_before"] = validations["loss"].iloc[0]
-            metrics["validation_loss_after"] = validations["loss"].iloc[-1]
-            metrics["spread"] = validations["spread"].iloc[-1]
+        metrics |= self._trained_metrics
         if self.is_final:
             means = mean_over_tasks(scores).groupby("model")["value"].mean()
             metrics["mean_before"] = float(means[label_of(Kind.UNTRAINED)])
@@ -174,6 +170,26 @@ class Run:
                 adapted = label_of(Kind.STUDENT, Form.ADAPTED, self.label)
                 metrics["mean_adapted"] = float(means[adapted])
         return metrics
+
+    @cached_property
+    def _trained_metrics(self) -> dict[str, float]:
+        """The numbers of the student's validation history; none without a student."""
+        if not self.key.trains:
+            return {}
+        _, validations = self.history()
+        first, last = validations.iloc[0], validations.iloc[-1]
+        return {
+            "validation_loss_before": first["loss"],
+            "validation_loss_after": last["loss"],
+            "spread_before": first["spread"],
+            "spread": last["spread"],
+            "collapsed": int(last["collapsed"]),
+        }
+
+    @cached_property
+    def collapse_note(self) -> str:
+        """What to change where the run's student has collapsed; "" where it has not."""
+        return records.collapse_note(self._trained_metrics)
 
     def comparable(self, notebook: str | None = None) -> list[records.Record]:
         """The other finished runs of `notebook` in the same setting; the newest comes first.

@@ -37,7 +37,12 @@ from docemb_lib.settings.sections import (
     TextSource,
 )
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
-from docemb_lib.teachers.store import open_embeddings, write_embeddings
+from docemb_lib.teachers.store import (
+    Moments,
+    Standardised,
+    open_embeddings,
+    write_embeddings,
+)
 from docemb_lib.teachers.words import Preprocessing, write_words
 from docemb_lib.workspace import Artefact, Inputs, Workspace
 
@@ -313,6 +318,31 @@ class TeacherStage:
         """
         text_tokens = np.asarray(self.corpus.split(split)["n_structural_tokens"][:rows])
         return text_tokens + self.sbert("truncate").special_tokens
+
+    def of_documents(self, split: str, rows: int) -> dict[str, np.ndarray | Standardised]:
+        """The embeddings that the student learns from, (rows, dim) of each teacher by name.
+
+        Those of contextual teachers are standardised if the profile says so, with the moments of
+        the training documents, also for another split.
+        """
+        embeddings: dict[str, np.ndarray | Standardised] = {}
+        for settings in teachers_of(self.profile):
+            teacher = self.of_student[settings.name]
+            raw = self.embeddings(teacher, split, rows)
+            embeddings[settings.name] = raw
+            if settings.role == "contextual" and self.profile.contextual_teachers.standardise:
+                embeddings[settings.name] = Standardised(raw, self._moments(teacher))
+        return embeddings
+
+    def _moments(self, teacher: Teacher) -> Moments:
+        """The moments of a teacher's embeddings of the training documents, computed once."""
+        rows = self.profile.parameters.documents
+
+        def build(folder: Path) -> None:
+            Moments.of(self.embeddings(teacher, "train", rows)).save(folder)
+
+        inputs = {"corpus": self.corpus.fingerprint, "teacher": teacher.fingerprint, "rows": rows}
+        return Moments.load(self.workspace.artefact("teacher-moments", inputs, build).path)
 
     def _teacher(self, settings: FurtherTeacher) -> Teacher:
         if settings.name == "structural":

@@ -115,6 +115,8 @@ class StudentStage:
             "corpus": corpus,
             "start": start,
             "teachers": teachers,
+            "standardise": key.profile.contextual_teachers.standardise
+            and "contextual" in key.roles,
             "parameters": key.counting,
             "simde": pairs,
             "training": key.training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
@@ -183,10 +185,7 @@ class StudentStage:
     def training_documents(self, student: Student, split: str, rows: int) -> TrainingDocuments:
         """The first `rows` documents of a split with the embeddings of the student's teachers."""
         documents = self.corpus.split(split).select(range(rows))
-        embeddings = {
-            name: self.teachers.embeddings(teacher, split, rows)
-            for name, teacher in self.teachers.of_student.items()
-        }
+        embeddings = self.teachers.of_documents(split, rows)
         limits = {"max_tokens": student.max_tokens}
         tokens = self._token_file("tokens", student.tokenize, split, rows, limits)
         lengths = self.teachers.structural_lengths(split, rows)
@@ -379,7 +378,8 @@ def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> 
                 f.out_features,
                 delta=p.delta,
                 beta=p.beta,
-                reduction=training.sdl,
+                reduction=training.sdl.reduction,
+                form=training.sdl.form,
                 ridge=training.ridge,
             )
         )

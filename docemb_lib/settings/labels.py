@@ -50,7 +50,9 @@ def contextual_label(p: Parameters, further: FurtherTeachers = ()) -> str:
         return _names(further, "contextual") or "only-structural"
     label = f"{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}"
     if p.contextual_loss != "soft-cca":
-        return f"{p.contextual_loss};{label}"
+        label = f"{p.contextual_loss};{label}"
+    if not p.contextual_loss.startswith("soft-cca"):
+        return label
     if p.delta != PAPER.delta:
         label += f";δ={p.delta}"
     if p.beta != PAPER.beta:

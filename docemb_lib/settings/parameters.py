@@ -51,9 +51,12 @@ class Parameters(Section):
     gamma: NotNegative = 1.0  # of max-margin: weight of the negatives
     temperature: OrNone[Positive] = None  # of contrastive; None: none
     contextual_teacher: OrNone[ContextualName] = "PV"
-    # soft-cca; mse; cca; cca:10: the first ten canonical correlations
+    # soft-cca; soft-cca:covariance, as printed; mse; cosine; infonce; cca; cca:10: the first ten
+    # canonical correlations
     contextual_loss: ContextualLoss = "soft-cca"
-    delta: NotNegative = 0.03  # of soft-cca: weight of the decorrelation
+    # Of soft-cca: weight of the decorrelation; balance: set at the first updates, so that distance
+    # and decorrelation are equally large
+    delta: NotNegative | Literal["balance"] = 0.03
     beta: Share = 0.95  # of soft-cca: memory of the running covariance
     student_projection: ProjectionSpec = "768(ReLU)x4096(ReLU)x2048"
     contextual_projection: ProjectionSpec = "-"

@@ -41,7 +41,20 @@ WIDTHS = {
     "google-bert/bert-base-uncased": 768,
 }
 # Columns of a training history, whose names no further teacher may have.
-TAKEN_NAMES = ("structural", "contextual", "loss", "step", "epoch", "norm", "spread", "cca")
+TAKEN_NAMES = (
+    "structural",
+    "contextual",
+    "l2",
+    "sdl",
+    "delta",
+    "loss",
+    "step",
+    "epoch",
+    "norm",
+    "spread",
+    "collapsed",
+    "cca",
+)
 
 
 class PlanLine(BaseModel):

@@ -29,7 +29,10 @@ SimDEName = Literal["fakenews", "20news", "arxiv-abstracts", "nyt", "bbcnews"]
 ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the others as files
 STRUCTURAL_LOSS = "^(mse|cosine|max-margin|contrastive)$"
 # cca:10 stands for the first ten canonical correlations.
-CONTEXTUAL_LOSS = "^(soft-cca|mse|cca|cca:[1-9][0-9]{0,4})$"
+# soft-cca:covariance has that form whatever training.sdl says.
+CONTEXTUAL_LOSS = (
+    "^(soft-cca(:(correlation|covariance))?|mse|cosine|infonce|cca(:[1-9][0-9]{0,4})?)$"
+)
 Value = TypeVar("Value")
 SplitName = Literal["train", "validation", "test"]
 Long = Literal["truncate", "chunks"]
@@ -223,6 +226,9 @@ class ContextualTeachers(Section):
     DBOW: ParagraphVectorSettings = LARGE_DBOW
     PV: list[ParagraphVectorSettings] = Field([LARGE_DM, LARGE_DBOW], min_length=1)
     lsa_dim: Width = 300
+    # Students learn from embeddings in which each dimension has the mean 0 and the deviation 1 on
+    # their training documents. A student that has no structural loss then does not collapse.
+    standardise: bool = False
 
     def members(self, name: str) -> list[ParagraphVectorSettings]:
         """The Paragraph Vectors of a contextual teacher: one, for PV several, for LSA none."""
@@ -264,7 +270,7 @@ class FurtherTeacher(Section):
             fits = self.model is None and self.teacher is not None
             needed = "`teacher` and no `model`"
             pattern = CONTEXTUAL_LOSS
-            losses = "soft-cca, mse, cca or cca:10"
+            losses = "soft-cca, soft-cca:covariance, mse, cosine, infonce, cca or cca:10"
         if not fits:
             mend = "write it so, or change its role"
             raise ValueError(f"a {self.role} teacher has {needed}; {mend}")
@@ -292,6 +298,17 @@ class Student(Section):
     lexical_words: int = Field(50_000, ge=2)  # size of its vocabulary at most
 
 
+class Decorrelation(Section):
+    """SoftCCA's soft decorrelation loss (SDL) of a view Z (Equations 4.10 to 4.14)."""
+
+    # correlation: of Z after batch normalisation, as the author's code; covariance: of Z as it is,
+    # as printed
+    form: Literal["correlation", "covariance"] = "correlation"
+    # Over the P^2 - P off-diagonal cells: their mean, as the author's code; or as printed their sum
+    # with delta / (P^2 - P), which is the same loss except for rounding
+    reduction: Literal["mean", "sum"] = "mean"
+
+
 class Training(Section):
     """How a student is trained (Tables 4.4 and 5.2).
 
@@ -309,11 +326,12 @@ class Training(Section):
     # Of autocast; None: as DOCEMB_PRECISION says
     precision: Literal["bf16", "fp16", "fp32"] | None = None
     attention: Literal["blocks", "varlen"] | None = None  # None: the faster one on this device
-    # SoftCCA: mean over the P^2 - P off-diagonal cells of a covariance; or, as the thesis writes
-    # it, their sum with delta / (P^2 - P), which is equal except for rounding
-    sdl: Literal["mean", "sum"] = "mean"
+    sdl: Decorrelation = Decorrelation()  # of SoftCCA
     # CCA: added to the variances of both views; on trained projections CCA is DCCA
     ridge: NotNegative = 1e-3
+    # Of the loss, the spread and the correlations on the validation documents: before the first
+    # update, after the last, and at even steps between
+    validations: int = Field(20, ge=2)
 
     # The settings below change results by rounding only (NOT_IN_FINGERPRINT).
 

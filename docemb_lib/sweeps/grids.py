@@ -9,10 +9,10 @@ A grid lists the runs of one `notebook`: one by one (`runs`), as products of lis
     axes: {structural_loss: [cosine, mse], lam: [0.2, 0.5]}
     runs: [{structural_loss: cosine, lam: null}]
 
-`params/grids/` holds the eight grids of the thesis, and `soft-cca-beta`. A grid with `scale:
-thesis` is written in the thesis' widths and scaled to the widths of the profile; any other grid is
-taken as it is. `names` are names of single runs, each with the parameters by which the run is
-found, as in `names: {no-weighting: {lam: null}}`.
+`params/grids/` holds the eight grids of the thesis, `soft-cca-beta` and `contextual-losses`. A grid
+with `scale: thesis` is written in the thesis' widths and scaled to the widths of the profile; any
+other grid is taken as it is. `names` are names of single runs, each with the parameters by which
+the run is found, as in `names: {no-weighting: {lam: null}}`.
 """
 
 from collections.abc import Mapping, Sequence

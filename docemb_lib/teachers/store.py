@@ -7,7 +7,7 @@ many rows are there.
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from docemb_lib.base.progress import progress
 from docemb_lib.workspace import write_text
 
 ARRAY = "embeddings.npy"
+MOMENTS = "moments.npy"
 MARKER = "rows_done.json"
 # Documents from which a teacher shows a progress bar; smaller calls are blocks of a longer loop.
 BAR_FROM = 512
@@ -77,3 +78,56 @@ def open_embeddings(folder: Path) -> np.ndarray:
     """Float32 (N, dim), memory-mapped and read-only, as `write_embeddings` has finished them."""
     array: np.ndarray = np.load(folder / ARRAY, mmap_mode="r")
     return array
+
+
+class Moments:
+    """The mean and the standard deviation of each dimension of embeddings, (D,) each, float64.
+
+    A dimension in which all embeddings are equal has the deviation 1.
+    """
+
+    def __init__(self, mean: np.ndarray, deviation: np.ndarray) -> None:
+        self.mean = mean
+        # Equal embeddings have a deviation of the size of rounding.
+        rounding = np.finfo(np.float32).eps * np.abs(mean)
+        self.deviation = np.where(deviation > rounding, deviation, 1)
+
+    @classmethod
+    def of(cls, embeddings: np.ndarray, *, block: int = 4096) -> Self:
+        """Compute the moments of embeddings, (N, D), which may be a memory map, block by block."""
+        N, D = embeddings.shape
+        mean = np.zeros(D)
+        for start in range(0, N, block):
+            mean += embeddings[start : start + block].sum(axis=0, dtype=np.float64) / N
+        # The mean comes first: a difference of two large sums of squares would lose digits.
+        variance = np.zeros(D)
+        for start in range(0, N, block):
+            variance += ((embeddings[start : start + block] - mean) ** 2).sum(axis=0) / N
+        return cls(mean, np.sqrt(variance))
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        return cls(*np.load(folder / MOMENTS))
+
+    def save(self, folder: Path) -> None:
+        np.save(folder / MOMENTS, np.stack([self.mean, self.deviation]))
+
+
+class Standardised:
+    """Embeddings (N, D) in which each dimension has the mean 0 and the deviation 1 of `moments`.
+
+    Rows are computed when they are accessed, as float32, so that a memory map stays one.
+    """
+
+    def __init__(self, embeddings: np.ndarray, moments: Moments) -> None:
+        self.embeddings = embeddings
+        self.moments = moments
+        self.shape = embeddings.shape
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    def __getitem__(self, rows: slice | Sequence[int]) -> np.ndarray:
+        """The embeddings of several rows, (len(rows), D)."""
+        deviations = self.embeddings[rows] - self.moments.mean
+        return (deviations / self.moments.deviation).astype(np.float32)

@@ -238,7 +238,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     """Sentences on validation scores: this run beside its references, and the best recorded run.
 
     With a `final` evaluation, they compare its student with the references and say which model to
-    use.
+    use. They begin with a student that has collapsed, and with what to change.
 
     The runs are those of `scores_of_runs`. Paired tests of the mean over tasks, corrected for their
     number, compare the best with each other run, where 95% intervals that do not overlap replace
@@ -248,9 +248,11 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     called = "this student" if run.key.trains else "this model"
     if final is not None:
         final = final.called(run.label, called)
-        return "\n".join(map(LINES.fill, (final.standing(), str(final.choice()))))
+        sentences = [run.collapse_note, final.standing(), str(final.choice())]
+        return "\n".join(map(LINES.fill, filter(None, sentences)))
 
     standing = run.validation.called(run.label, called).standing()
+    standing = " ".join(filter(None, (run.collapse_note, standing)))
     evaluations = {run.label: run.validation}
     for entry in _entries(run, run.validation.scores):
         if entry.record is not None:

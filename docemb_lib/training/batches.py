@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +62,15 @@ def write_tokens(
         logger.warning(message, truncated, total)
 
 
+class Rows(Protocol):
+    """Embeddings by row: an array, or `Standardised`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, rows: Any, /) -> np.ndarray: ...
+
+
 class TokenFile:
     """Token ids by row, int32, from a file of `write_tokens`."""
 
@@ -98,7 +107,7 @@ class TrainingDocuments:
         tokens: Tokens,
         n_structural_tokens: Sequence[int] | np.ndarray,
         *,
-        teachers: Mapping[str, np.ndarray],
+        teachers: Mapping[str, Rows],
         ids: Sequence[str] | None = None,
     ) -> None:
         self.tokens = tokens

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.losses.objective import in_order
+from docemb_lib.losses.objective import in_order, with_parts
 from docemb_lib.workspace import Artefact, Build, Inputs, Workspace
 
 Result = TypeVar("Result")
@@ -108,7 +108,7 @@ class GroupExchange:
     rank: int  # the rank of this process, which has its groups in that order
 
     def __call__(self, loss: nn.Module, groups: list[tuple[Tensor, ...]]) -> Tensor:
-        """The losses of this process' groups, (B,). A group is two views, (b, P) each.
+        """The losses of this process' groups, (B, 1 + K). A group is two views, (b, P) each.
 
         A process without a group in this pass runs a filler, whose share of the gradient is zero.
         The loss must not see the filler, which would advance the statistics.
@@ -119,11 +119,12 @@ class GroupExchange:
         losses = []
         for owner, views in zip(self.owners, self._gather(groups), strict=True):
             if owner == self.rank:
-                losses.append(loss(*next(remaining)))
+                losses.append(with_parts(loss, *next(remaining)))
             else:
-                loss(*views)  # advances the statistics
-        fillers = [(student + teacher).mean(dim=1) for student, teacher in remaining]
-        return torch.cat(losses + fillers)
+                columns = with_parts(loss, *views).shape[1]  # advances the statistics
+        for student, teacher in remaining:  # a filler
+            losses.append((student + teacher).mean(dim=1, keepdim=True).expand(-1, columns))
+        return torch.cat(losses)
 
     def _gather(self, groups: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
         """The groups of all processes in their order, (2, b, P) each, without gradient."""

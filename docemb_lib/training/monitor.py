@@ -17,9 +17,13 @@ from docemb_lib.training.distributed import all_reduced
 
 COMPONENTS = 10  # `cca` is the mean of so many canonical correlations
 RIDGE = 0.01  # regularises `cca`; a share of the mean variance of a view's features
-# `cca` needs at least so many documents, and so many for each feature of a view.
-FEWEST = 20
+FEWEST = 20  # documents that `cca` needs
+# Documents for each feature of a view. A wider view is reduced to its first principal components,
+# one for each PER_COMPONENT documents.
 PER_FEATURE = 2
+PER_COMPONENT = 4
+# A student has collapsed where its spread is below this share of the spread before training.
+COLLAPSED = 1 / 20
 
 
 class Means:
@@ -105,9 +109,13 @@ class Monitor:
         self.means.directions = state["directions"]
 
 
-def documents_for_correlation(width: int) -> int:
-    """The fewest documents on which `cca` of views of this width is measured."""
-    return max(FEWEST, PER_FEATURE * width)
+def has_collapsed(spread: float, before: float) -> bool:
+    """Whether a student gives all documents nearly the same embedding.
+
+    spread: the mean cosine distance of two documents (see `Means`); before: that of the student
+    before training.
+    """
+    return spread < COLLAPSED * before
 
 
 def canonical_correlation(
@@ -121,16 +129,33 @@ def canonical_correlation(
 
     The variates are fitted on every other document and correlated on the rest, then the other way
     round, and the mean is taken: on the documents that they are fitted on, even independent views
-    correlate by nearly 1 if there are few documents for each feature. The result is NaN for a view
-    that is constant or not finite.
+    correlate by nearly 1 if there are few documents for each feature. A view of more than N / 2
+    features is first mapped to its N / 4 first principal components, which are fitted on the same
+    half as the variates. The result is NaN for a view that is constant or not finite.
     """
     X1 = student.double()
     X2 = teacher.double()
-    even = _covariances(X1[0::2], X2[0::2])
-    odd = _covariances(X1[1::2], X2[1::2])
-    fitted_on_even = _held_out_correlation(even, odd, components, ridge)
-    fitted_on_odd = _held_out_correlation(odd, even, components, ridge)
-    return (fitted_on_even + fitted_on_odd) / 2
+    if not (X1.isfinite().all() and X2.isfinite().all()):
+        return float("nan")
+    correlations = []
+    for start in (0, 1):  # fitted on the even documents, then on the odd ones
+        fitted, rest = [], []
+        for X in (X1, X2):
+            of_fitted, of_rest = _reduced(X[start::2], X[1 - start :: 2], len(X))
+            fitted.append(of_fitted)
+            rest.append(of_rest)
+        covariances = _covariances(*fitted), _covariances(*rest)
+        correlations.append(_held_out_correlation(*covariances, components, ridge))
+    return sum(correlations) / 2
+
+
+def _reduced(fitted: Tensor, rest: Tensor, documents: int) -> tuple[Tensor, Tensor]:
+    """Both halves of a view on the first principal components of `fitted`, if it is too wide."""
+    if fitted.shape[1] <= documents // PER_FEATURE:
+        return fitted, rest
+    _, _, Vh = torch.linalg.svd(fitted - fitted.mean(dim=0), full_matrices=False)
+    V = Vh[: documents // PER_COMPONENT].T  # (P, K)
+    return fitted @ V, rest @ V
 
 
 Covariances = tuple[Tensor, Tensor, Tensor]  # S11, S12, S22
@@ -184,8 +209,9 @@ def validate(
 
     `norm` and `spread` are signs of collapse: the mean length of the student's embeddings, and the
     mean cosine distance between two. `cca` is the canonical correlation of the first contextual
-    teacher's views, over all documents; it is left out where there are fewer than
-    `documents_for_correlation`.
+    teacher's views, over all documents, and `cca_embeddings` that of the student's and that
+    teacher's embeddings before their projections; both are left out where there are fewer than
+    `FEWEST` documents.
 
     Args:
         batch_size: documents whose losses are computed together; a single one left over joins the
@@ -197,7 +223,9 @@ def validate(
     was_training = objective.training
     objective.eval()
     means = Means(["loss", *objective.parts], dim=objective.student.dim, device=device)
-    views: list[Tensor] = []  # (N, P) each; rows of other processes are zero
+    contextual = [each.name for each in objective.teachings if each.role == "contextual"]
+    # f(y), g(c), y and c, (N, P), (N, P), (N, D) and (N, T); rows of other processes are zero
+    matrices: list[Tensor] = []
     collate = Collate(documents, batch_size, budget, objective.student.padded, rank, processes)
     for micro in collate.passes(range(len(documents))):
         if not micro.share:  # a filler
@@ -210,17 +238,21 @@ def validate(
         means.add([output.loss, *output.parts.values()], output.embeddings)
         if output.views is None:
             continue
-        if not views:
-            views = [view.new_zeros(len(documents), view.shape[1]) for view in output.views]
-        for rows, view in zip(views, output.views, strict=True):
-            rows[micro.rows] = view
+        given = targets.teachers[contextual[0]].to(output.embeddings)
+        parts = [*output.views, output.embeddings, given]
+        if not matrices:
+            matrices = [part.new_zeros(len(documents), part.shape[1]) for part in parts]
+        for matrix, part in zip(matrices, parts, strict=True):
+            matrix[micro.rows] = part
     objective.train(was_training)
     values = means.values()
-    widths = torch.tensor([view.shape[1] for view in views] or [0, 0], device=device)
+    if not contextual or len(documents) < FEWEST:
+        return values
+    widths = torch.tensor([matrix.shape[1] for matrix in matrices] or [0] * 4, device=device)
     all_reduced(widths, dist.ReduceOp.MAX)  # a process may have had no document
-    width = int(widths.max())
-    if width and len(documents) >= documents_for_correlation(width):
-        if not views:
-            views = [torch.zeros(len(documents), P, device=device) for P in widths.tolist()]
-        values["cca"] = canonical_correlation(*map(all_reduced, views))
+    if not matrices:
+        matrices = [torch.zeros(len(documents), P, device=device) for P in widths.tolist()]
+    f, g, y, c = map(all_reduced, matrices)
+    values["cca"] = canonical_correlation(f, g)
+    values["cca_embeddings"] = canonical_correlation(y, c)
     return values

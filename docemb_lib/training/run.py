@@ -38,7 +38,6 @@ AUTOCAST: dict[str, torch.dtype | None] = {
     "fp16": torch.float16,
     "fp32": None,
 }
-VALIDATIONS = 3  # before the first update, after the last, and at even steps between
 PROBE = (32, 160)  # lengths in tokens of the documents that measure the memory of a token
 # The share of the free memory for activations. Gradients, a layer's working set and fragments need
 # the rest.
@@ -51,8 +50,8 @@ class History(NamedTuple):
 
     A row of `train` has means since the row before: the loss and its parts by name, grad_norm,
     learning_rate, norm, spread, documents_per_second and tokens_per_second. A row of `validation`
-    has the loss, its parts, norm, spread, and cca where there are enough documents for it (see
-    `validate`).
+    has the loss, its parts, norm, spread, collapsed (1 where `has_collapsed` since the first row,
+    else 0), and cca and cca_embeddings where there are enough documents for them (see `validate`).
     """
 
     train: list[dict[str, float]]
@@ -188,7 +187,7 @@ def training_arguments(
         logging_first_step=True,
         logging_nan_inf_filter=False,  # a loss that is not finite stops the run
         eval_strategy="steps",
-        eval_steps=1 / (VALIDATIONS - 1),  # as a share of the updates
+        eval_steps=1 / (settings.validations - 1),  # as a share of the updates
         save_strategy="steps",
         save_steps=settings.save_every,
         save_total_limit=2,  # the older one is complete while the newer is being written

@@ -42,7 +42,7 @@ from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.settings.sections import Training
 from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.distributed import all_reduced, from_first
-from docemb_lib.training.monitor import Monitor, validate
+from docemb_lib.training.monitor import Monitor, has_collapsed, validate
 from docemb_lib.workspace import write_text
 
 logger = logging.getLogger(__name__)
@@ -189,6 +189,10 @@ class DistillationTrainer(Trainer):
         start = time.perf_counter()
         means = self.validation_means()
         self.monitor.started += time.perf_counter() - start  # leaves this time out of the speed
+        # A resumed run has the first row, with the spread before training, in its history.
+        spreads = (row["eval_spread"] for row in self.state.log_history if "eval_spread" in row)
+        before = next(spreads, means["spread"])
+        means["collapsed"] = float(has_collapsed(means["spread"], before))
         # Logging a row of validation leaves the sums of the monitor alone: see `log`.
         metrics = {f"eval_{name}": value for name, value in means.items()}
         self.log(metrics)

@@ -7,7 +7,12 @@ from docemb_lib.views.corpus import (
     structural_limit,
     tasks_beside_thesis,
 )
-from docemb_lib.views.losses import ThreeDocuments, three_documents, weights_by_length
+from docemb_lib.views.losses import (
+    ThreeDocuments,
+    contextual_losses,
+    three_documents,
+    weights_by_length,
+)
 from docemb_lib.views.simde import (
     distances_of_halves,
     example_halves,
@@ -27,6 +32,7 @@ from docemb_lib.views.students import (
 
 __all__ = [
     "ThreeDocuments",
+    "contextual_losses",
     "corpus_statistics",
     "described_tasks",
     "distances_of_halves",

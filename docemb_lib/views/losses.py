@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.records import table_of
 from docemb_lib.runs.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.nn import Module
 
     from docemb_lib.losses import SDL
 
@@ -34,6 +37,42 @@ def weights_by_length(run: Run) -> pd.DataFrame:
     )
 
 
+def contextual_losses(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
+    """The scores of students that differ in the contextual loss alone, and their spread.
+
+    They are this run, if it has a contextual teacher, and recorded runs like it in the same
+    setting. scores: tidy, of this run. Columns: loss, task, metric, value (mean over head seeds),
+    spread and spread_before (mean cosine distances, after and before training) and collapsed.
+    """
+    within = ("contextual_loss", "delta", "beta")
+    rows = []
+    if run.profile.parameters.contextual_teacher is not None:
+        rows.append((run.key, run.label, scores, run.metrics(scores)))
+    for record in run.comparable():
+        key = run.key_of(record)
+        if rows and key.same_but(*within) == run.key.same_but(*within):
+            rows.append((key, record.label, table_of(run.workspace, record), record.metrics))
+
+    frames = []
+    for key, label, of_run, metrics in rows:
+        student = of_run[of_run["model"] == label]
+        means = student.groupby(["task", "metric"], sort=False)["value"].mean().reset_index()
+        names = ("spread", "spread_before", "collapsed")
+        frames.append(means.assign(loss=_called(key), **{name: metrics[name] for name in names}))
+    columns = ["loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
+    return pd.concat(frames)[columns] if frames else pd.DataFrame(columns=columns)
+
+
+def _called(key: RunKey) -> str:
+    """The contextual loss of a run with the settings that count: `soft-cca;δ=0.03;β=0.95`."""
+    counting = key.counting
+    parts = [counting["contextual_loss"]]
+    for name, letter in (("delta", "δ"), ("beta", "β")):
+        if name in counting:
+            parts.append(f"{letter}={counting[name]}")
+    return ";".join(parts)
+
+
 class ThreeDocuments(NamedTuple):
     """Three documents in the objective of a run.
 
@@ -49,6 +88,7 @@ class ThreeDocuments(NamedTuple):
     weights: tuple[Tensor, Tensor]  # of the structural and of the contextual loss, (3,)
     structural: Tensor  # (3,), structural losses
     contextual: Tensor  # (3,), contextual losses
+    delta: float  # of SoftCCA with the mean over cells, a balanced one included; 0 without SoftCCA
     loss: float
 
 
@@ -56,7 +96,7 @@ def three_documents(run: Run) -> ThreeDocuments:
     """The shortest, the median and the longest validation document, without further teachers."""
     import torch
 
-    from docemb_lib.losses import SDL
+    from docemb_lib.losses import SDL, SoftCCA
 
     stage = run.stages.students
     objective = stage.objective()
@@ -70,11 +110,24 @@ def three_documents(run: Run) -> ThreeDocuments:
     by_length = np.argsort(documents.n_structural_tokens, kind="stable")
     batch, targets = documents.pack([by_length[[0, len(documents) // 2, -1]].tolist()])
 
-    # Note what each loss takes and returns: (of the student, of the teacher, …, losses).
+    # Note what each loss takes and returns: (of the student, of the teacher, …, losses). SoftCCA
+    # also returns its parts, which come after the losses.
     seen: dict[str, tuple[Tensor, ...]] = {}
+
+    deltas = [0.0]
+
+    def note(loss: Module, role: str, taken: tuple[Tensor, ...], losses: Tensor) -> None:
+        if isinstance(loss, SoftCCA):
+            decorrelation = loss.student_decorrelation
+            cells = decorrelation.covariance.numel() - len(decorrelation.covariance)
+            delta = float(losses[0, 3]) if loss.delta == "balance" else float(loss.delta)
+            deltas.append(delta * (max(cells, 1) if decorrelation.reduction == "sum" else 1))
+            losses = losses[:, 0]
+        seen[role] = (*taken, losses)
+
     for teaching in teachings:
         teaching.loss.register_forward_hook(
-            lambda _, taken, losses, role=teaching.role: seen.update({role: (*taken, losses)})
+            lambda loss, taken, losses, role=teaching.role: note(loss, role, taken, losses)
         )
     with torch.no_grad():
         output = objective(batch, **targets._asdict())
@@ -93,5 +146,6 @@ def three_documents(run: Run) -> ThreeDocuments:
         weights=objective.weighting.weights(lengths, roles=seen),
         structural=structural,
         contextual=contextual,
+        delta=deltas[-1],
         loss=output.loss.item(),
     )

@@ -187,8 +187,7 @@ def spaces_of_run(run: Run) -> Spaces:
         run.untrained.label: validation_embeddings(stages.corpus, run.untrained),
     }
     rows = len(stages.corpus.split("validation"))
-    for name, teacher in stages.teachers.of_student.items():
-        of_teacher = stages.teachers.embeddings(teacher, "validation", rows)
+    for name, of_teacher in stages.teachers.of_documents("validation", rows).items():
         embeddings[f"{name} teacher"] = np.asarray(of_teacher[: len(documents)])
     if run.profile.parameters.contextual_teacher is not None:
         embeddings |= project(stages.students.objective(), embeddings)

@@ -19,6 +19,7 @@ from docemb_lib.cli.commands import PlainConsole
 from docemb_lib.cli.dry_run import Need, Outlook, print_outlook
 from docemb_lib.cli.terminal import Terminal, print_runs, print_scoreboard, print_table
 from docemb_lib.evaluation.scoreboard import NO_BREAK
+from docemb_lib.runs.records import COLLAPSE_MEND
 from docemb_lib.sweeps.times import RunTimes
 
 
@@ -290,3 +291,15 @@ def test_warnings_in_a_notebook_are_plain_text_because_stderr_looks_like_an_erro
     log_to_notebook()
     logging.getLogger("docemb_lib.student").warning("%d of <b> cut", 3)
     assert capsys.readouterr() == ("3 of <b> cut\n", "")
+
+
+@pytest.mark.parametrize("collapsed", [[0.0, 1.0], [0.0, nan]])
+def test_recorded_runs_say_which_students_have_collapsed(collapsed):
+    frame = pd.DataFrame({"notebook": "04", "label": ["a", "b"], "collapsed": collapsed})
+    screen = console()
+    print_runs(frame, screen)
+    printed = screen.file.getvalue()
+    has_collapsed = 1.0 in collapsed
+    assert ("collapsed" in printed) == has_collapsed
+    assert (COLLAPSE_MEND in " ".join(printed.split())) == has_collapsed
+    assert printed.count("yes") == has_collapsed

@@ -344,3 +344,38 @@ def test_retrieval_is_a_point_per_task_in_the_order_of_the_means(
     rows = table_5_7.assign(thesis=table_5_7["thesis"].mask(table_5_7["task"] == "games"))
     figures.plot_retrieval(rows, metric=metric, ax=ax)
     assert np.isnan(marks(ax, "D")[:, 0]).all()
+
+
+@pytest.fixture
+def losses():
+    rows = []
+    for loss, value, spread in (("soft-cca", 0.2, 0.0003), ("infonce", 0.6, 0.79)):
+        for task, metric, more in (
+            ("find", "map", 0.1),
+            ("sort", "accuracy", 0),
+            ("find", "mrr", 9),
+        ):
+            collapsed = int(spread < 0.01)
+            rows.append((loss, task, metric, value + more, spread, 0.22, collapsed))
+    names = ["loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def test_contextual_losses_stand_beside_their_spread(ax, names_of, losses):
+    assert figures.plot_contextual_losses(losses, ax=ax) is ax
+    assert names_of(ax.get_yticklabels()) == ["soft-cca", "infonce"]
+    np.testing.assert_allclose(marks(ax, "^"), [[0.25, 0], [0.65, 1]])
+    texts = {text.get_text(): text.xy[1] for text in ax.texts}
+    assert texts == {"spread 0.0003, collapsed": 0, "spread 0.79": 1}
+
+
+def test_correlations_of_views_and_embeddings_are_lines(ax, names_of):
+    validation = pd.DataFrame({"step": [0, 5], "cca": [0.1, 0.7], "cca_embeddings": [0.2, 0.3]})
+    figures.plot_correlations(validation, ax=ax)
+    assert names_of(ax.get_legend()) == ["views", "embeddings"]
+    assert [list(line.get_ydata()) for line in ax.lines] == [[0.1, 0.7], [0.2, 0.3]]
+
+
+def test_correlations_that_are_not_measured_are_said(ax):
+    figures.plot_correlations(pd.DataFrame({"step": [0]}), ax=ax)
+    assert "not measured" in ax.texts[0].get_text()

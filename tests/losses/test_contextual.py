@@ -11,7 +11,16 @@ import torch
 from sklearn import cross_decomposition
 from torch import Tensor, nn
 
-from docemb_lib.losses import CCA, MSE, SDL, Projection, SoftCCA, contextual_loss
+from docemb_lib.losses import (
+    CCA,
+    MSE,
+    SDL,
+    Cosine,
+    InfoNCE,
+    Projection,
+    SoftCCA,
+    contextual_loss,
+)
 
 
 def normal(*shape: int, seed: int) -> Tensor:
@@ -21,18 +30,21 @@ def normal(*shape: int, seed: int) -> Tensor:
 class NumpySDL:
     """The five lines of the formula with cell-by-cell sums, and batch normalisation by hand."""
 
-    def __init__(self, P, beta, reduction):
+    def __init__(self, P, beta, reduction, form="correlation"):
         self.Phi = np.zeros((P, P))
         self.b = 0.0
         self.mean = np.zeros(P)
         self.var = np.ones(P)
         self.beta = beta
         self.reduction = reduction
+        self.form = form
 
     def step(self, Z, training):
         B, P = Z.shape
         mean, var = (Z.mean(0), Z.var(0)) if training else (self.mean, self.var)
         Zb = (Z - mean) / np.sqrt(var + 1e-5)
+        if self.form == "covariance":
+            Zb = Z - Z.mean(0)
         Sigma = sum(np.outer(z, z) for z in Zb) / (B - 1)
         Phi = self.beta * self.Phi + Sigma
         b = self.beta * self.b + 1
@@ -45,17 +57,86 @@ class NumpySDL:
         return total / (P * P - P) if self.reduction == "mean" else total
 
 
+@pytest.mark.parametrize("form", ["correlation", "covariance"])
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.95])
-def test_sdl_equals_its_formula_over_training_and_evaluation_steps(reduction, beta):
-    sdl = SDL(4, beta, reduction).double()
-    reference = NumpySDL(4, beta, reduction)
+def test_sdl_equals_its_formula_over_training_and_evaluation_steps(form, reduction, beta):
+    sdl = SDL(4, beta, reduction, form).double()
+    reference = NumpySDL(4, beta, reduction, form)
     for step in range(12):
         Z = normal(6, 4, seed=step) @ normal(4, 4, seed=100) + step
         sdl.train(step % 4 != 0)
         assert sdl(Z).item() == pytest.approx(reference.step(Z.numpy(), step % 4 != 0), rel=1e-12)
     np.testing.assert_allclose(sdl.covariance, reference.Phi, rtol=1e-12)
     assert sdl.normaliser.item() == pytest.approx(reference.b)
+
+
+@pytest.mark.parametrize(("form", "falls"), [("correlation", 1.0), ("covariance", 100.0)])
+def test_the_printed_sdl_falls_with_the_square_of_its_views(form, falls):
+    """Five batches of views with a variance of 9, and the same views scaled by a tenth."""
+    values = []
+    for scale in (1.0, 0.1):
+        sdl = SDL(6, reduction="sum", form=form).double()
+        for step in range(5):
+            value = sdl(scale * 3 * normal(6, 6, seed=step))
+        values.append(value.item())
+    assert values[0] / values[1] == pytest.approx(falls, rel=0.01)
+
+
+def test_the_printed_sdl_of_one_batch_is_the_sum_of_its_covariances():
+    Z = 3 * normal(40, 6, seed=1) @ normal(6, 6, seed=2)
+    covariance = np.cov(Z.numpy(), rowvar=False)
+    expected = np.abs(covariance[~np.eye(6, dtype=bool)]).sum()
+    assert SDL(6, reduction="sum", form="covariance").double()(Z).item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("form", ["correlation", "covariance"])
+def test_a_balanced_delta_is_the_ratio_of_l2_and_sdl_over_twenty_batches(form):
+    loss = SoftCCA(5, "balance", form=form).double()
+    left = NumpySDL(5, 0.95, "mean", form)
+    right = NumpySDL(5, 0.95, "mean", form)
+    sums = np.zeros(2)
+    for step in range(25):
+        z1 = normal(6, 5, seed=step)
+        z2 = 4 * normal(6, 5, seed=50 + step)
+        l2 = ((z1 - z2) ** 2).mean(dim=1).numpy()
+        sdl = left.step(z1.numpy(), True) + right.step(z2.numpy(), True)
+        if step < 20:
+            sums += [l2.mean(), sdl]
+        delta = sums[0] / sums[1]
+        np.testing.assert_allclose(loss(z1, z2).numpy(), l2 + delta * sdl, rtol=1e-12)
+
+
+def test_a_balanced_delta_has_no_gradient_of_its_own():
+    z1 = normal(6, 4, seed=1).requires_grad_()
+    z2 = normal(6, 4, seed=2)
+    loss = SoftCCA(4, "balance").double()
+    loss(z1, z2).mean().backward()
+    same = z1.detach().clone().requires_grad_()
+    delta = float(loss.balance[1] / loss.balance[2])
+    SoftCCA(4, delta).double()(same, z2).mean().backward()
+    torch.testing.assert_close(z1.grad, same.grad)
+
+
+def test_evaluation_does_not_change_a_balanced_delta():
+    loss = SoftCCA(4, "balance").double()
+    loss(normal(6, 4, seed=1), normal(6, 4, seed=2))
+    before = loss.balance.clone()
+    loss.eval()(normal(6, 4, seed=3), normal(6, 4, seed=4))
+    torch.testing.assert_close(loss.balance, before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("delta", [0.3, "balance"])
+def test_soft_cca_is_the_sum_of_the_parts_that_it_reports(delta):
+    loss = SoftCCA(5, delta).double()
+    for step in range(3):
+        views = normal(6, 5, seed=step), normal(6, 5, seed=50 + step)
+        expected = copy.deepcopy(loss)(*views)
+        losses, l2, sdl, *balanced = loss(*views, with_parts=True).T
+        weight = balanced[0] if balanced else delta
+        torch.testing.assert_close(losses, expected)
+        torch.testing.assert_close(l2 + weight * sdl, expected)
+    assert loss.parts == (("l2", "sdl", "delta") if balanced else ("l2", "sdl"))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
@@ -202,10 +283,13 @@ def test_constant_views_have_no_correlation(ridge):
             lambda: SoftCCA(4)(torch.ones(6, 5), torch.ones(6, 4)),
         ),
         (
-            "contextual_loss must be one of soft-cca, mse, cca, cca:10, got 'null'",
+            "soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10, got 'null'",
             lambda: contextual_loss("null", 4),
         ),
         ("cca:10, got 'cca:'", lambda: contextual_loss("cca:", 4)),
+        ("cca:10, got 'soft-cca:sum'", lambda: contextual_loss("soft-cca:sum", 4)),
+        ("cca:10, got 'mse:2'", lambda: contextual_loss("mse:2", 4)),
+        ("form: got 'sum'; give correlation or covariance", lambda: SDL(4, form="sum")),
     ],
 )
 def test_what_has_no_meaning_is_refused_by_name(named, call, refused):
@@ -220,6 +304,26 @@ def test_the_notebook_names_give_their_losses():
     cca = contextual_loss("cca", 7, ridge=0.1)
     assert (type(cca), cca.components, cca.ridge) == (CCA, None, 0.1)
     assert contextual_loss("cca:12", 7).components == 12
+    assert type(contextual_loss("cosine", 7)) is Cosine
+    assert (type(contextual_loss("infonce", 7)), InfoNCE().temperature) == (InfoNCE, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "form"),
+    [
+        ("soft-cca", "correlation", "correlation"),
+        ("soft-cca", "covariance", "covariance"),
+        ("soft-cca:covariance", "correlation", "covariance"),
+        ("soft-cca:correlation", "covariance", "correlation"),
+    ],
+)
+def test_a_name_with_a_form_takes_it_whatever_the_settings_say(name, asked, form):
+    loss = contextual_loss(name, 7, form=asked)
+    assert [loss.student_decorrelation.form, loss.teacher_decorrelation.form] == [form, form]
+
+
+def test_a_balanced_delta_is_that_of_the_sum_where_the_sum_is_taken():
+    assert contextual_loss("soft-cca", 7, delta="balance", reduction="sum").delta == "balance"
 
 
 @pytest.mark.parametrize(("P", "cells"), [(1, 1), (2, 2), (7, 42)])

@@ -150,12 +150,22 @@ def test_a_single_loss_is_its_plain_mean_whatever_lam_says(lam):
     output = only_contextual(
         batch, teachers={"contextual": c}
     )  # lengths belong to structural losses: not asked for
-    assert list(output.parts) == ["contextual"]
+    assert list(output.parts) == ["contextual", "l2", "sdl"]
     views = part(only_contextual, "contextual").views(only_contextual.student(batch), c)
     assert output.loss.item() == pytest.approx(SoftCCA(P).double()(*views).mean().item(), rel=1e-12)
 
 
-@pytest.mark.parametrize("contextual", [lambda: SoftCCA(P), MSE, CCA])
+@pytest.mark.parametrize(
+    "contextual",
+    [
+        lambda: SoftCCA(P),
+        lambda: SoftCCA(P, "balance", form="covariance"),
+        MSE,
+        Cosine,
+        InfoNCE,
+        CCA,
+    ],
+)
 @pytest.mark.parametrize("structural", [Cosine, MaxMargin, Contrastive])
 @pytest.mark.parametrize("weighting", [Weighting(), Weighting(0.3, 384)], ids=repr)
 def test_groups_give_the_loss_gradient_and_statistics_of_a_loop_with_accumulation(
@@ -382,7 +392,9 @@ def test_four_teachers_give_the_loss_gradient_and_statistics_of_the_formula():
         expected = slow_loss(looped, batch, known, lengths)
         expected.backward()
         assert output.loss.item() == pytest.approx(expected.item(), rel=1e-12)
-    assert list(output.parts) == ["words", "near", "topics", "far"]
+    words = ["words", "words.l2", "words.sdl"]
+    topics = ["topics", "topics.l2", "topics.sdl"]
+    assert list(output.parts) == [*words, "near", *topics, "far"]
     assert output.views[0].shape == (24, P)  # the first contextual teacher's
     torch.testing.assert_close(gradients(grouped), gradients(looped), rtol=1e-10, atol=1e-13)
     assert set(gradients(grouped)) == {name for name, _ in grouped.named_parameters()}

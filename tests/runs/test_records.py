@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 
+import pytest
+
 from docemb_lib.runs import records
 from docemb_lib.runs.records import Record
 from docemb_lib.workspace import publish, revision, write_text
@@ -134,3 +136,15 @@ def test_the_revision_is_that_of_git_and_marks_changed_trees(tmp_path):
     assert revision(tmp_path) == git("rev-parse", "--short", "HEAD")
     (tmp_path / "file").write_text("two")
     assert revision(tmp_path) == git("rev-parse", "--short", "HEAD") + "+"
+
+
+def test_a_collapsed_student_is_said_with_what_to_change():
+    note = records.collapse_note({"collapsed": 1, "spread": 0.0003, "spread_before": 0.22})
+    assert "has collapsed" in note
+    assert "is 0.0003, and was 0.2 before training" in note
+    assert note.endswith(records.COLLAPSE_MEND)
+
+
+@pytest.mark.parametrize("metrics", [{}, {"collapsed": 0, "spread": 0.7, "spread_before": 0.2}])
+def test_nothing_is_said_of_a_student_that_has_not_collapsed(metrics):
+    assert records.collapse_note(metrics) == ""

@@ -19,6 +19,7 @@ from docemb_lib.losses import (
     MSE,
     Contrastive,
     Cosine,
+    InfoNCE,
     MaskedLanguageHead,
     MaxMargin,
     SoftCCA,
@@ -29,7 +30,7 @@ from docemb_lib.runs.models import beside_lsa, embed_once, forms_at, lexical_mod
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.students import StudentStage, make_objective
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import SimDE, Training
+from docemb_lib.settings.sections import Decorrelation, SimDE, Training
 from docemb_lib.student import Student
 from docemb_lib.training.monitor import validate
 from docemb_lib.training.run import AUTOCAST, precision_of
@@ -95,6 +96,8 @@ def make(further=(), training=(), simde=(), notebook="05_weighting", **parameter
         ),
         ({"contextual_loss": "cca"}, CCA, {"ridge": 0.1, "components": None}),
         ({"contextual_loss": "mse"}, MSE, {}),
+        ({"contextual_loss": "infonce"}, InfoNCE, {"temperature": 0.05}),
+        ({"delta": "balance", "beta": 0.5}, SoftCCA, {"dim": 3, "delta": "balance"}),
         ({"contextual_loss": "cca:2"}, CCA, {"ridge": 0.1, "components": 2}),
     ],
 )
@@ -103,7 +106,7 @@ def test_losses_have_their_own_parameters_and_the_settings_of_training(parameter
     assert [(t.name, t.role) for t in objective.teachings] == [
         (role, role) for role in ("structural", "contextual")
     ]
-    loss = objective.teachings["contextual_loss" in parameters].loss
+    loss = objective.teachings[not parameters.keys() & {"structural_loss"}].loss
     assert type(loss) is kind
     assert ({name: getattr(loss, name) for name in settings}, objective.group_size) == (settings, 5)
     if kind is SoftCCA:
@@ -115,13 +118,16 @@ def test_losses_have_their_own_parameters_and_the_settings_of_training(parameter
 
 def test_the_objective_has_the_decorrelation_and_the_weighting_of_the_settings():
     weighting = {"lam": 0.2, "max_structural_len": 64, "lam_by_length": "linear:9:100"}
-    objective = make(training={"sdl": "sum"}, **weighting)
-    assert objective.teachings[1].loss.teacher_decorrelation.reduction == "sum"
+    objective = make(
+        training={"sdl": Decorrelation(form="covariance", reduction="sum")}, **weighting
+    )
+    decorrelation = objective.teachings[1].loss.teacher_decorrelation
+    assert (decorrelation.form, decorrelation.reduction) == ("covariance", "sum")
     assert objective.weighting == Weighting(**weighting)
 
 
 def test_losses_of_teachers_beside_pairs_are_computed_in_the_batches_of_pairs():
-    own = {"training": {"batch_size": 7, "sdl": "sum"}}
+    own = {"training": {"batch_size": 7, "sdl": {"reduction": "sum"}}}
     objective = make(
         training={"batch_size": 5}, simde=own, notebook="07_simde", beside_teachers=0.5
     )

@@ -274,9 +274,9 @@ def further(fields: str) -> str:
             "loss: a structural teacher takes mse, cosine, max-margin or contrastive, got 'cca'",
         ),
         (
-            further("role: contextual, loss: cosine, teacher: PV"),
+            further("role: contextual, loss: max-margin, teacher: PV"),
             {},
-            "loss: a contextual teacher takes soft-cca, mse, cca or cca:10, got 'cosine'",
+            "mse, cosine, infonce, cca or cca:10, got 'max-margin'",
         ),
         (further("role: contextual, loss: 'cca:0', teacher: PV"), {}, "got 'cca:0'"),
         (

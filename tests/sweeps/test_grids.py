@@ -29,6 +29,7 @@ SIZES = {
     "weighting-max-margin": ("05_weighting", 8 + 1),
     "final": ("06_evaluation", 3),
     "soft-cca-beta": ("04_projections", 5 + 3),
+    "contextual-losses": ("04_projections", 2 * 2 + 4),
 }
 
 
@@ -440,7 +441,7 @@ def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root, refused):
         "03",
     )
     refused(
-        r"grid 'structual' is unknown; known are final, paragraph-vector,",
+        r"grid 'structual' is unknown; known are contextual-losses, final, paragraph-vector,",
         grid,
         "structual",
         "small",

@@ -1,6 +1,7 @@
 """Comparable runs with labels, groups and thesis values; Table 5.7 and Figure 4.12."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -327,6 +328,7 @@ def test_the_best_recorded_run_is_compared_with_others_and_its_references(
             Model(Kind.SBERT_TRUNCATED, Form.SAVED, "", BASELINE),
             Model(Kind.UNTRAINED, Form.SAVED, "", UNTRAINED),
         ]
+        run.collapse_note = ""
         if loss != loss_of_run:
             run.finish({}, scores=run.scores(), tables=run.validation.tables)
     assert (
@@ -363,6 +365,14 @@ def test_the_best_recorded_run_is_compared_with_others_and_its_references(
         assert standing.count(run.label) == 0
         undecided = bool(others) and {*others} != {"cosine"}
         assert ("more than 100 validation examples" in standing) == undecided
+
+
+def test_a_conclusion_begins_with_the_collapse_of_the_student():
+    final = SimpleNamespace(standing=lambda: "It is best.", choice=lambda: "Take it.")
+    final.called = lambda *names: final
+    key = SimpleNamespace(trains=True)
+    run = SimpleNamespace(key=key, label="cosine", collapse_note="The student has collapsed.")
+    assert conclusion(run, final).splitlines() == [run.collapse_note, "It is best.", "Take it."]
 
 
 def scores(*rows):

@@ -50,13 +50,13 @@ def make_student(dropout: float, *, window: int = 8, pooling: Any = "mean") -> S
 def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:
     """Dropout, both losses, projections and running statistics: all that a checkpoint must hold.
 
-    `more` has four teachers, two of each role.
+    The delta of the first SoftCCA is balanced. `more` has four teachers, two of each role.
     """
     torch.manual_seed(3)
     student = make_student(dropout)
     teachers = [Teaching("structural", "structural", Cosine())]
     for name, role, loss, weight, student_spec, teacher_spec in (
-        ("contextual", "contextual", SoftCCA(12), 1.0, "12(ReLU)x12", "12"),
+        ("contextual", "contextual", SoftCCA(12, "balance"), 1.0, "12(ReLU)x12", "12"),
         ("far", "structural", MaxMargin("cosine", 0.5), 0.5, "8", "-"),
         ("topics", "contextual", SoftCCA(6), 2.0, "6", "-"),
     )[: 3 if more else 1]:

@@ -9,13 +9,15 @@ import pytest
 import torch
 from scipy.linalg import block_diag, eigh
 from sklearn import cross_decomposition
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import FunctionTransformer
 
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.training.monitor import (
     Means,
     Monitor,
     canonical_correlation,
-    documents_for_correlation,
+    has_collapsed,
     validate,
 )
 
@@ -170,16 +172,37 @@ def test_the_correlation_of_a_view_that_is_not_finite_is_nan(views):
     assert math.isnan(canonical_correlation(views[0], infinite))
 
 
-@pytest.mark.parametrize(("width", "documents"), [(12, 24), (3, 20)])
-def test_a_correlation_needs_two_documents_for_a_feature_and_twenty(width, documents):
-    assert documents_for_correlation(width) == documents
+@pytest.mark.parametrize("widths", [(60, 50), (60, 5), (5, 60)])
+def test_wide_views_are_reduced_to_components_of_the_half_that_fits(widths):
+    """Of 80 documents: to 20 components of 40 documents."""
+    views = two_views(3, n=80, widths=widths)
+    expected = []
+    for half in (0, 1):
+        fitted, rest = [], []
+        for X in views:
+            pca = PCA(20, svd_solver="full") if X.shape[1] > 40 else FunctionTransformer()
+            fitted.append(pca.fit_transform(X[half::2]))
+            rest.append(pca.transform(X[1 - half :: 2]))
+        expected += as_generalised_eigenvectors(fitted, rest, 4, 0.01)
+    X, Y = map(torch.from_numpy, views)
+    assert canonical_correlation(X, Y, components=4) == pytest.approx(np.mean(expected), abs=1e-6)
 
 
-@pytest.mark.parametrize(("n", "measured"), [(23, False), (24, True), (25, True)])
+def test_independent_wide_views_do_not_correlate():
+    independent = [
+        torch.randn(100, 300, generator=torch.Generator().manual_seed(seed)) for seed in (2, 3)
+    ]
+    assert abs(canonical_correlation(*independent)) < 0.15
+
+
+@pytest.mark.parametrize(("spread", "collapsed"), [(0.0109, True), (0.0111, False), (0.7, False)])
+def test_a_student_below_a_twentieth_of_its_spread_has_collapsed(spread, collapsed):
+    assert has_collapsed(spread, 0.22) is collapsed
+
+
+@pytest.mark.parametrize(("n", "measured"), [(19, False), (20, True), (25, True)])
 @pytest.mark.parametrize("budget", [1, 100_000])
-def test_validation_has_the_correlation_where_a_feature_has_two_documents(
-    n, measured, budget, distil
-):
+def test_validation_has_the_correlations_of_views_and_of_embeddings(n, measured, budget, distil):
     objective = distil.make_objective(more=True)
     documents = distil.make_documents(n, 2, more=True)
     means = validate(objective, documents, batch_size=4, budget=budget)
@@ -187,8 +210,12 @@ def test_validation_has_the_correlation_where_a_feature_has_two_documents(
     batch, targets = documents.pack([list(range(n))])
     teaching = objective.teachings[1]  # the first contextual one, whose views are 12 wide
     with torch.no_grad():
-        views = teaching.views(objective.eval().student(batch), targets.teachers[teaching.name])
+        y, c = objective.eval().student(batch), targets.teachers[teaching.name]
+        views = teaching.views(y, c)
+    assert ("cca_embeddings" in means) == measured
     if measured:
+        of_embeddings = canonical_correlation(y, c)
+        assert means["cca_embeddings"] == pytest.approx(of_embeddings, abs=1e-5)
         assert means["cca"] == pytest.approx(canonical_correlation(*views), abs=1e-5)
 
 
@@ -214,7 +241,8 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
         embeddings.append(output.embeddings.double().numpy())
     for name in rows[0]:
         assert means[name] == pytest.approx(sum(row[name] for row in rows) / n, rel=1e-6)
-    assert len(rows[0]) == (5 if more else 3)
+    # The loss, a part for each teacher, l2 and sdl of each SoftCCA, and one balanced delta.
+    assert len(rows[0]) == (10 if more else 6)
     y = np.concatenate(embeddings)
     unit = y / np.linalg.norm(y, axis=1, keepdims=True)
     distances = [1 - unit[i] @ unit[j] for i, j in itertools.permutations(range(n), 2)]

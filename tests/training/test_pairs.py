@@ -501,7 +501,7 @@ def test_a_student_learns_to_find_the_other_half(tmp_path, on_pairs):
     )
     assert history.train[-1]["contrast"] < history.train[0]["contrast"] / 2
     steps = [row["step"] for row in history.validation]
-    assert (steps[0], steps[-1], len(steps)) == (0, 15 * 6, 3)
+    assert (steps[0], steps[-1], len(steps)) == (0, 15 * 6, 19)
 
 
 def test_pairs_by_dropout_of_a_student_without_dropout_are_refused(tmp_path, on_pairs, refused):

@@ -23,7 +23,7 @@ from docemb_lib.runs.models import Model, SBERTModels, student_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.students import make_objective
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import FurtherTeacher, SimDE, SimDEName
+from docemb_lib.settings.sections import Decorrelation, FurtherTeacher, SimDE, SimDEName
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
 
@@ -210,6 +210,10 @@ CELLS = {
         {"structural_loss": "contrastive"},
         {"contextual_loss": "mse"},
         {"contextual_loss": "cca"},
+        {"contextual_loss": "infonce"},
+        {"contextual_loss": "soft-cca:covariance"},
+        {"delta": "balance"},
+        {"delta": "balance", "sdl": "sum"},
         {"delta": 0.9, "beta": 0.2},
         {"sdl": "sum"},
         {"student_projection": "1", "contextual_projection": "1"},
@@ -231,7 +235,7 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(
         TOPICS | {"student_projection": "6"},
     ]  # as wide as the teachers
     training = Profile.load("small").training.model_copy(
-        update={"sdl": parameters.get("sdl", "mean")}
+        update={"sdl": Decorrelation(reduction=parameters.get("sdl", "mean"))}
     )
     given = OF_05 if notebook == "05_weighting" else {}
     given = {**given, **{name: value for name, value in parameters.items() if name != "sdl"}}

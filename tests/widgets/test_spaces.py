@@ -149,8 +149,9 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(
     stages = SimpleNamespace(
         corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts)),
         teachers=SimpleNamespace(
-            of_student={"structural": None},
-            embeddings=lambda asked, name, rows: model("structural").embed(texts[:rows]),
+            of_documents=lambda split, rows: {
+                "structural": model("structural").embed(texts[:rows])
+            },
         ),
         students=None,
     )
