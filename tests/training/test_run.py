@@ -65,6 +65,7 @@ def test_history_has_validations_from_first_to_last_and_none_twice(history):
 def test_rows_have_the_loss_of_each_teacher_and_signs_of_collapse(history):
     for row in (history.train[0], history.validation[0]):
         assert {"step", "loss", "norm", "spread", *history.teachers} <= set(row)
+    assert "collapsed" in history.validation[0]
     for row in history.train + history.validation:
         assert not history.others & set(row)
     assert {"grad_norm", "learning_rate"} <= set(history.train[0])

@@ -531,3 +531,22 @@ def test_sentences_are_compared_by_sbert_or_by_the_encoder_of_the_profile(of_tex
     assert len(table) == 6
     asked = views.similarity_beside_paper(of_texts(sentence_encoder="all-MiniLM-L6-v2"))
     assert asked.index[0] == "here: installed-docs, by all-MiniLM-L6-v2"
+
+
+def test_contextual_losses_are_those_of_runs_that_differ_in_nothing_else(make_run):
+    def finished(spread, **parameters):
+        run = make_run("04_projections", structural_loss=None, **parameters)
+        scores = pd.DataFrame(
+            {"model": run.label, "task": "package", "metric": "accuracy", "seed": [0, 1]}
+        ).assign(value=[spread, spread + 0.1])
+        run.metrics = lambda _: {"spread": spread, "spread_before": 0.2, "collapsed": 0}
+        run.finish(run.metrics(scores), scores=scores)
+        return run, scores
+
+    finished(0.3, contextual_loss="infonce")
+    finished(0.4, contextual_loss="infonce", contextual_teacher="LSA")
+    run, scores = finished(0.5, delta="balance")
+    losses = views.contextual_losses(run, scores)
+    assert losses["loss"].tolist() == ["soft-cca;δ=balance;β=0.95", "infonce"]
+    assert losses["value"].tolist() == pytest.approx([0.55, 0.35])
+    assert losses["spread"].tolist() == [0.5, 0.3]
