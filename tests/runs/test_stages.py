@@ -3,11 +3,13 @@ work.
 """
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from conftest import write_files
+from sklearn.preprocessing import StandardScaler
 
 from docemb_lib.corpus import build
 from docemb_lib.losses import Weighting
@@ -16,7 +18,9 @@ from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import contextual_models, paragraph_vector_model
 from docemb_lib.runs.pipeline import Stages
+from docemb_lib.runs.stages import TeacherStage
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import ContextualTeachers
 from docemb_lib.teachers import SBERT, ParagraphVector, paragraph_vector
 
 NOTEBOOK = "02_paragraph_vector"
@@ -349,3 +353,23 @@ def test_the_mask_keeps_exactly_the_documents_that_the_teacher_reads_whole(make,
         bool(np.allclose(a, b, atol=1e-6)) for a, b in zip(whole, cut, strict=True)
     ]
     assert keep.tolist() == [True] * 5 + [False] * 5
+
+
+@pytest.mark.parametrize("standardise", [True, False])
+def test_contextual_embeddings_are_standardised_by_the_training_documents(standardise, workspace):
+    rng = np.random.default_rng(0)
+    rows = {split: rng.normal(3, [1, 5, 0.1], (20, 3)) for split in ("train", "validation")}
+    settings = ContextualTeachers(standardise=standardise)
+    profile = Profile(name="made up", contextual_teachers=settings)
+    stage = TeacherStage(
+        profile.with_parameters(documents=12), workspace, SimpleNamespace(fingerprint="corpus")
+    )
+    teacher = SimpleNamespace(fingerprint="teacher")
+    stage.of_student = {"structural": teacher, "contextual": teacher}
+    stage.embeddings = lambda asked, split, number: rows[split][:number].astype(np.float32)
+    embeddings = stage.of_documents("validation", 9)
+    raw = rows["validation"][:9]
+    np.testing.assert_allclose(embeddings["structural"][:], raw, rtol=1e-5)
+    if standardise:
+        raw = StandardScaler().fit(rows["train"][:12]).transform(raw)
+    np.testing.assert_allclose(embeddings["contextual"][:], raw, rtol=1e-4, atol=1e-5)
