@@ -130,11 +130,10 @@ class Contrastive(StructuralLoss):
 
     ::
 
-        loss = mean over i of
-            -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
+        loss_i = -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
 
-    with i and j over the documents kept by the mask. Each document kept has this mean as its loss.
-    `temperature=None` is the thesis' loss, which has no temperature. Eq. 4.2 as printed sums the
+    with j over the documents kept by the mask. `temperature=None` is the thesis' loss, which has no
+    temperature. Eq. 4.2 as printed sums the
     cosines inside one exponential, which leaves no positive term; it is read as a misprint of the
     above.
 
@@ -154,8 +153,7 @@ class Contrastive(StructuralLoss):
         # does not remove.
         candidates = keep.bool() | torch.eye(B, dtype=torch.bool, device=student.device)  # (B, B)
         logits_kept = logits.masked_fill(~candidates, float("-inf"))
-        losses = logits_kept.logsumexp(dim=1) - logits.diagonal()  # (B,)
-        return (keep * losses).sum().expand(B) / keep.sum().clamp(min=1)
+        return logits_kept.logsumexp(dim=1) - logits.diagonal()  # (B,)
 
 
 def structural_loss(

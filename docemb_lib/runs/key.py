@@ -104,6 +104,20 @@ class RunKey:
         return self.profile.student.lexical > 0 and self.registered.has_lexical_half
 
     @property
+    def in_thesis_form(self) -> bool:
+        """Whether the student, if the run trains one, has the form of the thesis' students.
+
+        It is the mean over all tokens without a lexical half, and learns from a structural teacher
+        that truncates: over chunks, the mask would hide nothing. Other students with the parameters
+        of one in the thesis do not carry its name or its value.
+        """
+        if not self.trains:
+            return True
+        profile = self.profile
+        truncates = profile.structural_teacher.long == "truncate"
+        return profile.student.pooling == "mean" and truncates and not self.has_lexical_half
+
+    @property
     def training(self) -> Training:
         return self.profile.simde.training if self.self_supervised else self.profile.training
 

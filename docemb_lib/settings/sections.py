@@ -444,7 +444,8 @@ class Evaluation(Section):
     limit: Count = 10_000
     # Runs: of the cross-validation of a task with heads, where it has no validation split
     folds: int = Field(5, ge=2)
-    # MAP over so many first hits, 1000 in Table 5.7; None: over all
+    # MAP over the entire ordering (None), as section 5.3 says; 1000: over the first hits alone, as
+    # the author's code does
     map_at: Count | None = None
     # Final: other models that are scored, too, by hub id or absolute path, each with the prompt
     # that it wants before a text; "": none

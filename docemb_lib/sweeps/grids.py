@@ -124,8 +124,10 @@ def names_in_grids(key: RunKey, *grids: str) -> list[str]:
     """The names that the thesis gives a run in `grids` (none given: all in `params/grids/`).
 
     A run has a name at the widths of the thesis and at those of its profile, and in each notebook
-    that can make it.
+    that can make it. A student has one only in the form of the thesis, see `in_thesis_form`.
     """
+    if not key.in_thesis_form:
+        return []
     names: list[str] = []
     for grid_name, profile in product(grids or _grid_files(), (THESIS, key.profile)):
         with suppress(InputError):  # of a grid whose runs do not fit this profile
