@@ -336,9 +336,9 @@ def objective_settings(profile: Profile) -> dict[str, object]:
     if p.structural_loss is not None:
         names.append("structural_loss")
     if p.structural_loss == "max-margin":
-        names += ["distance", "gamma"]
+        names += ["distance", "gamma", "negatives"]
     if p.structural_loss == "contrastive":
-        names.append("temperature")
+        names += ["temperature", "negatives"]
     if "structural" in roles:
         names.append("max_structural_len")
     if p.contextual_teacher is not None:
@@ -346,7 +346,7 @@ def objective_settings(profile: Profile) -> dict[str, object]:
     if "soft-cca" in losses:
         names += SOFT_CCA
     if len(roles) == 2:
-        names += ["lam", "lam_by_length"]
+        names += ["lam", "lam_by_length", "weighting"]
     settings = _values(p, names)
     if further:
         settings["further_teachers"] = [

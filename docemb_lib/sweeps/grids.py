@@ -9,9 +9,9 @@ A grid lists the runs of one `notebook`: one by one (`runs`), as products of lis
     axes: {structural_loss: [cosine, mse], lam: [0.2, 0.5]}
     runs: [{structural_loss: cosine, lam: null}]
 
-`params/grids/` holds the eight grids of the thesis, and `soft-cca-beta`. A grid with `scale:
-thesis` is written in the thesis' widths and scaled to the widths of the profile; any other grid is
-taken as it is. `names` are names of single runs, each with the parameters by which the run is
+`params/grids/` holds the eight grids of the thesis, `soft-cca-beta` and `negatives`. A grid with
+`scale: thesis` is written in the widths of the thesis and scaled to those of the profile; any other
+is taken as it is. `names` are names of single runs, each with the parameters by which the run is
 found, as in `names: {no-weighting: {lam: null}}`.
 """
 

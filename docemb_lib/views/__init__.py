@@ -7,7 +7,12 @@ from docemb_lib.views.corpus import (
     structural_limit,
     tasks_beside_thesis,
 )
-from docemb_lib.views.losses import ThreeDocuments, three_documents, weights_by_length
+from docemb_lib.views.losses import (
+    ThreeDocuments,
+    scores_by_negatives,
+    three_documents,
+    weights_by_length,
+)
 from docemb_lib.views.simde import (
     distances_of_halves,
     example_halves,
@@ -35,6 +40,7 @@ __all__ = [
     "neighbours_of_validation",
     "probes_of_teachers",
     "redundancy_beside_paper",
+    "scores_by_negatives",
     "seen_by_models",
     "similarity_beside_paper",
     "structural_limit",

@@ -76,6 +76,11 @@ def document_losses(module: Objective, B: int = 7) -> tuple[list[float], list[fl
 
 FORMULAS = {  # what a document adds, written out; k = 1 where it is at most 384 tokens long
     "Listing 4.1": (Weighting(lam=0.2), lambda S, C, k: 0.2 * S + 0.8 * C),
+    "drafts": (Weighting(0.2, form="structural"), lambda S, C, k: 0.2 * S + C),
+    "drafts, masked": (
+        Weighting(0.2, 384, form="structural"),
+        lambda S, C, k: 0.2 * S + C if k else C,
+    ),
     "Listing 4.1, masked": (Weighting(0.2, 384), lambda S, C, k: 0.2 * S + 0.8 * C if k else C),
     "Listing 4.1 at a half, masked": (
         Weighting(0.5, 384),

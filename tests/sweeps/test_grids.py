@@ -30,6 +30,7 @@ SIZES = {
     "weighting-max-margin": ("05_weighting", 8 + 1),
     "final": ("06_evaluation", 3),
     "soft-cca-beta": ("04_projections", 5 + 3),
+    "negatives": ("03_structural", 2 * 2 * 4 + 2 * 4),
 }
 
 
