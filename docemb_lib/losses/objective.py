@@ -117,9 +117,26 @@ class Teaching(Described):
         self.student_projection = f or nn.Identity()
         self.teacher_projection = g or nn.Identity()
 
-    def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
-        """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both."""
-        return self.student_projection(student), self.teacher_projection(teacher)
+    @property
+    def normalises_batches(self) -> bool:
+        """Whether a projection has batch normalisation, which ties the documents of a batch."""
+        return any(
+            isinstance(module, nn.BatchNorm1d) and module.affine for module in self.modules()
+        )
+
+    def views(
+        self, student: Tensor, teacher: Tensor, sizes: Sequence[int] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both.
+
+        sizes: the documents of each group, over which alone batch normalisation takes its means;
+        None: one group.
+        """
+        if sizes is None or not self.normalises_batches:
+            return self.student_projection(student), self.teacher_projection(teacher)
+        of_student = map(self.student_projection, student.split(sizes))
+        of_teacher = map(self.teacher_projection, teacher.split(sizes))
+        return torch.cat([*of_student]), torch.cat([*of_teacher])
 
 
 class ObjectiveOutput(NamedTuple):
@@ -210,9 +227,9 @@ class Objective(Described):
             parts: dict[str, Tensor] = {}
             contextual_views = None
             for teaching in self.teachings:
-                # f(y) and g(t), (B, P) both, projected before they are cut into groups.
+                # f(y) and g(t), (B, P) both, before they are cut into groups.
                 student, teacher = teaching.views(
-                    embeddings, teachers[teaching.name].to(embeddings)
+                    embeddings, teachers[teaching.name].to(embeddings), sizes
                 )
                 arguments: list[Sequence[Tensor]] = [student.split(sizes), teacher.split(sizes)]
                 if teaching.role == "structural":

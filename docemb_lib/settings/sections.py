@@ -278,8 +278,10 @@ class Student(Section):
 
     model: str = "allenai/longformer-base-4096"
     # mean: over all tokens; lead: a mean in which the beginning counts more; first: the first
-    # token, [CLS] of a BERT; cls: the first token with global attention, unpacked and slow
-    pooling: Literal["mean", "lead", "first", "cls"] = "mean"
+    # token, [CLS] of a BERT; cls: the first token with global attention; global: the mean over all
+    # tokens with global attention of the first. The thesis tried and rejected the last two, which
+    # are unpacked and slow
+    pooling: Literal["mean", "lead", "first", "cls", "global"] = "mean"
     # The layers to keep; None: all
     layers: list[Annotated[int, Field(ge=0)]] | None = Field(None, min_length=1)
     max_tokens: MaxTokens = 4096  # positions, special tokens included

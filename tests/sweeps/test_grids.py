@@ -466,7 +466,7 @@ def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root, refused):
         "03",
     )
     refused(
-        r"grid 'structual' is unknown; known are final, paragraph-vector,",
+        r"grid 'structual' is unknown; known are final, negatives, paragraph-vector,",
         grid,
         "structual",
         "small",
