@@ -176,6 +176,17 @@ run.save_figure(ax, "lambda", points)
 widgets.weighting_explorer(run, points, profile=profile)
 
 # %% [markdown]
+# ## What each teacher prevents
+#
+# Drafts of the thesis suppose that without the contextual loss a student forgets the endings of documents, and that
+# without the structural loss all embeddings become alike. `ending` compares how far a document moves if its last third
+# is exchanged for another document's with how far it moves if its first third is: at 0 the ending does not count, at 1
+# as much as the beginning. `spread` is the mean cosine distance of two documents.
+
+# %%
+views.hypotheses_of_students(run).round(3)
+
+# %% [markdown]
 # ## The answer so far
 #
 # Is this student better than the references, and which recorded run is best? The next cell compares validation scores

@@ -21,6 +21,7 @@ from docemb_lib.views.simde import (
     students_beside,
 )
 from docemb_lib.views.students import (
+    hypotheses_of_students,
     learnt,
     neighbours_of_validation,
     probes_of_teachers,
@@ -36,6 +37,7 @@ __all__ = [
     "described_tasks",
     "distances_of_halves",
     "example_halves",
+    "hypotheses_of_students",
     "learnt",
     "neighbours_of_validation",
     "probes_of_teachers",
