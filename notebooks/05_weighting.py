@@ -42,9 +42,9 @@ beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 an
 student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
 lam = 0.5  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
-weighting = "complement"  # of the contextual loss: complement is 1 - λ; structural is 1, as in drafts of the thesis
 lam_by_length = None  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
 max_structural_len = "profile"  # mask documents of more structural tokens, special ones included; None: no mask
+weighting = "complement"  # of the contextual loss: complement is 1 - λ; structural is 1, as in drafts of the thesis
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
