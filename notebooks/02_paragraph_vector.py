@@ -69,8 +69,8 @@ thesis.settings(run)
 # 5, 5 negative samples, no subsampling, and 10 epochs unless the profile changes them. gensim ignores all words of a
 # document after the 10,000th; docemb splits longer documents. `min_count="10%"` is the thesis' high threshold. Its text
 # says "10 percent of the training corpus", its author's logs 1 percent: 5,000 for 500,000 documents. docemb follows the
-# logs, and counts occurrences of a word, as gensim does. A compound loads its members if their own runs have trained
-# them, and trains them otherwise.
+# logs, and counts occurrences of a word, as gensim does, where the text speaks of the documents that have the word. A
+# compound loads its members if their own runs have trained them, and trains them otherwise.
 
 # %%
 print(run.model.label, "·", sum(one.vector_size for one in run.stages.key.paragraph_vectors), "dimensions")

@@ -38,6 +38,7 @@ structural_loss = "cosine"  # mse, cosine, max-margin or contrastive
 distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
 temperature = None  # inside contrastive: cosines are divided by it; None: they are not
+negatives = "batch"  # of max-margin and contrastive: "batch", a number of random training documents, or "all"
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
@@ -206,6 +207,21 @@ run.save_figure(ax, "plain-losses", plain)
 # %% [markdown]
 # **How to read it.** In the thesis cosine is better than both baselines, and MSE is worse than both.
 #
+# ## How many negatives
+#
+# Max-margin and contrastive have five negatives in the thesis, the other documents of a batch. It proposes many more as
+# future work (section 5.4): the teacher's embeddings lie on disk, so `negatives` takes K random ones for each update, or
+# all. A mean distance to all of them needs only their mean and mean square. The figure shows the score against K of
+# recorded runs that differ from this one in nothing else; `docemb sweep 03_structural --grid negatives` makes them.
+
+# %%
+by_negatives = views.scores_by_negatives(run)
+if by_negatives["negatives"].nunique() > 1:
+    run.save_figure(figures.plot_negatives(by_negatives), "negatives", by_negatives)
+else:
+    print("No recorded runs differ from this one in their negatives alone.")
+
+# %% [markdown]
 # ## The answer so far
 #
 # Is this student better than the references, and which recorded run is best? The next cell compares validation scores

@@ -23,7 +23,8 @@
 #   \qquad \lambda_i = \lambda\cdot[\mathrm{len}_i \le \texttt{max\_structural\_len}]$$
 #
 # The structural teacher of the thesis reads only the beginning of a long document. With the *mask*, documents longer
-# than `max_structural_len` learn from the contextual teacher alone. The notebook takes about a minute on two cores with
+# than `max_structural_len` learn from the contextual teacher alone. Drafts of the thesis weigh the structural loss only,
+# $\lambda_i\,L_S + L_C$: `weighting="structural"`. The notebook takes about a minute on two cores with
 # the embedded default if the notebooks before have run.
 
 # %% tags=["parameters"]
@@ -33,6 +34,7 @@ structural_loss = "cosine"  # mse, cosine, max-margin, contrastive; None: contex
 distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
 temperature = None  # inside contrastive: cosines are divided by it; None: they are not
+negatives = "batch"  # of max-margin and contrastive: "batch", a number of random training documents, or "all"
 contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: structural only
 contextual_loss = "soft-cca"  # soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10 (the ten largest)
 delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0; balance: both terms equally large
@@ -42,6 +44,7 @@ contextual_projection = "profile"  # the same for the teacher's side; - is the i
 lam = 0.5  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
 lam_by_length = None  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
 max_structural_len = "profile"  # mask documents of more structural tokens, special ones included; None: no mask
+weighting = "complement"  # of the contextual loss: complement is 1 - λ; structural is 1, as in drafts of the thesis
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
@@ -79,7 +82,8 @@ print(f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training
 
 # %% [markdown]
 # **How to read it.** The step, if there is one, is the mask: of longer documents it removes the structural loss, and
-# with λ the contextual loss gets its weight. With λ the two weights add up to 1. Without λ both weights are 1, so a
+# with λ the contextual loss gets its weight. With λ the two weights add up to 1, unless `weighting` is `structural`,
+# where the contextual weight is 1. Without λ both weights are 1, so a
 # document with both losses counts twice. With `lam_by_length` the structural weight falls gradually.
 
 # %% [markdown]
@@ -119,7 +123,7 @@ for z, running in zip((f, c), three.decorrelations, strict=False):
     Phi, b = p.beta * running.covariance + Z.T @ Z / (3 - 1), p.beta * running.normaliser + 1
     sdl += Phi[off_diagonal].abs().sum() / b / max(off_diagonal.sum(), 1)
 L_C = {"mse": distance, "soft-cca": distance + three.delta * sdl}.get(p.contextual_loss, three.contextual)
-v, u = three.weights  # by length, as drawn above: λᵢ and 1 - λᵢ, without λ 1 and 1
+v, u = three.weights  # by length, as drawn above: λᵢ and 1 - λᵢ, or 1
 print(f"by hand {(v * L_S + u * L_C).mean():.6f}, by the library {three.loss:.6f}")
 print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[round(x, 3) for x in v.tolist()]}")
 
@@ -170,6 +174,17 @@ run.save_figure(ax, "lambda", points)
 
 # %%
 widgets.weighting_explorer(run, points, profile=profile)
+
+# %% [markdown]
+# ## What each teacher prevents
+#
+# Drafts of the thesis suppose that without the contextual loss a student forgets the endings of documents, and that
+# without the structural loss all embeddings become alike. `ending` compares how far a document moves if its last third
+# is exchanged for another document's with how far it moves if its first third is: at 0 the ending does not count, at 1
+# as much as the beginning. `spread` is the mean cosine distance of two documents.
+
+# %%
+views.hypotheses_of_students(run).round(3)
 
 # %% [markdown]
 # ## The answer so far

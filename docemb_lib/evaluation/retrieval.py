@@ -73,9 +73,10 @@ def precision_and_reciprocal_rank(
     """Average precision and reciprocal rank of every query, (Q,) each; their means are MAP and MRR.
 
     The average precision is the mean over the relevant documents of the precision at the rank of
-    each. ranked: see `rank_documents`; relevant: for each query the rows to retrieve. top: count
-    only relevant documents among the first `top` hits, also in the mean, as the code behind Table
-    5.7 does with 1,000; a query without any has 0 and 1 / top.
+    each. ranked: see `rank_documents`; relevant: for each query the rows to retrieve. top: None is
+    the entire ordering (thesis, 5.3); a number counts only relevant documents among the first `top`
+    hits, also in the mean, as the author's code does with 1,000; a query without any has 0 and 1 /
+    top.
     """
     precision = []
     reciprocal = []

@@ -191,6 +191,8 @@ def _weighted_sum(profile: Profile) -> str:
         return "$L_S$" if "structural" in roles else "$L_C$"
     if p.lam is None and p.lam_by_length is None:
         return "$L_S + L_C$"
+    if p.weighting == "structural":
+        return "$\\lambda_i\\,L_S + L_C$"
     return "$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$"
 
 

@@ -294,6 +294,21 @@ def plot_weighting(
     return ax
 
 
+def plot_negatives(points: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Score against the number of negatives of a document, a line per task with 95% intervals.
+
+    `points` come from `views.scores_by_negatives`.
+    """
+    ax = ax or plt.gca()
+    for (task, line), color in zip(points.groupby("task", sort=False), cycle(SERIES)):
+        line = line.sort_values("negatives")
+        _draw_intervals(ax, line["negatives"], line, fmt="o-", color=color, label=task)
+    ax.set_xscale("log")
+    ax.legend(**BESIDE)
+    ax.set(xlabel="K (negatives of a document)", ylabel=_metric(points))
+    return ax
+
+
 def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
     """The score on one task by document length, a line per model with 95% intervals.
 

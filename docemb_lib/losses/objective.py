@@ -6,6 +6,7 @@ T: width of a teacher's embedding; P: width of a projected view.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.losses.contextual import Projection, SoftCCA, full_precision
+from docemb_lib.losses.negatives import NegativePool
 from docemb_lib.losses.structural import Described
 from docemb_lib.settings.projections import check_widths
 
@@ -31,7 +33,8 @@ class Weighting:
     and its contextual loss C, where lam_i = lam * keep_i and keep_i = 1 if len_i <=
     max_structural_len else 0. Without lam, and in the author's code at lam 0.5, it is the plain sum
     keep_i * S_i + C_i. `lam_by_length`, as in "linear:384:4096", multiplies lam (1 where lam is
-    None) by a factor that is 1 up to the first length and falls linearly to 0 at the second.
+    None) by a factor that is 1 up to the first length and falls linearly to 0 at the second. In the
+    form `structural`, that of earlier drafts of the thesis, a document adds lam_i * S_i + C_i.
     Lengths are counted in the structural teacher's tokens, special tokens included, as the
     teacher's own limit is. `Parameters` validates the values.
     """
@@ -40,6 +43,7 @@ class Weighting:
     # Longer documents, in tokens, have no structural loss; None: all have one.
     max_structural_len: int | None = None
     lam_by_length: str | None = None  # "linear:FIRST:LAST" or None
+    form: Literal["complement", "structural"] = "complement"
 
     def keep(self, lengths: Tensor) -> Tensor:
         """Return the mask, (B,) bool: True for documents with a structural loss.
@@ -72,6 +76,8 @@ class Weighting:
             # 1 at the first length, 0 at the last
             falling = (last - lengths.to(dtype)) / (last - first)
             structural = structural * falling.clamp(0, 1)
+        if self.form == "structural":
+            return structural, ones
         # 1 - lam_i with lam_i after the mask: a masked document has the whole contextual loss.
         return structural, 1 - structural
 
@@ -122,9 +128,26 @@ class Teaching(Described):
         parts = self.loss.parts if isinstance(self.loss, SoftCCA) else ()
         return [self.name, *(f"{start}{part}" for part in parts)]
 
-    def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
-        """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both."""
-        return self.student_projection(student), self.teacher_projection(teacher)
+    @property
+    def normalises_batches(self) -> bool:
+        """Whether a projection has batch normalisation, which ties the documents of a batch."""
+        return any(
+            isinstance(module, nn.BatchNorm1d) and module.affine for module in self.modules()
+        )
+
+    def views(
+        self, student: Tensor, teacher: Tensor, sizes: Sequence[int] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both.
+
+        sizes: the documents of each group, over which alone batch normalisation takes its means;
+        None: one group.
+        """
+        if sizes is None or not self.normalises_batches:
+            return self.student_projection(student), self.teacher_projection(teacher)
+        of_student = map(self.student_projection, student.split(sizes))
+        of_teacher = map(self.teacher_projection, teacher.split(sizes))
+        return torch.cat([*of_student]), torch.cat([*of_teacher])
 
 
 class ObjectiveOutput(NamedTuple):
@@ -139,14 +162,14 @@ class ObjectiveOutput(NamedTuple):
     views: tuple[Tensor, Tensor] | None
 
 
-def with_parts(loss: nn.Module, *group: Tensor) -> Tensor:
+def with_parts(loss: Callable[..., Tensor], *group: Tensor) -> Tensor:
     """Compute the losses of a group and the K parts that they are made of, (b, 1 + K)."""
     if isinstance(loss, SoftCCA):
         return loss(*group, with_parts=True)
     return loss(*group)[:, None]
 
 
-def in_order(loss: nn.Module, groups: Sequence[tuple[Tensor, ...]]) -> Tensor:
+def in_order(loss: Callable[..., Tensor], groups: Sequence[tuple[Tensor, ...]]) -> Tensor:
     """Compute the losses of all groups, with their parts, (B, 1 + K).
 
     The order counts: in training each group advances the running statistics of the loss.
@@ -201,14 +224,15 @@ class Objective(Described):
         *,
         teachers: Mapping[str, Tensor],
         n_structural_tokens: Tensor | None = None,
+        negatives: Mapping[str, NegativePool] | None = None,
         run_groups: GroupRunner = in_order,
     ) -> ObjectiveOutput:
         """Compute the loss of a batch.
 
         batch: B documents as the student takes them; teachers: embeddings by teacher, (B, T) each;
-        n_structural_tokens: lengths, (B,), needed where the weighting depends on them; run_groups:
-        applies each contextual loss to the groups, for a trainer whose batch is part of a larger
-        one.
+        n_structural_tokens: lengths, (B,), needed where the weighting depends on them; negatives:
+        by structural teacher, in place of the other documents of a group; run_groups: applies each
+        contextual loss to the groups, for a trainer whose batch is part of a larger one.
         """
         # The student runs once on the whole batch; only the losses see groups.
         embeddings = self.student(batch)  # y, (B, D)
@@ -222,19 +246,23 @@ class Objective(Described):
             parts: dict[str, Tensor] = {}
             contextual_views = None
             for teaching in self.teachings:
-                # f(y) and g(t), (B, P) both, projected before they are cut into groups.
+                # f(y) and g(t), (B, P) both, before they are cut into groups.
                 student, teacher = teaching.views(
-                    embeddings, teachers[teaching.name].to(embeddings)
+                    embeddings, teachers[teaching.name].to(embeddings), sizes
                 )
                 arguments: list[Sequence[Tensor]] = [student.split(sizes), teacher.split(sizes)]
-                run = run_groups
                 if teaching.role == "structural":
-                    run = in_order  # keeps no statistics, so the groups need no other process
                     arguments.append(keep)
                 elif contextual_views is None:
                     contextual_views = (student.detach(), teacher.detach())
                 groups = list(zip(*arguments, strict=True))  # (b, P), (b, P) and maybe (b,) each
-                document_losses = run(teaching.loss, groups)  # (B, 1 + K), the loss first
+                if teaching.role == "structural":
+                    # It keeps no statistics, so the groups need no other process.
+                    pool = (negatives or {}).get(teaching.name)
+                    loss = teaching.loss if pool is None else partial(teaching.loss, negatives=pool)
+                    document_losses = in_order(loss, groups)  # (B, 1)
+                else:
+                    document_losses = run_groups(teaching.loss, groups)  # (B, 1 + K)
                 losses.setdefault(teaching.role, []).append(teaching.weight * document_losses[:, 0])
                 # The part that is reported has neither w nor v and u: it is the plain mean loss.
                 means = document_losses.detach().mean(dim=0)  # (1 + K,)

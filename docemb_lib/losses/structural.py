@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.losses.negatives import NegativePool, unit
 
 Distance = Literal["mse", "cosine"]
 
@@ -37,11 +37,18 @@ class Described(nn.Module):
 class StructuralLoss(Described, ABC):
     """The base class checks shapes and applies the mask; a subclass has `document_losses`."""
 
-    def forward(self, student: Tensor, teacher: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        student: Tensor,
+        teacher: Tensor,
+        mask: Tensor | None = None,
+        negatives: NegativePool | None = None,
+    ) -> Tensor:
         """Compute the loss of each document, (B,).
 
-        student, teacher: (B, D); mask: (B,), 1 = kept, None: all are kept. Raises InputError where
-        the shapes do not fit.
+        student, teacher: (B, D); mask: (B,), 1 = kept, None: all are kept; negatives: in place of
+        the other documents of the batch, for a loss that has negatives. Raises InputError where the
+        shapes do not fit, and for negatives of a loss without any.
         """
         B, D = student.shape
         if teacher.shape != student.shape:
@@ -54,7 +61,16 @@ class StructuralLoss(Described, ABC):
         keep = student.new_ones(B) if mask is None else mask.to(student)
         # The mask zeroes losses here and, through `keep`, excludes negatives; `Weighting` moves the
         # weight of a masked document to its contextual loss.
-        return keep * self.document_losses(student, teacher, keep)
+        if negatives is None:
+            return keep * self.document_losses(student, teacher, keep)
+        return keep * self.losses_against(student, teacher, negatives)
+
+    def losses_against(self, student: Tensor, teacher: Tensor, pool: NegativePool) -> Tensor:
+        """Compute the loss of each document with a pool of negatives, (B,)."""
+        raise InputError(
+            f"negatives: {type(self).__name__} has none beyond the batch; write batch, or take "
+            "max-margin or contrastive"
+        )
 
     @abstractmethod
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
@@ -84,7 +100,7 @@ class Cosine(StructuralLoss):
     """
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
-        return 1 - (_unit(student) * _unit(teacher)).sum(dim=1)  # (B, D) to (B,)
+        return 1 - (unit(student) * unit(teacher)).sum(dim=1)  # (B, D) to (B,)
 
 
 class MaxMargin(StructuralLoss):
@@ -94,7 +110,8 @@ class MaxMargin(StructuralLoss):
 
         loss_i = d(y_i, t_i) - gamma * mean of d(y_i, t_j) over the others j
 
-    The others are the batch's documents that the mask keeps, j != i. The thesis writes "sim" for d
+    The others are the batch's documents that the mask keeps, j != i, or the negatives of a pool.
+    The thesis writes "sim" for d
     but minimises it: d is a distance. A document without any others keeps its plain distance. With
     d = MSE and gamma = 1 the loss is affine in y: unbounded below, with a gradient that does not
     depend on y; beyond 1 it is concave. The MSE form holds (B, B, D) numbers.
@@ -114,7 +131,7 @@ class MaxMargin(StructuralLoss):
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
         if self.distance == "cosine":
-            distances = 1 - _unit(student) @ _unit(teacher).T  # d(y_i, t_j), (B, B)
+            distances = 1 - unit(student) @ unit(teacher).T  # d(y_i, t_j), (B, B)
         else:
             # Differences first: |y|^2 - 2yt + |t|^2 would need no (B, B, D) but loses small
             # distances to rounding.
@@ -124,16 +141,23 @@ class MaxMargin(StructuralLoss):
         mean = (distances * others).sum(dim=1) / others.sum(dim=1).clamp(min=1)  # (B,)
         return distances.diagonal() - self.gamma * mean
 
+    def losses_against(self, student: Tensor, teacher: Tensor, pool: NegativePool) -> Tensor:
+        is_cosine = self.distance == "cosine"
+        positive = (Cosine() if is_cosine else MSE())(student, teacher)  # (B,)
+        if not pool.negatives:
+            return positive
+        mean_distance = pool.mean_cosine_distance if is_cosine else pool.mean_mse
+        return positive - self.gamma * mean_distance(student, teacher)
+
 
 class Contrastive(StructuralLoss):
     """Cross-entropy of finding a document's own teacher embedding in the batch (Eq. 4.2).
 
     ::
 
-        loss = mean over i of
-            -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
+        loss_i = -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
 
-    with i and j over the documents kept by the mask. Each document kept has this mean as its loss.
+    with j over the documents kept by the mask, or over i and a pool of negatives.
     `temperature=None` is the thesis' loss, which has no temperature. Eq. 4.2 as printed sums the
     cosines inside one exponential, which leaves no positive term; it is read as a misprint of the
     above.
@@ -149,13 +173,20 @@ class Contrastive(StructuralLoss):
 
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
         B = len(student)
-        logits = _unit(student) @ _unit(teacher).T / (self.temperature or 1.0)  # (B, B)
+        logits = unit(student) @ unit(teacher).T / (self.temperature or 1.0)  # (B, B)
         # A masked row keeps its diagonal: a row of -inf alone would give NaN, which the mask's zero
         # does not remove.
         candidates = keep.bool() | torch.eye(B, dtype=torch.bool, device=student.device)  # (B, B)
         logits_kept = logits.masked_fill(~candidates, float("-inf"))
-        losses = logits_kept.logsumexp(dim=1) - logits.diagonal()  # (B,)
-        return (keep * losses).sum().expand(B) / keep.sum().clamp(min=1)
+        return logits_kept.logsumexp(dim=1) - logits.diagonal()  # (B,)
+
+    def losses_against(self, student: Tensor, teacher: Tensor, pool: NegativePool) -> Tensor:
+        queries = unit(student) / (self.temperature or 1.0)  # (B, D)
+        positive = (queries * unit(teacher)).sum(dim=1)  # (B,)
+        total = pool.log_sum_exp(queries)
+        if not pool.has_own:  # the positive is one of the candidates
+            total = torch.logaddexp(total, positive)
+        return total - positive
 
 
 def structural_loss(
@@ -189,8 +220,3 @@ def structural_loss(
         problem = f"{name} is not a subclass of docemb_lib.losses.StructuralLoss"
         raise InputError(f"structural_loss: {problem}; {mend}")
     return loss
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    """Scale each row to unit length; a row shorter than `eps` is divided by `eps` instead."""
-    return F.normalize(vectors, dim=1, eps=1e-8)

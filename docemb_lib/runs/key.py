@@ -104,6 +104,20 @@ class RunKey:
         return self.profile.student.lexical > 0 and self.registered.has_lexical_half
 
     @property
+    def in_thesis_form(self) -> bool:
+        """Whether the student, if the run trains one, has the form of the thesis' students.
+
+        It is the mean over all tokens without a lexical half, and learns from a structural teacher
+        that truncates: over chunks, the mask would hide nothing. Other students with the parameters
+        of one in the thesis do not carry its name or its value.
+        """
+        if not self.trains:
+            return True
+        profile = self.profile
+        truncates = profile.structural_teacher.long == "truncate"
+        return profile.student.pooling == "mean" and truncates and not self.has_lexical_half
+
+    @property
     def training(self) -> Training:
         return self.profile.simde.training if self.self_supervised else self.profile.training
 
@@ -322,9 +336,9 @@ def objective_settings(profile: Profile) -> dict[str, object]:
     if p.structural_loss is not None:
         names.append("structural_loss")
     if p.structural_loss == "max-margin":
-        names += ["distance", "gamma"]
+        names += ["distance", "gamma", "negatives"]
     if p.structural_loss == "contrastive":
-        names.append("temperature")
+        names += ["temperature", "negatives"]
     if "structural" in roles:
         names.append("max_structural_len")
     if p.contextual_teacher is not None:
@@ -332,7 +346,7 @@ def objective_settings(profile: Profile) -> dict[str, object]:
     if any(loss.startswith("soft-cca") for loss in losses):
         names += SOFT_CCA
     if len(roles) == 2:
-        names += ["lam", "lam_by_length"]
+        names += ["lam", "lam_by_length", "weighting"]
     settings = _values(p, names)
     if further:
         settings["further_teachers"] = [

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 from safetensors.torch import load_file, save_file
@@ -32,6 +33,7 @@ from docemb_lib.losses.contextual import contextual_loss
 from docemb_lib.losses.structural import structural_loss
 from docemb_lib.runs.key import RunKey, teachers_of
 from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student
+from docemb_lib.settings.labels import WITH_NEGATIVES
 from docemb_lib.settings.notebooks import EVALUATION
 from docemb_lib.settings.parameters import Parameters
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
@@ -40,7 +42,7 @@ from docemb_lib.student import Student
 from docemb_lib.student.export import saved_card, student_card, with_lexical_half
 from docemb_lib.student.loading import load_masked_head
 from docemb_lib.student.student import Encoded
-from docemb_lib.training.batches import TokenFile, TrainingDocuments, write_tokens
+from docemb_lib.training.batches import Negatives, TokenFile, TrainingDocuments, write_tokens
 from docemb_lib.training.distributed import build_together, is_first
 from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
 from docemb_lib.training.run import History, precision_of, train_objective
@@ -188,8 +190,26 @@ class StudentStage:
         embeddings = self.teachers.of_documents(split, rows)
         limits = {"max_tokens": student.max_tokens}
         tokens = self._token_file("tokens", student.tokenize, split, rows, limits)
+        negatives = self._negatives(of_training=split == "train")
         lengths = self.teachers.structural_lengths(split, rows)
-        return TrainingDocuments(tokens, lengths, teachers=embeddings, ids=documents["id"])
+        return TrainingDocuments(
+            tokens, lengths, teachers=embeddings, ids=documents["id"], negatives=negatives
+        )
+
+    def _negatives(self, *, of_training: bool) -> Negatives | None:
+        """The training documents as negatives; None: those of a batch, or a loss without any."""
+        p = self.profile.parameters
+        if p.structural_loss not in WITH_NEGATIVES or p.negatives == "batch":
+            return None
+        teachers = self.teachers
+        lengths = torch.from_numpy(teachers.structural_lengths("train", p.documents))
+        return Negatives(
+            teachers.embeddings(teachers.structural, "train", p.documents),
+            rows=np.flatnonzero(weighting_of(p).keep(lengths)),
+            count=None if p.negatives == "all" else p.negatives,
+            seed=p.seed,
+            of_training=of_training,
+        )
 
     def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:
         """The pairs of the first `rows` documents of a split.
@@ -397,7 +417,10 @@ def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> 
 
 def weighting_of(p: Parameters) -> Weighting:
     return Weighting(
-        lam=p.lam, max_structural_len=p.max_structural_len, lam_by_length=p.lam_by_length
+        lam=p.lam,
+        max_structural_len=p.max_structural_len,
+        lam_by_length=p.lam_by_length,
+        form=p.weighting,
     )
 
 

@@ -10,6 +10,7 @@ from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragrap
 from docemb_lib.settings.sections import FurtherTeacher
 
 PAPER = Parameters()  # the settings of the papers
+WITH_NEGATIVES = ("max-margin", "contrastive")  # structural losses
 FurtherTeachers = Sequence[FurtherTeacher]
 
 
@@ -36,12 +37,15 @@ def structural_label(p: Parameters, further: FurtherTeachers = ()) -> str:
         return _names(further, "structural") or "only-contextual"
     if p.structural_loss == "mse":
         return "MSE"
-    if p.structural_loss == "max-margin":
+    label = p.structural_loss
+    if label == "max-margin":
         distance = "MSE" if p.distance == "mse" else "cosine"
-        return f"max-margin;{distance};γ={p.gamma}"
-    if p.structural_loss == "contrastive" and p.temperature is not None:
-        return f"contrastive;τ={p.temperature}"
-    return p.structural_loss
+        label = f"max-margin;{distance};γ={p.gamma}"
+    if label == "contrastive" and p.temperature is not None:
+        label = f"contrastive;τ={p.temperature}"
+    if p.structural_loss in WITH_NEGATIVES and p.negatives != "batch":
+        label = f"{label};K={p.negatives}"
+    return label
 
 
 def contextual_label(p: Parameters, further: FurtherTeachers = ()) -> str:
@@ -77,7 +81,8 @@ def weighting_label(p: Parameters, further: FurtherTeachers = ()) -> str:
     if p.lam is None and p.lam_by_length is None and p.max_structural_len is None:
         return f"{structural};no-weighting"
     by_length = "" if p.lam_by_length is None else f";{p.lam_by_length}"
-    return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}"
+    form = "" if p.weighting == "complement" else f";{p.weighting}"
+    return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}{form}"
 
 
 def final_label(p: Parameters, further: FurtherTeachers = ()) -> str:

@@ -13,7 +13,7 @@ from docemb_lib.settings.labels import FurtherTeachers
 from docemb_lib.settings.parameters import SINGLE, Parameters
 
 Labeller = Callable[[Parameters, FurtherTeachers], str]
-STRUCTURAL_LOSS = ("structural_loss", "distance", "gamma", "temperature")
+STRUCTURAL_LOSS = ("structural_loss", "distance", "gamma", "temperature", "negatives")
 CONTEXTUAL_LOSS = (
     "contextual_teacher",
     "contextual_loss",
@@ -23,7 +23,7 @@ CONTEXTUAL_LOSS = (
     "contextual_projection",
 )
 WEIGHTS = ("lam", "lam_by_length", "max_structural_len")
-STUDENT_RUN = (*STRUCTURAL_LOSS, *CONTEXTUAL_LOSS, *WEIGHTS, "documents")
+STUDENT_RUN = (*STRUCTURAL_LOSS, *CONTEXTUAL_LOSS, *WEIGHTS, "weighting", "documents")
 
 
 @dataclass(frozen=True)

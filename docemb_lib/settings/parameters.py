@@ -50,6 +50,9 @@ class Parameters(Section):
     distance: Literal["mse", "cosine"] = "mse"  # of max-margin
     gamma: NotNegative = 1.0  # of max-margin: weight of the negatives
     temperature: OrNone[Positive] = None  # of contrastive; None: none
+    # Of max-margin and contrastive: the other documents of a batch; or as many random documents of
+    # the training, drawn for each update; or all documents of the training
+    negatives: Literal["batch", "all"] | Count = "batch"
     contextual_teacher: OrNone[ContextualName] = "PV"
     # soft-cca; soft-cca:covariance, as printed; mse; cosine; infonce; cca; cca:10: the first ten
     # canonical correlations
@@ -62,6 +65,9 @@ class Parameters(Section):
     contextual_projection: ProjectionSpec = "-"
     # λ, the weight of the structural loss; None: plain sum of both losses
     lam: OrNone[float] = Field(0.5, ge=0, le=1)
+    # Of the contextual loss beside lam: complement is 1 - λ; structural leaves it at 1, so that λ
+    # weighs the structural loss alone, as in drafts of the thesis
+    weighting: Literal["complement", "structural"] = "complement"
     # "linear:384:4096": λ falls to 0 between documents of so many tokens; None: one λ for all
     lam_by_length: OrNone[str] = None
     max_structural_len: OrNone[Count] = 384  # structural tokens, special ones included

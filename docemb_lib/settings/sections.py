@@ -284,8 +284,10 @@ class Student(Section):
 
     model: str = "allenai/longformer-base-4096"
     # mean: over all tokens; lead: a mean in which the beginning counts more; first: the first
-    # token, [CLS] of a BERT; cls: the first token with global attention, unpacked and slow
-    pooling: Literal["mean", "lead", "first", "cls"] = "mean"
+    # token, [CLS] of a BERT; cls: the first token with global attention; global: the mean over all
+    # tokens with global attention of the first. The thesis tried and rejected the last two, which
+    # are unpacked and slow
+    pooling: Literal["mean", "lead", "first", "cls", "global"] = "mean"
     # The layers to keep; None: all
     layers: list[Annotated[int, Field(ge=0)]] | None = Field(None, min_length=1)
     max_tokens: MaxTokens = 4096  # positions, special tokens included
@@ -462,7 +464,8 @@ class Evaluation(Section):
     limit: Count = 10_000
     # Runs: of the cross-validation of a task with heads, where it has no validation split
     folds: int = Field(5, ge=2)
-    # MAP over so many first hits, 1000 in Table 5.7; None: over all
+    # MAP over the entire ordering (None), as section 5.3 says; 1000: over the first hits alone, as
+    # the author's code does
     map_at: Count | None = None
     # Final: other models that are scored, too, by hub id or absolute path, each with the prompt
     # that it wants before a text; "": none

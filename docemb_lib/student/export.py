@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 
     from docemb_lib.student.lexical_module import LexicalHalf
 
-Pooling = Literal["mean", "lead", "first", "cls"]
-MEANS = ("mean", "lead")
+Pooling = Literal["mean", "lead", "first", "cls", "global"]
+MEANS = ("mean", "lead", "global")
+WITH_GLOBAL_ATTENTION = ("cls", "global")
 # The modules of sentence-transformers folders, as regular expressions.
 STUDENT_MODULES = "(Text|Weighted)?Transformer Pooling( LexicalHalf)?"
 ENCODER_MODULES = "Transformer Pooling( Normalize)?"
@@ -110,7 +111,7 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
     _write_json(folder / "modules.json", modules)
 
     settings: dict[str, object] = {"max_seq_length": student.max_tokens, "do_lower_case": False}
-    if student.pooling == "cls":
+    if student.pooling in WITH_GLOBAL_ATTENTION:
         settings |= GLOBAL_ATTENTION
     _write_json(folder / SETTINGS, settings)
     general = {
@@ -155,7 +156,7 @@ def _write_model(student: Writable, folder: Path) -> None:
     # Stock classes have a pooler or a classifier, unused here. Zeros in the file keep loading from
     # warning of missing weights and from drawing random ones. A row has D weights and a bias.
     unused = {"pooler.dense": D} if config.model_type == "longformer" else {}
-    if student.pooling == "cls":
+    if student.pooling in WITH_GLOBAL_ATTENTION:
         config.architectures = ["LongformerForSequenceClassification"]
         config.num_labels = 1
         weights = {f"longformer.{name}": tensor for name, tensor in weights.items()}
@@ -212,11 +213,13 @@ def _pooling(name: str, kind: str, expected: str, mend: str) -> Pooling:
     is_global = task == GLOBAL_ATTENTION["transformer_task"]
     if mode == "mean" and not is_global:
         return "lead" if names.startswith("Weighted") else "mean"
+    if mode == "mean" and not names.startswith("Weighted"):
+        return "global"
     if mode == "cls":
         return "cls" if is_global else "first"
     attention = f"{'with' if is_global else 'without'} global attention"
     problem = f"The model {name} pools by {mode} {attention}"
-    needed = f"{kind} pools by mean without it, or by cls with or without it"
+    needed = f"{kind} pools by mean or by cls, with or without it"
     raise InputError(f"{problem}, and {needed}. {mend}")
 
 
@@ -244,6 +247,10 @@ POOLINGS = {
     "first": "hidden state of the first token",
     "cls": (
         "hidden state of the first token, which has global attention; "
+        "needs sentence-transformers 5.4"
+    ),
+    "global": (
+        "mean over all tokens, of which the first has global attention; "
         "needs sentence-transformers 5.4"
     ),
 }

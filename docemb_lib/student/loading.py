@@ -39,7 +39,8 @@ from docemb_lib.base.pretrained import one_line, require
 logger = logging.getLogger(__name__)
 # These types convert to a Longformer: the module names are the same.
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")
-LONG = ("longformer", "modernbert")  # are students as they are
+LONG = ("longformer", "modernbert", "big_bird")  # are students as they are
+STOCK = {"modernbert": "a ModernBERT", "big_bird": "a BigBird"}  # run their own forward only
 SHARED_FIELDS = [
     "vocab_size",
     "hidden_size",
@@ -56,6 +57,7 @@ SHARED_FIELDS = [
 DROPOUTS = {
     "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
     "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
+    "big_bird": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
 }
 # What to do, in an error.
 GIVE_STUDENT = (
@@ -74,7 +76,7 @@ HEAD = re.compile(
 
 
 def load_long(path_or_id: str, name: str) -> PreTrainedModel:
-    """Load a saved Longformer or ModernBERT. name: the model in messages.
+    """Load a saved long encoder. name: the model in messages.
 
     Raises InputError for other models.
     """
@@ -113,19 +115,19 @@ def convert(
     attention_window: int | None,
     dropout: float | None,
 ) -> PreTrainedModel:
-    """Make a Longformer of a BERT- or RoBERTa-like encoder; a ModernBERT stays as it is.
+    """Make a Longformer of a BERT- or RoBERTa-like encoder; others of `LONG` stay as they are.
 
     A Longformer is converted, too, to other layers, positions or windows. The arguments and errors
     are those of `Student.from_encoder`. Learnt positions are repeated or cut; missing projections
     for global attention are copies of the local ones.
     """
     config = load_config(path_or_id)
-    if config.model_type == "modernbert":
+    if config.model_type in STOCK:
         most = positions(config)
         if layers is not None or attention_window is not None or max_tokens > most:
             raise InputError(
-                f"{path_or_id}: a ModernBERT becomes a student as it is, so layers and "
-                f"attention_window must be None, and max_tokens at most {most}; change them"
+                f"{path_or_id}: {STOCK[config.model_type]} becomes a student as it is, so layers "
+                f"and attention_window must be None, and max_tokens at most {most}; change them"
             )
         return load_weights(path_or_id, _with_dropout(config, dropout))
 

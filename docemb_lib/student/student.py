@@ -23,7 +23,7 @@ from docemb_lib.base.pretrained import resolve
 from docemb_lib.base.progress import progress
 from docemb_lib.student import export, lexical, loading, longformer
 from docemb_lib.student.embedding import CHUNK, embed_chunks, growing_npy, one_ahead
-from docemb_lib.student.export import MEANS, Pooling
+from docemb_lib.student.export import MEANS, WITH_GLOBAL_ATTENTION, Pooling
 from docemb_lib.student.longformer import Backend
 from docemb_lib.student.packing import PackedBatch
 
@@ -38,7 +38,13 @@ logger = logging.getLogger(__name__)
 PIECE = 64  # tokens summed one after the other
 # Encoders and poolings with a packed forward, then those without.
 PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"))
-KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
+KINDS = (
+    *PACKED,
+    ("longformer", "cls"),
+    ("longformer", "global"),
+    ("modernbert", "mean"),
+    ("big_bird", "mean"),
+)
 
 
 class Encoded(NamedTuple):
@@ -53,17 +59,18 @@ class Student(nn.Module):
 
     Without global attention, a Longformer computes what `transformers.LongformerModel` computes on
     each document alone, and nothing for padding; its unused projections for global attention are
-    frozen. With pooling "cls", and for ModernBERT, the stock forward runs on padded documents. A
-    short encoder converted with at most its own limit as `max_tokens`, and an `attention_window` of
-    twice as many, computes what it did before; with pooling "first" it gives the state of BERT's
-    [CLS].
+    frozen. With global attention, and for ModernBERT and BigBird, the stock forward runs on padded
+    documents. A short encoder converted with at most its own limit as `max_tokens`, and an
+    `attention_window` of twice as many, computes what it did before; with pooling "first" it gives
+    the state of BERT's [CLS].
 
     Args:
-        model: a Longformer or a ModernBERT.
+        model: a Longformer, a ModernBERT or a BigBird.
         tokenizer: a fast one, whose `model_max_length` limits a document.
         pooling: "mean" of all tokens, special ones included; "lead", in which those at the
-            beginning count more; or the first token of a Longformer, without global attention
-            ("first") or with it ("cls").
+            beginning count more; the first token of a Longformer, without global attention
+            ("first") or with it ("cls"); "global", the mean with global attention of the first
+            token. The thesis tried both kinds of global attention and rejected them (section 4.3).
         lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
         trained_on: the corpus, as in "300 documents of reports"; None: the encoder is converted.
 
@@ -118,7 +125,7 @@ class Student(nn.Module):
         attention_window: int | None = None,
         dropout: float | None = None,
     ) -> Student:
-        """Convert a short BERT- or RoBERTa-like encoder, or take a Longformer or a ModernBERT.
+        """Convert a short BERT- or RoBERTa-like encoder, or take a long one as it is.
 
         The student is in eval mode, on the CPU; `loading.convert` describes the conversion. Raises
         InputError for other architectures.
@@ -134,7 +141,7 @@ class Student(nn.Module):
 
     @classmethod
     def load(cls, folder_or_id: str | Path) -> Student:
-        """Load a saved student, or any Longformer or ModernBERT with mean pooling.
+        """Load a saved student, or any long encoder with mean pooling.
 
         The student is in eval mode, on the CPU. Raises InputError for other models, for files that
         do not belong together and for pickled weights.
@@ -265,7 +272,7 @@ class Student(nn.Module):
             return longformer.hidden_states(
                 self.model, batch, self.attention, self.checkpointing, self.compiled
             )
-        is_global = self.pooling == "cls"
+        is_global = self.pooling in WITH_GLOBAL_ATTENTION
         return longformer.stock_hidden_states(self.model, batch, is_global, self.checkpointing)
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:

@@ -9,10 +9,10 @@ A grid lists the runs of one `notebook`: one by one (`runs`), as products of lis
     axes: {structural_loss: [cosine, mse], lam: [0.2, 0.5]}
     runs: [{structural_loss: cosine, lam: null}]
 
-`params/grids/` holds the eight grids of the thesis, `soft-cca-beta` and `contextual-losses`. A grid
-with `scale: thesis` is written in the thesis' widths and scaled to the widths of the profile; any
-other grid is taken as it is. `names` are names of single runs, each with the parameters by which
-the run is found, as in `names: {no-weighting: {lam: null}}`.
+`params/grids/` holds the eight grids of the thesis, `soft-cca-beta`, `contextual-losses` and
+`negatives`. A grid with `scale: thesis` is written in the thesis' widths and scaled to the widths
+of the profile; any other grid is taken as it is. `names` are names of single runs, each with the
+parameters by which the run is found, as in `names: {no-weighting: {lam: null}}`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -124,8 +124,10 @@ def names_in_grids(key: RunKey, *grids: str) -> list[str]:
     """The names that the thesis gives a run in `grids` (none given: all in `params/grids/`).
 
     A run has a name at the widths of the thesis and at those of its profile, and in each notebook
-    that can make it.
+    that can make it. A student has one only in the form of the thesis, see `in_thesis_form`.
     """
+    if not key.in_thesis_form:
+        return []
     names: list[str] = []
     for grid_name, profile in product(grids or _grid_files(), (THESIS, key.profile)):
         with suppress(InputError):  # of a grid whose runs do not fit this profile

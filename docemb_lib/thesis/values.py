@@ -118,7 +118,7 @@ class ThesisValues:
 
     def of_run(self, key: RunKey) -> float | None:
         """The thesis' value of a run; None if the thesis has no such run."""
-        return self.runs.get(key.cell)
+        return self.runs.get(key.cell) if key.in_thesis_form else None
 
     def of_baseline(self, kind: str, form: str) -> float | None:
         """The thesis' value of a baseline of any width; None if the figure lacks it."""

@@ -12,6 +12,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -24,7 +25,7 @@ from torch.utils.data import Sampler
 
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
-from docemb_lib.losses import group_sizes
+from docemb_lib.losses import NegativePool, group_sizes
 from docemb_lib.losses.objective import GroupRunner, in_order
 from docemb_lib.settings.sections import Training
 from docemb_lib.student.embedding import CHUNK
@@ -33,6 +34,7 @@ from docemb_lib.student.student import Encoded
 from docemb_lib.training.distributed import GroupExchange
 
 logger = logging.getLogger(__name__)
+STRUCTURAL = "structural"  # the teacher that negatives beyond the batch are taken of
 TOKEN_IDS = pa.large_list(pa.int32())
 SCHEMA = pa.schema([("input_ids", TOKEN_IDS)])
 
@@ -90,6 +92,41 @@ class Targets(NamedTuple):
 
     teachers: dict[str, Tensor]  # embeddings by the name of the teacher: (B, T)
     n_structural_tokens: Tensor  # (B,)
+    # By structural teacher; a teacher without a pool has the other documents of a batch.
+    negatives: dict[str, NegativePool] = {}
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """Which teacher embeddings are the negatives of an update, besides those of its documents.
+
+    The K rows of an update are a function of the seed and of the update's documents: all processes
+    draw the same ones, and so does a resumed run.
+    """
+
+    embeddings: np.ndarray  # (M, D), of the training documents, memory-mapped
+    rows: np.ndarray  # of the documents that the mask keeps: the others are no negatives
+    count: int | None  # K, drawn for each update; None: all rows
+    seed: int
+    of_training: bool = True  # whether the documents of an update are among these rows
+
+    @cached_property
+    def whole(self) -> NegativePool:
+        """All rows. A document of an update is taken out of its own negatives by the losses."""
+        return NegativePool(self.embeddings, self.rows, has_own=self.of_training)
+
+    def of_update(self, documents: Sequence[int]) -> NegativePool:
+        """The negatives of an update of these rows; the K are no documents of the update."""
+        if self.count is None:
+            return self.whole
+        # Draw more rows than needed, then leave out those of the update.
+        size = min(self.count + len(documents), len(self.rows))
+        generator = np.random.default_rng((self.seed, *documents))
+        drawn = self.rows[generator.choice(len(self.rows), size=size, replace=False)]
+        if self.of_training:
+            drawn = drawn[~np.isin(drawn, documents)]
+        rows = np.sort(drawn[: self.count])
+        return NegativePool(np.asarray(self.embeddings[rows], dtype=np.float32))
 
 
 class TrainingDocuments:
@@ -100,6 +137,7 @@ class TrainingDocuments:
         n_structural_tokens: lengths in tokens of the structural teacher, special ones included.
         teachers: embeddings by teacher, (N', T) with N' >= N; row i belongs to document i.
         ids: names of the documents in error messages. None: the number of the row.
+        negatives: of the teacher `structural`. None: the other documents of a batch.
     """
 
     def __init__(
@@ -109,11 +147,13 @@ class TrainingDocuments:
         *,
         teachers: Mapping[str, Rows],
         ids: Sequence[str] | None = None,
+        negatives: Negatives | None = None,
     ) -> None:
         self.tokens = tokens
         self.n_structural_tokens = np.asarray(n_structural_tokens)
         self.ids = [f"row {row}" for row in range(len(tokens))] if ids is None else ids
         self.teachers = dict(teachers)
+        self.negatives = negatives
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -136,6 +176,9 @@ class TrainingDocuments:
             digest.update(name.encode())
             first = embeddings[: min(8, len(self))]
             digest.update(np.asarray(first, dtype=np.float32).tobytes())
+        if self.negatives is not None:
+            digest.update(json.dumps([self.negatives.count, self.negatives.seed]).encode())
+            digest.update(np.asarray(self.negatives.rows, dtype=np.int64).tobytes())
         return digest.hexdigest()
 
 
@@ -193,6 +236,8 @@ class Collate:
     def passes(self, rows: Sequence[int]) -> Iterator[MicroBatch]:
         """The micro-batches one after the other, each packed when it is asked for."""
         batches = consecutive_batches(rows, self.batch_size)
+        negatives = self.documents.negatives
+        pools = {} if negatives is None else {STRUCTURAL: negatives.of_update(rows)}
         tokens = [sum(map(self._padded_length, batch)) for batch in batches]
         for numbers, owners in plan_passes(tokens, budget=self.budget, processes=self.processes):
             planned = zip(numbers, owners, strict=True)
@@ -202,7 +247,7 @@ class Collate:
             batch, targets = self.documents.pack(packed)
             yield MicroBatch(
                 batch,
-                targets,
+                targets._replace(negatives=pools),
                 rows=list(chain.from_iterable(packed)),
                 share=sum(map(len, assigned)) / len(rows),
                 run_groups=GroupExchange(owners, self.rank) if self.processes > 1 else in_order,

@@ -10,6 +10,7 @@ from docemb_lib.views.corpus import (
 from docemb_lib.views.losses import (
     ThreeDocuments,
     contextual_losses,
+    scores_by_negatives,
     three_documents,
     weights_by_length,
 )
@@ -21,6 +22,7 @@ from docemb_lib.views.simde import (
     students_beside,
 )
 from docemb_lib.views.students import (
+    hypotheses_of_students,
     learnt,
     neighbours_of_validation,
     probes_of_teachers,
@@ -37,10 +39,12 @@ __all__ = [
     "described_tasks",
     "distances_of_halves",
     "example_halves",
+    "hypotheses_of_students",
     "learnt",
     "neighbours_of_validation",
     "probes_of_teachers",
     "redundancy_beside_paper",
+    "scores_by_negatives",
     "seen_by_models",
     "similarity_beside_paper",
     "structural_limit",

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import pandas as pd
 
+from docemb_lib.evaluation.scoreboard import MAIN_METRICS
+from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.records import table_of
 from docemb_lib.runs.run import Run
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ def contextual_losses(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
     for record in run.comparable():
         key = run.key_of(record)
         if rows and key.same_but(*within) == run.key.same_but(*within):
-            rows.append((key, record.label, table_of(run.workspace, record), record.metrics))
+            rows.append(
+                (key, record.label, records.table_of(run.workspace, record), record.metrics)
+            )
 
     frames = []
     for key, label, of_run, metrics in rows:
@@ -71,6 +74,38 @@ def _called(key: RunKey) -> str:
         if name in counting:
             parts.append(f"{letter}={counting[name]}")
     return ";".join(parts)
+
+
+def scores_by_negatives(run: Run) -> pd.DataFrame:
+    """The scores of this run and of recorded runs that differ from it in their negatives alone.
+
+    Columns: negatives (how many each document has), task, metric, value, low, high: the 95%
+    interval over validation examples. Without a structural loss that has negatives, the frame is
+    empty.
+    """
+    columns = ["negatives", "task", "metric", "value", "low", "high"]
+    if "negatives" not in run.key.counting:
+        return pd.DataFrame(columns=columns)
+    frames = [_at_negatives(run.key, run.validation.intervals, run.label)]
+    for record in run.comparable():
+        key = run.key_of(record)
+        if key.same_but("negatives") == run.key.same_but("negatives"):
+            intervals = records.table_of(run.workspace, record, "intervals")
+            if len(intervals):
+                frames.append(_at_negatives(key, intervals, record.label))
+    points = pd.concat(frames, ignore_index=True)[columns]
+    return points.drop_duplicates(["negatives", "task"])
+
+
+def _at_negatives(key: RunKey, intervals: pd.DataFrame, label: str) -> pd.DataFrame:
+    """The main scores of the model with this label, and the number of its negatives."""
+    others = key.profile.parameters.documents - 1
+    given = key.profile.parameters.negatives
+    numbers = {"batch": key.training.batch_size - 1, "all": others}
+    number = numbers[given] if isinstance(given, str) else given
+    main = intervals["metric"].isin([*MAIN_METRICS, "mean"])
+    rows = intervals[main & (intervals["model"] == label)]
+    return rows.assign(negatives=min(int(number), others))
 
 
 class ThreeDocuments(NamedTuple):

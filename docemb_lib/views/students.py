@@ -65,6 +65,22 @@ def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
     return embed_once(corpus.workspace, model, corpus.split("validation")["text"][:SHOWN])
 
 
+def hypotheses_of_students(run: Run) -> pd.DataFrame:
+    """Whether students forget endings, and whether their embeddings are alike.
+
+    The students are those of `students_of_runs`, a row each; the columns `ending` and `spread` are
+    those of `probes.drafts_hypotheses`, on the first `SHOWN` validation documents.
+    """
+    documents = run.stages.corpus.split("validation")["text"][:SHOWN]
+    texts = [" ".join(text.split()) for text in documents]  # as exchanged documents are joined
+    versions = [texts, *(probes.exchange_third(texts, third) for third in ("first", "last"))]
+    rows = {}
+    for model in students_of_runs(run):
+        embeddings = [embed_once(run.workspace, model, version) for version in versions]
+        rows[model.label] = probes.drafts_hypotheses(*embeddings)
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
 def neighbours_of_validation(run: Run) -> pd.DataFrame:
     """The `neighbours` of the first three validation documents in the space of the run's model."""
     embeddings = validation_embeddings(run.stages.corpus, run.model)

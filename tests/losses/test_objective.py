@@ -76,6 +76,11 @@ def document_losses(module: Objective, B: int = 7) -> tuple[list[float], list[fl
 
 FORMULAS = {  # what a document adds, written out; k = 1 where it is at most 384 tokens long
     "Listing 4.1": (Weighting(lam=0.2), lambda S, C, k: 0.2 * S + 0.8 * C),
+    "drafts": (Weighting(0.2, form="structural"), lambda S, C, k: 0.2 * S + C),
+    "drafts, masked": (
+        Weighting(0.2, 384, form="structural"),
+        lambda S, C, k: 0.2 * S + C if k else C,
+    ),
     "Listing 4.1, masked": (Weighting(0.2, 384), lambda S, C, k: 0.2 * S + 0.8 * C if k else C),
     "Listing 4.1 at a half, masked": (
         Weighting(0.5, 384),
@@ -473,3 +478,27 @@ def test_losses_do_not_import_torch_distributed():
         module.name for module in modules
     }
     assert not [module.name for module in modules if "torch.distributed" in module.read_text()]
+
+
+@pytest.mark.parametrize("sizes", [(4, 3), (2, 2, 3)])
+def test_batch_normalisation_takes_its_means_over_each_group_alone(sizes):
+    """As if each group were a batch of its own, whatever the forward pass holds beside it."""
+    torch.manual_seed(0)
+    ends = {
+        "student_projection": Projection("9(ReLU,bn)x6", D),
+        "teacher_projection": Projection("6(bn)", C),
+    }
+    teaching = Teaching("contextual", "contextual", MSE(), **ends).double().train()
+    _, y, c = data(sum(sizes))
+    together = teaching.views(y, c, sizes)
+    for view, whole, projection in zip(together, (y, c), ends.values(), strict=True):
+        for got, group in zip(view.split(sizes), whole.split(sizes), strict=True):
+            linear, *rest = projection.layers
+            hidden = linear(group)
+            for layer in rest:
+                if isinstance(layer, nn.BatchNorm1d):
+                    centred = hidden - hidden.mean(dim=0)
+                    hidden = centred / (centred.square().mean(dim=0) + layer.eps).sqrt()
+                else:
+                    hidden = layer(hidden)
+            torch.testing.assert_close(got, hidden)

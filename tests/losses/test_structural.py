@@ -58,9 +58,8 @@ def reference(loss, y, t, mask):
             )
         else:
             tau = loss.temperature or 1
-            for k in kept:  # every kept document is given the mean
-                scores = [math.exp(cosine(y[k], t[j]) / tau) for j in kept]
-                out[i] -= math.log(math.exp(cosine(y[k], t[k]) / tau) / sum(scores)) / len(kept)
+            scores = [math.exp(cosine(y[i], t[j]) / tau) for j in kept]
+            out[i] = -math.log(math.exp(cosine(y[i], t[i]) / tau) / sum(scores))
     return out
 
 

@@ -310,7 +310,7 @@ def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, 
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
     said = (
-        f"type {config.model_type}, and a student is longformer or modernbert. "
+        f"type {config.model_type}, and a student is longformer or modernbert or big_bird. "
         ".* `docemb adapt MODEL "
     )
     if config.model_type == "roberta":

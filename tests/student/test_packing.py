@@ -89,7 +89,9 @@ def test_chunks_are_read_one_ahead(make_student, small_chunks):
     assert [rows.shape for rows in found] == [(4, 16)] * 10
 
 
-@pytest.mark.parametrize("kind", ["packed", "lead", "first", "global", "modernbert"])
+@pytest.mark.parametrize(
+    "kind", ["packed", "lead", "first", "global", "global-mean", "modernbert", "big-bird"]
+)
 def test_a_generator_becomes_a_file_whose_rows_depend_on_no_others(
     make_kind, documents, small_chunks, tmp_path, kind
 ):

@@ -14,11 +14,12 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.profile import width as width_of
 from docemb_lib.sweeps.grids import load_grid, names_in_grids
 from docemb_lib.sweeps.plan import resolve_sweep, runs_of
-from docemb_lib.thesis.values import published
+from docemb_lib.thesis.values import ThesisValues, final_name, published
 from docemb_lib.workspace import Workspace
 
 MARGIN = {"structural_loss": "max-margin", "distance": "mse", "gamma": 1.0}
 PARAMS = REPOSITORY / "params"
+FINAL_NAMES = ("cosine-masked", "MSE-contextual", "only-MSE")
 SIZES = {
     "structural": ("03_structural", 11),
     "paragraph-vector": ("02_paragraph_vector", 36 + 9),
@@ -30,6 +31,7 @@ SIZES = {
     "final": ("06_evaluation", 3),
     "soft-cca-beta": ("04_projections", 5 + 3),
     "contextual-losses": ("04_projections", 2 * 2 + 4),
+    "negatives": ("03_structural", 2 * 2 * 4 + 2 * 4),
 }
 
 
@@ -59,11 +61,35 @@ SIZES = {
 )
 @pytest.mark.parametrize("profile", ["thesis", "tiny"])
 def test_a_run_finds_its_names_in_the_thesis_by_its_parameters(notebook, given, names, profile):
-    key = RunKey.of(notebook, Profile.load(profile), **given)
+    profile = Profile.load(profile)
+    plain = profile.student.model_copy(update={"lexical": 0})
+    key = RunKey.of(notebook, profile.model_copy(update={"student": plain}), **given)
     assert (names_in_grids(key), names_in_grids(key, "final")) == (
         names,
         names[: "only-MSE" in names],
     )
+
+
+@pytest.mark.parametrize(
+    ("section", "changed", "named"),
+    [
+        ("student", {}, True),
+        ("student", {"pooling": "lead"}, False),
+        ("student", {"pooling": "cls"}, False),
+        ("student", {"lexical": 8}, False),
+        ("structural_teacher", {"long": "chunks"}, False),
+    ],
+)
+def test_a_student_of_another_form_has_neither_name_nor_value_of_the_thesis(
+    section, changed, named
+):
+    profile = Profile.load("thesis")
+    settings = getattr(profile, section).model_copy(update=changed)
+    profile = profile.model_copy(update={section: settings})
+    for run, name in zip(grid("final"), FINAL_NAMES, strict=True):
+        key = RunKey.of("06_evaluation", profile, **run)
+        assert (name in names_in_grids(key), final_name(key) == name) == (named, named)
+        assert (ThesisValues("06_evaluation", profile).of_run(key) is not None) == named
 
 
 @pytest.mark.parametrize(
@@ -441,7 +467,7 @@ def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root, refused):
         "03",
     )
     refused(
-        r"grid 'structual' is unknown; known are contextual-losses, final, paragraph-vector,",
+        r"grid 'structual' is unknown; known are contextual-losses, final, negatives, ",
         grid,
         "structual",
         "small",

@@ -9,11 +9,20 @@ import numpy as np
 import torch
 from transformers import LongformerConfig, LongformerModel
 
-from docemb_lib.losses import Cosine, MaxMargin, Objective, Projection, SoftCCA, Teaching, Weighting
+from docemb_lib.losses import (
+    Cosine,
+    MaxMargin,
+    Objective,
+    Projection,
+    SoftCCA,
+    StructuralLoss,
+    Teaching,
+    Weighting,
+)
 from docemb_lib.settings.sections import Training
 from docemb_lib.student import Student
 from docemb_lib.training import trainer
-from docemb_lib.training.batches import TrainingDocuments
+from docemb_lib.training.batches import Negatives, TrainingDocuments
 from docemb_lib.training.run import History, train_objective
 
 DIM, TOKENS, WORDS = 16, 40, 200
@@ -47,14 +56,16 @@ def make_student(dropout: float, *, window: int = 8, pooling: Any = "mean") -> S
     return Student(LongformerModel(config, add_pooling_layer=False), tokenizer, pooling=pooling)
 
 
-def make_objective(dropout: float = 0.1, *, more: bool = False) -> Objective:
+def make_objective(
+    dropout: float = 0.1, *, more: bool = False, structural: type[StructuralLoss] = Cosine
+) -> Objective:
     """Dropout, both losses, projections and running statistics: all that a checkpoint must hold.
 
     The delta of the first SoftCCA is balanced. `more` has four teachers, two of each role.
     """
     torch.manual_seed(3)
     student = make_student(dropout)
-    teachers = [Teaching("structural", "structural", Cosine())]
+    teachers = [Teaching("structural", "structural", structural())]
     for name, role, loss, weight, student_spec, teacher_spec in (
         ("contextual", "contextual", SoftCCA(12, "balance"), 1.0, "12(ReLU)x12", "12"),
         ("far", "structural", MaxMargin("cosine", 0.5), 0.5, "8", "-"),
@@ -78,11 +89,26 @@ def make_documents(n: int, seed: int, *, more: bool = False) -> TrainingDocument
 
 
 def train(
-    folder: Path, *, dropout: float = 0.1, n: int = 50, more: bool = False, **changes: Any
+    folder: Path,
+    *,
+    dropout: float = 0.1,
+    n: int = 50,
+    more: bool = False,
+    negatives: Any = "batch",
+    **changes: Any,
 ) -> tuple[Objective, History]:
-    objective = make_objective(dropout, more=more)
+    """Train; negatives: "batch", "all", or how many, of the documents that the mask keeps."""
+    structural = Cosine if negatives == "batch" else MaxMargin
+    objective = make_objective(dropout, more=more, structural=structural)
     documents = make_documents(n, 1, more=more)
     validation = make_documents(25, 2, more=more)  # enough to measure `cca`
+    if negatives != "batch":
+        kept = np.flatnonzero(documents.n_structural_tokens <= 30)
+        count = None if negatives == "all" else negatives
+        for split, of_training in ((documents, True), (validation, False)):
+            split.negatives = Negatives(
+                documents.teachers["structural"], kept, count, seed=5, of_training=of_training
+            )
     settings = SETTINGS.model_copy(update=changes)
     history = train_objective(
         objective, documents, validation, settings=settings, seed=5, folder=folder

@@ -11,6 +11,7 @@ from docemb_lib.settings.sections import Training
 from docemb_lib.student.embedding import CHUNK
 from docemb_lib.training.batches import (
     Collate,
+    Negatives,
     TokenFile,
     TrainingDocuments,
     Updates,
@@ -143,3 +144,67 @@ def test_a_process_without_a_batch_repeats_one_with_a_share_of_zero():
     shares = [[micro.share for micro in part] for part in parts]
     assert shares == [[1 / 3, 1 / 3], [1 / 3, 0.0]]
     assert [micro.run_groups.owners for micro in parts[1]] == [(0, 1), (0,)]
+
+
+@pytest.fixture
+def pooled():
+    """The negatives of 40 documents of which every third is masked."""
+
+    def make(count, *, of_training=True, seed=1):
+        embeddings = np.arange(80, dtype="float32").reshape(40, 2)
+        kept = np.array([row for row in range(40) if row % 3])
+        return Negatives(embeddings, kept, count, seed, of_training)
+
+    return make
+
+
+def rows_of(pool):
+    """The documents in a pool, whose embeddings name them."""
+    return [int(row[0]) // 2 for block in pool.blocks() for row in block]
+
+
+def test_random_negatives_are_kept_documents_outside_the_update(pooled):
+    update = [1, 2, 4, 6, 30]
+    drawn = [rows_of(pooled(8, seed=seed).of_update(update)) for seed in range(40)]
+    assert all(len(rows) == len({*rows}) == 8 for rows in drawn)
+    assert {row for rows in drawn for row in rows} == {
+        row for row in range(40) if row % 3 and row not in update
+    }
+
+
+def test_random_negatives_depend_on_seed_and_update_alone(pooled):
+    def draw(seed, update):
+        return rows_of(pooled(8, seed=seed).of_update(update))
+
+    assert draw(1, [1, 2]) == draw(1, [1, 2])
+    assert draw(1, [1, 2]) != draw(2, [1, 2])
+    assert draw(1, [1, 2]) != draw(1, [1, 4])
+
+
+def test_more_negatives_than_there_are_documents_are_all_others(pooled):
+    assert rows_of(pooled(99).of_update([1, 3])) == [
+        row for row in range(40) if row % 3 and row != 1
+    ]
+    assert rows_of(pooled(99, of_training=False).of_update([1, 3])) == [
+        row for row in range(40) if row % 3
+    ]
+
+
+def test_all_negatives_are_one_pool_of_which_the_losses_take_out_the_own(pooled):
+    negatives = pooled(None)
+    pool = negatives.of_update([1, 2])
+    assert pool is negatives.of_update([4])
+    assert (rows_of(pool), pool.has_own) == ([row for row in range(40) if row % 3], True)
+    assert not pooled(None, of_training=False).of_update([1]).has_own
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_all_passes_and_processes_of_an_update_have_the_same_negatives(distil, pooled, processes):
+    documents = distil.make_documents(40, 1)
+    documents.negatives = pooled(8)
+    drawn = []
+    for rank in range(processes):
+        collate = Collate(documents, 4, 1, rank=rank, processes=processes)
+        drawn += [rows_of(micro.targets.negatives["structural"]) for micro in collate(range(12))]
+    assert len(drawn) >= 3
+    assert all(rows == drawn[0] for rows in drawn)

@@ -16,6 +16,8 @@ UPDATES = 12
 RUNS = [
     ("distil", 0, {}),
     ("distil", 1, {"more": True}),
+    ("distil", 2, {"negatives": 7}),
+    ("distil", 3, {"negatives": "all"}),
     ("on_pairs", 0, {}),
     ("on_pairs", 1, {"taught": True}),
     ("on_pairs", 2, {"pairs": "dropout", "mlm": False}),
