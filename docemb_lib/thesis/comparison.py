@@ -491,7 +491,7 @@ def recorded_in_figures(
             if record.status != "done" or not (comparable or (elsewhere and readable)):
                 continue
             key = run.key_of(record)
-            documents = key.counting["documents"]
+            documents = key.counting.get("documents", 0)  # Paragraph Vectors learn from all
             group = _Group(comparable, documents, key.counting["seed"], record.setting)
             for source, labels in cells.items():
                 if key.cell in labels:
