@@ -423,7 +423,7 @@ def orders_of(claim: Claim) -> list[Order]:
     if len(rows):
         students = rows.index[rows["kind"] != BASELINE]
         others = [str(label) for label in students if label not in named]
-    resolved = []
+    resolved: list[Order] = []
     for order in orders:
         groups = []
         for group in order:

@@ -425,7 +425,7 @@ def test_each_score_finds_the_thesis_number_of_its_model_task_and_round():
         rows_beside["thesis"].to_numpy(), [0.642, 0.773, np.nan, 0.198, 0.461, np.nan, np.nan]
     )
     table = deviations(rows_beside)
-    assert table["as published"].tolist() == ["only-MSE"] * 4
+    assert table["in the thesis"].tolist() == ["only-MSE"] * 4
     assert table_5_7(rows_beside, "accuracy").loc[("all", student), "in the thesis"] == "only-MSE"
     assert table["within interval"].tolist() == [
         True,
