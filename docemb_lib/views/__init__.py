@@ -9,10 +9,12 @@ from docemb_lib.views.corpus import (
 )
 from docemb_lib.views.losses import ThreeDocuments, three_documents, weights_by_length
 from docemb_lib.views.simde import (
+    attention_of_students,
     distances_of_halves,
     example_halves,
     redundancy_beside_paper,
     similarity_beside_paper,
+    sizes_beside_paper,
     students_beside,
 )
 from docemb_lib.views.students import (
@@ -27,6 +29,7 @@ from docemb_lib.views.students import (
 
 __all__ = [
     "ThreeDocuments",
+    "attention_of_students",
     "corpus_statistics",
     "described_tasks",
     "distances_of_halves",
@@ -37,6 +40,7 @@ __all__ = [
     "redundancy_beside_paper",
     "seen_by_models",
     "similarity_beside_paper",
+    "sizes_beside_paper",
     "structural_limit",
     "students_beside",
     "students_of_runs",
