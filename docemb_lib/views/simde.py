@@ -26,7 +26,7 @@ from docemb_lib.views.students import SHOWN
 
 SENTENCES = 12  # sentences of the example document
 READ = 300  # training documents whose words are counted
-ATTENDED = 20  # validation documents; attentions take stock Longformer a second per document
+ATTENDED = 12  # validation documents; attentions take stock Longformer about a second each
 TAGGED = "en"  # the language of the part-of-speech tagger
 
 
