@@ -280,13 +280,15 @@ def plot_attention(attention: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     are means over documents with 95% intervals, bootstrapped over documents.
     """
     ax = ax or plt.gca()
+    models = [model for model in attention["model"].unique() if kind_of(model) != "untrained"]
+    untrained = dict.fromkeys({*attention["model"]} - {*models}, PALETTE["untrained"])
     sns.barplot(
         attention,
         x="part",
         y="relative",
         hue="model",
         order=PARTS,
-        palette=series_colors(attention["model"]),
+        palette={**series_colors(models), **untrained},
         saturation=1,
         seed=0,
         err_kws={"linewidth": 1, "color": GREY},
