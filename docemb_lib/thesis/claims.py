@@ -357,12 +357,13 @@ def _variants(
                 each[f"{name}, {task}"] = only
         return each
     if over_tasks is not None:
-        number = {"span": lambda values: -np.ptp(values), "fall": lambda v: v[0] - v[-1]}[
-            over_tasks
-        ]
         for name, of_models in variants.items():
-            values = {model: np.array([number(mean.values)]) for model, mean in of_models.items()}
-            variants[name] = {model: Mean(value, None) for model, value in values.items()}
+            numbers = {}
+            for model, mean in of_models.items():
+                values = mean.values
+                number = -np.ptp(values) if over_tasks == "span" else values[0] - values[-1]
+                numbers[model] = Mean(np.array([number]), None)
+            variants[name] = numbers
     return variants
 
 
