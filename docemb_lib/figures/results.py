@@ -290,6 +290,7 @@ def _draw_rows(
 
     handles: list[Any] = [Patch(color=color, label=name) for name, color in colors.items()]
     handles += _task_handles(markers)
+    short = len(handles)
     names = max(len(str(handle.get_label())) for handle in handles)
     handles.append(Line2D([], [], label=_mean_label(reach), **MEAN))
     if rows["thesis"].notna().any():
@@ -297,13 +298,13 @@ def _draw_rows(
     if len(published):
         hollow = Patch(facecolor="none", edgecolor=GREY, linestyle="--", label="box in the thesis")
         handles.append(hollow)
-    # The long texts are last, so they share the last column.
+    # The long texts are last; all of them fit into the last column.
     longest = max(len(str(handle.get_label())) for handle in handles)
-    columns = 1 + (100 - longest) // (names + 5)
+    columns = min(1 + (100 - longest) // (names + 5), len(handles) // (len(handles) - short), 5)
     ax.legend(
         handles=handles,
         title=title,
-        ncols=min(5, len(handles), max(1, columns)),
+        ncols=max(1, columns),
         fontsize=8,
         title_fontsize=8,
         loc="lower left",
