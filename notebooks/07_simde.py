@@ -216,7 +216,7 @@ figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), n
 # 40% higher on nouns than in BERT and SimCSE. Tags are textblob's. The table has the change since the start.
 
 # %%
-attention = figures.named(views.attention_of_students(run), run.label)
+attention = figures.named(views.attention_of_students(run), names)
 if len(attention):
     ax = figures.plot_attention(attention, ax=figures.rows_axes(8)[0])
     run.save_figure(ax, "attention", attention)

@@ -10,8 +10,8 @@ from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.evaluation import probes
 from docemb_lib.evaluation.attention import attention_by_part
 from docemb_lib.evaluation.tasks import Classification
+from docemb_lib.runs.kinds import Kind, label_of
 from docemb_lib.runs.models import (
-    UNTRAINED,
     Model,
     embed_once,
     published_model,
@@ -131,7 +131,7 @@ def _size(name: str, words: np.ndarray, classes: float = np.nan) -> dict[str, ob
 
 
 def attention_of_students(run: Run) -> pd.DataFrame:
-    """`attention_by_part` by model: the student before and after training, and recorded ones.
+    """`attention_by_part` by model and kind: student before and after training, recorded students.
 
     The first `ATTENDED` validation documents are read. Recorded students are those of comparable
     runs of this notebook. Empty if documents are not English, or where no student is a Longformer,
@@ -139,10 +139,11 @@ def attention_of_students(run: Run) -> pd.DataFrame:
     """
     from docemb_lib.student import Student
 
-    columns = ["document", "part", "words", "attention", "relative", "model"]
+    columns = ["document", "part", "words", "attention", "relative", "model", "kind"]
     if run.profile.simde.language != TAGGED:
         return pd.DataFrame(columns=columns)
-    folders = {UNTRAINED: run.stages.students.untrained, run.label: run.stages.students.trained}
+    untrained = label_of(Kind.UNTRAINED)
+    folders = {untrained: run.stages.students.untrained, run.label: run.stages.students.trained}
     for record in run.comparable():
         recorded = recorded_student(run.workspace, record)
         if recorded is not None:
@@ -152,7 +153,8 @@ def attention_of_students(run: Run) -> pd.DataFrame:
     for label, folder in folders.items():
         student = Student.load(folder.path)
         if student.model.config.model_type == "longformer":
-            frames.append(attention_by_part(student, texts).assign(model=label))
+            kind = Kind.UNTRAINED if label == untrained else Kind.STUDENT
+            frames.append(attention_by_part(student, texts).assign(model=label, kind=kind))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
 
 

@@ -215,7 +215,9 @@ def test_attention_has_a_bar_per_model_and_part_of_speech(ax, names_of):
     for model, value in (("one", 1.0), ("two", 2.0)):
         for more, part in enumerate(parts):
             rows += [(model, document, part, value + more) for document in range(3)]
-    attention = pd.DataFrame(rows, columns=["model", "document", "part", "relative"])
+    attention = pd.DataFrame(rows, columns=["model", "document", "part", "relative"]).assign(
+        kind="student"
+    )
     assert figures.plot_attention(attention, ax=ax) is ax
     assert names_of(ax.get_xticklabels()) == [*parts]
     bars = [container for container in ax.containers if len(container) == len(parts)]

@@ -326,6 +326,7 @@ def table_5_7():
         for name in ("1k", "10k", "all")
     ]
     rows = pd.concat(rounds, ignore_index=True)
+    rows["kind"] = "student"
     return rows.assign(low=rows["value"] - 0.01, high=rows["value"] + 0.02, thesis=rows["value"])
 
 

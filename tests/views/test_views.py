@@ -557,10 +557,11 @@ def test_the_attention_of_a_student_is_measured_before_and_after_training(of_siz
     run.stages.students = SimpleNamespace(untrained=saved, trained=saved)
     attention = views.attention_of_students(run)
     before, after = (rows for _, rows in attention.groupby("model", sort=False))
-    assert attention["model"].unique().tolist() == [UNTRAINED, run.label]
+    assert attention["model"].unique().tolist() == ["student before distillation", run.label]
     assert before["relative"].tolist() == after["relative"].tolist()
     pd.testing.assert_frame_equal(
-        before.drop(columns="model"), attention_by_part(student, [*map(text_of, NAMES, [9] * 3)])
+        before.drop(columns=["model", "kind"]),
+        attention_by_part(student, [*map(text_of, NAMES, [9] * 3)]),
     )
 
 
