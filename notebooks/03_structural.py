@@ -177,8 +177,8 @@ run.save_figure(left.figure, "distances", shown)
 #
 # How does this loss compare with other losses? The figure shows scores on the validation splits of the sweep tasks, as
 # Figure 4.3 of the thesis does. A score is divided by the best score of all models shown on the same task. The points
-# of a row are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds, which is zero
-# for logistic regressions (`head: {hidden: 0}`, as in the embedded default).
+# of a row are tasks, the triangle is their mean, and its bar is the 95% interval over validation examples. From five
+# tasks on, a row has a box, as in the thesis, whose own box is dashed.
 
 # %%
 scores = run.scores()
@@ -189,10 +189,10 @@ figures.plot_runs(figures.named(runs, names), by="loss", ax=ax)
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
-# **How to read it.** The best model is at the bottom; grey rows are baselines. A hollow diamond is the mean in the
-# thesis of the same loss. Unless the profile is `thesis`, its tasks, student and number of documents are others, so
-# compare the order of losses, not their values. In the thesis max-margin MSE is best with γ = 1, followed by max-margin
-# cosine with γ = 0.5 and by cosine, and it collapses with γ = 1.5.
+# **How to read it.** The best model is on top; grey rows are baselines. A hollow diamond is the mean in the thesis of
+# the same loss. Unless the profile is `thesis`, its tasks, student and number of documents are others, so compare the
+# order of losses, not their values. In the thesis max-margin MSE is best with γ = 1, followed by max-margin cosine with
+# γ = 0.5 and by cosine, and it collapses with γ = 1.5.
 
 # %% [markdown]
 # The next figure is Figure 4.2 of the thesis: recorded students of the two losses without negatives, the student before
@@ -237,11 +237,11 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 # %% [markdown]
 # ## What the thesis claims
 #
-# Do the thesis' claims about Figure 4.3 hold here? Each claim is checked on the figure itself, on recorded scores of
-# its six validation tasks, and on the other tasks of this profile, which illustrate a claim but do not test it. A claim
-# *holds* if paired tests confirm all of its differences, it *does not hold* if a test confirms the opposite of one, and
-# it is *undecided* otherwise. The thesis publishes no scores of single examples, so its column has no tests and says
-# so. The runs of the grid `structural` are needed: equally many documents, one seed.
+# Do the thesis' claims about Figures 4.2 and 4.3 hold here? Each claim is checked on the figures themselves, on
+# recorded scores of its six validation tasks, and on the other tasks of this profile, which illustrate a claim but do
+# not test it. A claim *holds* if paired tests confirm all of its differences, it *does not hold* if a test confirms the
+# opposite of one, and it is *undecided* otherwise. The thesis publishes no scores of single examples, so its column has
+# no tests and says so. The runs of the grid `structural` are needed: equally many documents, one seed.
 
 # %%
 figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")

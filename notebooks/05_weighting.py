@@ -132,9 +132,13 @@ print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[ro
 #
 # How do other weights compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.10 and
 # 4.11 of the thesis do. A score is divided by the best score of all models shown on the same task. The points of a row
-# are tasks, the triangle is their mean, and its bar is the standard deviation over head seeds (zero for logistic
-# regressions). The recorded structural-only student of `03_structural` is shown, too. The grids are `weighting-cosine`
-# and `weighting-max-margin`, for example `docemb sweep 05_weighting --grid weighting-cosine`.
+# are tasks, the triangle is their mean, and its bar is the 95% interval over validation examples. From five tasks on, a
+# row has a box, as in the thesis, whose own box is dashed. The recorded structural-only student of `03_structural` is
+# shown, too. The grids are `weighting-cosine` and `weighting-max-margin`, for example `docemb sweep 05_weighting --grid
+# weighting-cosine`. Each has the runs of Table 4.9, in the widths of this profile:
+
+# %%
+figures.table(thesis.table("4.9", run.profile))
 
 # %%
 scores = run.scores()
@@ -145,10 +149,10 @@ for name, runs in thesis.runs_by_figure(run, scores).items():
     run.save_figure(ax, name.replace(", figure ", "-"), runs)
 
 # %% [markdown]
-# **How to read it.** The best model is at the bottom; grey rows are baselines. A hollow diamond is the mean in the
-# thesis of the same place in the grid. Unless the profile is `thesis`, tasks and models are others: compare the order
-# of runs within one structural loss. Means of Figures 4.10 and 4.11 have different divisors: if there are runs of both,
-# each has a picture of its own, with diamonds, below that of all runs.
+# **How to read it.** The best model is on top; grey rows are baselines. A hollow diamond is the mean in the thesis of
+# the same place in the grid. Unless the profile is `thesis`, tasks and models are others: compare the order of runs
+# within one structural loss. Means of Figures 4.10 and 4.11 have different divisors: if there are runs of both, each
+# has a picture of its own, with diamonds, below that of all runs.
 #
 # The next figure shows the runs that differ from this one in λ and mask alone: the mean of their scores against λ.
 # There is one line per mask; a dotted line is the plain sum of both losses. λ = 1 is the structural-only student of
@@ -212,7 +216,7 @@ widgets.run_monitor("05_weighting")
 # %% [markdown]
 # ## What the thesis claims
 #
-# Do the thesis' claims about Figures 4.10 and 4.11 hold here? Each claim is checked on the figures themselves, on
+# Do the thesis' claims about Figures 4.10 to 4.12 hold here? Each claim is checked on the figures themselves, on
 # recorded scores of its six validation tasks, and on the other tasks of this profile, which illustrate a claim but do
 # not test it. A claim *holds* if paired tests confirm all of its differences, it *does not hold* if a test confirms the
 # opposite of one, and it is *undecided* otherwise. The thesis publishes no scores of single examples, so its column has

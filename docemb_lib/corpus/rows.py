@@ -28,7 +28,8 @@ WINDOW = 10_000
 
 # The beginnings of Penn Treebank tags. Verbs include be, have and do; can, will and the like (MD)
 # are "other".
-TAGS = {"NN": "noun", "VB": "verb"}
+TAGS = {"NN": "noun", "VB": "verb", "JJ": "adjective"}
+PARTS = (*TAGS.values(), "other")
 # Tokens are cut as in the lexicon: do n't, they 're, cat 's, state-of-the-art, U.S. Every sign is a
 # token by itself.
 TOKENS = re.compile(
@@ -234,7 +235,7 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
 
 
 def tag_words(text: str) -> list[tuple[str, str]]:
-    """Every word of an English text in its order, and its part of speech: noun, verb or other.
+    """Every word of an English text in its order, and its part of speech, one of `PARTS`.
 
     Signs and numbers are not words.
     """

@@ -189,7 +189,8 @@ def redundancy(texts: Sequence[str]) -> pd.DataFrame:
     lemma = cache(lambda word, part: getLemma(word, upos=part.upper())[0])
     rows = []
     for text in progress(texts, desc="nouns and verbs", unit="documents"):
-        lemmas = [lemma(word.lower(), part) for word, part in tag_words(text) if part != "other"]
+        counted = [word for word in tag_words(text) if word[1] in ("noun", "verb")]
+        lemmas = [lemma(word.lower(), part) for word, part in counted]
         ratio = len(lemmas) / len(set(lemmas)) if lemmas else np.nan
         rows.append((len(text.split()), ratio))
     return pd.DataFrame(rows, columns=["words", "redundancy"])

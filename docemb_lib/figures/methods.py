@@ -1,7 +1,7 @@
 """The methods: diagrams of boxes and arrows, and structural losses on points in the plane."""
 
 from collections.abc import Iterable, Mapping
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from torch import Tensor, nn
 
 from docemb_lib.evaluation.heads import one_thread
-from docemb_lib.figures import GREY, PALETTE, SERIES, label, short
+from docemb_lib.figures import GREY, PALETTE, SERIES, WIDTH, label, short
 from docemb_lib.losses import MSE, Cosine, MaxMargin
 from docemb_lib.settings.labels import roles_of, structural_label
 from docemb_lib.settings.profile import Profile
@@ -58,7 +58,8 @@ def draw_graph(
             parse_math=True,
         )
 
-    for source, target in chain.from_iterable(pairwise(names.split(" > ")) for names in chains):
+    pairs = chain.from_iterable(pairwise(names.split(" > ")) for names in chains)
+    for source, target in dict.fromkeys(pairs):
         if source in texts and target in texts:
             start = texts[source]
             end = texts[target]
@@ -178,6 +179,43 @@ def plot_siamese(profile: Profile, *, ax: Axes | None = None) -> Axes:
         "Both rows are one network: they share all weights. Here it is trained already and frozen."
     )
     return draw_graph(boxes, chains, note=note, ax=ax)
+
+
+WORDS = ("return", "the", "shortest", "path", "lengths")
+MIDDLE = "shortest"  # the word that DM predicts
+
+
+def plot_paragraph_vectors(profile: Profile) -> list[Axes]:
+    """DM and DBOW with the widths of the profile's teachers (thesis, Figures 3.4 and 3.3).
+
+    Returns the two panels of one figure.
+    """
+    _, axes = plt.subplots(1, 2, figsize=(1.3 * WIDTH, 2.9), layout="constrained")
+    for ax, name in zip(axes, ("DM", "DBOW"), strict=True):
+        (settings,) = profile.contextual_teachers.members(name)
+        width = f"{settings.vector_size:,} numbers"
+        boxes = {}
+        inputs = ["document"]
+        predicted = list(WORDS)
+        via = ""
+        if name == "DM":
+            inputs += [word for word in WORDS if word != MIDDLE]
+            predicted = [MIDDLE]
+            via = "mean > "
+            boxes["mean"] = Box(1.5, 0, f"mean\n{width}")
+        for place, word in enumerate(inputs):
+            row = (len(inputs) - 1) / 2 - place
+            if word == "document":
+                boxes[word] = Box(0, row, f"document vector $v$\n{width}", "contextual")
+            else:
+                boxes[word] = Box(0, row, f"{word}: {width}")
+        for place, word in enumerate(predicted):
+            row = (len(predicted) - 1) / 2 - place
+            boxes[word] = Box(2.6, row, word, "contextual", dashed=True)
+        chains = [f"{first} > {via}{last}" for first, last in product(inputs, predicted)]
+        note = f"{settings.described.replace(';', ', ')}. Dashed: predicted."
+        draw_graph(boxes, chains, note=note, ax=ax)
+    return list(axes)
 
 
 def _weighted_sum(profile: Profile) -> str:

@@ -1,6 +1,6 @@
 """Runs and models side by side: training curves, scores over tasks, λ, length, retrieval."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import cycle
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
@@ -27,11 +28,13 @@ from docemb_lib.figures import (
     looks_of,
     series_colors,
 )
-from docemb_lib.thesis.values import BASELINE
+from docemb_lib.thesis.values import BASELINE, PUBLISHED_BOX
 
 METRICS = {"map": "MAP", "mrr": "MRR", "mean": "mean score", "f1_macro": "macro-F1"}
 # Columns of the validation history. A balanced delta is a weight.
 NOT_LOSSES = {"step", "epoch", "norm", "spread", "collapsed", "cca", "cca_embeddings", "delta"}
+BOXED = 5  # tasks from which a row has a box, as in the thesis, whose boxes are over six
+MARKERS = ("o", "s", "v", "P", "X", "*", "p", "<", ">", "h")  # of tasks; ^ is the mean
 MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
 HOLLOW: dict[str, Any] = {
     "marker": "D",
@@ -71,22 +74,24 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
 
 
 def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
-    """Normalised scores over tasks, a row per model, lowest mean on top (Figures 4.2 to 4.11).
+    """Normalised scores over tasks, a row per model, best mean on top (Figures 4.2 to 4.12).
 
-    Each score is divided by the best score shown on its task. The triangle is the mean with the
-    deviation over head seeds. runs: tidy scores (model, task, metric, seed, value) with `group`, a
-    category that gives the colour ("baseline": grey), `thesis`, the mean in the thesis (hollow
-    diamond) or NaN, and `legend`, the name of this mean. `by` is the title of the legend.
+    Each score is divided by the best score shown on its task. From five tasks on a row has a box,
+    as in the thesis, with the tasks as points over it. The triangle is the mean with its 95%
+    interval, see `_intervals_of_means`. runs: tidy scores (model, task, metric, seed, value, and
+    perhaps low and high, the bounds of the interval) with `group`, a category that gives the
+    colour ("baseline": grey), `thesis`, the mean in the thesis (hollow diamond) or NaN, perhaps the
+    columns `PUBLISHED_BOX` (hollow box), and `legend`, the name of this mean. `by` is the title of
+    the legend.
     """
-    scores = normalised(runs[runs["metric"].isin(MAIN_METRICS)])
-    scores["value"] = scores["normalised"]
-    over_seeds = mean_over_tasks(scores).groupby("model")["value"]
-    rows = scores.groupby("model")[["group", "thesis"]].first()
-    rows["mean"] = over_seeds.mean()
-    rows["std"] = over_seeds.std().fillna(0.0)
-    rows = rows.sort_values("mean", kind="stable")
+    scores = _normalised(runs[runs["metric"].isin(MAIN_METRICS)])
+    of_model = [name for name in ("group", "thesis", *PUBLISHED_BOX) if name in scores]
+    rows = scores.groupby("model")[of_model].first()
+    rows["mean"] = mean_over_tasks(scores).groupby("model")["value"].mean()
+    rows = rows.sort_values("mean", ascending=False, kind="stable")
 
-    points = scores.groupby(["model", "task"])["value"].mean().reset_index()  # over head seeds
+    over_seeds = scores.groupby(["model", "task"], sort=False)[["value", "low", "high"]]
+    points = over_seeds.mean().reset_index()
     points["group"] = points["model"].map(rows["group"].astype(str))
     present = set(points["group"])
     groups = [group for group in pd.Categorical(rows["group"]).categories if group in present]
@@ -94,7 +99,7 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
     if BASELINE in groups:
         colors[BASELINE] = PALETTE["untrained"]
     legend = runs["legend"].iloc[0]
-    ax = _draw_points(points, rows, hue="group", colors=colors, title=by, thesis=legend, ax=ax)
+    ax = _draw_rows(points, rows, hue="group", colors=colors, title=by, thesis=legend, ax=ax)
     ax.set_xlabel("normalised score (1: the best model shown on a task)")
     return ax
 
@@ -102,18 +107,20 @@ def plot_runs(runs: pd.DataFrame, *, by: str, ax: Axes | None = None) -> Axes:
 def plot_contextual_losses(losses: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Scores of students by their contextual loss, with the spread of each beside its row.
 
-    The lowest mean is on top, the triangle is the mean over tasks. The spread is the mean cosine
+    The best mean is on top, the triangle is the mean over tasks. The spread is the mean cosine
     distance of two documents; a student that has collapsed is called so. losses: see
     `views.contextual_losses`.
     """
-    points = losses[losses["metric"].isin(MAIN_METRICS)]
+    points = losses[losses["metric"].isin(MAIN_METRICS)].assign(low=np.nan, high=np.nan)
     by_loss = points.groupby("loss", sort=False)
-    rows = (
-        by_loss[["spread", "collapsed"]].first().assign(mean=by_loss["value"].mean(), thesis=None)
-    )
-    rows = rows.astype({"thesis": float}).sort_values("mean", kind="stable")
-    colors = series_colors(points["task"].sort_values())
-    ax = _draw_points(points, rows, y="loss", hue="task", colors=colors, ax=ax)
+    rows = by_loss[["spread", "collapsed"]].first()
+    rows = rows.assign(mean=by_loss["value"].mean(), thesis=np.nan)
+    rows = rows.sort_values("mean", ascending=False, kind="stable")
+    states = np.where(points["collapsed"].astype(bool), "collapsed", "has not collapsed")
+    points["student"] = states
+    colors = {"has not collapsed": SERIES[0], "collapsed": PALETTE["structural"]}
+    colors = {state: color for state, color in colors.items() if state in set(states)}
+    ax = _draw_rows(points, rows, y="loss", hue="student", colors=colors, title="student", ax=ax)
     for place, row in enumerate(rows.itertuples()):
         text = f"spread {row.spread:.2g}" + (", collapsed" if row.collapsed else "")
         color = PALETTE["structural"] if row.collapsed else GREY
@@ -154,14 +161,13 @@ def plot_correlations(validation: pd.DataFrame, *, ax: Axes | None = None) -> Ax
 def plot_rounds(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     """Normalised accuracy over tasks, a row per model and round (thesis, Figure 5.3).
 
-    The lowest mean of a round is on top. A score is divided by the best score on its task over all
+    The best mean of a round is on top. A score is divided by the best score on its task over all
     rounds; scores of the thesis are divided by the best score of the thesis for these models. A row
-    has a diamond if the thesis has all tasks of the row.
+    has a diamond if the thesis has all tasks of the row. Boxes and intervals: see `plot_runs`.
     """
-    points = normalised(scores[scores["metric"] == "accuracy"], over_rounds=True)
+    points = _normalised(scores[scores["metric"] == "accuracy"], over_rounds=True)
     in_thesis = points.assign(value=points["thesis"]).drop(columns="normalised")
     points["thesis"] = normalised(in_thesis, over_rounds=True)["normalised"]
-    points["value"] = points["normalised"]
     rounds = list(points["round"].unique())
     points["row"] = points["model"]
     best = "task"
@@ -170,26 +176,49 @@ def plot_rounds(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
         best = "task, of all rounds"
     by_row = points.groupby("row")
     rows = _means(by_row).assign(round=by_row["round"].first().map(rounds.index))
-    rows = rows.sort_values(["round", "mean"], kind="stable")
+    rows = rows.sort_values(["round", "mean"], ascending=[True, False], kind="stable")
     title = "examples for the heads"
     colors = series_colors(rounds)
-    ax = _draw_points(points, rows, y="row", hue="round", colors=colors, title=title, ax=ax)
+    ax = _draw_rows(points, rows, y="row", hue="round", colors=colors, title=title, ax=ax)
     ax.set_xlabel(f"normalised accuracy (1: the best model shown on a {best})")
     return ax
 
 
-def plot_retrieval(scores: pd.DataFrame, *, metric: str, ax: Axes | None = None) -> Axes:
-    """MAP or MRR on each retrieval task, a row per model (thesis, Figures 5.5 and 5.6).
+def plot_retrieval(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """MAP and MRR in retrieval, a bar per metric and model (thesis, Figures 5.5 and 5.6).
 
-    The lowest mean is on top. The triangle is the mean over tasks. A row has a diamond, the mean in
-    the thesis, if the thesis has all its tasks.
+    A bar is the mean over tasks, the best on top; a line joins the tasks, which are points. A
+    hollow diamond is the mean in the thesis, if the thesis has all tasks.
     """
-    points = scores[scores["metric"] == metric]
-    points = points.drop_duplicates(["model", "task"])  # rankings are equal in all rounds
-    rows = _means(points.groupby("model")).sort_values("mean", kind="stable")
-    colors = series_colors(points["task"].sort_values())
-    ax = _draw_points(points, rows, hue="task", colors=colors, ax=ax)
-    ax.set_xlabel(METRICS[metric])
+    ax = ax or plt.gca()
+    # Rankings are equal in all rounds.
+    unique = scores.drop_duplicates(["model", "task", "metric"])
+    metrics = [metric for metric in ("map", "mrr") if metric in set(unique["metric"])]
+    markers = _markers_of(unique.loc[unique["metric"].isin(metrics), "task"].sort_values())
+    labels: dict[float, str] = {}
+    place = 0.0
+    for metric in metrics:
+        points = unique[unique["metric"] == metric]
+        means = _means(points.groupby("model")).sort_values("mean", ascending=False, kind="stable")
+        label(ax, METRICS[metric], (0, place), (4, 0), weight="bold")
+        for model, row in means.iterrows():
+            place += 1
+            of_model = points[points["model"] == model]
+            labels[place] = str(model)
+            color = colour_of(of_model["kind"].iloc[0])
+            ax.barh(place, row["mean"], color=color, alpha=0.6, height=0.7)
+            ends = [of_model["value"].min(), of_model["value"].max()]
+            ax.plot(ends, [place, place], color=GREY, linewidth=1.2)
+            for task, value in zip(of_model["task"], of_model["value"], strict=True):
+                ax.plot(value, place, markers[task], color=GREY, markersize=4.5)
+            ax.plot(row["thesis"], place, zorder=6, **HOLLOW)
+        place += 1.4
+    ax.set_yticks([*labels], [*labels.values()])
+    ax.set(xlabel="mean over tasks", ylim=(place - 0.9, -0.6))
+    handles = _task_handles(markers)
+    if unique["thesis"].notna().any():
+        handles.append(Line2D([], [], label="mean in the thesis", **HOLLOW))
+    ax.legend(handles=handles, **BESIDE)
     return ax
 
 
@@ -199,7 +228,49 @@ def _means(groups: DataFrameGroupBy) -> pd.DataFrame:
     return pd.DataFrame({"mean": groups["value"].mean(), "thesis": thesis})
 
 
-def _draw_points(
+def _normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFrame:
+    """The scores with normalised `value`, `low` and `high`; without bounds these are NaN."""
+    with_bounds = scores.reindex(columns=[*dict.fromkeys([*scores, "low", "high"])])
+    rows = normalised(with_bounds, over_rounds=over_rounds)
+    among = ["task", "metric"]
+    if "round" in rows and not over_rounds:
+        among.append("round")
+    # One factor for all models of a task, also for one whose score is 0.
+    share = rows["normalised"] / rows["value"].where(rows["value"] != 0)
+    factor = share.groupby([rows[name] for name in among], dropna=False).transform("max")
+    bounds = rows[["low", "high"]].astype(float).mul(factor, axis=0)
+    return rows.assign(value=rows["normalised"], low=bounds["low"], high=bounds["high"])
+
+
+def _intervals_of_means(points: pd.DataFrame, y: str) -> pd.DataFrame:
+    """How far the 95% interval of the mean over tasks reaches below and above it, by row.
+
+    The examples of the K tasks are independent, so the reaches of their intervals add in squares:
+    sqrt(sum of squares) / K. NaN where a task has no interval.
+    """
+    reaches = pd.DataFrame(
+        {"below": points["value"] - points["low"], "above": points["high"] - points["value"]}
+    )
+    squares = reaches.clip(lower=0).astype(float).pow(2).groupby(points[y])
+    sums = squares.sum().where(squares.count().eq(squares.size(), axis=0))
+    return sums.pow(0.5).div(squares.size(), axis=0)
+
+
+def _markers_of(tasks: Iterable[Any]) -> dict[Any, str]:
+    """A marker per task in order of first appearance."""
+    return dict(zip(dict.fromkeys(tasks), cycle(MARKERS), strict=False))
+
+
+def _task_handles(markers: Mapping[Any, str]) -> list[Any]:
+    look: dict[str, Any] = {"color": GREY, "linestyle": "", "markersize": 5}
+    return [Line2D([], [], marker=marker, label=task, **look) for task, marker in markers.items()]
+
+
+def _mean_label(reach: pd.DataFrame) -> str:
+    return f"{OVERALL}, 95% interval" if reach["below"].notna().any() else OVERALL
+
+
+def _draw_rows(
     points: pd.DataFrame,
     rows: pd.DataFrame,
     *,
@@ -210,49 +281,85 @@ def _draw_points(
     title: str = "",
     thesis: str = "thesis",
 ) -> Axes:
-    """A point per task for each row, a triangle for the mean, and a legend above.
+    """A point per task for each row, a box from `BOXED` tasks on, a triangle for the mean.
 
-    A diamond is the mean in the thesis, which the legend calls `thesis`.
+    A diamond is the mean in the thesis, which the legend above calls `thesis`; a hollow box is the
+    box there.
     """
     ax = ax or plt.gca()
-    sns.stripplot(
-        points,
-        x="value",
-        y=y,
-        hue=hue,
-        palette=colors,
-        order=list(rows.index),
-        jitter=False,
-        size=6.5,
-        edgecolor="white",
-        linewidth=0.4,
-        legend=False,
-        ax=ax,
-    )
-    places = range(len(rows))
+    places = {name: place for place, name in enumerate(rows.index)}
+    box: dict[str, Any] = {"orientation": "horizontal", "manage_ticks": False, "showfliers": False}
+    for name, of_row in points.groupby(y, sort=False):
+        if len(of_row) >= BOXED:
+            color = colors[of_row[hue].iloc[0]]
+            line = {"color": color, "linewidth": 1}
+            look: dict[str, Any] = dict.fromkeys(("medianprops", "whiskerprops", "capprops"), line)
+            look["boxprops"] = {"facecolor": to_rgba(color, 0.3), "edgecolor": color}
+            values = [of_row["value"].to_numpy()]
+            ax.boxplot(
+                values, positions=[places[name]], widths=0.55, patch_artist=True, **box, **look
+            )
+    published = rows.reindex(columns=[*PUBLISHED_BOX]).dropna()
+    if len(published):
+        statistics: list[dict[str, Any]] = []
+        for numbers in published.to_numpy():
+            statistics.append(dict(zip(PUBLISHED_BOX.values(), numbers, strict=True)))
+        dashed = {"color": GREY, "linewidth": 0.7, "linestyle": "--"}
+        parts = dict.fromkeys(("boxprops", "medianprops", "whiskerprops", "capprops"), dashed)
+        drawn: dict[str, Any] = {**box, **parts}
+        ax.bxp(
+            statistics,
+            positions=[places[name] for name in published.index],
+            widths=0.8,
+            **drawn,
+        )
+
+    markers = _markers_of(points["task"])
+    for task, marker in markers.items():
+        of_task = points[points["task"] == task]
+        ax.scatter(
+            of_task["value"],
+            of_task[y].map(places),
+            c=[colors[group] for group in of_task[hue]],
+            marker=marker,
+            s=34,
+            edgecolors="white",
+            linewidths=0.4,
+            zorder=4,
+        )
+    reach = _intervals_of_means(points, y).reindex(rows.index)
     ax.errorbar(
         rows["mean"],
-        places,
-        xerr=rows.get("std"),
-        markersize=3.5,
-        capsize=2,
-        linewidth=0.9,
+        range(len(rows)),
+        xerr=reach[["below", "above"]].to_numpy().T,
+        markersize=4,
+        capsize=2.5,
+        linewidth=1.1,
         zorder=5,
         **MEAN,
     )
-    ax.plot(rows["thesis"], places, zorder=6, **HOLLOW)
+    ax.plot(rows["thesis"], range(len(rows)), zorder=6, **HOLLOW)
+    ax.set_yticks(range(len(rows)), list(rows.index))
     ax.tick_params(axis="y", labelsize=9 if len(rows) <= 15 else 8)
     ax.set(ylabel="", ylim=(len(rows) - 0.4, -0.6))
 
     handles: list[Any] = [Patch(color=color, label=name) for name, color in colors.items()]
-    handles.append(Line2D([], [], label=OVERALL, **MEAN))
+    handles += _task_handles(markers)
+    short = len(handles)
+    names = max(len(str(handle.get_label())) for handle in handles)
+    handles.append(Line2D([], [], label=_mean_label(reach), **MEAN))
     if rows["thesis"].notna().any():
         handles.append(Line2D([], [], label=thesis, **HOLLOW))
-    longest = max(map(len, colors))
+    if len(published):
+        hollow = Patch(facecolor="none", edgecolor=GREY, linestyle="--", label="box in the thesis")
+        handles.append(hollow)
+    # The long texts are last; all of them fit into the last column.
+    longest = max(len(str(handle.get_label())) for handle in handles)
+    columns = min(1 + (100 - longest) // (names + 5), len(handles) // (len(handles) - short), 5)
     ax.legend(
         handles=handles,
         title=title,
-        ncols=min(4, len(handles), max(1, 100 // (longest + 5))),
+        ncols=max(1, columns),
         fontsize=8,
         title_fontsize=8,
         loc="lower left",

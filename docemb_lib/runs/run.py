@@ -133,8 +133,10 @@ class Run:
         return self._evaluate(self.models(), self.model, final=False)
 
     def scores(self) -> pd.DataFrame:
-        """The tidy scores of `validation`."""
-        return self.validation.scores
+        """The tidy scores of `validation`, with low and high, the bounds of their 95% intervals."""
+        final = self.validation
+        keys = ["model", "task", "metric"]
+        return final.scores.merge(final.intervals[[*keys, "low", "high"]], on=keys, how="left")
 
     def evaluate(self, beside: Sequence[Model] = ()) -> Final:
         """The final evaluation, on test splits.

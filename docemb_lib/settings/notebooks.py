@@ -105,8 +105,9 @@ SIMDE = Notebook(
     final=True,
     beside_contextual=True,
 )
-CHAPTER_4 = (STRUCTURAL, PROJECTIONS, WEIGHTING)  # whose students stand in the thesis' figures
-_ALL = (CORPUS, PARAGRAPH_VECTOR, *CHAPTER_4, EVALUATION, SIMDE)
+# The notebooks whose models stand in the figures of the thesis.
+CHAPTER_4 = (PARAGRAPH_VECTOR, STRUCTURAL, PROJECTIONS, WEIGHTING)
+_ALL = (CORPUS, *CHAPTER_4, EVALUATION, SIMDE)
 REGISTRY: Mapping[str, Notebook] = {notebook.name: notebook for notebook in _ALL}
 
 

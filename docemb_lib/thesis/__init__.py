@@ -2,10 +2,11 @@
 
 `values` holds the published results and finds the one that corresponds to a run, `comparison` puts
 comparable runs beside each other and builds Table 5.7 and Figure 4.12 from records, `claims` checks
-what the thesis says of them, and `settings_table` shows a run beside its paper.
+what the thesis says of them, `tables` has its tables, and `settings_table` shows a run beside its
+paper.
 """
 
-from docemb_lib.thesis.claims import claims_of_figures, claims_of_run, tested
+from docemb_lib.thesis.claims import claims_of_figures, claims_of_paper, claims_of_run, tested
 from docemb_lib.thesis.comparison import (
     beside_paper,
     best_of_chapter_4,
@@ -18,12 +19,14 @@ from docemb_lib.thesis.comparison import (
     table_5_7,
 )
 from docemb_lib.thesis.settings_table import settings
+from docemb_lib.thesis.tables import table
 from docemb_lib.thesis.values import published
 
 __all__ = [
     "beside_paper",
     "best_of_chapter_4",
     "claims_of_figures",
+    "claims_of_paper",
     "claims_of_run",
     "conclusion",
     "corpus_tables",
@@ -33,6 +36,7 @@ __all__ = [
     "runs_by_figure",
     "scores_of_runs",
     "settings",
+    "table",
     "table_5_7",
     "tested",
 ]

@@ -1,4 +1,4 @@
-"""The claims of the thesis' chapters 4 and 5, checked on its own numbers and on recorded scores.
+"""The claims of the thesis and of the SimDE paper, checked on their numbers and on recorded scores.
 
 `published/claims.yaml` lists the claims and says how each is checked. A claim about the order of
 models holds if paired tests confirm all of its comparisons, with Holm's correction for their
@@ -9,7 +9,7 @@ Without per-example scores the verdict compares means only, and says so.
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
-from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION
+from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, SIMDE
 from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis.comparison import Finals, recorded_finals, recorded_in_figures
 from docemb_lib.thesis.values import (
@@ -47,9 +47,11 @@ FAILS = "does not hold"
 UNDECIDED = "undecided"
 UNTESTED = "not tested"
 NO_INTERVAL = " (no interval)"  # added to a verdict that rests on means alone
-OTHERS = "others"  # a group of an order
+OTHERS = "others"  # a member of a group: all other students of the figure
 LISTED = 4  # missing runs that a reason names
 
+# A member of a group: a model, OTHERS, or the rows of a figure with these values in these columns.
+Member = str | dict[str, str | int | list[str]]
 Order = Sequence[Sequence[str]]  # groups of models, the best group first
 Tasks = Mapping[str, Sequence[str]]  # {metric: tasks}
 # {round or figure: {model as named in Table 5.7 or in the figure: {task: score}}}
@@ -64,13 +66,21 @@ class Claim(TypedDict, total=False):
     id: str
     source: str
     says: str
+    notebook: str
     figure: str
     metric: str
-    order: list[list[str]]
-    orders: list[list[list[str]]]
+    tasks: list[str]
+    order: list[list[Member]]
+    orders: list[list[list[Member]]]
     rounds: list[str]
     normalised: bool
+    gain: bool
+    over_tasks: Literal["each", "span", "fall"]
+    of_group: Literal["mean", "best", "deviation"]
+    ahead: tuple[int, int]
+    ties: bool
     between: tuple[float, float]
+    relative: bool
     counts: list[str]
 
 
@@ -85,23 +95,40 @@ class Mean(NamedTuple):
     values: np.ndarray  # (K,)
     answers: list[np.ndarray] | None  # K arrays (N_k,), per-example scores; None: not known
 
+    def only(self, place: int) -> "Mean":
+        """The scores on the task in this place."""
+        answers = None if self.answers is None else [self.answers[place]]
+        return Mean(self.values[[place]], answers)
+
+    def minus(self, other: "Mean") -> "Mean":
+        answers = None
+        if self.answers is not None and other.answers is not None:
+            answers = [a - b for a, b in zip(self.answers, other.answers, strict=True)]
+        return Mean(self.values - other.values, answers)
+
 
 class NotTestedError(Exception):
     """A claim needs a model, round, task or number that is missing."""
 
 
 def claims(*notebooks: str) -> list[Claim]:
-    """The claims about the figures that these notebooks draw.
+    """The claims that these notebooks check.
 
-    The final notebook has those of chapter 5.
+    They are about the figures that a notebook draws, unless a claim names another notebook. The
+    final notebook has those of chapter 5.
     """
     notebook_of = {figure.source: figure.notebook for figure in FIGURES}
-    claims: list[Claim] = read_file("claims")["claims"]
-    return [c for c in claims if notebook_of.get(c.get("figure", ""), EVALUATION.name) in notebooks]
+    asked = []
+    every: list[Claim] = read_file("claims")["claims"]
+    for claim in every:
+        notebook = notebook_of.get(claim.get("figure", ""), EVALUATION.name)
+        if claim.get("notebook", notebook) in notebooks:
+            asked.append(claim)
+    return asked
 
 
 def recorded_claims(profile: str | Path) -> pd.DataFrame:
-    """Check all claims on the recorded runs of a profile: chapter 4, then chapter 5.
+    """Check all claims on the recorded runs of a profile: chapter 4, chapter 5, SimDE.
 
     Raises InputError without runs.
     """
@@ -113,7 +140,8 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
         problem = "no run of chapter 4 and no final evaluation is recorded"
         mend = f"make one with `docemb run --profile {profile}`"
         raise InputError(f"profile {profile}: {problem}; {mend}")
-    return pd.concat([claims_of_figures(run, of_chapter_4), claims_of_run(run, finals)])
+    tables = [claims_of_figures(run, of_chapter_4), claims_of_run(run, finals), claims_of_paper()]
+    return pd.concat(tables)
 
 
 def claims_of_figures(run: Run, notebooks: Sequence[str] = ()) -> pd.DataFrame:
@@ -121,7 +149,7 @@ def claims_of_figures(run: Run, notebooks: Sequence[str] = ()) -> pd.DataFrame:
 
     Returns a table like `claims_of_run`. Scores are those of validation splits.
     """
-    asked = claims(*notebooks or (run.notebook,))
+    asked = [claim for claim in claims(*notebooks or (run.notebook,)) if "figure" in claim]
     rows = pd.concat([rows_of(figure) for figure in FIGURES]).reset_index()
     rows = rows.rename(columns={"source": "round", "label": "model"})
     rows = rows.assign(task=OVERALL, metric="accuracy")
@@ -133,10 +161,10 @@ def claims_of_figures(run: Run, notebooks: Sequence[str] = ()) -> pd.DataFrame:
 def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
     """Check the claims of chapter 5 on the thesis' Table 5.7 and on recorded scores.
 
-    Returns a row per claim: claim (a sentence), `in the thesis`, `on thesis tasks`, `on other
-    tasks` (verdicts), and because: the reason of the verdict on the thesis' tasks, or of both
-    verdicts on recorded scores if that is "not tested". A claim is about the tasks of the thesis;
-    others illustrate it without testing it.
+    Returns a row per claim: claim (a sentence), `as published`, `on thesis tasks`, `on other tasks`
+    (verdicts), and because: the reason of the verdict on the thesis' tasks, or of both verdicts on
+    recorded scores if that is "not tested". A claim is about the tasks of the thesis; others
+    illustrate it without testing it.
     """
     asked = claims(EVALUATION.name)
     tasks = thesis_tasks()
@@ -148,6 +176,17 @@ def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
     in_thesis = check_claims(asked, scores_of_rows(published("table_5_7")), tasks, counts)
     recorded = _recorded_scores(run, finals)
     return _verdicts(asked, in_thesis, recorded, tasks, _recorded_counts(run, finals))
+
+
+def claims_of_paper() -> pd.DataFrame:
+    """Check the claims of the SimDE paper on its Table 2: a table like `claims_of_run`.
+
+    Recorded scores do not test these claims, because they name the paper's models.
+    """
+    asked = claims(SIMDE.name)
+    rows = published("simde").query("source == 'table 2'")
+    tasks = {"f1_macro": [*rows["task"].unique()]}
+    return _verdicts(asked, check_claims(asked, scores_of_rows(rows), tasks), {}, tasks, {})
 
 
 def tested(table: pd.DataFrame, profile: str) -> pd.DataFrame:
@@ -166,9 +205,9 @@ def tested(table: pd.DataFrame, profile: str) -> pd.DataFrame:
 
 
 def _verdicts(
-    asked: Sequence[Claim], in_thesis: pd.DataFrame, rounds: Rounds, tasks: Tasks, counts: Counts
+    asked: Sequence[Claim], as_published: pd.DataFrame, rounds: Rounds, tasks: Tasks, counts: Counts
 ) -> pd.DataFrame:
-    """The table of `claims_of_run`, from the verdicts in the thesis and from recorded scores."""
+    """The table of `claims_of_run`, from the verdicts as published and from recorded scores."""
     present = set()
     for task, score in _scores_in(rounds):
         present |= {(metric, task) for metric in (score.metric, *score.extra)}
@@ -187,8 +226,9 @@ def _verdicts(
         if verdict == UNTESTED and because != because_elsewhere:
             names = ", ".join(others[claim.get("metric", "accuracy")]) or "other tasks"
             because = f"{because}; on {names}: {because_elsewhere}"
-        rows[name] = (claim["says"], in_thesis["verdict"][name], verdict, elsewhere, because)
-    columns = ["claim", "in the thesis", "on thesis tasks", "on other tasks", "because"]
+        published_verdict = as_published["verdict"][name]
+        rows[name] = (claim["says"], published_verdict, verdict, elsewhere, because)
+    columns = ["claim", "as published", "on thesis tasks", "on other tasks", "because"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("id")
 
 
@@ -241,6 +281,10 @@ def _check(claim: Claim, rounds: Rounds, tasks: Tasks, counts: Counts) -> Verdic
         raise NotTestedError(f"no run of {figure}")
     if not names:
         raise NotTestedError(f"no tasks with {metric}")
+    if "tasks" in claim:
+        names = [name for name in claim["tasks"] if name in names]
+        if not names:
+            raise NotTestedError(f"the claim is about {', '.join(claim['tasks'])}")
     missing = sorted({*names} - {task for task, _ in _scores_in(rounds)})
     if missing:
         raise NotTestedError(f"no scores on {', '.join(missing)}")
@@ -252,36 +296,142 @@ def _check(claim: Claim, rounds: Rounds, tasks: Tasks, counts: Counts) -> Verdic
     for name in [figure] if figure else claim.get("rounds", last):
         means[name] = _means(models, name, rounds, metric, names)
     if "between" in claim:
-        if models:
-            numbers = [best_share(orders[0][0], means)]
-        else:
-            numbers = [counts.get(name, np.nan) for name in claim.get("counts", names)]
-        return check_numbers(numbers, claim["between"])
+        return check_numbers(_numbers(claim, orders, means, counts, names), claim["between"])
 
     compared = []
+    for where, of_models in _variants(claim, means, names).items():
+        for order in orders:
+            groups, of_groups = _grouped(claim, order, of_models)
+            compared.append(comparisons(groups, of_groups, where))
+    return check_order(pd.concat(compared), ahead=claim.get("ahead"), ties=claim.get("ties", False))
+
+
+def _numbers(
+    claim: Claim,
+    orders: Sequence[Order],
+    means: Mapping[str, Mapping[str, Mean]],
+    counts: Counts,
+    tasks: Sequence[str],
+) -> list[float]:
+    """The numbers of a claim that gives their bounds, see `published/claims.yaml`."""
+    order = orders[0]
+    if not order:
+        return [counts.get(name, np.nan) for name in claim.get("counts", tasks)]
+    if claim.get("relative"):
+        (of_round,) = means.values()
+        (ahead,), (behind,) = order
+        shares = of_round[ahead].values / of_round[behind].values
+        return [float(shares.mean()) - 1]
+    if "of_group" not in claim and "over_tasks" not in claim:
+        return [best_share(order[0], means)]
+    numbers = []
+    for of_models in _variants(claim, means, tasks).values():
+        (first, *_), of_groups = _grouped(claim, order, of_models)
+        numbers += [float(of_groups[name].values.mean()) for name in first]
+    return numbers
+
+
+def _variants(
+    claim: Claim, means: Mapping[str, Mapping[str, Mean]], tasks: Sequence[str]
+) -> dict[str, Mapping[str, Mean]]:
+    """The means of the models that a claim compares, by where they are compared."""
+    variants: dict[str, Mapping[str, Mean]] = {}
     for name, of_round in means.items():
-        if not figure:
-            compared += [comparisons(order, of_round, name) for order in orders]
-        if figure or claim.get("normalised"):
-            normalised = normalised_means(of_round)
-            compared += [comparisons(order, normalised, f"{name}, normalised") for order in orders]
-    return check_order(pd.concat(compared))
+        if "figure" not in claim:
+            variants[name] = of_round
+        if "figure" in claim or claim.get("normalised"):
+            variants[f"{name}, normalised"] = normalised_means(of_round)
+    if claim.get("gain"):
+        first, *_, last = variants
+        gains = {
+            model: variants[last][model].minus(variants[first][model]) for model in means[last]
+        }
+        variants = {f"{last} minus {first}": gains}
+
+    over_tasks = claim.get("over_tasks")
+    if over_tasks == "each":
+        each: dict[str, Mapping[str, Mean]] = {}
+        for name, of_models in variants.items():
+            for place, task in enumerate(tasks):
+                only = {model: mean.only(place) for model, mean in of_models.items()}
+                each[f"{name}, {task}"] = only
+        return each
+    if over_tasks is not None:
+        for name, of_models in variants.items():
+            numbers = {}
+            for model, mean in of_models.items():
+                values = mean.values
+                number = -np.ptp(values) if over_tasks == "span" else values[0] - values[-1]
+                numbers[model] = Mean(np.array([number]), None)
+            variants[name] = numbers
+    return variants
+
+
+def _grouped(
+    claim: Claim, order: Order, means: Mapping[str, Mean]
+) -> tuple[Order, Mapping[str, Mean]]:
+    """The order with one number for each group, where the claim compares groups, and the means."""
+    statistic = claim.get("of_group")
+    if statistic is None:
+        return order, means
+    names = []
+    of_groups: dict[str, Mean] = {}
+    for group in order:
+        members = [means[model] for model in group]
+        if statistic == "best":
+            best = max(group, key=lambda model: means[model].values.mean())
+            names.append([best])
+            of_groups[best] = means[best]
+            continue
+        name = group[0] if len(group) == 1 else f"{statistic} of {group[0]} … {group[-1]}"
+        values = np.stack([member.values for member in members])  # (models, K)
+        answers = None
+        if statistic == "deviation":
+            values = np.atleast_1d(values.mean(axis=1).std(ddof=1))
+        else:
+            values = values.mean(axis=0)
+            if all(member.answers is not None for member in members):
+                by_task = zip(*(member.answers or [] for member in members), strict=True)
+                answers = [np.mean(of_task, axis=0) for of_task in by_task]
+        names.append([name])
+        of_groups[name] = Mean(values, answers)
+    return names, of_groups
 
 
 def orders_of(claim: Claim) -> list[Order]:
-    """The orders of a claim, with models in place of `others`.
+    """The orders of a claim, with models in place of `others` and of values of columns.
 
-    These are the students of its figure that the claim does not name.
+    `others` are the students of its figure that the claim does not name.
     """
     orders = claim.get("orders") or [claim.get("order", [])]
-    named = {model for group in chain(*orders) if group != OTHERS for model in group}
-    others: list[str] = []
+    rows = pd.DataFrame()
     for figure in FIGURES:
         if figure.source == claim.get("figure"):
             rows = rows_of(figure)
-            students = rows.index[rows["kind"] != BASELINE]
-            others += [str(label) for label in students if label not in named]
-    return [[others if group == OTHERS else group for group in order] for order in orders]
+
+    def chosen(member: Member) -> list[str]:
+        if isinstance(member, str):
+            return [member]
+        fits = pd.Series(True, index=rows.index)
+        for column, value in member.items():
+            fits &= rows[column].isin(value if isinstance(value, list) else [value])
+        return [str(label) for label in rows.index[fits]]
+
+    named = {
+        model for member in chain(*chain(*orders)) if member != OTHERS for model in chosen(member)
+    }
+    others: list[str] = []
+    if len(rows):
+        students = rows.index[rows["kind"] != BASELINE]
+        others = [str(label) for label in students if label not in named]
+    resolved: list[Order] = []
+    for order in orders:
+        groups = []
+        for group in order:
+            members = [others if member == OTHERS else chosen(member) for member in group]
+            groups.append(list(chain(*members)))
+        resolved.append(groups)
+    return resolved
 
 
 def _means(
@@ -368,30 +518,48 @@ def check_numbers(numbers: Sequence[float], bounds: tuple[float, float]) -> Verd
     return Verdict(verdict + NO_INTERVAL, because)
 
 
-def check_order(compared: pd.DataFrame) -> Verdict:
-    total = len(compared)
-    ahead = compared["difference"].to_numpy() > 0
+def check_order(
+    compared: pd.DataFrame, *, ahead: tuple[int, int] | None = None, ties: bool = False
+) -> Verdict:
+    """The verdict on comparisons, all of which must be ahead.
+
+    With `ahead`, the number of models that are ahead in all of their comparisons must lie within
+    these bounds. With `ties`, equal means are as claimed, too.
+    """
+    positive = compared["difference"].to_numpy() > 0
+    if ties:
+        positive |= compared["difference"].to_numpy() == 0
     least = compared.iloc[compared["difference"].argmin()]
     detail = (
         f"least: {least['ahead']} minus {least['behind']} {least['difference']:+.3f} "
         f"({least['where']})"
     )
-    if compared["p"].isna().any():
-        verdict = HOLDS if ahead.all() else FAILS
-        because = f"{ahead.sum()} of {total} differences as claimed; {detail}"
-        return Verdict(verdict + NO_INTERVAL, because)
-
-    significant = holm(compared["p"].to_numpy()) < ALPHA
-    confirmed = (significant & ahead).sum()
-    opposite = (significant & ~ahead).sum()
-    verdict = UNDECIDED
-    counter = ""
-    if opposite:
+    tested = not compared["p"].isna().any()
+    significant = holm(compared["p"].to_numpy()) < ALPHA if tested else np.ones(len(compared), bool)
+    verdicts = pd.DataFrame(
+        {"confirmed": significant & positive, "opposite": significant & ~positive}
+    )
+    unit = "differences"
+    if ahead is not None:
+        unit = "models"
+        by_model = verdicts.groupby(compared["ahead"].to_numpy(), sort=False)
+        verdicts = by_model.agg({"confirmed": "all", "opposite": "any"})
+    total = len(verdicts)
+    low, high = (total, total) if ahead is None else ahead
+    confirmed = int(verdicts["confirmed"].sum())
+    opposite = int(verdicts["opposite"].sum())
+    if confirmed > high or total - opposite < low:
         verdict = FAILS
-        counter = f", {opposite} significant in the opposite direction"
-    elif confirmed == total:
+    elif confirmed >= low and total - opposite <= high:
         verdict = HOLDS
-    return Verdict(verdict, f"{confirmed} of {total} differences significant{counter}; {detail}")
+    else:
+        verdict = UNDECIDED
+    if not tested:
+        what = f"{unit} as claimed" if ahead is None else f"{unit} ahead"
+        return Verdict(verdict + NO_INTERVAL, f"{confirmed} of {total} {what}; {detail}")
+    what = f"{unit} significant" if ahead is None else f"{unit} significantly ahead"
+    counter = f", {opposite} significant in the opposite direction" if opposite else ""
+    return Verdict(verdict, f"{confirmed} of {total} {what}{counter}; {detail}")
 
 
 # ---- recorded runs; nothing is built

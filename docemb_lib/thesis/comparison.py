@@ -32,6 +32,7 @@ from docemb_lib.settings.notebooks import CHAPTER_4, STRUCTURAL, STRUCTURAL_LOSS
 from docemb_lib.thesis.values import (
     BASELINE,
     FIGURES,
+    PUBLISHED_BOX,
     ThesisValues,
     baseline_name,
     cells_of,
@@ -75,8 +76,9 @@ def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) ->
     this figure of the thesis are returned, with its values. Runs with a contextual teacher are
     shown with the runs of the structural notebook that have the same structural loss, documents and
     seed. Returns the rows of all runs, then each baseline once, with the columns own (whether it is
-    the model of a run), group (the categories, in order, that the thesis' figure colours) and
-    thesis (see `ThesisValues`). Equal labels get the parameters that differ.
+    the model of a run), group (the categories, in order, that the thesis' figure colours), thesis
+    (see `ThesisValues`) and its box (see `PUBLISHED_BOX`). Equal labels get the parameters that
+    differ.
     """
     return _rows_of(run, _entries(run, scores), ThesisValues(run.notebook, run.profile, source))
 
@@ -98,7 +100,8 @@ def runs_by_figure(run: Run, scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
                 of_figures[f"runs, {figure.source}"] = _rows_of(run, entries, thesis)
     if len(of_figures) < 2:
         return {"runs": runs}
-    return {"runs": runs.assign(thesis=float("nan")), **of_figures}
+    unknown = dict.fromkeys(["thesis", *PUBLISHED_BOX], float("nan"))
+    return {"runs": runs.assign(**unknown), **of_figures}
 
 
 def _rows_of(run: Run, entries: Sequence[Entry], thesis: ThesisValues) -> pd.DataFrame:
@@ -119,16 +122,16 @@ def _with_baselines(
     others = []
     for entry, group in zip(entries, groups, strict=True):
         of_model = entry.scores["model"] == entry.model
-        value = thesis.of_run(entry.key)
+        values = thesis.columns_of_run(entry.key)
         rows = entry.scores[of_model]
-        frames.append(rows.assign(model=entry.label, own=True, group=group, thesis=value))
+        frames.append(rows.assign(model=entry.label, own=True, group=group, **values))
         others.append(entry.scores[~of_model])
     baselines = pd.concat(others).drop_duplicates(["model", "task", "metric", "seed"])
     identified = zip(baselines["kind"], baselines["form"], strict=True)
-    values = [thesis.of_baseline(kind, form) for kind, form in identified]
-    in_thesis = pd.Series(values, baselines.index, dtype=float)
-    frames.append(baselines.assign(own=False, group=BASELINE, thesis=in_thesis))
-    rows = pd.concat(frames, ignore_index=True).astype({"thesis": float})
+    of_models = [thesis.columns_of_baseline(kind, form) for kind, form in identified]
+    published_values = pd.DataFrame(of_models, index=baselines.index)
+    frames.append(baselines.assign(own=False, group=BASELINE).join(published_values))
+    rows = pd.concat(frames, ignore_index=True)
     return rows.assign(legend=thesis.legend)
 
 
@@ -495,7 +498,7 @@ def recorded_in_figures(
             key = run.key_of(record)
             if comparable and not key.in_thesis_form:
                 continue
-            documents = key.counting["documents"]
+            documents = key.counting.get("documents", 0)  # Paragraph Vectors learn from all
             group = _Group(comparable, documents, key.counting["seed"], record.setting)
             for source, labels in cells.items():
                 if key.cell in labels:

@@ -30,6 +30,15 @@ IN_TABLE_5_7 = {
 }
 # The labels of baselines in the figures of the thesis.
 IN_FIGURES = {**IN_TABLE_5_7, **contextual_names(THESIS)}
+# The columns in which `scores_of_runs` has the published box of a run, and what matplotlib's `bxp`
+# calls them.
+PUBLISHED_BOX = {
+    "thesis_low": "whislo",
+    "thesis_q1": "q1",
+    "thesis_median": "med",
+    "thesis_q3": "q3",
+    "thesis_high": "whishi",
+}
 # Parameters that are switched off where they are published as null; others are not given then.
 SWITCHES = {"structural_loss", "contextual_teacher", "lam", "max_structural_len"}
 
@@ -105,24 +114,43 @@ class ThesisValues:
     def __init__(self, notebook: str, profile: Profile, source: str | None = None) -> None:
         self.source = source
         self.legend = "thesis" if _is_of_thesis(profile) else "thesis, with other tasks or models"
-        self.runs: dict[str, float] = {}  # by `RunKey.cell`
-        self.baselines: dict[str, float] = {}  # by the label in the thesis
+        # Rows of the figures by `RunKey.cell`, and those of baselines by the label in the thesis.
+        self.runs: dict[str, pd.Series] = {}
+        self.baselines: dict[str, pd.Series] = {}
         figures = [f for f in FIGURES if f.notebook == notebook and source in (None, f.source)]
         for figure in sorted(figures, key=lambda figure: not _has_loss(figure, profile)):
             rows = rows_of(figure)
+            by_label = dict(rows.iterrows())
             for cell, label in cells_of(figure, profile).items():
-                self.runs.setdefault(cell, rows["value"][label])
+                self.runs.setdefault(cell, by_label[label])
             if source or _has_loss(figure, profile):
-                for baseline, value in rows["value"][rows["kind"] == BASELINE].items():
-                    self.baselines.setdefault(str(baseline), value)
+                for baseline, row in rows[rows["kind"] == BASELINE].iterrows():
+                    self.baselines.setdefault(str(baseline), row)
 
     def of_run(self, key: RunKey) -> float | None:
         """The thesis' value of a run; None if the thesis has no such run."""
-        return self.runs.get(key.cell) if key.in_thesis_form else None
+        row = self.runs.get(key.cell) if key.in_thesis_form else None
+        return None if row is None else row["value"]
 
     def of_baseline(self, kind: str, form: str) -> float | None:
         """The thesis' value of a baseline of any width; None if the figure lacks it."""
-        return self.baselines.get(baseline_label(kind, form) or "")
+        row = self.baselines.get(baseline_label(kind, form) or "")
+        return None if row is None else row["value"]
+
+    def columns_of_run(self, key: RunKey) -> dict[str, float]:
+        """The thesis' value of a run as `thesis`, and its box, see `PUBLISHED_BOX`."""
+        return _columns_of(self.runs.get(key.cell))
+
+    def columns_of_baseline(self, kind: str, form: str) -> dict[str, float]:
+        """The same of a baseline."""
+        return _columns_of(self.baselines.get(baseline_label(kind, form) or ""))
+
+
+def _columns_of(row: pd.Series | None) -> dict[str, float]:
+    if row is None:
+        return dict.fromkeys(["thesis", *PUBLISHED_BOX], float("nan"))
+    box = {name: float(row[name.removeprefix("thesis_")]) for name in PUBLISHED_BOX}
+    return {"thesis": float(row["value"]), **box}
 
 
 def _is_of_thesis(profile: Profile) -> bool:

@@ -15,10 +15,12 @@ from docemb_lib.views.losses import (
     weights_by_length,
 )
 from docemb_lib.views.simde import (
+    attention_of_students,
     distances_of_halves,
     example_halves,
     redundancy_beside_paper,
     similarity_beside_paper,
+    sizes_beside_paper,
     students_beside,
 )
 from docemb_lib.views.students import (
@@ -34,6 +36,7 @@ from docemb_lib.views.students import (
 
 __all__ = [
     "ThreeDocuments",
+    "attention_of_students",
     "contextual_losses",
     "corpus_statistics",
     "described_tasks",
@@ -47,6 +50,7 @@ __all__ = [
     "scores_by_negatives",
     "seen_by_models",
     "similarity_beside_paper",
+    "sizes_beside_paper",
     "structural_limit",
     "students_beside",
     "students_of_runs",

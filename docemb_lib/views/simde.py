@@ -8,6 +8,9 @@ import pandas as pd
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.evaluation import probes
+from docemb_lib.evaluation.attention import attention_by_part
+from docemb_lib.evaluation.tasks import Classification
+from docemb_lib.runs.kinds import Kind, label_of
 from docemb_lib.runs.models import (
     Model,
     embed_once,
@@ -23,6 +26,8 @@ from docemb_lib.views.students import SHOWN
 
 SENTENCES = 12  # sentences of the example document
 READ = 300  # training documents whose words are counted
+ATTENDED = 12  # validation documents; attentions take stock Longformer about a second each
+TAGGED = "en"  # the language of the part-of-speech tagger
 
 
 def example_halves(run: Run) -> pd.DataFrame:
@@ -95,6 +100,64 @@ def students_beside(run: Run) -> list[Model]:
     return list(models.values())
 
 
+def sizes_beside_paper(run: Run) -> pd.DataFrame:
+    """Table 1 of the paper below this run's training documents and its classification tasks.
+
+    Columns: documents, classes, mean words, median words. Words are split at white space.
+    """
+    rows = []
+    train = run.stages.corpus.split("train")["n_words"][: run.profile.parameters.documents]
+    rows.append(_size("here: training documents", np.asarray(train)))
+    for name in run.profile.evaluation.tasks:
+        task = run.stages.scores.task(name)
+        if isinstance(task, Classification):
+            texts = [text for data in task.splits.values() for text in data.texts]
+            words = np.array([len(text.split()) for text in texts])
+            rows.append(_size(f"here: {name}", words, len(set(task.splits["train"].labels))))
+    here = pd.DataFrame(rows).set_index("data")
+    table_1 = published("simde").query("source == 'table 1'")
+    paper = table_1.pivot_table(index="task", columns="metric", values="value", sort=False)
+    return pd.concat([here, paper[[*here]]]).rename_axis("data")
+
+
+def _size(name: str, words: np.ndarray, classes: float = np.nan) -> dict[str, object]:
+    return {
+        "data": name,
+        "documents": float(len(words)),
+        "classes": float(classes),
+        "mean words": float(words.mean()),
+        "median words": float(np.median(words)),
+    }
+
+
+def attention_of_students(run: Run) -> pd.DataFrame:
+    """`attention_by_part` by model and kind: student before and after training, recorded students.
+
+    The first `ATTENDED` validation documents are read. Recorded students are those of comparable
+    runs of this notebook. Empty if documents are not English, or where no student is a Longformer,
+    the one encoder that gives its attentions here.
+    """
+    from docemb_lib.student import Student
+
+    columns = ["document", "part", "words", "attention", "relative", "model", "kind"]
+    if run.profile.simde.language != TAGGED:
+        return pd.DataFrame(columns=columns)
+    untrained = label_of(Kind.UNTRAINED)
+    folders = {untrained: run.stages.students.untrained, run.label: run.stages.students.trained}
+    for record in run.comparable():
+        recorded = recorded_student(run.workspace, record)
+        if recorded is not None:
+            folders.setdefault(record.label, recorded)
+    texts = run.stages.corpus.split("validation")["text"][:ATTENDED]
+    frames = []
+    for label, folder in folders.items():
+        student = Student.load(folder.path)
+        if student.model.config.model_type == "longformer":
+            kind = Kind.UNTRAINED if label == untrained else Kind.STUDENT
+            frames.append(attention_by_part(student, texts).assign(model=label, kind=kind))
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+
+
 def redundancy_beside_paper(run: Run) -> pd.DataFrame:
     """Table 4 of the paper below this run's training documents; columns are numbers of words.
 
@@ -102,7 +165,7 @@ def redundancy_beside_paper(run: Run) -> pd.DataFrame:
     """
     paper = published("simde").query("metric == 'redundancy'")
     rows = paper.rename(columns={"task": "data", "value": "redundancy"})
-    if run.profile.simde.language == "en":  # the language of the part-of-speech tagger
+    if run.profile.simde.language == TAGGED:
         here = probes.redundancy_by_length(probes.redundancy(_texts_read(run))).reset_index()
         rows = pd.concat([here.assign(data=f"here: {run.profile.corpus.source}"), rows])
     table = rows.pivot_table(index="data", columns="words", values="redundancy", sort=False)

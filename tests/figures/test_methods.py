@@ -8,7 +8,12 @@ import torch
 from sklearn.metrics.pairwise import cosine_distances, paired_cosine_distances
 
 from docemb_lib.figures import methods
-from docemb_lib.figures.methods import descend, plot_siamese, plot_training
+from docemb_lib.figures.methods import (
+    descend,
+    plot_paragraph_vectors,
+    plot_siamese,
+    plot_training,
+)
 from docemb_lib.losses import MaxMargin
 from docemb_lib.runs.students import weighting_of
 from docemb_lib.settings.profile import Profile
@@ -234,3 +239,30 @@ def test_the_figure_shows_these_paths(paths, names_of):
         "student, end",
         "origin",
     ]
+
+
+def joined(ax):
+    """The texts of the boxes that each arrow joins, without line breaks."""
+    texts = [text for text in ax.texts if getattr(text, "arrow_patch", None) is not None]
+    pairs = [(text.anncoords.get_text(), text.xycoords.get_text()) for text in texts]
+    return [tuple(text.replace("\n", " ") for text in pair) for pair in pairs]
+
+
+def test_dm_predicts_a_word_from_the_mean_of_the_document_and_its_neighbours(small):
+    dm, _ = plot_paragraph_vectors(small)
+    inputs = ["document vector $v$ 8 numbers"]
+    inputs += [f"{word}: 8 numbers" for word in ("return", "the", "path", "lengths")]
+    expected = {(name, "mean 8 numbers") for name in inputs} | {("mean 8 numbers", "shortest")}
+    assert set(joined(dm)) == expected
+
+
+def test_dbow_predicts_all_words_from_the_document_alone(small):
+    _, dbow = plot_paragraph_vectors(small)
+    words = ("return", "the", "shortest", "path", "lengths")
+    assert joined(dbow) == [("document vector $v$ 8 numbers", word) for word in words]
+
+
+@pytest.mark.parametrize("profile", ["tiny", "thesis"])
+def test_paragraph_vectors_are_legible_at_the_widths_of_a_profile(profile):
+    for ax in plot_paragraph_vectors(Profile.load(profile)):
+        assert_legible(ax)

@@ -91,22 +91,76 @@ def runs():
     return pd.concat([frame, further], ignore_index=True)
 
 
-def test_runs_stand_in_the_order_of_their_normalised_means_the_lowest_on_top(ax, names_of, runs):
-    assert figures.plot_runs(runs, by="kind", ax=ax) is ax
-    assert names_of(ax.get_yticklabels()) == ["DBOW", "DM", "SBERT"]
-    assert ax.yaxis_inverted()
-    np.testing.assert_allclose(marks(ax, "^"), [[0.65, 0], [0.75, 1], [0.9, 2]])
-    widths = [np.ptp(segment[:, 0]) for segment in spans(ax)]
-    np.testing.assert_allclose(widths, [2 * np.std([0.6, 0.7], ddof=1), 0, 0], atol=1e-12)
-    # each task is a point
+def points_of(ax):
+    """All points of tasks, as (x, y)."""
     clouds = [
         collection.get_offsets()
         for collection in ax.collections
         if isinstance(collection, PathCollection)
     ]
-    points = {(round(float(x), 6), round(float(y))) for offsets in clouds for x, y in offsets}
-    assert points == {(0.4, 0), (0.9, 0), (0.5, 1), (1.0, 1), (1.0, 2), (0.8, 2)}
+    return {(round(float(x), 6), round(float(y))) for offsets in clouds for x, y in offsets}
+
+
+def test_runs_stand_in_the_order_of_their_normalised_means_the_best_on_top(ax, names_of, runs):
+    assert figures.plot_runs(runs, by="kind", ax=ax) is ax
+    assert names_of(ax.get_yticklabels()) == ["SBERT", "DM", "DBOW"]
+    assert ax.yaxis_inverted()
+    np.testing.assert_allclose(marks(ax, "^"), [[0.9, 0], [0.75, 1], [0.65, 2]])
+    # each task is a point
+    assert points_of(ax) == {(0.4, 2), (0.9, 2), (0.5, 1), (1.0, 1), (1.0, 0), (0.8, 0)}
     assert not ax.patches
+
+
+def test_each_task_has_a_marker_that_the_legend_names(ax, runs):
+    figures.plot_runs(runs, by="kind", ax=ax)
+    drawn = [
+        tuple(map(tuple, cloud.get_paths()[0].vertices.round(3)))
+        for cloud in ax.collections
+        if isinstance(cloud, PathCollection)
+    ]
+    assert len(set(drawn)) == len(drawn) == 2
+    named = {line.get_label(): line.get_marker() for line in ax.get_legend().get_lines()}
+    assert len({named["sort"], named["find"], named["mean over tasks"]}) == 3
+
+
+def test_the_interval_of_a_mean_adds_those_of_its_tasks_in_squares(ax, names_of, runs):
+    reach = runs["task"].map({"sort": 0.08, "find": 0.03})
+    bounded = runs.assign(low=runs["value"] - reach, high=runs["value"] + 2 * reach)
+    bounded.loc[bounded["model"] == "DM", ["low", "high"]] = np.nan
+    figures.plot_runs(bounded, by="kind", ax=ax)
+    best = {"sort": 0.8, "find": 0.5}
+    expected = np.sqrt((0.08 / best["sort"]) ** 2 + (0.03 / best["find"]) ** 2) / 2
+    widths = [np.ptp(segment[:, 0]) for segment in spans(ax) if len(segment)]  # DM has none
+    np.testing.assert_allclose(widths, [3 * expected] * 2)
+    assert "mean over tasks, 95% interval" in names_of(ax.get_legend())
+
+
+@pytest.mark.parametrize("tasks", [4, 5])
+def test_a_row_has_a_box_of_its_quartiles_from_five_tasks_on(ax, tasks):
+    values = [1.0, 0.2, 0.4, 0.5, 0.9][:tasks]
+    scores = {
+        "a": {f"t{n}": [value] for n, value in enumerate(values)},
+        "b": {f"t{n}": [1.0] for n in range(tasks)},
+    }
+    frame = tidy(scores, group=pd.Series("x", list("ab")), thesis=pd.Series(np.nan, list("ab")))
+    figures.plot_runs(frame.assign(legend="thesis"), by="kind", ax=ax)
+    boxes = [patch.get_path().get_extents().intervalx for patch in ax.patches]
+    expected = [np.percentile(values, [25, 75]), [1, 1]] if tasks == 5 else np.empty((0, 2))
+    np.testing.assert_allclose(np.reshape(sorted(map(tuple, boxes)), (-1, 2)), expected)
+
+
+def test_the_published_box_is_hollow_and_at_its_row(ax, names_of, runs):
+    box = {"low": 0.6, "q1": 0.7, "median": 0.75, "q3": 0.8, "high": 0.95}
+    of_dm = runs["model"] == "DM"
+    published_box = {
+        f"thesis_{name}": np.where(of_dm, value, np.nan) for name, value in box.items()
+    }
+    figures.plot_runs(runs.assign(**published_box), by="kind", ax=ax)
+    dashed = [line.get_xydata() for line in ax.lines if line.get_linestyle() == "--"]
+    ends = {tuple(np.round([xy[:, 0].min(), xy[:, 0].max()], 6)) for xy in dashed}
+    assert ends >= {(0.7, 0.8), (0.6, 0.7), (0.8, 0.95), (0.75, 0.75)}
+    assert all(0 < y < 2 for xy in dashed for y in xy[:, 1])  # DM is the second of three rows
+    assert names_of(ax.get_legend())[-1] == "box in the thesis"
 
 
 def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_own(
@@ -121,6 +175,8 @@ def test_the_thesis_value_is_a_hollow_diamond_and_groups_have_colours_of_their_o
         "DM",
         "DBOW",
         "baseline",
+        "sort",
+        "find",
         "mean over tasks",
         "thesis, with other tasks or models",
     ]
@@ -270,6 +326,7 @@ def table_5_7():
         for name in ("1k", "10k", "all")
     ]
     rows = pd.concat(rounds, ignore_index=True)
+    rows["kind"] = "student"
     return rows.assign(low=rows["value"] - 0.01, high=rows["value"] + 0.02, thesis=rows["value"])
 
 
@@ -277,16 +334,16 @@ def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
     """Orders and means as read off the thesis' figure."""
     assert figures.plot_rounds(table_5_7, ax=ax) is ax
     rows = names_of(ax.get_yticklabels())
-    assert [*rows[:3], *rows[7:10], *rows[-3:]] == [
-        "DM;1k",
-        "Longformer;1k",
-        "SBERT;1k",
-        "DM;10k",
-        "Longformer;10k",
+    assert [*rows[:3], *rows[11:14], *rows[-3:]] == [
+        "only-MSE;1k",
+        "MSE-contextual;1k",
+        "cosine-masked;1k",
         "PV;10k",
-        "MSE-contextual;all",
-        "only-MSE;all",
-        "SBERT;all",
+        "Longformer;10k",
+        "DM;10k",
+        "PV;all",
+        "Longformer;all",
+        "DM;all",
     ]
     means = dict(zip(rows, marks(ax, "^")[:, 0], strict=True))
     expected = {
@@ -300,7 +357,9 @@ def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
     assert len(rows) == 7 * 3
     np.testing.assert_allclose(marks(ax, "D"), marks(ax, "^"))
     assert ax.yaxis_inverted()
-    assert names_of(ax.get_legend()) == ["1k", "10k", "all", "mean over tasks", "thesis"]
+    tasks = ["arxiv", "imdb", "aan", "oc", "pan", "s2orc"]
+    mean = "mean over tasks, 95% interval"
+    assert names_of(ax.get_legend()) == ["1k", "10k", "all", *tasks, mean, "thesis"]
     ax.clear()  # one round is not named, and the thesis has no mark on other tasks
     rows = table_5_7.query("round == 'all'")
     rows = pd.concat([rows, rows[rows["task"] == "oc"].assign(task="package", thesis=np.nan)])
@@ -310,39 +369,46 @@ def test_rounds_are_those_of_figure_5_3(ax, names_of, table_5_7):
     assert "thesis" not in names_of(ax.get_legend())
 
 
-@pytest.mark.parametrize(
-    ("metric", "models", "best"),
-    [  # orders and means as printed
-        (
-            "map",
-            ["DM", "Longformer", "PV", "cosine-masked", "MSE-contextual", "SBERT", "only-MSE"],
-            (0.198 + 0.145) / 2,
-        ),
-        (
-            "mrr",
-            ["DM", "Longformer", "PV", "SBERT", "MSE-contextual", "only-MSE", "cosine-masked"],
-            (0.4284 + 0.4051) / 2,
-        ),
-    ],
-)
-def test_retrieval_is_a_point_per_task_in_the_order_of_the_means(
-    ax, names_of, table_5_7, metric, models, best
+RANKED = {  # orders as printed, the best first
+    "map": ["only-MSE", "SBERT", "MSE-contextual", "cosine-masked", "PV", "Longformer", "DM"],
+    "mrr": ["cosine-masked", "only-MSE", "MSE-contextual", "SBERT", "PV", "Longformer", "DM"],
+}
+
+
+def test_retrieval_is_one_picture_of_both_metrics_in_the_order_of_the_means(
+    ax, names_of, table_5_7
 ):
-    figures.plot_retrieval(table_5_7, metric=metric, ax=ax)
-    assert names_of(ax.get_yticklabels()) == models
-    assert ax.get_xlabel() == metric.upper()
-    assert marks(ax, "^")[-1, 0] == pytest.approx(best)
-    np.testing.assert_allclose(marks(ax, "D"), marks(ax, "^"))
+    assert figures.plot_retrieval(table_5_7, ax=ax) is ax
+    assert names_of(ax.get_yticklabels()) == [*RANKED["map"], *RANKED["mrr"]]
+    assert ax.yaxis_inverted()
+    assert names_of(ax.texts) == ["MAP", "MRR"]
+    widths = [bar.get_width() for bar in ax.patches]
+    best = {0: (0.198 + 0.145) / 2, 7: (0.4284 + 0.4051) / 2}
+    assert {place: widths[place] for place in best} == pytest.approx(best)
+    np.testing.assert_allclose(marks(ax, "D")[:, 0], widths)
+
+
+def test_retrieval_joins_the_tasks_of_each_bar(ax, names_of, table_5_7):
+    figures.plot_retrieval(table_5_7, ax=ax)
+    expected = []
+    for metric, models in RANKED.items():
+        of_metric = table_5_7[table_5_7["metric"] == metric].drop_duplicates(["model", "task"])
+        table = of_metric.pivot(index="model", columns="task", values="value").loc[models]
+        expected += table.apply(sorted, axis=1).tolist()
+    spans = [line.get_xdata().tolist() for line in ax.lines if line.get_marker() == "None"]
+    assert spans == expected
+    assert names_of(ax.get_legend()) == ["games", "wines", "mean in the thesis"]
     points = {
-        (round(x, 4), models[round(y)]) for cloud in ax.collections for x, y in cloud.get_offsets()
+        (value, round(place, 3))
+        for marker in ("o", "s")
+        for value, place in marks(ax, marker).tolist()
     }
-    assert points == {
-        (row.value, row.model) for row in table_5_7[table_5_7["metric"] == metric].itertuples()
-    }
-    assert names_of(ax.get_legend()) == ["games", "wines", "mean over tasks", "thesis"]
-    ax.clear()  # without all tasks in the thesis there is no diamond
+    assert len(points) == 2 * 2 * 7
+
+
+def test_retrieval_has_no_diamond_without_all_tasks_in_the_thesis(ax, table_5_7):
     rows = table_5_7.assign(thesis=table_5_7["thesis"].mask(table_5_7["task"] == "games"))
-    figures.plot_retrieval(rows, metric=metric, ax=ax)
+    figures.plot_retrieval(rows, ax=ax)
     assert np.isnan(marks(ax, "D")[:, 0]).all()
 
 
@@ -363,10 +429,10 @@ def losses():
 
 def test_contextual_losses_stand_beside_their_spread(ax, names_of, losses):
     assert figures.plot_contextual_losses(losses, ax=ax) is ax
-    assert names_of(ax.get_yticklabels()) == ["soft-cca", "infonce"]
-    np.testing.assert_allclose(marks(ax, "^"), [[0.25, 0], [0.65, 1]])
+    assert names_of(ax.get_yticklabels()) == ["infonce", "soft-cca"]
+    np.testing.assert_allclose(marks(ax, "^"), [[0.65, 0], [0.25, 1]])
     texts = {text.get_text(): text.xy[1] for text in ax.texts}
-    assert texts == {"spread 0.0003, collapsed": 0, "spread 0.79": 1}
+    assert texts == {"spread 0.0003, collapsed": 1, "spread 0.79": 0}
 
 
 def test_correlations_of_views_and_embeddings_are_lines(ax, names_of):

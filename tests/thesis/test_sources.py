@@ -20,7 +20,7 @@ READ_FROM = PRINTED | {
     "author's logs",
 }
 SOURCE = re.compile(r"(table|figure) \d+(\.\d+)?[ab]?( of a later revision)?")
-PART = re.compile(r"chapter \d+|section \d+(\.\d+)+|figure \d+\.\d+")
+PART = re.compile(r"chapter \d+|section \d+(\.\d+)+|(figure|table) \d+(\.\d+)?")
 COLUMNS = ["value or rule", "where the project has it", "source", "what the text says"]
 
 

@@ -16,6 +16,7 @@ from training import distil
 from docemb_lib import views
 from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
+from docemb_lib.evaluation.attention import attention_by_part
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
@@ -24,6 +25,7 @@ from docemb_lib.runs.run import Run
 from docemb_lib.runs.students import make_objective
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Decorrelation, FurtherTeacher, SimDE, SimDEName
+from docemb_lib.student import Student
 from docemb_lib.thesis.values import published
 from docemb_lib.training.pairs import draw_halves, generator_of
 
@@ -550,3 +552,41 @@ def test_contextual_losses_are_those_of_runs_that_differ_in_nothing_else(make_ru
     assert losses["loss"].tolist() == ["soft-cca;δ=balance;β=0.95", "infonce"]
     assert losses["value"].tolist() == pytest.approx([0.55, 0.35])
     assert losses["spread"].tolist() == [0.5, 0.3]
+
+
+def test_data_sets_stand_below_the_runs_documents_and_classification_tasks(of_texts):
+    run = of_texts()
+    splits = {"train": Labelled(["a b c", "d", "e f"], ["x", "y", "z"])}
+    splits["test"] = Labelled(["g h"], ["x"])
+    tasks = {"sort": Classification("sort", splits), "find": None}
+    run.profile = run.profile.model_copy(
+        update={"evaluation": run.profile.evaluation.model_copy(update={"tasks": [*tasks]})}
+    )
+    corpus = SimpleNamespace(split=lambda _: {"n_words": [10, 20, 99]})
+    run.stages = SimpleNamespace(corpus=corpus, scores=SimpleNamespace(task=tasks.get))
+    table = views.sizes_beside_paper(run)
+    assert table.columns.tolist() == ["documents", "classes", "mean words", "median words"]
+    assert table.loc["here: sort"].tolist() == [4, 3, 2, 2]
+    assert table.loc["here: training documents"].dropna().tolist() == [2, 15, 15]
+    assert table.loc["nyt"].tolist() == [13081, 5, 650, 683]
+    assert len(table) == 2 + 5
+
+
+def test_the_attention_of_a_student_is_measured_before_and_after_training(of_sizes, tmp_path):
+    student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=64)
+    student.save(tmp_path / "student")
+    run = of_sizes(9, 9, 9)
+    saved = SimpleNamespace(path=tmp_path / "student")
+    run.stages.students = SimpleNamespace(untrained=saved, trained=saved)
+    attention = views.attention_of_students(run)
+    before, after = (rows for _, rows in attention.groupby("model", sort=False))
+    assert attention["model"].unique().tolist() == ["student before distillation", run.label]
+    assert before["relative"].tolist() == after["relative"].tolist()
+    pd.testing.assert_frame_equal(
+        before.drop(columns=["model", "kind"]),
+        attention_by_part(student, [*map(text_of, NAMES, [9] * 3)]),
+    )
+
+
+def test_there_is_no_attention_in_a_language_without_a_tagger(of_texts):
+    assert views.attention_of_students(of_texts(language="de")).empty
