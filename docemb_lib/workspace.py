@@ -46,7 +46,7 @@ VERSIONS = {
     "sentences": 2,
     "scores": 5,
     "source": 3,
-    "task": 3,
+    "task": 4,
     "on-task": 5,
     "student-lexical": 3,
     "run": 7,

@@ -150,8 +150,7 @@ figures.table(views.tasks_beside_thesis(tasks, "validation", columns), digits=2)
 # ## Tasks of the final evaluation
 #
 # The final evaluation uses all examples of a task's splits. Tasks that are made of held-out documents take at most
-# `evaluation.texts` texts; a half of a document is one. The tables count those of this notebook's profile; that of 06
-# may take more, as `tiny-final` does. The first table shows the classes and their balance (Table 5.3).
+# `evaluation.texts` texts; a half of a document is one. The first table shows the classes and their balance (Table 5.3).
 
 # %%
 figures.table(views.tasks_beside_thesis(tasks, "final", columns[1:]), digits=2)
@@ -164,14 +163,12 @@ figures.table(views.tasks_beside_thesis(tasks, "final", columns[1:]), digits=2)
 sizes = views.tasks_beside_thesis(tasks, "final", ["examples", "over_384", "over_512"])
 figures.table(sizes[sizes["examples"].notna()], digits=2)
 
-# %% [markdown]
-# The third table describes retrieval tasks: the number of ranked documents, of queries, and of relevant documents per
-# query (Table 5.5).
-
 # %%
 columns = ["documents", "queries", "relevant_mean", "relevant_std", "over_384", "over_512"]
 retrieval = views.tasks_beside_thesis(tasks, "final", columns)
-figures.table(retrieval[retrieval["queries"].notna()], digits=2, empty="This profile has no retrieval task.")
+section = """The third table describes retrieval tasks: the number of ranked documents, of queries, and of relevant documents per
+query (Table 5.5)."""
+figures.table(retrieval[retrieval["queries"].notna()], digits=2, section=section)
 
 # %% [markdown]
 # A task can show the benefit of a long context only if its texts are long. In the thesis this is true of ARXIV, WINES
@@ -207,6 +204,7 @@ run.save_figure(ax, "tasks", lengths[["data", "split", "tokens"]])
 
 # %% tags=["conclusion"]
 print(views.seen_by_models(run))
+print(views.held_out_lengths(run))
 
 # %%
 run.finish(

@@ -234,17 +234,8 @@ print(thesis.conclusion(run))
 # %%
 run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
 
-# %% [markdown]
-# ## What the thesis claims
-#
-# Do the thesis' claims about Figures 4.2 and 4.3 hold here? Each claim is checked on the figures themselves, on
-# recorded scores of its six validation tasks, and on the other tasks of this profile, which illustrate a claim but do
-# not test it. A claim *holds* if paired tests confirm all of its differences, it *does not hold* if a test confirms the
-# opposite of one, and it is *undecided* otherwise. The thesis publishes no scores of single examples, so its column has
-# no tests and says so. The runs of the grid `structural` are needed: equally many documents, one seed.
-
 # %%
-figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
+figures.table(thesis.tested(thesis.claims_of_figures(run), profile), section=thesis.CLAIMS)
 
 # %% [markdown]
 # **Other students.** Provoke a collapse, in a terminal, in `notebooks/`, and look at `norm` and `spread`:

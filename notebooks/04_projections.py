@@ -115,7 +115,6 @@ for teacher, ax in zip(teachers, axes[0], strict=True):
     figures.plot_probe(figures.named(probes, names), teacher=teacher, ax=ax)
 figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 run.save_figure(figure, "probe", probes)
-print(views.learnt(probes))
 
 # %% [markdown]
 # **How to read it.** R² = 1 means that the map predicts the teacher's embeddings exactly, 0 that it predicts only their
@@ -202,21 +201,13 @@ for name, runs in thesis.runs_by_figure(run, scores).items():
 
 # %% tags=["conclusion"]
 print(thesis.conclusion(run))
+print(views.learnt(probes))
 
 # %%
 run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
 
-# %% [markdown]
-# ## What the thesis claims
-#
-# Do the thesis' claims about Figures 4.7 to 4.9 hold here? Each claim is checked on the figures themselves, on recorded
-# scores of its six validation tasks, and on the other tasks of this profile, which illustrate a claim but do not test
-# it. A claim *holds* if paired tests confirm all of its differences, it *does not hold* if a test confirms the opposite
-# of one, and it is *undecided* otherwise. The thesis publishes no scores of single examples, so its column has no tests
-# and says so. A claim needs the runs of its grid, with equally many documents and one seed.
-
 # %%
-figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
+figures.table(thesis.tested(thesis.claims_of_figures(run), profile), section=thesis.CLAIMS)
 
 # %% [markdown]
 # **Other students.** A sweep of one of the grids above compares projections. Or distil from the contextual teacher

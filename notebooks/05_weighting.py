@@ -41,7 +41,7 @@ delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0; balan
 beta = "profile"  # inside soft-cca: memory of its running covariance, from 0 and below 1
 student_projection = "profile"  # e.g. 768(ReLU,drop0.1,norm)x1024; must end as wide as the contextual one
 contextual_projection = "profile"  # the same for the teacher's side; - is the identity
-lam = 0.5  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
+lam = "profile"  # λ, weight of the structural loss in [0, 1]; None: the plain sum of both
 lam_by_length = None  # "linear:FIRST:LAST": λ falls from FIRST to 0 at LAST structural tokens; None: it does not
 max_structural_len = "profile"  # mask documents of more structural tokens, special ones included; None: no mask
 weighting = "complement"  # of the contextual loss: complement is 1 - λ; structural is 1, as in drafts of the thesis
@@ -213,17 +213,8 @@ run.finish(run.metrics(scores), scores=scores, student=run.link_student(), table
 # %%
 widgets.run_monitor("05_weighting")
 
-# %% [markdown]
-# ## What the thesis claims
-#
-# Do the thesis' claims about Figures 4.10 to 4.12 hold here? Each claim is checked on the figures themselves, on
-# recorded scores of its six validation tasks, and on the other tasks of this profile, which illustrate a claim but do
-# not test it. A claim *holds* if paired tests confirm all of its differences, it *does not hold* if a test confirms the
-# opposite of one, and it is *undecided* otherwise. The thesis publishes no scores of single examples, so its column has
-# no tests and says so. A claim needs the runs of its grid, with equally many documents and one seed.
-
 # %%
-figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
+figures.table(thesis.tested(thesis.claims_of_figures(run), profile), section=thesis.CLAIMS)
 
 # %% [markdown]
 # **Other students.** Use a weight that falls with the length instead of a mask, in a terminal, in `notebooks/`:

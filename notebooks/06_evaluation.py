@@ -15,19 +15,18 @@
 # ---
 
 # %% [markdown]
-# # 06 · The final student, measured
+# # 06 · The students on the test splits
 #
-# Is a student that is trained with the recipe of the profile better than what its user has without training?
+# Which student is better than its start, its teachers, and what a user has without training?
 #
-# The recipe may differ from the runs of notebooks 03 to 05 in layers, teachers, losses and number of documents. That of
-# the embedded default was chosen on validation splits: all six layers of MiniLM, `pooling: lead`, and the structural
-# teacher alone, over chunks, because Paragraph Vectors and masks added nothing that is shown. The student is scored on
-# the test splits, once. The references are the student before distillation, the structural teacher on *truncated* text
-# (as in the thesis) and over *chunks* of the whole document (common practice), Paragraph Vectors, search engines that
-# use words alone (TF-IDF, LSA, BM25), and both side by side.
+# Notebooks 03 to 05 compare students on validation splits. Here a student is scored on the test splits, once: chapter 5
+# of the thesis. A student that notebooks 03 to 05 have trained with these settings is not trained again. The references
+# are the student before distillation, the structural teacher on *truncated* text (as in the thesis) and over *chunks*
+# of the whole document (common practice), Paragraph Vectors, search engines that use words alone (TF-IDF, LSA, BM25),
+# and both side by side.
 
 # %% tags=["parameters"]
-profile = "tiny-final"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
+profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
 seed = 0  # of the order of documents and of the projections' initial weights
 structural_loss = "profile"  # mse, cosine, max-margin, contrastive; None: contextual only
 distance = "profile"  # inside max-margin: mse or cosine
@@ -47,17 +46,20 @@ weighting = "profile"  # of the contextual loss: complement is 1 - λ; structura
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
+from IPython.display import Markdown, display
+
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views, widgets
+from docemb_lib.settings.sections import HEADS
 
 figures.use_style()
 run = begin("06_evaluation", globals())
 thesis.settings(run)
 
 # %% [markdown]
-# ## Distil
+# ## The student
 #
-# The student is trained with the settings above.
+# The student of the settings above.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -147,21 +149,29 @@ widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 # student's. Cosines of different models cannot be compared. Select a long document: if the truncated teacher's
 # neighbours resemble only its beginning and the student's neighbours do not, the student has used the rest of the text.
 #
-# ## All final students, beside the thesis
+# ## All students: Table 5.7
 #
-# How do other settings compare? With several recorded runs, several rounds or tasks of the thesis, the tables and
-# figures show this run and all comparable ones; otherwise they stay empty, because they would repeat the scores above.
-# They are like Table 5.7 of the thesis: accuracy for each number of training examples of the heads, and MAP. For the
-# normalised mean each score is divided by the best model's score on the same task and in the same round, so it depends
-# on the models shown. The last column has the thesis' name of a model.
+# The tables and figures below are those of chapter 5. They show this student, those of all comparable recorded runs of
+# this notebook, and the references, with heads that learn from few examples and from all. Students differ in the number
+# of documents that they have learnt from, which their names give: compare those of one number. For the normalised mean
+# each score is divided by the best model's score on the same task and in the same round, so it depends on the models
+# shown. The last column has the thesis' name of a model. First the accuracy, for each number of training examples.
 
 # %%
 finals = thesis.recorded_finals(run, final)
 accuracy = thesis.table_5_7(finals.compared, "accuracy")
-figures.table(accuracy, names, empty="No further scores of accuracy.")
+figures.table(accuracy, names)
 
 # %%
-figures.table(thesis.table_5_7(finals.compared, "map"), names, empty="No further scores of retrieval.")
+section = """The same with the thesis' head, an MLP of one hidden layer that trains for ten epochs (Table 5.6), on the models that
+the thesis has. Where there are some hundred examples instead of its thousands, it learns less than a logistic
+regression."""
+head = HEADS["thesis"]
+under_mlp = thesis.with_head(run, finals, head).compared if run.profile.evaluation.head != head else finals.scores.head(0)
+figures.table(thesis.table_5_7(under_mlp, "accuracy"), names, section=section)
+
+# %%
+figures.table(thesis.table_5_7(finals.compared, "map"), names, section="Retrieval, by MAP; it needs no head.")
 
 # %% [markdown]
 # Table 5.7 itself has the normalised mean twice, as printed and as it follows from the rows: the printed ones are lower
@@ -170,32 +180,26 @@ figures.table(thesis.table_5_7(finals.compared, "map"), names, empty="No further
 # %%
 figures.table(thesis.table("5.7"))
 
-# %% [markdown]
-# The next table compares scores with the thesis, for the same model, round, task and metric: the difference, and
-# whether the thesis' score lies within the 95% interval. MAP scores the entire ordering, as section 5.3 says. The
-# author's code counts the first 1,000 hits alone (`evaluation.map_at: 1000`), which changes the MAP of GAMES with its
-# 21,000 articles. All scores of the thesis are in
-# [`table_5_7.yaml`](../docemb_lib/thesis/published/table_5_7.yaml), which `thesis.published("table_5_7")` reads.
-
 # %%
-none = "The thesis has no scores of these models on these tasks."
-figures.table(thesis.deviations(finals.scores), names, empty=none)
+section = """The next table compares scores with the thesis, for the same model, round, task and metric: the difference, and
+whether the thesis' score lies within the 95% interval. MAP scores the entire ordering, as section 5.3 says. The
+author's code counts the first 1,000 hits alone (`evaluation.map_at: 1000`), which changes the MAP of GAMES with its
+21,000 articles. All scores of the thesis are in
+[`table_5_7.yaml`](../docemb_lib/thesis/published/table_5_7.yaml), which `thesis.published("table_5_7")` reads."""
+figures.table(thesis.deviations(finals.scores), names, section=section)
 
 # %% [markdown]
-# ### Over tasks
+# ### Over tasks: Figures 5.3 to 5.6
 #
-# The next figures are those of chapter 5, for the recorded models, tasks and rounds. Hollow diamonds are scores of the
-# thesis, on its own tasks only. The first figure compares accuracy over tasks and rounds, as Figure 5.3 does.
+# The first figure compares accuracy over tasks and rounds, as Figure 5.3 does; the next ones show each task by the
+# number of training examples of the heads (5.4), the last ones retrieval by MAP and by MRR (5.5 and 5.6). Hollow
+# diamonds are scores of the thesis, on its own tasks only.
 
 # %%
 shown = figures.named(finals.compared, names)
 if len(accuracy):
     ax = figures.plot_rounds(shown, ax=figures.rows_axes(len(accuracy))[0])
     run.save_figure(ax, "rounds", finals.scores)
-
-# %% [markdown]
-# Figure 5.4 of the thesis shows the accuracy on each task, for each number of training examples of the heads. With a
-# single round nothing is drawn here, because the figure of all tasks above shows the same scores.
 
 # %%
 for name, rows in shown[shown["metric"] == "accuracy"].groupby("round", sort=False):
@@ -217,33 +221,20 @@ if len(ranked):
 # **How to read it.** The points of a row are tasks, the triangle is their mean. A model with points far apart is good
 # at some tasks only, even if its mean is good. In retrieval MRR depends on the first relevant document, MAP on all of
 # them. A model that ranks higher by MRR than by MAP finds one relevant document early and ranks the others low.
-#
-# ### The best of chapter 4
-#
-# Figure 4.12 compares four students (Table 4.10) on the validation splits. The figure shows those that are recorded;
-# notebooks 03 to 05 say which of their runs is best. The four are runs of the grids `weighting-cosine`,
-# `weighting-max-margin` and `structural`, shown by the thesis' names. A hollow diamond is the mean in the thesis.
 
 # %%
+section = """### The best of chapter 4
+
+Figure 4.12 compares four students (Table 4.10) on the validation splits. Those that notebooks 03 to 05 have recorded are
+shown by the thesis' names, with equally many documents. A hollow diamond is the mean in the thesis."""
 best = thesis.best_of_chapter_4(run)
-if best.empty:
-    print(f"None of the four is recorded: `docemb sweep 05 --grid weighting-cosine --profile {profile}` makes two.")
-else:
+if len(best):
+    display(Markdown(section))
     ax = figures.plot_runs(figures.named(best, names), by="model", ax=figures.rows_axes(best["model"].nunique())[0])
     run.save_figure(ax, "best-of-chapter-4", best)
 
-# %% [markdown]
-# ### What the thesis claims
-#
-# Do the claims of chapter 5 hold here? (Those of chapter 4 stand in notebooks 03 to 05; `docemb results --claims` lists
-# all.) Each claim is checked on the thesis' own table, on recorded scores of its tasks, and on the other tasks of this
-# profile, which illustrate a claim but do not test it. A claim *holds* if paired tests confirm all of its differences,
-# it *does not hold* if a test confirms the opposite of one, and it is *undecided* otherwise. The thesis publishes no
-# scores of single examples, so its column has no tests and says so. The three students of the thesis are the grid
-# `final`: `docemb sweep 06 --grid final --profile …`.
-
 # %%
-figures.table(thesis.tested(thesis.claims_of_run(run, finals), profile), empty="No claim is tested here.")
+figures.table(thesis.tested(thesis.claims_of_run(run, finals), profile), section=thesis.CLAIMS)
 
 # %% [markdown]
 # ## Using the student

@@ -204,8 +204,7 @@ for task in few["task"].unique():
     _, ax = plt.subplots()
     figures.plot_few_shot(figures.named(few[few["task"] == task], names), ax=ax).set_title(task)
     run.save_figure(ax, f"few-shot-{task}", few)
-none = "No scores on a task of the paper with as many examples of each class as in `evaluation.few_shot_table`."
-figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), names, empty=none)
+figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), names)
 
 # %% [markdown]
 # ## What it attends to
@@ -221,21 +220,18 @@ if len(attention):
     ax = figures.plot_attention(attention, ax=figures.rows_axes(8)[0])
     run.save_figure(ax, "attention", attention)
 by_part = attention.groupby(["model", "part"], sort=False)["relative"].mean().unstack()
-figures.table(by_part / by_part.iloc[:1].to_numpy() - 1, empty="No attention: not English, or no Longformer.")
-
-# %% [markdown]
-# ## Beside the paper
-#
-# The next table compares scores with the paper's on common tasks: name `20news` or another task of the paper in
-# `evaluation.tasks`. The paper trains BERT and Longformer on 6.2 million Wikipedia articles. Its SimCSE is the
-# published model; its SimCSE_long is SimCSE on the same articles, as a run here with `pairs = "dropout"`. On average
-# over its five tasks SimDE is 3.9% better than SimCSE and 9.4% better than Longformer, in macro F1 of heads trained on
-# all examples. All its scores are in [`simde.yaml`](../docemb_lib/thesis/published/simde.yaml), which
-# `thesis.published("simde")` reads.
+figures.table(by_part / by_part.iloc[:1].to_numpy() - 1)
 
 # %%
-none = "The paper has no scores on the tasks of this profile."
-figures.table(thesis.beside_paper(final.scores), names, empty=none)
+section = """## Beside the paper
+
+The next table compares scores with the paper's on common tasks: name `20news` or another task of the paper in
+`evaluation.tasks`. The paper trains BERT and Longformer on 6.2 million Wikipedia articles. Its SimCSE is the
+published model; its SimCSE_long is SimCSE on the same articles, as a run here with `pairs = "dropout"`. On average
+over its five tasks SimDE is 3.9% better than SimCSE and 9.4% better than Longformer, in macro F1 of heads trained on
+all examples. All its scores are in [`simde.yaml`](../docemb_lib/thesis/published/simde.yaml), which
+`thesis.published("simde")` reads."""
+figures.table(thesis.beside_paper(final.scores), names, section=section)
 
 # %% [markdown]
 # The paper's claims, checked on its own Table 2. The study of attention prints no numbers to check.

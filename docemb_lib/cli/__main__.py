@@ -75,7 +75,7 @@ def init(
 
 
 @command
-def train(profile: ProfileName = "tiny-final", parameter: Parameter = None) -> None:
+def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
     """Distil one student without a notebook.
 
     Under torchrun or accelerate launch, all their processes train it together.
@@ -224,7 +224,7 @@ def evaluate(
     model: Annotated[
         str, typer.Argument(help="A sentence-transformers model or student: a folder or a hub id.")
     ],
-    profile: ProfileName = "tiny-final",
+    profile: ProfileName = "tiny",
     task: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this task, or several.")
     ] = None,

@@ -50,13 +50,28 @@ Link = tuple[Document, Document]
 TRAIN_SHARE = 0.6  # of the texts of an embedded task in train, the rest in the split that is scored
 LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike
 LEAST_PAIRS = 4  # two of each class
+# The partition of the held-out pages that each split of a profile's task is made of; by default
+# that of its own name. Runs are compared on the pages of `train`: heads by cross-validation there,
+# rankings among all of them. So a student embeds each page once for both tasks, and both tests
+# have half of all held-out pages.
+PARTITIONS: Mapping[str, Mapping[str, str]] = {
+    "package": {"train": "train", "test": "test"},
+    "see-also-retrieval": {"validation": "train", "test": "test"},
+}
+EACH_ITS_OWN = {split: split for split in SPLITS}
 
 
 def profile_task(profile: Profile, name: str, pages: Callable[[], Iterable[Row]]) -> Task:
     """The task of that name, made of `pages` if it is embedded; logs the problems of its data."""
     evaluation = profile.evaluation
     if name in BUILDERS:
-        task = embedded_task(pages(), name, seed=profile.corpus.seed, limit=evaluation.texts)
+        task = embedded_task(
+            pages(),
+            name,
+            seed=profile.corpus.seed,
+            limit=evaluation.texts,
+            partitions=PARTITIONS.get(name, EACH_ITS_OWN),
+        )
     else:
         task = load_task(name, evaluation)
     warn_of_problems(task)
@@ -158,10 +173,18 @@ def _place(name: str, settings: Evaluation) -> str | None:
     return {str(benchmark): place for benchmark, place in settings.benchmarks.items()}.get(name)
 
 
-def embedded_task(rows: Iterable[Row], name: str, *, seed: int, limit: int) -> Task:
+def embedded_task(
+    rows: Iterable[Row],
+    name: str,
+    *,
+    seed: int,
+    limit: int,
+    partitions: Mapping[str, str] = EACH_ITS_OWN,
+) -> Task:
     """An embedded task of `rows`, the pages.
 
-    seed: determines the choice of pages and pairs; limit: most texts that scoring needs. Raises
+    seed: determines the choice of pages and pairs; limit: most texts that scoring needs;
+    partitions: the value of `split` of the pages that each split of the task is made of. Raises
     InputError where the pages give too few examples.
     """
     pages: dict[str, list[Document]] = {split: [] for split in SPLITS}
@@ -174,7 +197,9 @@ def embedded_task(rows: Iterable[Row], name: str, *, seed: int, limit: int) -> T
     least = LEAST_PAIRS if kind is Pairs else 1
 
     splits = {}
-    for number, (split, candidates) in enumerate(pages.items()):
+    for split, partition in partitions.items():
+        number = SPLITS.index(partition)
+        candidates = pages[partition]
         order = np.random.default_rng([seed, number]).permutation(len(candidates))
         size = limit if kind is Retrieval else size_of[split]
         shuffled = [candidates[i] for i in order]

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array, hstack
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 from torch import Generator, Tensor
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
@@ -207,7 +208,10 @@ def _train_linear(features: Features, labels: np.ndarray, jobs: Sequence[HeadJob
         key = np.sort(job.rows).tobytes()
         if key not in fitted:
             model = LogisticRegression(C=10, max_iter=1000)
-            fitted[key] = model.fit(features[job.rows], labels[job.rows])
+            # The products of a step are too small for several threads, which wait for each other
+            # where other programs run.
+            with threadpool_limits(1):
+                fitted[key] = model.fit(features[job.rows], labels[job.rows])
         models.append(fitted[key])
     return LinearHeads(models)
 

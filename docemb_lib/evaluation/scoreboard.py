@@ -127,6 +127,33 @@ def standing(
     return f"In the mean over {over}, {student} {scored(student)} is {'; it is '.join(clauses)}."
 
 
+def told(tests: pd.DataFrame) -> str:
+    """The tests of one model against another in words, by verdict.
+
+    An example is `better on halves (+.041, p .002) and in the mean (+.020, p .013), and not shown
+    to differ on package (-.001, p .84)`. tests: see `verdicts`; p-values are corrected.
+    """
+    clauses = []
+    for verdict in (BETTER, WORSE, UNCLEAR):
+        cases = []
+        rows = tests[tests["verdict"] == verdict]
+        for task, d, p in zip(rows["task"], rows["difference"], rows["p_holm"], strict=True):
+            where = "in the mean" if task == OVERALL else f"on {task}"
+            difference = f"{d:+.3f}".replace("0.", ".")
+            cases.append(f"{where} ({difference}, {p_value(p)})")
+        if cases:
+            *first, last = cases
+            listed = f"{', '.join(first)} and {last}" if first else last
+            relation = "not shown to differ" if verdict == UNCLEAR else verdict
+            clauses.append(f"{relation} {listed}")
+    return "; ".join(clauses)
+
+
+def p_value(p: float) -> str:
+    """A p-value, as in `p .013` or `p < .001`."""
+    return "p < .001" if p < 0.001 else f"p {p:.3f}".replace("0.", ".")
+
+
 class Choice(NamedTuple):
     """The model to take, and why."""
 

@@ -18,7 +18,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
-from IPython.display import Markdown
+from IPython.display import Markdown, display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.typing import ColorType, LineStyleType
@@ -176,14 +176,17 @@ def table(
     names: Mapping[str, str] | None = None,
     *,
     digits: int = 3,
-    empty: str = "",
-) -> pd.DataFrame | Markdown:
+    section: str = "",
+) -> pd.DataFrame | None:
     """The frame to read: names as in figures (see `named`), rounded numbers, and nothing for NaN.
 
-    A frame without rows becomes the text `empty`, if there is one.
+    section: Markdown that is shown above the table. A frame without rows is left out together with
+    its section.
     """
-    if empty and frame.empty:
-        return Markdown(empty)
+    if frame.empty:
+        return None
+    if section:
+        display(Markdown(section))
 
     def text(value: Any) -> Any:
         if pd.isna(value):

@@ -24,6 +24,7 @@ from docemb_lib.runs.models import SIMPLEST_FIRST, Model, embed_once, fit_once, 
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.workspace import Inputs, Workspace, write_text
 
 logger = logging.getLogger(__name__)
@@ -129,13 +130,31 @@ class Final(NamedTuple):
         These are the best reference, the common practice (SBERT) and the student before training.
         A student that is adapted to a task is compared with an untrained one that is adapted, too.
         """
-        before = self.label(Kind.UNTRAINED)
-        if self.model(self.student).form == Form.ADAPTED:
-            before = self.label(Kind.UNTRAINED, Form.ADAPTED) or before
         practice = self.practice or label_of(Kind.SBERT_TRUNCATED)
         return scoreboard.standing(
-            self.last, self.comparison, student=self.student, before=before, practice=practice
+            self.last, self.comparison, student=self.student, before=self.before, practice=practice
         )
+
+    @property
+    def before(self) -> str | None:
+        """The student before training, in the form that the student has; None: there is none."""
+        before = self.label(Kind.UNTRAINED)
+        if self.model(self.student).form == Form.ADAPTED:
+            return self.label(Kind.UNTRAINED, Form.ADAPTED) or before
+        return before
+
+    def by_task(self) -> list[str]:
+        """A sentence for the student before training and one for the structural teacher.
+
+        They say on which tasks the student is shown to be better or worse. There is none for a
+        single task, of which `standing` says all.
+        """
+        sentences = []
+        for reference in filter(None, (self.before, self.label(Kind.SBERT_TRUNCATED))):
+            tests = self.comparison.query("model == @self.student and reference == @reference")
+            if len(tests) > 1:
+                sentences.append(f"Beside {reference} it is {scoreboard.told(tests)}.")
+        return sentences
 
     def choice(self) -> scoreboard.Choice:
         """The simplest model that is not shown to be worse, see `scoreboard.choose_simplest`."""
@@ -165,6 +184,12 @@ class ScoreStage:
         self._task_inputs = cache(
             lambda name: task_inputs(profile, name, lambda: corpus.fingerprint)
         )
+
+    def with_head(self, head: HeadSettings) -> Self:
+        """The same stage with another head on the frozen embeddings."""
+        evaluation = self.profile.evaluation.model_copy(update={"head": head})
+        profile = self.profile.model_copy(update={"evaluation": evaluation})
+        return type(self)(profile, self.workspace, self.corpus)
 
     def by_round(self, models: Iterable[Model], *, final: bool) -> Rounds:
         """Scores with the answer to each example, by round.

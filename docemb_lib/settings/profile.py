@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from docemb_lib.base.errors import InputError, nearest, repeated
 from docemb_lib.base.integrity import read_json
@@ -58,18 +58,23 @@ TAKEN_NAMES = (
 
 
 class PlanLine(BaseModel):
-    """One line of the plan: a run of a notebook, or all runs of a grid, and their parameters."""
+    """One line of the plan: a run of a notebook, or several side by side, and their parameters."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     notebook: str | None = None  # None: the notebook of the grid
     grid: str | None = None  # in params/grids/ by name, or a .yaml file
+    # Instead of a grid: the parameters of each run of the notebook
+    runs: list[Settings] | None = Field(None, min_length=1)
     profile: str | None = None  # by name or as a .yaml file; None: the profile of the plan
     on_request: bool = False  # only `docemb run NOTEBOOK` runs it
 
     @model_validator(mode="after")
     def _known_parameters(self) -> Self:
+        if self.runs is not None and (self.grid is not None or self.notebook is None):
+            raise ValueError("runs: they belong to a notebook and stand in place of a grid")
         if self.notebook is not None:
-            check_names(self.notebook, self.parameters)
+            for parameters in (self.parameters, *(self.runs or ())):
+                check_names(self.notebook, parameters)
         elif self.grid is None:
             mend = "write {notebook: 05_weighting} or {grid: final}"
             raise ValueError(f"names neither a notebook nor a grid; {mend}")
@@ -82,7 +87,8 @@ class PlanLine(BaseModel):
 
     def __str__(self) -> str:
         grid = self.grid and f"grid {self.grid}"
-        return " ".join(filter(None, (self.notebook, grid, self.profile)))
+        runs = None if self.runs is None else f"{len(self.runs)} runs"
+        return " ".join(filter(None, (self.notebook, grid, runs, self.profile)))
 
 
 class Profile(sections.Section):

@@ -1,6 +1,6 @@
 """The runs of a profile's plan or of a sweep, resolved before the first one starts.
 
-A line of a plan is a run or a grid, see `grids`. No data and no models are read.
+A line of a plan is a run, several runs, or a grid, see `grids`. No data and no models are read.
 
 With `winners: own` in the profile of a plan or a sweep, the records choose runs of a grid when the
 grid begins. `best_of: [[weighting-cosine], [structural]]` replaces its runs by final students with
@@ -135,7 +135,10 @@ def resolve_plan(
     for number, line in enumerate(profile.plan, 1):
         try:
             resolver = of_plan.of_profile(line.profile)
-            grid = None if line.grid is None else load_grid(line.grid, resolver.profile)
+            given = line.grid or line.runs
+            grid = None if given is None else load_grid(given, resolver.profile)
+            if grid is not None and line.runs is not None:
+                grid = grid._replace(name="side by side")
             notebook = str(line.notebook) if grid is None else grid.notebook_of_runs(line.notebook)
             notebooks.append(notebook)
             if not _is_asked_for(line, notebook, start, only):
@@ -167,8 +170,9 @@ def resolve_run(
 ) -> list[Step]:
     """A single run as a plan: one notebook with these parameters over those of the profile.
 
-    Where the profile's plan runs this notebook in another profile, as `tiny` runs 06_evaluation in
-    `tiny-final`, this run is in that profile, too. Raises InputError for anything that is wrong.
+    Where the profile's plan runs this notebook in another profile, as `thesis` runs 06_evaluation
+    in `thesis-final`, this run is in that profile, too. Raises InputError for anything that is
+    wrong.
 
     Args:
         notebook: its name or number.

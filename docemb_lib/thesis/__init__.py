@@ -1,28 +1,31 @@
 """All that relates recorded runs to the numbers of the thesis and of the SimDE paper.
 
 `values` holds the published results and finds the one that corresponds to a run, `comparison` puts
-comparable runs beside each other and builds Table 5.7 and Figure 4.12 from records, `claims` checks
-what the thesis says of them, `tables` has its tables, and `settings_table` shows a run beside its
-paper.
+comparable runs beside each other and builds Table 5.7 and Figure 4.12 from records, `conclusion`
+says what paired tests show of them, `claims` checks what the thesis says of them, `tables` has its
+tables, and `settings_table` shows a run beside its paper.
 """
 
+from docemb_lib.thesis.claims import SECTION as CLAIMS
 from docemb_lib.thesis.claims import claims_of_figures, claims_of_paper, claims_of_run, tested
 from docemb_lib.thesis.comparison import (
     beside_paper,
     best_of_chapter_4,
-    conclusion,
     corpus_tables,
     deviations,
     recorded_finals,
     runs_by_figure,
     scores_of_runs,
     table_5_7,
+    with_head,
 )
+from docemb_lib.thesis.conclusion import conclusion
 from docemb_lib.thesis.settings_table import settings
 from docemb_lib.thesis.tables import table
 from docemb_lib.thesis.values import published
 
 __all__ = [
+    "CLAIMS",
     "beside_paper",
     "best_of_chapter_4",
     "claims_of_figures",
@@ -39,4 +42,5 @@ __all__ = [
     "table",
     "table_5_7",
     "tested",
+    "with_head",
 ]

@@ -50,6 +50,16 @@ NO_INTERVAL = " (no interval)"  # added to a verdict that rests on means alone
 OTHERS = "others"  # a member of a group: all other students of the figure
 LISTED = 4  # missing runs that a reason names
 
+# The section of a notebook above the table of its claims.
+SECTION = """## What the thesis claims
+
+Do the thesis' claims about the figures above hold here? Each claim is checked on the thesis' own
+numbers, on recorded scores of its tasks, and on the other tasks of this profile, which illustrate a
+claim but do not test it. A claim *holds* if paired tests confirm all of its differences, it *does
+not hold* if a test confirms the opposite of one, and it is *undecided* otherwise. The thesis
+publishes no scores of single examples, so its column has no tests and says so. A claim needs the
+runs of its grid or table, with equally many documents and one seed."""
+
 # A member of a group: a model, OTHERS, or the rows of a figure with these values in these columns.
 Member = str | dict[str, str | int | list[str]]
 Order = Sequence[Sequence[str]]  # groups of models, the best group first
@@ -192,10 +202,10 @@ def claims_of_paper() -> pd.DataFrame:
 def tested(table: pd.DataFrame, profile: str) -> pd.DataFrame:
     """The claims of such a table that recorded scores of `profile` test.
 
-    Two lines are printed about the others.
+    If there are some, two lines are printed about the others.
     """
     known = table["on thesis tasks"].ne(UNTESTED) | table["on other tasks"].ne(UNTESTED)
-    if not known.all():
+    if known.any() and not known.all():
         print(
             f"{(~known).sum()} of {len(table)} claims are not tested, because runs or tasks of "
             f"theirs are missing.\n`docemb results --claims {profile}` lists these; the profiles "

@@ -14,21 +14,19 @@ import pandas as pd
 from docemb_lib.evaluation.protocols import round_name
 from docemb_lib.evaluation.scoreboard import (
     MAIN_METRICS,
-    RELATIONS,
     last_round,
     normalised,
-    over_tasks,
     with_interval,
 )
-from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, differences, verdicts
+from docemb_lib.evaluation.uncertainty import OVERALL, score_intervals
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.kinds import TITLES, Form, Kind
 from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import CHAPTER_4, STRUCTURAL, STRUCTURAL_LOSS
+from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.thesis.values import (
     BASELINE,
     FIGURES,
@@ -51,10 +49,6 @@ NAME = "in the thesis"  # column: the name of a model in Table 5.7
 BEST = "figure 4.12"  # of the students of Table 4.10
 # JupyterLab breaks longer lines in words; reports join the lines.
 LINES = TextWrapper(100, break_on_hyphens=False)
-FIRST = (
-    "It is the first recorded run.\n"
-    "Make another as described below, and execute this cell again to compare them."
-)
 
 # ---- a run beside recorded runs of its notebook
 
@@ -80,7 +74,9 @@ def scores_of_runs(run: Run, scores: pd.DataFrame, source: str | None = None) ->
     (see `ThesisValues`) and its box (see `PUBLISHED_BOX`). Equal labels get the parameters that
     differ.
     """
-    return _rows_of(run, _entries(run, scores), ThesisValues(run.notebook, run.profile, source))
+    return _rows_of(
+        run, entries_beside(run, scores), ThesisValues(run.notebook, run.profile, source)
+    )
 
 
 def runs_by_figure(run: Run, scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -88,7 +84,7 @@ def runs_by_figure(run: Run, scores: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
     The first frame, "runs", has no values of the thesis then.
     """
-    entries = _entries(run, scores)
+    entries = entries_beside(run, scores)
     # Runs of the structural notebook, which are beside them, are in several figures.
     keys = [entry.key for entry in entries if entry.key.notebook == run.notebook]
     runs = _rows_of(run, entries, ThesisValues(run.notebook, run.profile))
@@ -135,7 +131,7 @@ def _with_baselines(
     return rows.assign(legend=thesis.legend)
 
 
-def _entries(run: Run, scores: pd.DataFrame) -> list[Entry]:
+def entries_beside(run: Run, scores: pd.DataFrame) -> list[Entry]:
     """This run, comparable recorded runs and structural-only runs, under labels that differ."""
     entries = [Entry(run.label, run.label, run.key, scores)]
     for record in run.comparable():
@@ -234,112 +230,6 @@ def _rank(group: str) -> tuple[float, str]:
         return float("inf"), group
 
 
-# ---- the answer so far, in sentences
-
-
-def conclusion(run: Run, final: Final | None = None) -> str:
-    """Sentences on validation scores: this run beside its references, and the best recorded run.
-
-    With a `final` evaluation, they compare its student with the references and say which model to
-    use. They begin with a student that has collapsed, and with what to change.
-
-    The runs are those of `scores_of_runs`. Paired tests of the mean over tasks, corrected for their
-    number, compare the best with each other run, where 95% intervals that do not overlap replace
-    them if scores of single examples are gone, and each run with the student before distillation.
-    """
-    # The settings of a run, the first table of its notebook, have its whole label.
-    called = "this student" if run.key.trains else "this model"
-    if final is not None:
-        final = final.called(run.label, called)
-        sentences = [run.collapse_note, final.standing(), str(final.choice())]
-        return "\n".join(map(LINES.fill, filter(None, sentences)))
-
-    standing = run.validation.called(run.label, called).standing()
-    standing = " ".join(filter(None, (run.collapse_note, standing)))
-    evaluations = {run.label: run.validation}
-    for entry in _entries(run, run.validation.scores):
-        if entry.record is not None:
-            recorded = Final.of_record(run.workspace, entry.record, entry.model)
-            if len(recorded.comparison):
-                evaluations[entry.label] = recorded
-    if len(evaluations) == 1:
-        return f"{LINES.fill(standing)}\n{FIRST}"
-
-    means = []
-    for name, evaluation in evaluations.items():
-        mean = over_tasks(evaluation.intervals).query("model == @evaluation.student")
-        means.append(mean.assign(model=name))
-    table = pd.concat(means).set_index("model")
-    best = str(table["value"].idxmax())
-    worse, how = _worse_than(run, evaluations, table, best)
-    others = len(evaluations) - 1
-
-    score = with_interval(*table.loc[best, ["value", "low", "high"]])
-    name = called if best == run.label else best
-    rank = f"Of {others + 1} recorded runs {name} ({score}) has the best mean"
-    ties = int((table["value"] == table["value"][best]).sum()) - 1
-    if ties:
-        rank += f", and {ties} {'has' if ties == 1 else 'have'} the same"
-    which = _which(worse, others)
-    if 0 < len(worse) < others and best != run.label:
-        which += ", this run included" if run.label in worse else ", but not than this run"
-    shows = "show" if worse else "do not show"
-    sentences = [standing, f"{rank}; {how} {shows} it to be better than {which}."]
-
-    tests = []
-    for evaluation in evaluations.values():
-        rows = evaluation.beside_references
-        tests.append(rows[rows["reference"] == evaluation.label(Kind.UNTRAINED)])
-    beside_start = pd.concat(tests)
-    if len(beside_start):
-        counts = verdicts(beside_start)["verdict"].value_counts().reindex(VERDICTS, fill_value=0)
-        sentences.append(
-            f"{counts['worse']} of {len(beside_start)} recorded runs are shown to be worse than "
-            f"the {TITLES[Kind.UNTRAINED]}, {counts['better']} better."
-        )
-    if best != run.label:
-        references = evaluations[best].beside_references.groupby("verdict")["reference"]
-        relations = []
-        for verdict, names in references.agg(", ".join).items():
-            relations.append(f"{RELATIONS[str(verdict)]} {names}")
-        sentences.append(f"The best run is {'; '.join(relations)}.")
-    if len(worse) == others:
-        step = "train the best with another seed; the tests are about the choice of examples alone"
-    else:
-        step = (
-            f"more than {table['examples'][best]} validation examples, or other seeds, may show "
-            "further differences"
-        )
-    sentences.append(f"Next: {step}.")
-    return "\n".join(map(LINES.fill, sentences))
-
-
-def _worse_than(
-    run: Run, evaluations: Mapping[str, Final], means: pd.DataFrame, best: str
-) -> tuple[set[str], str]:
-    """The runs that are shown to be worse than the best one, and what shows it."""
-    models = []
-    for name, evaluation in evaluations.items():
-        fingerprints = evaluation.models.set_index("model")["fingerprint"]
-        fingerprint = fingerprints[evaluation.student]
-        models.append(Model(Kind.STUDENT, Form.SAVED, name, fingerprint))
-    stage = run.stages.scores
-    if all(stage.is_scored(model, final=False) for model in models):
-        (scores,) = stage.by_round(models, final=False).values()
-        tests = verdicts(over_tasks(differences(scores, best)))
-        return {*tests.loc[tests["verdict"] == VERDICTS[1], "model"]}, "paired tests"
-    return {*means.index[means["high"] < means["low"][best]]}, "the intervals"
-
-
-def _which(worse: Collection[str], others: int) -> str:
-    """Which other runs the best one is, or is not, shown to be better than."""
-    if others == 1:
-        return "the other"
-    if not worse:
-        return "any other"
-    return "every other" if len(worse) == others else f"{len(worse)} of the {others} others"
-
-
 # ---- final evaluations: Table 5.7
 
 
@@ -401,7 +291,11 @@ class Finals(NamedTuple):
     # round, model, kind, form, task, metric, value, low, high, and the columns of `beside_thesis`
     scores: pd.DataFrame
     models: dict[str, Model]  # by the name in Table 5.7
-    runs: int = 0
+    students: tuple[Model, ...] = ()  # of the runs
+
+    @property
+    def runs(self) -> int:
+        return len(self.students)
 
     @property
     def compared(self) -> pd.DataFrame:
@@ -460,7 +354,29 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     described = models_of_table(pd.concat(models).drop_duplicates("model"))
     by_label = {model.label: model for model in described}
     in_table = {name: by_label[label] for name, label in labels.items()}
-    return Finals(beside_thesis(rows, known), in_table, len(keys))
+    students = tuple(by_label[label] for label in dict.fromkeys(label for label, _ in keys))
+    return Finals(beside_thesis(rows, known), in_table, students)
+
+
+def with_head(run: Run, finals: Finals, head: HeadSettings) -> Finals:
+    """The students of `finals` and the baselines of Table 5.7, scored with another head.
+
+    A student of another run counts once its own run has scored it with this head.
+    """
+    stage = run.stages.scores.with_head(head)
+    names = {model.label: name for name, model in finals.models.items()}
+    compared = {*names, *(model.label for model in finals.students)}
+    models = [model for model in run.models() if model.label in compared]
+    known = {model.label for model in models}
+    for model in finals.students:
+        if model.label not in known and stage.is_scored(model):
+            models.append(model)
+    frames = []
+    for name, scores in stage.by_round(models, final=True).items():
+        frames.append(score_intervals(scores).assign(round=name))
+    rows = pd.concat(frames, ignore_index=True)
+    rows = rows[rows["metric"].isin(MAIN_METRICS) & (rows["task"] != OVERALL)]
+    return finals._replace(scores=beside_thesis(rows, names))
 
 
 # ---- figures of chapter 4

@@ -3,6 +3,7 @@
 from docemb_lib.views.corpus import (
     corpus_statistics,
     described_tasks,
+    held_out_lengths,
     seen_by_models,
     structural_limit,
     tasks_beside_thesis,
@@ -42,6 +43,7 @@ __all__ = [
     "described_tasks",
     "distances_of_halves",
     "example_halves",
+    "held_out_lengths",
     "hypotheses_of_students",
     "learnt",
     "neighbours_of_validation",

@@ -12,7 +12,9 @@ import pandas as pd
 from docemb_lib.base import pretrained
 from docemb_lib.evaluation import benchmarks
 from docemb_lib.evaluation.catalogue import task_inputs
+from docemb_lib.evaluation.scoreboard import p_value
 from docemb_lib.evaluation.tasks import SPLITS
+from docemb_lib.evaluation.uncertainty import ALPHA
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.run import Run
 from docemb_lib.thesis.comparison import HERE, THESIS
@@ -80,6 +82,28 @@ def seen_by_models(run: Run) -> str:
         f"The first {teacher_limit} tokens of each document hold {read_by_teacher:.0%} of all "
         f"text; the teacher {rest}.\n"
         f"The student, with {student_limit} tokens, reads {read_by_student:.0%}."
+    )
+
+
+def held_out_lengths(run: Run) -> str:
+    """A sentence on whether the documents of the tasks are as long as those of training.
+
+    A rank test (Mann-Whitney, two-sided) compares their lengths in tokens of the structural
+    teacher.
+    """
+    from scipy.stats import mannwhitneyu
+
+    corpus = run.stages.corpus
+    train = np.asarray(corpus.split("train")["n_structural_tokens"][:])
+    held_out = np.asarray(corpus.split("tasks")["n_structural_tokens"][:])
+    p = float(mannwhitneyu(held_out, train).pvalue)
+    relation = "not shown to be longer or shorter than"
+    if p < ALPHA:
+        longer = mannwhitneyu(held_out, train, alternative="greater").pvalue < p
+        relation = f"{'longer' if longer else 'shorter'} than"
+    return (
+        f"The {len(held_out)} documents of the tasks are {relation} those of training\n"
+        f"(median {np.median(held_out):.0f} tokens against {np.median(train):.0f}, {p_value(p)})."
     )
 
 

@@ -123,14 +123,22 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
 
 
 def learnt(probes_of_both: pd.DataFrame) -> str:
-    """A sentence with R² of each teacher's probe on all documents, before and after distillation.
+    """Sentences with R² of each teacher's probe on all documents, before and after distillation.
 
-    probes_of_both: see `probes_of_teachers`.
+    A teacher of whose embeddings the trained student tells no more than the untrained one has
+    taught it nothing. probes_of_both: see `probes_of_teachers`.
     """
     all_documents = probes_of_both[probes_of_both["bucket"] == probes.ALL]
     parts = []
+    nothing = []
     for teacher, rows in all_documents.groupby("teacher", sort=False):
         r2 = rows.set_index("kind")["r2"]
         before = r2[Kind.UNTRAINED]
-        parts.append(f"{teacher} {before:.2f} before distillation and {r2[Kind.STUDENT]:.2f} after")
-    return LINES.fill(f"R² on all validation documents: {'; '.join(parts)}.")
+        after = r2[Kind.STUDENT]
+        parts.append(f"{teacher} {before:.2f} before distillation and {after:.2f} after")
+        if after <= before:
+            nothing.append(f"the student has learnt nothing of the {teacher}")
+    sentence = f"R² on all validation documents: {'; '.join(parts)}"
+    if nothing:
+        sentence += f": {' and '.join(nothing)} that a linear map reads"
+    return LINES.fill(f"{sentence}.")

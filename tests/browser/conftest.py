@@ -226,15 +226,14 @@ class OpenNotebook:
 
 @pytest.fixture(scope="module")
 def lab(whole_run, tmp_path_factory) -> Iterator[Lab]:
-    """JupyterLab in a workspace of finished runs; the profiles that notebooks are opened with are
+    """JupyterLab in a workspace of finished runs; the profile that notebooks are opened with is
     the test profile.
     """
     if CHROMIUM is None:
         pytest.skip(NO_BROWSER)
     home = tmp_path_factory.mktemp("jupyterlab")
     root = Path(shutil.copytree(whole_run[0], home / "workspace", symlinks=True))
-    for name in ("tiny", "tiny-final"):
-        shutil.copy(TEXTS / "small.yaml", root / "params" / f"{name}.yaml")
+    shutil.copy(TEXTS / "small.yaml", root / "params" / "tiny.yaml")
     for name, values in SETTINGS.items():
         file = home / "user-settings" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)

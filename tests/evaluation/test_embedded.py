@@ -1,14 +1,18 @@
 """The four embedded tasks: balance, no short cut to the answer, nothing in two splits."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, Task, evaluate
-from docemb_lib.evaluation.catalogue import BUILDERS, cut_in_half, embedded_task
+from docemb_lib.evaluation.catalogue import BUILDERS, cut_in_half, embedded_task, profile_task
+from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.tasks import SPLITS
+from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import Evaluation
 from docemb_lib.teachers import LSA
 
 KINDS = {
@@ -265,3 +269,31 @@ def test_too_few_pages_are_refused(
     name: str, rows: list[dict[str, Any]], message: str, refused
 ) -> None:
     refused(message, built, name, rows)
+
+
+@pytest.fixture
+def of_profile() -> Callable[[str], Task]:
+    profile = Profile(name="small", evaluation=Evaluation(texts=400))
+    return lambda name: profile_task(profile, name, pool)
+
+
+def test_runs_are_scored_on_the_package_task_by_cross_validation(
+    of_profile: Callable[[str], Task],
+) -> None:
+    task = of_profile("package")
+    assert [*task.splits] == ["train", "test"]
+    # A task without a validation split is cross-validated on its train split: all pages of it.
+    (train,) = for_validation(task, 10_000).splits.values()
+    assert len(train.texts) == 90
+
+
+def test_runs_rank_the_pages_on_which_the_package_task_is_cross_validated(
+    of_profile: Callable[[str], Task],
+) -> None:
+    ranked = set(of_profile("see-also-retrieval").texts("validation"))
+    assert ranked == set(of_profile("package").splits["train"].texts)
+
+
+def test_both_tasks_are_tested_on_the_same_pages(of_profile: Callable[[str], Task]) -> None:
+    tested = set(of_profile("package").splits["test"].texts)
+    assert set(of_profile("see-also-retrieval").texts("test")) == tested

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from threadpoolctl import threadpool_info
 from torch import nn
 
 from docemb_lib.bench.heads import train_loop
@@ -302,3 +303,17 @@ def test_a_head_without_a_hidden_layer_is_a_logistic_regression_on_unit_length()
     )
     score = task.score(X, head=HeadSettings(hidden=0, epochs=1), seeds=2)
     np.testing.assert_array_equal(score.per_example["accuracy"], [expected, expected])
+
+
+def test_a_logistic_regression_is_fitted_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    original = heads.LogisticRegression.fit
+
+    def fit(model, X, y):
+        threads.extend(library["num_threads"] for library in threadpool_info())
+        return original(model, X, y)
+
+    monkeypatch.setattr(heads.LogisticRegression, "fit", fit)
+    features, labels = blobs(20, 2, 3, seed=0)
+    train(features, labels, classes=2, settings=HeadSettings(hidden=0), seeds=[0])
+    assert set(threads) == {1}

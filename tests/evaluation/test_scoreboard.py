@@ -269,3 +269,19 @@ def test_the_last_round_is_a_frame_like_one_without_rounds() -> None:
     rounds = pd.concat([scores().assign(round="1k", value=0.0), scores().assign(round="all")])
     pd.testing.assert_frame_equal(boards.last_round(rounds), scores())
     pd.testing.assert_frame_equal(boards.last_round(scores()), scores())
+
+
+def test_tests_are_told_by_verdict_with_differences_and_corrected_p_values():
+    tests = pd.DataFrame(
+        [
+            ("package", 0.0291, 0.0004, "better"),
+            ("halves", 0.0104, 0.0123, "better"),
+            ("see-also", -0.0057, 0.84, "no difference shown"),
+            (OVERALL, 0.0112, 0.03, "better"),
+        ],
+        columns=["task", "difference", "p_holm", "verdict"],
+    )
+    assert boards.told(tests) == (
+        "better on package (+.029, p < .001), on halves (+.010, p .012) and in the mean (+.011, "
+        "p .030); not shown to differ on see-also (-.006, p .840)"
+    )

@@ -105,7 +105,7 @@ def test_training_names_the_models_their_widths_layers_and_how_much_they_read():
     profile = profile.model_copy(
         update={"student": profile.student.model_copy(update={"layers": [1, 3]})}
     )
-    assert "student\nall-MiniLM-L6-v2\nlayers 1, 3; 2,048 tokens\n$y$: 384 numbers" in boxes(
+    assert "student\nall-MiniLM-L6-v2\nlayers 1, 3; 1,024 tokens\n$y$: 384 numbers" in boxes(
         plot_training(profile, TINY)
     )
     # a teacher that is switched off is not drawn

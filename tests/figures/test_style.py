@@ -115,8 +115,16 @@ def test_a_table_has_short_names_rounded_numbers_and_no_nan():
     assert indexed.index.tolist() == [(3, "a, b"), (4, "this student")]
     assert indexed["value"].tolist() == ["0.1", ""]
     assert rows["model"].tolist() == ["a;b", OWN]
-    assert figures.table(rows[:0], empty="None.").data == "None."
-    assert len(figures.table(rows[:0])) == 0
+
+
+def test_a_table_without_rows_is_left_out_together_with_its_section(monkeypatch):
+    shown = []
+    monkeypatch.setattr(figures, "display", lambda section: shown.append(section.data))
+    rows = pd.DataFrame({"model": ["a"], "value": [0.5]})
+    assert figures.table(rows[:0], section="## Numbers") is None
+    assert not shown
+    assert len(figures.table(rows, section="## Numbers")) == 1
+    assert shown == ["## Numbers"]
 
 
 def test_models_of_one_kind_share_a_colour_and_differ_in_style():

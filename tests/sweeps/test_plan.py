@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY
 
+from docemb_lib.base.errors import InputError
 from docemb_lib.cli.__main__ import evaluate, train
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.notebooks import REGISTRY
@@ -101,7 +102,11 @@ def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
         )
 
     plan = Profile.load(PARAMS / f"{name}.yaml").plan
-    planned = [described(line.notebook, line.profile or name, line.parameters) for line in plan]
+    planned = [
+        described(line.notebook, line.profile or name, {**run, **line.parameters})
+        for line in plan
+        for run in line.runs or [{}]
+    ]
     for notebook in REGISTRY:
         source = (REPOSITORY / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
         cell = source.split('tags=["parameters"]')[1].split("# %%")[0]
@@ -110,6 +115,26 @@ def test_a_notebook_as_it_is_opened_is_a_run_of_the_plan(name):
         }
         opened = assigned.pop("profile")
         assert described(notebook, opened if name == "tiny" else name, assigned) in planned
+
+
+def test_the_runs_of_a_line_are_one_step_with_the_parameters_of_the_line(plan_of):
+    line = "{notebook: 05_weighting, runs: [{lam: 0.2}, {lam: 0.8}], seed: 3}"
+    (step,) = plan_of(f"[{line}]")
+    assert [(r.parameters["lam"], r.parameters["seed"]) for r in step.runs] == [(0.2, 3), (0.8, 3)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{runs: [{lam: 0.2}]}",
+        "{notebook: 05_weighting, runs: []}",
+        "{notebook: 05_weighting, runs: [{gama: 0.2}]}",
+        "{notebook: 05_weighting, grid: weighting-cosine, runs: [{lam: 0.2}]}",
+    ],
+)
+def test_runs_of_a_line_are_of_a_notebook_with_its_parameters_and_no_grid(line, plan_of):
+    with pytest.raises(InputError, match="plan"):
+        plan_of(f"[{line}]")
 
 
 def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_any_profile(plan_of, workspace):

@@ -1,7 +1,6 @@
 """Comparable runs with labels, groups and thesis values; Table 5.7 and Figure 4.12."""
 
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,12 +12,11 @@ from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
 from docemb_lib.runs.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import FurtherTeacher
+from docemb_lib.settings.sections import FurtherTeacher, HeadSettings
 from docemb_lib.sweeps.grids import grid
 from docemb_lib.thesis import (
     beside_paper,
     best_of_chapter_4,
-    conclusion,
     corpus_tables,
     deviations,
     published,
@@ -26,8 +24,9 @@ from docemb_lib.thesis import (
     runs_by_figure,
     scores_of_runs,
     table_5_7,
+    with_head,
 )
-from docemb_lib.thesis.comparison import LINES, MEAN, NORMALISED, beside_thesis, is_sibling
+from docemb_lib.thesis.comparison import MEAN, NORMALISED, beside_thesis, is_sibling
 
 BASELINE = "SBERT truncated"
 UNTRAINED = "student before distillation"
@@ -275,106 +274,6 @@ def test_runs_of_the_contextual_teacher_alone_have_a_frame_of_their_own(a_run, w
     assert models == [{run.label, other.label}, {run.label}, {other.label}]
 
 
-RIGHT = {
-    "cosine": 60,
-    "MSE": 80,
-    "max-margin;MSE;γ=1.0": 80,
-    "contrastive": 78,
-    BASELINE: 70,
-    UNTRAINED: 70,
-}  # of 100
-
-
-@pytest.mark.parametrize(
-    ("loss_of_run", "others", "which"),
-    [  # McNemar's p of MSE: .5 against contrastive, 2e-6 against cosine
-        (
-            "cosine",
-            ["mse", "contrastive"],
-            "show it to be better than 1 of the 2 others, this run included",
-        ),
-        ("mse", ["contrastive"], "do not show it to be better than the other"),
-        (
-            "contrastive",
-            ["mse", "cosine"],
-            "show it to be better than 1 of the 2 others, but not than this run",
-        ),
-        ("mse", ["contrastive", "max-margin"], "do not show it to be better than any other"),
-        ("mse", ["contrastive", "cosine"], "show it to be better than 1 of the 2 others"),
-        ("mse", ["cosine"], "show it to be better than the other"),
-        ("mse", [], None),
-    ],
-)
-def test_the_best_recorded_run_is_compared_with_others_and_its_references(
-    make_run, monkeypatch, loss_of_run, others, which
-):
-    def score(model):
-        answers = (np.arange(100) < RIGHT[model.label]).astype(np.float32)[None]
-        return {
-            "package": Score(
-                "accuracy", (float(answers.mean()),), per_example={"accuracy": answers}
-            )
-        }
-
-    monkeypatch.setattr(
-        ScoreStage,
-        "by_round",
-        lambda _, models, final: {"all": {m.label: score(m) for m in models}},
-    )
-    for loss in (*others, loss_of_run):
-        run = make_run("03_structural", structural_loss=loss)
-        run._student = StudentForms(Model(Kind.STUDENT, Form.SAVED, run.label, loss))
-        run.references = [
-            Model(Kind.SBERT_TRUNCATED, Form.SAVED, "", BASELINE),
-            Model(Kind.UNTRAINED, Form.SAVED, "", UNTRAINED),
-        ]
-        run.collapse_note = ""
-        if loss != loss_of_run:
-            run.finish({}, scores=run.scores(), tables=run.validation.tables)
-    assert (
-        LINES.fill(f"{'a ' * 47}max-margin") == f"{'a ' * 46}a\nmax-margin"
-    )  # so that a page can join the lines
-    start = f"In the mean over 1 task, this student (.{RIGHT[run.label]}0 ["
-    final = " ".join(conclusion(run, run.validation).split())
-    assert final.startswith(start)
-    told = "this student: every simpler model is shown to be worse"
-    if loss_of_run == "cosine":
-        told = (
-            f"{BASELINE}: it is shown to be better than this student (.700 against .600 in the "
-            "mean), and it is the"
-        )
-    assert f"). Take {told}" in final
-    assert run.label not in final
-
-    runs = len(others) + 1
-    losses = {loss_of_run, *others}
-    best = "this student" if loss_of_run == "mse" else "MSE"
-    tie = ", and 1 has the same" if "max-margin" in others else ""
-    for kept, how in ((True, "paired tests"), (False, "the intervals")):
-        monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final, kept=kept: kept)
-        standing = " ".join(conclusion(run).split())
-        assert standing.startswith(start)
-        said = (
-            f"has the best mean{tie}; {how} {which}. {int('cosine' in losses)} of {runs} recorded "
-            f"runs are shown to be worse than the {UNTRAINED}, {len(losses - {'cosine'})} better."
-        )
-        assert (said in standing) == bool(others)
-        assert (f"Of {runs} recorded runs {best} (.800 [" in standing) == bool(others)
-        listed = f"The best run is better than {BASELINE}, {UNTRAINED}." in standing
-        assert listed == (loss_of_run != "mse")
-        assert standing.count(run.label) == 0
-        undecided = bool(others) and {*others} != {"cosine"}
-        assert ("more than 100 validation examples" in standing) == undecided
-
-
-def test_a_conclusion_begins_with_the_collapse_of_the_student():
-    final = SimpleNamespace(standing=lambda: "It is best.", choice=lambda: "Take it.")
-    final.called = lambda *names: final
-    key = SimpleNamespace(trains=True)
-    run = SimpleNamespace(key=key, label="cosine", collapse_note="The student has collapsed.")
-    assert conclusion(run, final).splitlines() == [run.collapse_note, "It is best.", "Take it."]
-
-
 def scores(*rows):
     return pd.DataFrame(rows, columns=["round", "model", "task", "metric", "value", "low", "high"])
 
@@ -509,6 +408,40 @@ def test_a_recorded_run_is_read_and_without_records_there_are_no_scores(
         recorded_finals(run).scores, recorded_finals(run, evaluated(run.label)).scores
     )
     assert recorded_finals(make_run(structural_loss="mse")).models["only-MSE"].label == run.label
+
+
+@pytest.fixture
+def scored_heads(monkeypatch):
+    """The hidden widths of the heads that models are scored with; one level for each width."""
+    heads = []
+
+    def by_round(stage, models, *, final):
+        hidden = stage.profile.evaluation.head.hidden
+        heads.append(hidden)
+        answers = np.full((1, 10), hidden / 100, dtype=np.float32)
+        score = Score("accuracy", (hidden / 100,), per_example={"accuracy": answers})
+        return {name: {model.label: {"arxiv": score} for model in models} for name in ("1k", "all")}
+
+    monkeypatch.setattr(ScoreStage, "by_round", by_round)
+    monkeypatch.setattr(ScoreStage, "is_scored", lambda *_, **__: True)
+    return heads
+
+
+def test_another_head_scores_the_students_and_the_baselines_of_the_thesis(
+    make_run, evaluated, recorded, students, scored_heads
+):
+    other = recorded(**students["MSE-contextual"])
+    run = make_run(**students["only-MSE"])
+    run._student = StudentForms(Model(Kind.STUDENT, Form.SAVED, run.label, "own"))
+    kinds = (Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.TFIDF)
+    run.references = [Model(kind, Form.SAVED, "", kind.value) for kind in kinds]
+    finals = recorded_finals(run, evaluated(run.label))
+    scored = with_head(run, finals, HeadSettings(hidden=20)).scores
+    assert scored_heads == [20]
+    assert {*scored["model"]} == {run.label, other.label, UNTRAINED, BASELINE}
+    assert scored["value"].tolist() == pytest.approx([0.2] * len(scored))
+    of_student = scored[scored["model"] == other.label].set_index("round")
+    assert of_student["thesis"].to_dict() == {"1k": 0.645, "all": 0.776}
 
 
 def test_the_thesis_number_stands_beside_scores_on_its_tasks(make_run, evaluated, small, students):

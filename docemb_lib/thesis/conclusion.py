@@ -1,0 +1,182 @@
+"""What a notebook concludes: paired tests of its run on each task and in the mean over the tasks.
+
+A teacher may help one task and harm another, which a mean hides. Runs are compared only with runs
+from as many documents and with the same seed.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pandas as pd
+
+from docemb_lib.evaluation.scoreboard import BETTER, WORSE, over_tasks, told, with_interval
+from docemb_lib.evaluation.uncertainty import (
+    OVERALL,
+    Scores,
+    differences,
+    score_intervals,
+    verdicts,
+)
+from docemb_lib.runs import records
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.models import Model, models_of_table
+from docemb_lib.runs.run import Run
+from docemb_lib.runs.scores import Final
+from docemb_lib.settings.notebooks import STRUCTURAL_LOSS
+from docemb_lib.thesis.comparison import LINES, Entry, entries_beside
+from docemb_lib.thesis.values import final_name
+
+FIRST = (
+    "It is the first recorded run.\n"
+    "Make another as described below, and execute this cell again to compare them."
+)
+
+
+class Other(NamedTuple):
+    """A recorded run from as many documents as the run that concludes."""
+
+    key: RunKey
+    model: Model  # only its scores are asked for
+
+
+def conclusion(run: Run, final: Final | None = None) -> str:
+    """Sentences on the scores of the run's model, each decided by paired tests.
+
+    They begin with a collapse, and with what to change then. They compare the model with its
+    references in the mean and on each task, with the recorded student that
+    has learnt from the structural teacher alone, and the best recorded run with all others.
+
+    final: the final evaluation; None: the validation scores. With a final evaluation a last
+    sentence says which model to use.
+    """
+    # The settings of a run, the first table of its notebook, have its whole label.
+    called = "this student" if run.key.trains else "this model"
+    evaluation = (final or run.validation).called(run.label, called)
+    sentences = [run.collapse_note, evaluation.standing(), *evaluation.by_task()]
+    others, elsewhere = _others(run, is_final=final is not None)
+    scores = _scores(run, evaluation, others, is_final=final is not None)
+    if len(scores) > 1:
+        alone = _structural_alone(run, others)
+        if alone is not None and alone in scores:
+            pair = {name: scores[name] for name in (evaluation.student, alone)}
+            sentences.append(_contextual_teacher(verdicts(differences(pair, alone)), alone))
+        sentences.append(_best(run, scores))
+    if elsewhere:
+        runs = "1 run" if elsewhere == 1 else f"{elsewhere} runs"
+        sentences.append(f"Not compared: {runs} from other numbers of documents or other seeds.")
+    if final is not None:
+        sentences.append(str(evaluation.choice()))
+    text = "\n".join(map(LINES.fill, filter(None, sentences)))
+    is_first = final is None and not others and not elsewhere
+    return f"{text}\n{FIRST}" if is_first else text
+
+
+def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
+    """The recorded runs that are comparable with this one, by label, and the number of others.
+
+    Comparable are runs from as many documents and with the same seed.
+    """
+    if is_final:
+        entries = []
+        for record in run.comparable():
+            key = run.key_of(record)
+            label = final_name(key) or record.label
+            entries.append(Entry(label, record.label, key, pd.DataFrame(), record))
+    else:
+        entries = entries_beside(run, run.validation.scores)[1:]
+    size = _size(run.key)
+    others = {}
+    elsewhere = 0
+    for entry in entries:
+        if _size(entry.key) != size:
+            elsewhere += 1
+            continue
+        if entry.record is None:
+            continue
+        table = records.table_of(run.workspace, entry.record, "models")
+        forms = {}
+        for model in [] if table.empty else models_of_table(table):
+            if model._replace(form=Form.SAVED).label == entry.model:
+                forms[model.form] = model
+        if forms:
+            compared = forms.get(Form.ADAPTED) or forms[Form.SAVED]
+            model = Model(Kind.STUDENT, Form.SAVED, entry.label, compared.fingerprint)
+            others[entry.label] = Other(entry.key, model)
+    return others, elsewhere
+
+
+def _size(key: RunKey) -> dict[str, object]:
+    return {name: key.counting[name] for name in ("documents", "seed") if name in key.counting}
+
+
+def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_final: bool) -> Scores:
+    """The scores of the evaluated model and of the other runs, with the answer to each example.
+
+    A run whose answers are gone is left out.
+    """
+    model = evaluation.model(evaluation.student)
+    stage = run.stages.scores
+    models = [model, *(other.model for other in others.values())]
+    scored = [model for model in models if stage.is_scored(model, final=is_final)]
+    if model not in scored:
+        return {}
+    *_, last = stage.by_round(scored, final=is_final).values()
+    return last
+
+
+def _structural_alone(run: Run, others: Mapping[str, Other]) -> str | None:
+    """The student with the structural loss of this run and without a contextual teacher."""
+    if "contextual" not in run.key.roles:
+        return None
+    for label, other in others.items():
+        same_loss = other.key.only(*STRUCTURAL_LOSS) == run.key.only(*STRUCTURAL_LOSS)
+        if same_loss and other.key.roles == {"structural"}:
+            return label
+    return None
+
+
+def _contextual_teacher(tests: pd.DataFrame, alone: str) -> str:
+    """What the contextual teacher has added. tests: against the student without it."""
+    single = tests[tests["task"] != OVERALL]
+    given = [*single.loc[single["verdict"] == BETTER, "task"]]
+    taken = [*single.loc[single["verdict"] == WORSE, "task"]]
+    sentence = f"Beside the same student without the contextual teacher ({alone}) it is"
+    sentence += f" {told(tests)}"
+    if given and taken:
+        sentence += (
+            f": what the contextual teacher gives to {' and '.join(given)}, it takes from "
+            f"{' and '.join(taken)}"
+        )
+    return f"{sentence}."
+
+
+def _best(run: Run, scores: Scores) -> str:
+    """The model with the best mean, and on which tasks others are shown to be worse or better."""
+    means = over_tasks(score_intervals(scores)).set_index("model")
+    best = str(means["value"].idxmax())
+    others = len(scores) - 1
+    documents = run.key.counting.get("documents")
+    of = "" if documents is None else f" from {documents:,} documents"
+    mean = with_interval(*means.loc[best, ["value", "low", "high"]])
+    sentence = f"Of {others + 1} recorded runs{of}, {best} ({mean}) has the best mean"
+    ties = int((means["value"] == means["value"][best]).sum()) - 1
+    if ties:
+        sentence += f", and {ties} {'has' if ties == 1 else 'have'} the same"
+
+    tests = verdicts(differences(scores, best))
+    # Each test is of another model: where that is worse, the best one is better.
+    relations = []
+    for relation, verdict in (("better", WORSE), ("worse", BETTER)):
+        counts = tests[tests["verdict"] == verdict].groupby("task", sort=False).size()
+        cases = []
+        for task, count in counts.items():
+            where = "in the mean" if task == OVERALL else f"on {task}"
+            cases.append(where if others == 1 else f"than {count} {where}")
+        if cases:
+            relations.append(f"{relation} {' and '.join(cases)}")
+    if not relations:
+        which = "the other" if others == 1 else "any other"
+        return f"{sentence}; paired tests do not show it to differ from {which}."
+    which = "the other" if others == 1 else f"the {others} others"
+    return f"{sentence}; beside {which}, paired tests show it to be {' and '.join(relations)}."

@@ -1,0 +1,150 @@
+"""What notebooks conclude, on invented answers to a hundred examples of each of two tasks."""
+
+import numpy as np
+import pytest
+
+from docemb_lib.evaluation.tasks import Score
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.models import Model, StudentForms
+from docemb_lib.runs.scores import ScoreStage
+from docemb_lib.thesis import conclusion
+from docemb_lib.thesis.comparison import LINES
+
+UNTRAINED = "student before distillation"
+SBERT_TRUNCATED = "SBERT truncated"
+# Right answers of 100 on package and on halves. Models are right on the first examples, so that a
+# difference of 20 has a p-value of 2 / 2^20 by McNemar's exact test, one of 2 has .5.
+RIGHT = {
+    UNTRAINED: (60, 70),
+    SBERT_TRUNCATED: (60, 50),
+    "cosine": (60, 70),
+    "cosine;None;λ=0.5": (80, 50),
+    "cosine;None;λ=0.2": (78, 52),
+    "max-margin;MSE;γ=1.0": (40, 30),
+    "MSE": (80, 50),
+}
+COSINE = {"notebook": "03_structural", "structural_loss": "cosine"}
+MARGIN = {"notebook": "03_structural", "structural_loss": "max-margin"}
+BOTH = {"structural_loss": "cosine", "contextual_teacher": "PV", "max_structural_len": None}
+HALF = {"notebook": "05_weighting", "lam": 0.5, **BOTH}
+FIFTH = {"notebook": "05_weighting", "lam": 0.2, **BOTH}
+
+
+@pytest.fixture
+def concluded(make_run, monkeypatch):
+    """The conclusion of the last of some runs, as one line; the others are recorded."""
+
+    def score(right):
+        answers = (np.arange(100) < right).astype(np.float32)[None]
+        return Score("accuracy", (right / 100,), per_example={"accuracy": answers})
+
+    def by_round(_, models, final):
+        names = ("package", "halves")
+        scores = {}
+        for model in models:
+            # A model has the answers that belong to its fingerprint, whatever it is called.
+            right = RIGHT[model.fingerprint]
+            scores[model.label] = dict(zip(names, map(score, right), strict=True))
+        return {"all": scores}
+
+    monkeypatch.setattr(ScoreStage, "by_round", by_round)
+    monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final: True)
+
+    def conclude(*runs, final=False, note=""):
+        for place, parameters in enumerate(runs, 1):
+            run = make_run(**parameters)
+            run._student = StudentForms(Model(Kind.STUDENT, Form.SAVED, run.label, run.label))
+            run.references = [
+                Model(Kind.UNTRAINED, Form.SAVED, "", UNTRAINED),
+                Model(Kind.SBERT_TRUNCATED, Form.SAVED, "", SBERT_TRUNCATED),
+            ]
+            run.collapse_note = note
+            if place < len(runs):
+                run.finish({}, scores=run.scores(), tables=run.validation.tables)
+        return " ".join(conclusion(run, run.validation if final else None).split())
+
+    return conclude
+
+
+def test_a_run_is_compared_with_its_references_in_the_mean_and_on_each_task(concluded):
+    text = concluded(HALF)
+    assert text.startswith("In the mean over 2 tasks, this student (.650 [")
+    assert (
+        f"Beside {UNTRAINED} it is better on package (+.200, p < .001); worse on halves (-.200, "
+        "p < .001); not shown to differ in the mean (+.000, p 1.000)."
+    ) in text
+    assert f"Beside {SBERT_TRUNCATED} it is better on package (+.200, p < .001)" in text
+
+
+def test_a_contextual_teacher_may_give_to_one_task_what_it_takes_from_another(concluded):
+    assert (
+        "Beside the same student without the contextual teacher (only-structural;cosine) it is "
+        "better on package (+.200, p < .001); worse on halves (-.200, p < .001); not shown to "
+        "differ in the mean (+.000, p 1.000): what the contextual teacher gives to package, it "
+        "takes from halves."
+    ) in concluded(COSINE, HALF)
+
+
+@pytest.mark.parametrize("runs", [(COSINE, MARGIN), (MARGIN, HALF)])
+def test_only_a_run_with_the_same_structural_loss_shows_what_is_added(concluded, runs):
+    assert "without the contextual teacher" not in concluded(*runs)
+
+
+@pytest.mark.parametrize(
+    ("runs", "said"),
+    [
+        (
+            (MARGIN, COSINE),
+            "has the best mean; beside the other, paired tests show it to be better on package "
+            "and on halves and in the mean.",
+        ),
+        (
+            (MARGIN, COSINE, {"notebook": "03_structural", "structural_loss": "mse"}),
+            "has the best mean, and 1 has the same; beside the 2 others, paired tests show it to "
+            "be better than 2 on package and than 1 on halves and than 1 in the mean and worse "
+            "than 1 on halves.",
+        ),
+        (
+            (FIFTH, HALF),
+            "has the best mean, and 1 has the same; paired tests do not show it to differ from "
+            "the other.",
+        ),
+    ],
+)
+def test_the_best_run_is_compared_with_the_others_on_each_task(concluded, runs, said):
+    text = concluded(*runs)
+    assert f"Of {len(runs)} recorded runs from " in text
+    assert said in text
+
+
+def test_runs_from_other_numbers_of_documents_are_named_and_not_compared(concluded):
+    text = concluded({**MARGIN, "documents": 30}, {**COSINE, "documents": 40})
+    assert "Not compared: 1 run from other numbers of documents or other seeds." in text
+    assert "recorded runs from" not in text
+    assert "first recorded run" not in text
+
+
+def test_the_first_run_says_that_there_is_no_other(concluded):
+    assert "It is the first recorded run. Make another as described below" in concluded(COSINE)
+
+
+def test_runs_whose_answers_are_gone_are_not_compared(concluded, monkeypatch):
+    kept = "cosine"
+    monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final: model.fingerprint == kept)
+    text = concluded(MARGIN, {"notebook": "03_structural", "structural_loss": "mse"}, COSINE)
+    assert "recorded runs from" not in text
+
+
+def test_a_final_evaluation_ends_with_the_model_to_take(concluded):
+    text = concluded(MARGIN, final=True)
+    assert f" Take {SBERT_TRUNCATED}: it is shown to be better than this student (.550 " in text
+    assert "max-margin" not in text
+
+
+def test_lines_break_between_words_so_that_a_page_can_join_them():
+    assert LINES.fill(f"{'a ' * 47}max-margin") == f"{'a ' * 46}a\nmax-margin"
+
+
+def test_a_conclusion_begins_with_the_collapse_of_the_student(concluded):
+    note = "The student has collapsed."
+    assert concluded(COSINE, note=note).startswith(f"{note} In the mean over 2 tasks")
