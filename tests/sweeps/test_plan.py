@@ -169,7 +169,7 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_any_profile(plan_o
     [
         (
             "[{notebook: 01_corpus}, {grid: lam}]",
-            "plan, line 2 (grid lam): grid 'lam' is unknown; known are final,",
+            "plan, line 2 (grid lam): grid 'lam' is unknown; known are contextual-losses,",
         ),
         (
             "[{grid: lams, notebook: 03_structural}]",
