@@ -140,14 +140,8 @@ print(thesis.conclusion(run))
 # %%
 run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
 
-# %% [markdown]
-# ## What the thesis claims
-#
-# The claims about Figure 4.5 need the 45 models of the grid `paragraph-vector`; `03_structural` says how claims are
-# checked.
-
 # %%
-figures.table(thesis.tested(thesis.claims_of_figures(run), profile), empty="No claim is tested here.")
+figures.table(thesis.tested(thesis.claims_of_figures(run), profile), section=thesis.CLAIMS)
 
 # %% [markdown]
 # **Other models.** Train the other kind (DBOW as below, or DM), in a terminal, in `notebooks/`:
