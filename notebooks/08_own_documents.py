@@ -323,8 +323,11 @@ if find_spec("bertopic") is None:
 else:
     from bertopic import BERTopic
 
-    parts = {"umap_model": PCA(5, random_state=seed), "hdbscan_model": kmeans, "vectorizer_model": counter}
-    topics = BERTopic(**parts, embedding_model=None).fit(texts, Y)
+    topics = BERTopic(
+        umap_model=PCA(5, random_state=seed),
+        hdbscan_model=KMeans(min(groups, len(texts)), n_init=10, random_state=seed),
+        vectorizer_model=CountVectorizer(stop_words="english"),
+    ).fit(texts, Y)
     display(topics.get_topic_info()[["Topic", "Count", "Name"]].style.hide())
 
 # %% [markdown]
