@@ -118,9 +118,7 @@ print(tokens[0].shape, tokenizer.decode(tokens[0][:12].tolist()))
 # %%
 from safetensors.torch import load_file
 
-LAYERS = (0, 5)
-HEADS = 12
-REACH = 128  # tokens
+LAYERS, HEADS, REACH = (0, 5), 12, 128
 POSITIONS = "embeddings.position_embeddings.weight"
 
 
@@ -219,8 +217,6 @@ print(f"MAP {before.mean():.3f}, {before.shape}")
 # %% [markdown]
 # ---
 # ## 5 · Teachers
-#
-# They embed the training documents once.
 
 # %%
 from gensim.models.doc2vec import Doc2Vec, TaggedDocument
@@ -416,22 +412,20 @@ assert_equal("its parts", torch.stack(parts), torch.stack(list(output.parts.valu
 
 total.backward()
 output.loss.backward()
-gradients = {name: parameter.grad for name, parameter in student.model.named_parameters()}
-theirs = [gradients[name][-len(W) :].flatten() for name, W in weights.items()]  # their first position is padding's
+parameters = [student.model.get_parameter(name) for name in weights]
+theirs = [W.grad[-len(weights[name]) :].flatten() for name, W in zip(weights, parameters, strict=True)]
 assert_equal("gradients", torch.cat([W.grad.flatten() for W in weights.values()]), torch.cat(theirs))
 
 # %%
 student.float()
 with torch.no_grad():
-    for name, W in student.model.named_parameters():
-        if name in learnt:
-            W[-len(learnt[name]) :] = learnt[name]
+    for name, W in learnt.items():
+        student.model.get_parameter(name)[-len(W) :] = W  # its row 0 of the positions belongs to padding
 task = Retrieval("related pages", {"test": Ranking(held_out_texts, queries, [related[row] for row in queries])})
 assert_equal("embeddings", Y[:20], torch.from_numpy(student.embed(held_out_texts[:20], bf16=False)))
 of_text = [held_out_texts.index(text) for text in task.texts()]  # each text once
 assert_equal("MAP", after.mean().double(), torch.tensor(task.score(Y[of_text].numpy()).mean).double())
 
 # %% [markdown]
-# It adds what an experiment needs: documents of all lengths packed into one pass, other losses, teachers and encoders,
-# trainings that resume after a kill, sweeps that know what is done, tasks with paired tests, and tests of all of it.
-# `01_corpus` begins with the text.
+# It adds what an experiment needs: documents packed into one pass, other losses, teachers and encoders, trainings that
+# resume after a kill, sweeps that know what is done, tasks with paired tests, and tests of all of it.
