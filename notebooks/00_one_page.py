@@ -408,7 +408,7 @@ assert_equal("hidden states", torch.cat([encode(tokens[row]) for row in rows]), 
 total, *parts = objective(rows)
 output = of_library(batch, teachers={"structural": S[rows], "contextual": C[rows]})
 assert_equal("loss", total, output.loss)
-assert_equal("its parts", torch.stack(parts), torch.stack(list(output.parts.values())))
+assert_equal("its parts", torch.stack(parts), torch.stack([output.parts[teaching.name] for teaching in teachings]))
 
 total.backward()
 output.loss.backward()

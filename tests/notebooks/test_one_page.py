@@ -1,9 +1,11 @@
 """The page that holds the whole method: what it says of itself, and that it runs to its end."""
 
 import ast
+import os
 import re
 import shutil
 from pathlib import Path
+from unittest import mock
 
 import jupytext
 import nbformat
@@ -88,13 +90,15 @@ def executed(tmp_path_factory) -> nbformat.NotebookNode:
     """The page, executed on its own in an empty folder."""
     folder = tmp_path_factory.mktemp("one-page")
     shutil.copy(FOLDER / "00_one_page.ipynb", folder)
-    return papermill.execute_notebook(
-        str(folder / "00_one_page.ipynb"),
-        str(folder / "executed.ipynb"),
-        parameters=SMALL,
-        cwd=str(folder),
-        progress_bar=False,
-    )
+    with mock.patch.dict(os.environ):
+        os.environ.pop("MPLBACKEND", None)  # the kernel shows figures as that of a user does
+        return papermill.execute_notebook(
+            str(folder / "00_one_page.ipynb"),
+            str(folder / "executed.ipynb"),
+            parameters=SMALL,
+            cwd=str(folder),
+            progress_bar=False,
+        )
 
 
 def printed(notebook: nbformat.NotebookNode, name: str) -> str:
