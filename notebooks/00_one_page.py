@@ -351,7 +351,7 @@ import matplotlib.pyplot as plt
 
 figure, (left, right) = plt.subplots(ncols=2, figsize=(9, 2.4), width_ratios=(2, 3), layout="constrained")
 left.plot(history, label=["loss", "structural", "contextual"])
-left.set(xlabel="update", ylabel="loss", yscale="log")
+left.set(xlabel="update", ylabel="loss", ylim=(0, None))
 left.legend(fontsize=8)
 means = [float(score.mean()) for score in scores.values()]
 bars = right.barh(list(scores), means, color=["#999999", "#0072B2", "#D55E00", "#009E73"])
