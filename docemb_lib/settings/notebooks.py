@@ -108,6 +108,24 @@ SIMDE = Notebook(
 # The notebooks whose models stand in the figures of the thesis.
 CHAPTER_4 = (PARAGRAPH_VECTOR, STRUCTURAL, PROJECTIONS, WEIGHTING)
 _ALL = (CORPUS, *CHAPTER_4, EVALUATION, SIMDE)
+# Notebooks with parameters of their own, which make no run of a profile and leave no record.
+FREE: Mapping[str, tuple[str, ...]] = {
+    "00_one_page": ("seed", "documents", "max_tokens", "lam", "learning_from", "held_out"),
+    "08_own_documents": (
+        "path",
+        "text_field",
+        "id_field",
+        "documents",
+        "links",
+        "label",
+        "encoder",
+        "groups",
+        "near_copy",
+        "query",
+        "seed",
+        "save_to",
+    ),
+}
 REGISTRY: Mapping[str, Notebook] = {notebook.name: notebook for notebook in _ALL}
 
 
@@ -117,6 +135,10 @@ def notebook_named(name: str, *, source: str = "") -> str:
     Raises InputError unless there is exactly one; `source` begins the line of this error.
     """
     names = [notebook for notebook in REGISTRY if notebook.startswith(name)]
+    free = [notebook for notebook in FREE if notebook.startswith(name)]
+    if len(free) == 1 and not names:
+        mend = f"open it in JupyterLab, or execute it by papermill {free[0]}.ipynb"
+        raise InputError(f"{source}notebook {free[0]} makes no run of a profile; {mend}")
     if len(names) != 1:
         raise InputError(f"{source}{unknown_notebook(name)}")
     return names[0]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from docemb_lib.settings import notebooks
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.settings.parameters import Parameters
 
@@ -27,6 +28,11 @@ def test_a_notebook_takes_and_fixes_known_parameters_and_none_twice(notebook):
 def test_notebooks_are_known_by_what_they_do(property_, names):
     have = [notebook.name for notebook in REGISTRY.values() if getattr(notebook, property_)]
     assert tuple(have) == names
+
+
+@pytest.mark.parametrize("name", ["00", "08_own_documents"])
+def test_a_notebook_that_makes_no_run_is_refused_with_the_way_to_execute_it(refused, name):
+    refused("open it in JupyterLab, or execute it by papermill", notebooks.notebook_named, name)
 
 
 def test_the_registry_is_in_the_order_of_the_names():

@@ -1,0 +1,334 @@
+# ---
+# jupyter:
+#   jupytext:
+#     cell_metadata_filter: tags,-all
+#     formats: ipynb,py:percent
+#     notebook_metadata_filter: kernelspec,jupytext,-jupytext.text_representation.jupytext_version
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#       format_version: '1.3'
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 08 · Your own documents
+#
+# What is in this collection of long documents? Name a folder or a data file and run all cells: neighbours of a text, a
+# map, groups with their words, related documents, near-copies, and how good all this is.
+
+# %% tags=["parameters"]
+path = None  # a folder of .txt/.md files, or a .jsonl, .csv, .tsv or .parquet file; None: installed documentation
+text_field = "text"  # the field of a data file that holds the text
+id_field = "id"  # the field of a data file that holds the id
+documents = 300  # most documents, drawn at random with those that they refer to; None: all
+links = None  # a file with two ids a line, separated by a tab: documents that should find each other
+label = "source"  # a column that groups documents: the folder, the package, or a field of a data file
+encoder = "all-MiniLM-L6-v2"  # a short encoder: a folder or a hub id
+groups = 10  # how many groups the documents are sorted into
+near_copy = 0.95  # cosine from which two documents count as copies
+query = "fit a straight line to noisy points"  # any text, short or long
+seed = 0  # of the draw, the map and the groups
+save_to = None  # a new folder for the student; None: it is not saved
+
+# %%
+# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
+from docemb_lib import Student, figures
+from docemb_lib.base.progress import log_to_notebook
+
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from IPython.display import display
+
+figures.use_style()
+log_to_notebook()
+
+# %% [markdown]
+# ## Read
+
+# %%
+from docemb_lib.corpus.installed_docs import installed_docs
+from docemb_lib.corpus.rows import read_rows, visible_files
+from docemb_lib.corpus.sources import local_documents
+
+PACKAGES = ["networkx", "numpy", "pandas", "scipy", "sklearn"]
+
+
+def read(place: str | None) -> pd.DataFrame:
+    """A row for each document: id, text, source, see_also, and the further fields of a data file."""
+    if place is None:
+        return pd.DataFrame(installed_docs(PACKAGES))
+    file = Path(place)
+    rows = pd.DataFrame(local_documents(file, text_field=text_field, id_field=id_field))
+    if file.is_file():
+        fields = pd.DataFrame([row.fields for row in read_rows(file)])
+        further = [name for name in fields if name not in {*rows, text_field, id_field}]
+        return rows.join(fields[further])
+    return rows
+
+
+def add_links(rows: pd.DataFrame, file: str) -> pd.DataFrame:
+    """The rows with `see_also` as the file says."""
+    see_also = {id: [] for id in rows["id"]}
+    for line in Path(file).read_text(encoding="utf-8").splitlines():
+        first, second = line.split("\t")[:2]
+        see_also[first].append(second)
+    return rows.assign(see_also=[tuple(see_also[id]) for id in rows["id"]])
+
+
+def draw(rows: pd.DataFrame, count: int) -> pd.DataFrame:
+    """`count` rows at random, each followed by those to which it refers."""
+    see_also = dict(zip(rows["id"], rows["see_also"], strict=True))
+    drawn = {}
+    for id in rows["id"].sample(frac=1, random_state=seed):
+        drawn |= dict.fromkeys(each for each in (id, *see_also[id]) if each in see_also)
+        if len(drawn) >= count:
+            break
+    return rows.set_index("id", drop=False).loc[list(drawn)[:count]]
+
+
+# %%
+everything = read(path)
+if links is not None:
+    everything = add_links(everything, links)
+different = everything.drop_duplicates("text")
+collection = draw(different, documents or len(different)).reset_index(drop=True)
+texts = collection["text"].tolist()
+print(f"{len(everything)} documents read, {len(everything) - len(different)} with an earlier one's text left out, {len(texts)} taken")
+if path is not None and Path(path).is_dir():
+    others = [file.suffix or "no ending" for file in visible_files(Path(path)) if file.suffix.lower() not in {".txt", ".md"}]
+    print("not read, by ending:", pd.Series(others, dtype=object).value_counts().to_dict() or "nothing")
+
+# %% [markdown]
+# ## Adapt
+#
+# The encoder becomes a student that reads 4,096 tokens; the beginning of a document counts more in its mean. A half
+# fitted on the words of the collection stands beside it. Nothing is trained.
+
+# %%
+started = time.perf_counter()
+student = Student.from_encoder(encoder, pooling="lead", attention_window=256)
+student.adapt(texts)
+Y = student.embed(texts)
+print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's; {time.perf_counter() - started:.0f} s")
+print(f"{float(student.lexical.weight):.2f} of a cosine comes from the words")
+if save_to is not None:
+    student.save(save_to)
+
+# %%
+encoded = student.tokenize(texts)
+collection["length"] = [len(ids) for ids in encoded.sequences]
+ax = plt.figure(figsize=(7, 2.4)).gca()
+ax.hist(collection["length"], bins=np.geomspace(8, student.max_tokens + 1, 40))
+ax.axvline(256, color=figures.PALETTE["structural"], label="read by all-MiniLM-L6-v2")
+ax.set(xscale="log", xlabel="tokens", ylabel="documents", title=f"{encoded.truncated} documents are longer than the student reads")
+legend = ax.legend()
+
+# %% [markdown]
+# ## Neighbours of a text
+
+# %%
+def nearest(y: np.ndarray, k: int = 5) -> pd.DataFrame:
+    """The k documents of highest cosine with y, (D,); rows of Y have length 1."""
+    cosines = Y @ y
+    rows = np.argsort(-cosines, kind="stable")[:k]
+    begins = [" ".join(texts[row].split())[:80] for row in rows]
+    return pd.DataFrame({"cosine": cosines[rows].round(3), "id": collection["id"][rows], "begins": begins})
+
+
+print(query)
+nearest(student.encode(query)).style.hide()
+
+# %% [markdown]
+# The browser sets three models beside each other: the student, the encoder averaged over chunks (common practice
+# without a student), and words alone.
+
+# %%
+from docemb_lib.teachers import LSA, SBERT
+from docemb_lib.widgets import neighbour_browser
+from docemb_lib.widgets.neighbours import Pool
+
+sbert = SBERT(encoder, long="chunks")
+truncated, chunks = sbert.embed_both(texts)
+lsa = LSA(dim=min(100, len(texts) // 3)).fit(texts)
+spaces = {"student": Y, "SBERT over chunks": chunks, "LSA": lsa.embed(texts)}
+
+
+class Collection:
+    """What the browser asks for: documents by task, and the embeddings of a further text."""
+
+    tasks = ("documents",)
+    documents = Pool(texts, collection["length"].to_numpy(), spaces)
+
+    def pool(self, task: str) -> Pool:
+        return self.documents
+
+    def embed(self, text: str) -> dict[str, np.ndarray]:
+        models = {"student": student, "SBERT over chunks": sbert, "LSA": lsa}
+        return {name: model.embed([text])[0] for name, model in models.items()}
+
+
+neighbour_browser(Collection())
+
+# %% [markdown]
+# ## Groups
+#
+# A word describes a group if it is frequent there and rare elsewhere: class TF-IDF, as in BERTopic.
+
+# %%
+from sklearn.cluster import KMeans
+from sklearn.feature_extraction.text import CountVectorizer
+
+counter = CountVectorizer(stop_words="english", token_pattern=r"[^\W\d_]{3,}", min_df=2)
+
+
+def class_tfidf(group_of: np.ndarray, words: int = 6) -> list[str]:
+    """The words of each group, best first. group_of: (N,), a group from 0 for each document."""
+    counts = counter.fit_transform(texts)  # (N, V)
+    vocabulary = counter.get_feature_names_out()
+    members = group_of == np.unique(group_of)[:, None]  # (G, N)
+    per_group = members.astype(float) @ counts  # (G, V)
+    frequency = per_group / np.maximum(per_group.sum(axis=1, keepdims=True), 1)
+    rarity = np.log1p(per_group.sum() / len(per_group) / per_group.sum(axis=0))
+    best = np.argsort(-frequency * rarity, axis=1)[:, :words]
+    return [", ".join(vocabulary[row]) for row in best]
+
+
+kmeans = KMeans(min(groups, len(texts)), n_init=10, random_state=seed).fit(Y)
+described = class_tfidf(kmeans.labels_)
+collection["group"] = [f"{group}: {described[group]}" for group in kmeans.labels_]
+collection.groupby("group").agg(documents=("id", "size"), example=("id", "first"), tokens=("length", "median"))
+
+# %% [markdown]
+# ## Map
+#
+# Near documents stay near in t-SNE; large distances mean little. The pointer on a document shows its text.
+
+# %%
+from sklearn.manifold import TSNE
+
+from docemb_lib.widgets.explorer import Answer, Explorer, choice
+
+tsne = TSNE(perplexity=min(30, (len(texts) - 1) / 3), metric="cosine", init="random", random_state=seed)
+plane = tsne.fit_transform(Y)  # (N, 2)
+titles = [f"{id}\n{text[:400]}" for id, text in zip(collection["id"], texts, strict=True)]
+
+
+def draw_map(colour: str) -> Answer:
+    """The documents in the plane, coloured by a column."""
+    figure, ax = plt.subplots(figsize=(10, 5), layout="constrained")
+    points = collection.assign(first=plane[:, 0], second=plane[:, 1])
+    figures.plot_plane(points, colour=colour, explained=np.nan, ax=ax)
+    ax.set(xlabel="", ylabel="")
+    plt.close(figure)
+    return Answer("", figure, f"documents in a plane, coloured by {colour}", [(ax, plane, titles)])
+
+
+few = [name for name in collection if name not in {"id", "text", "see_also"}]
+few = [name for name in few if name == "length" or 1 < collection[name].astype(str).nunique() <= 30]
+colours = sorted(few, key=lambda name: name != "group")
+Explorer({"colour": choice(dict(zip(colours, colours, strict=True)), colours[0])}, draw_map)
+
+# %% [markdown]
+# ## Related documents and near-copies
+
+# %%
+def close_pairs(least: float, most: float = 1.01, count: int = 10) -> pd.DataFrame:
+    """The closest pairs of documents with a cosine from `least` to below `most`."""
+    cosines = np.triu(Y @ Y.T, k=1)
+    first, second = np.nonzero((cosines >= least) & (cosines < most))
+    order = np.argsort(-cosines[first, second])[:count]
+    ids = collection["id"].to_numpy()
+    first, second = first[order], second[order]
+    return pd.DataFrame({"cosine": cosines[first, second].round(3), "first": ids[first], "second": ids[second]})
+
+
+copies = close_pairs(near_copy)
+print(f"near-copies (cosine {near_copy} or more): {len(copies) or 'none'}")
+display(copies.style.hide())
+print("the most closely related others")
+close_pairs(0, near_copy).style.hide()
+
+# %% [markdown]
+# ## How good is it?
+#
+# Links and labels can answer. Related pages: are linked documents near (MAP)? The label: does a logistic regression
+# find it, in five folds (accuracy)?
+
+# %%
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+from docemb_lib.evaluation import Ranking, Retrieval, Score
+
+row_of = {id: row for row, id in enumerate(collection["id"])}
+linked = [sorted({row_of[each] for each in see_also if each in row_of} - {row}) for row, see_also in enumerate(collection["see_also"])]
+queries = [row for row, wanted in enumerate(linked) if wanted]
+classes = collection[label].astype(str).to_numpy()
+sizes = pd.Series(classes).value_counts()
+labelled = np.isin(classes, sizes.index[sizes >= 10])  # two or more in each fold
+
+
+def score(X: np.ndarray) -> dict[str, Score]:
+    """The scores of embeddings, (N, D), by task; a task without examples is left out."""
+    scores = {}
+    if queries:
+        ranking = Ranking(texts, queries, [linked[row] for row in queries])
+        scores["related pages"] = Retrieval("related pages", {"test": ranking}).score(X)
+    if len(set(classes[labelled])) > 1:
+        unit = X[labelled] / np.linalg.norm(X[labelled], axis=1, keepdims=True)
+        head = LogisticRegression(C=10, max_iter=1000)
+        folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+        right = cross_val_predict(head, unit, classes[labelled], cv=folds) == classes[labelled]
+        scores[label] = Score("accuracy", (right.mean(),), {}, {"accuracy": right[None].astype(np.float32)})
+    return scores
+
+
+# %%
+from docemb_lib.evaluation.uncertainty import differences, score_intervals, verdicts
+
+models = {**spaces, "SBERT truncated": truncated, "encoder's half": Y[:, : student.dim]}
+scores = {name: score(X) for name, X in models.items()}
+if not scores["student"]:
+    print("There are neither links nor labels: give links=FILE or label=FIELD.")
+else:
+    intervals = score_intervals(scores)
+    intervals = intervals[intervals["metric"].isin(["map", "accuracy", "mean"])]
+    display(intervals.pivot(index="model", columns="task", values="value").round(3))
+    columns = ["task", "model", "difference", "low", "high", "p_holm", "verdict"]
+    tests = verdicts(differences(scores, "student"))
+    display(tests[columns].round(3).style.hide())
+
+# %% [markdown]
+# Differences are those of a model minus the student, with 95% intervals and paired permutation tests, corrected for
+# their number.
+#
+# ## In BERTopic
+#
+# BERTopic takes any embeddings. Without UMAP and HDBSCAN, `pip install --no-deps bertopic plotly` is enough.
+
+# %%
+from sklearn.decomposition import PCA
+
+if find_spec("bertopic") is None:
+    print("bertopic is not installed.")
+else:
+    from bertopic import BERTopic
+
+    topics = BERTopic(
+        umap_model=PCA(5, random_state=seed),
+        hdbscan_model=KMeans(min(groups, len(texts)), n_init=10, random_state=seed),
+        vectorizer_model=CountVectorizer(stop_words="english"),
+    ).fit(texts, Y)
+    display(topics.get_topic_info()[["Topic", "Count", "Name"]].style.hide())
+
+# %% [markdown]
+# `docemb embed` and `docemb evaluate` do the same in a terminal ([own documents](../docs/own-documents.md)).

@@ -1,0 +1,196 @@
+"""The notebook on one's own documents: its definitions, and what it finds in a small collection."""
+
+import ast
+import json
+import random
+import re
+import shutil
+from collections import Counter
+from importlib.util import find_spec
+from math import log
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jupytext
+import numpy as np
+import pandas as pd
+import papermill
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+CELLS = jupytext.read(FOLDER / "08_own_documents.py").cells
+CODE = [cell.source for cell in CELLS if cell.cell_type == "code"]
+PROSE = [cell.source for cell in CELLS if cell.cell_type == "markdown"]
+NODES = [node for source in CODE for node in ast.parse(source).body]
+DEFINITIONS = [node for node in NODES if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+WORDS = {
+    "fruit": ["apple", "pear", "plum", "cherry", "orchard", "juice", "harvest", "tree", "ripe"],
+    "train": ["station", "rail", "ticket", "wheel", "engine", "driver", "signal", "track", "bus"],
+}
+PER_TOPIC = 20
+
+
+def defined(name: str, **names: Any) -> Any:
+    """A function of the notebook, which finds `names` as its globals."""
+    (node,) = [node for node in DEFINITIONS if node.name == name]
+    exec(compile(ast.Module([node], []), f"{name} of the notebook", "exec"), names)
+    return names[name]
+
+
+def test_there_are_at_most_ten_words_for_a_line_of_code():
+    lines = [line for source in CODE for line in source.splitlines() if line.strip()]
+    assert sum(len(re.findall(r"\w+", text)) for text in PROSE) <= 10 * len(lines)
+
+
+def test_a_definition_has_at_most_25_lines():
+    lengths = {node.name: node.end_lineno - node.lineno + 1 for node in DEFINITIONS}
+    assert len(lengths) >= 8
+    assert not {name: length for name, length in lengths.items() if length > 25}
+
+
+def test_words_of_groups_are_those_of_a_plain_loop_over_class_tfidf():
+    texts = ["red red blue", "red green", "green green blue", "green yellow yellow yellow"]
+    group_of = np.array([0, 0, 1, 1])
+    counts: dict[int, Counter[str]] = {0: Counter(), 1: Counter()}
+    for text, group in zip(texts, group_of, strict=True):
+        counts[int(group)].update(text.split())
+    overall = counts[0] + counts[1]
+    expected = []
+    for of_group in counts.values():
+        size = sum(of_group.values())
+        weights = {
+            word: of_group[word] / size * log(1 + sum(overall.values()) / 2 / overall[word])
+            for word in overall
+        }
+        expected.append(sorted(weights, key=lambda word: (-weights[word], word))[:2])
+    class_tfidf = defined("class_tfidf", counter=CountVectorizer(), texts=texts, np=np)
+    assert class_tfidf(group_of, words=2) == [", ".join(words) for words in expected]
+
+
+@pytest.fixture
+def rows() -> pd.DataFrame:
+    see_also = {"a": ("b", "gone"), "b": (), "c": ("d",), "d": (), "e": ()}
+    return pd.DataFrame({"id": list(see_also), "see_also": list(see_also.values())})
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_as_many_documents_are_drawn_as_asked_for_and_none_twice(rows, count):
+    drawn = defined("draw", seed=0, pd=pd)(rows, count)
+    assert len(set(drawn["id"])) == len(drawn) == count
+
+
+def test_a_document_is_drawn_with_those_that_it_refers_to(rows):
+    drawn = defined("draw", seed=0, pd=pd)(rows, 5)["id"].tolist()
+    assert drawn.index("b") <= drawn.index("a") + 1
+    assert drawn.index("d") <= drawn.index("c") + 1
+
+
+def test_close_pairs_are_those_of_a_plain_loop():
+    Y = np.random.default_rng(0).normal(size=(8, 3))
+    Y /= np.linalg.norm(Y, axis=1, keepdims=True)
+    ids = pd.DataFrame({"id": list("abcdefgh")})
+    found = defined("close_pairs", Y=Y, np=np, pd=pd, collection=ids)(0.5, 0.9)
+    pairs = [(Y[i] @ Y[j], "abcdefgh"[i], "abcdefgh"[j]) for i in range(8) for j in range(i + 1, 8)]
+    expected = sorted((pair for pair in pairs if 0.5 <= pair[0] < 0.9), reverse=True)[:10]
+    assert list(zip(found["first"], found["second"], strict=True)) == [
+        pair[1:] for pair in expected
+    ]
+
+
+def test_nearest_documents_have_the_largest_cosines():
+    Y = np.eye(4)[[0, 1, 2, 3]]
+    texts = ["one", "two", "three", "four"]
+    collection = pd.DataFrame({"id": texts})
+    nearest = defined("nearest", Y=Y, np=np, pd=pd, texts=texts, collection=collection)
+    assert nearest(np.array([0.1, 0.9, 0.4, 0.0]), k=3)["id"].tolist() == ["two", "three", "one"]
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory) -> SimpleNamespace:
+    """The notebook, executed on a data file of two topics with links; with what it printed."""
+    folder = tmp_path_factory.mktemp("own")
+    shutil.copy(FOLDER / "08_own_documents.ipynb", folder)
+    rng = random.Random(0)
+    rows = []
+    for topic, words in WORDS.items():
+        for number in range(PER_TOPIC):
+            text = " ".join(rng.choices(words, k=60))
+            rows.append({"key": f"{topic}-{number}", "body": text, "topic": topic})
+    rows.append({**rows[0], "key": "again"})
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "texts.jsonl").write_text(lines, encoding="utf-8")
+    pairs = [f"{topic}-{n}\t{topic}-{n + 1}\n" for topic in WORDS for n in range(PER_TOPIC - 1)]
+    (folder / "links.tsv").write_text("".join(pairs), encoding="utf-8")
+    parameters = {
+        "path": "texts.jsonl",
+        "text_field": "body",
+        "id_field": "key",
+        "links": "links.tsv",
+        "label": "topic",
+        "groups": 2,
+        "query": "apple and plum from the orchard",
+        "save_to": "student",
+    }
+    notebook = papermill.execute_notebook(
+        str(folder / "08_own_documents.ipynb"),
+        str(folder / "executed.ipynb"),
+        parameters=parameters,
+        cwd=str(folder),
+        progress_bar=False,
+    )
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    printed = "".join(output["text"] for output in outputs if output.get("name") == "stdout")
+    shown = "\n".join(output["data"].get("text/html", "") for output in outputs if "data" in output)
+    return SimpleNamespace(folder=folder, outputs=outputs, printed=printed, shown=shown)
+
+
+@pytest.mark.slow
+def test_documents_with_the_text_of_an_earlier_one_are_left_out_and_counted(executed):
+    said = "41 documents read, 1 with an earlier one's text left out, 40 taken"
+    assert said in executed.printed
+
+
+@pytest.mark.slow
+def test_the_groups_are_the_two_topics_with_their_words(executed):
+    described = set(re.findall(r"<th>[01]: ([\w, ]+)</th>", executed.shown))
+    assert len(described) == 2
+    of_group = [set(text.split(", ")) for text in described]
+    found = {
+        topic for topic, words in WORDS.items() if any(group <= {*words} for group in of_group)
+    }
+    assert found == {*WORDS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["related pages", "topic"])
+def test_links_and_labels_are_scored_beside_other_models_with_a_verdict(executed, task):
+    assert f">{task}</" in executed.shown
+    for model in ("SBERT over chunks", "SBERT truncated", "LSA", "encoder&#x27;s half"):
+        assert model in executed.shown or model.replace("&#x27;", "'") in executed.shown
+    assert "no difference shown" in executed.shown
+
+
+@pytest.mark.slow
+def test_the_saved_student_embeds_as_sentence_transformers_loads_it(executed):
+    from sentence_transformers import SentenceTransformer
+
+    from docemb_lib import Student
+
+    folder = str(executed.folder / "student")
+    text = "an apple from the garden"
+    stock = SentenceTransformer(folder, device="cpu", trust_remote_code=True).encode(text)
+    assert Student.load(folder).encode(text, bf16=False) == pytest.approx(stock, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_the_notebook_warns_of_nothing(executed):
+    assert not [output["text"] for output in executed.outputs if output.get("name") == "stderr"]
+
+
+@pytest.mark.slow
+def test_bertopic_takes_the_embeddings_or_the_notebook_says_that_it_is_missing(executed):
+    missing = "bertopic is not installed." in executed.printed
+    assert missing == (find_spec("bertopic") is None)
+    assert missing or re.search(r">0_\w+_\w+_\w+_\w+<", executed.shown)
