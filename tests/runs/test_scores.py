@@ -21,6 +21,7 @@ from docemb_lib.evaluation.uncertainty import (
     score_intervals,
 )
 from docemb_lib.runs import models as baselines
+from docemb_lib.runs import records
 from docemb_lib.runs import scores as module
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
@@ -448,6 +449,16 @@ THIS = (
 )
 
 
+def planned_of(run, profile):
+    """What the report asks of a planned run."""
+    return SimpleNamespace(
+        notebook=run.notebook,
+        fingerprint=run.fingerprint,
+        profile=profile,
+        record=lambda workspace: records.find_done(workspace, run.notebook, run.fingerprint),
+    )
+
+
 @pytest.mark.parametrize(
     ("notebook", "source", "equal", "says", "how"),
     [
@@ -506,7 +517,7 @@ def test_a_report_says_what_was_found_and_what_to_take(
     settings = SimpleNamespace(
         corpus=SimpleNamespace(source=source), student=SimpleNamespace(model="all-MiniLM-L6-v2")
     )
-    planned = SimpleNamespace(notebook=run.notebook, fingerprint=run.fingerprint, profile=settings)
+    planned = planned_of(run, settings)
     planned.executed = workspace_root / "S.ipynb"
     (workspace_root / "own").mkdir()
     run.workspace.link(
@@ -552,16 +563,9 @@ def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspac
         )
         run.finish({}, scores=own.scores, tables=own.tables)
         runs.append(run)
-    executed = workspace_root / "any.ipynb"
-    given = [
-        SimpleNamespace(
-            notebook=run.notebook,
-            fingerprint=run.fingerprint,
-            profile=run.profile,
-            executed=executed,
-        )
-        for run in runs
-    ]
+    given = [planned_of(run, run.profile) for run in runs]
+    for planned in given:
+        planned.executed = workspace_root / "any.ipynb"
     board, *_ = report(given, workspace)
     assert set(board.index) == {"this student", *SKILL} - {"student"}
     assert 0.123 not in board["find"].to_numpy()
