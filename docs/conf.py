@@ -76,6 +76,7 @@ Embedded default <outputs/published/embedded/README>
 Wikipedia and more <outputs/published/wikipedia/README>
 Manual pages <outputs/published/manuals/README>
 Thesis in miniature <outputs/published/thesis-mini/README>
+Contextual losses <outputs/published/contextual-losses>
 Speed and memory <outputs/published/speed>
 Log of experiments <outputs/published/LOG>
 ```
