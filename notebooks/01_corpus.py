@@ -154,7 +154,7 @@ links = [len(targets) for targets in corpus.split("tasks")["see_also"]]
 ids = sorted(every, key=partial(place, seed=of_corpus.seed))
 again = split(ids, set(stored["tasks"]), of_corpus.validation, from_end=any(links))
 assert again == stored
-print({name: len(part) for name, part in stored.items()}, "documents,", sum(links), "links in tasks")
+print({name: len(part) for name, part in stored.items()}, "and", sum(links), "links in tasks")
 
 # %%
 shares = {}
@@ -337,7 +337,8 @@ def decide(differences, p):
 cases = [([0.02, 0.01], [0.01, 0.02]), ([0.02, 0.01], [0.01, 0.30]), ([0.02, -0.01], [0.01, 0.02])]
 for differences, p in cases:
     verdict = decide(np.array(differences), np.array(p))
-    frame = pd.DataFrame({"difference": differences, "p": p, "ahead": "A", "behind": "B", "where": ""})
+    models = {"ahead": "A", "behind": "B", "where": "package"}
+    frame = pd.DataFrame({"difference": differences, "p": p, **models})
     assert verdict == check_order(frame).verdict
     print(differences, p, verdict)
 
