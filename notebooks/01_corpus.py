@@ -236,14 +236,17 @@ from docemb_lib.evaluation import Pairs, Retrieval
 name, task = first_task(Pairs)
 if task is not None:
     pairs = task.splits["test"]
-    print(f"{name}: are these two related? {pairs.labels[0]}\n")
-    print("·", opening(pairs.first[0]), "\n·", opening(pairs.second[0]))
+    print(f"{name}: label {pairs.labels[0]}")
+    print("·", opening(pairs.first[0]))
+    print("·", opening(pairs.second[0]))
 
 # %%
 name, task = first_task(Retrieval)
 if task is not None:
     ranking = task.splits["test"]
-    print(f"{name}: query\n·", opening(ranking.texts[ranking.queries[0]]), "\nrelevant")
+    print(f"{name}: query")
+    print("·", opening(ranking.texts[ranking.queries[0]]))
+    print("relevant documents")
     for row in ranking.relevant[0]:
         print("·", opening(ranking.texts[row]))
 
