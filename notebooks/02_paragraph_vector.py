@@ -61,12 +61,13 @@ run.save_figure(axes[0].figure, "networks")
 # The words are what white space separates, as they are, in lower case, or stemmed. The cells below use 60 documents.
 
 # %%
-from docemb_lib.teachers.words import MAX_WORDS, preprocess, write_words
+from docemb_lib.teachers.words import MAX_WORDS, write_words
+from docemb_lib.teachers.words import preprocess as words_of
 
 candidates = islice(run.stages.corpus.teacher_texts, 200)
 texts = [text for text in candidates if len(text.split()) < MAX_WORDS][:60]
 for how in ("none", "lowercase", "stem"):
-    words = preprocess(texts[0], how)
+    words = words_of(texts[0], how)
     print(f"{how:10}", len(words), "words:", *words[:9])
 
 # %% [markdown]
@@ -86,10 +87,7 @@ def doc2vec(file, settings, min_count):
     options = settings.model_dump(include={"dm", "vector_size", "epochs"})
     options |= {"dbow_words": int(settings.dbow_words and not settings.dm)}
     options |= {"window": 5, "negative": 5, "sample": 0, "seed": 0, "workers": 1}
-    if settings.dm:
-        corpus = {"documents": TaggedLineDocument(file)}
-    else:
-        corpus = {"corpus_file": file}
+    corpus = {"documents": TaggedLineDocument(file)} if settings.dm else {"corpus_file": file}
     return Doc2Vec(**corpus, min_count=min_count, **options)
 
 
@@ -126,7 +124,7 @@ def cosine(a, b):
 
 vectors = {}
 for kind, model in models.items():
-    documents = [preprocess(text, kinds[kind].preprocess) for text in texts[:3]]
+    documents = [words_of(text, kinds[kind].preprocess) for text in texts[:3]]
     vectors[kind] = np.stack([embed(model, words) for words in documents])
     once, twice = (model.infer_vector(documents[0]) for _ in range(2))
     print(kind, vectors[kind].shape, end=" ")
@@ -182,7 +180,7 @@ def loss_of_document(model, vector, words, window=2):
 # %%
 rows = {}
 for kind, model in models.items():
-    words = preprocess(texts[0], kinds[kind].preprocess)
+    words = words_of(texts[0], kinds[kind].preprocess)
     own, other, _ = vectors[kind]
     scores = model.syn1neg @ own
     best = [model.wv.index_to_key[row] for row in np.argsort(-scores)[:8]]
@@ -203,18 +201,18 @@ pd.DataFrame.from_dict(rows, orient="index", columns=columns).round(3)
 occurrences = Counter()
 in_documents = Counter()
 for text in texts:
-    words = preprocess(text, "lowercase")
+    words = words_of(text, "lowercase")
     occurrences.update(words)
     in_documents.update(set(words))
 
 counted = write_words(Path(folder.name, "counted"), texts, "lowercase")
-for min_count in (2, 5, "10%"):
-    least = counted.occurrences(min_count)
+for threshold in (2, 5, "10%"):
+    least = counted.occurrences(threshold)
     kept = sum(count >= least for count in occurrences.values())
     rarer = sum(count >= least for count in in_documents.values())
-    print(f"min_count {min_count} ({least}): {kept} of {len(occurrences)} words are kept,", end=" ")
+    print(f"min_count {threshold} ({least}): {kept} of {len(occurrences)} words are kept,", end=" ")
     print(f"by documents {rarer} would be")
-    assert kept == counted.kept_words(min_count)
+    assert kept == counted.kept_words(threshold)
 
 # %% [markdown]
 # ## This run
