@@ -352,6 +352,7 @@ for differences, p in cases:
 
 # %% tags=["conclusion"]
 print(views.seen_by_models(run))
+print(views.held_out_lengths(run))
 
 # %%
 run.finish(

@@ -262,7 +262,7 @@ run.save_figure(ax, "runs", runs)
 
 # %%
 claims = thesis.tested(thesis.claims_of_figures(run), profile)
-figures.table(claims) if len(claims) else None
+figures.table(claims, section=thesis.CLAIMS)
 
 # %% [markdown]
 # ## Conclusion

@@ -218,8 +218,11 @@ def planned_beside(key: RunKey, profile: str | Path) -> list[NotebookParameters]
     planned: dict[str, NotebookParameters] = {}
     for line in original.plan:
         elsewhere = line.grid is not None or line.profile is not None or line.on_request
-        if line.notebook == key.notebook and not elsewhere:
-            other = RunKey.of(key.notebook, original, **line.parameters)
+        if line.notebook != key.notebook or elsewhere:
+            continue
+        for parameters in line.runs or [{}]:
+            given = {**parameters, **line.parameters}
+            other = RunKey.of(key.notebook, original, **given)
             planned[other.same_but()] = other.parameters
     planned.pop(key.same_but(), None)
     return list(planned.values())
