@@ -17,15 +17,8 @@
 # %% [markdown]
 # # 02 · Paragraph Vector, the contextual teacher
 #
-# Which Paragraph Vector makes a good contextual teacher?
-#
-# Paragraph Vector learns one vector per document that helps to predict the words of the document. **DM** predicts a
-# word from its neighbouring words and the document vector; **DBOW** predicts words from the document vector alone. The
-# model ignores syntax, but it reads the *whole* document, while the structural teacher of the thesis truncates long
-# documents.
-#
-# This notebook trains one such model and evaluates it by itself. It takes about a minute on the embedded corpus. With
-# `compound` it concatenates the vectors of two trained models **side by side** and trains nothing.
+# Which Paragraph Vector makes a good contextual teacher? It learns one vector per document that helps to predict the
+# words of the document. It ignores syntax, and reads the *whole* document.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -37,102 +30,242 @@ preprocess = "lowercase"  # none, lowercase, or stem (Porter)
 compound = None  # labels of two models joined by +, e.g. "DM;100;lowercase;2+DBOW;100;None;2"; None: one model
 
 # %%
+import hashlib
+import logging
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pandas as pd
+
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib import begin, figures, thesis, views
+from docemb_lib import begin, figures, sweep, thesis, views
 
 figures.use_style()
 run = begin("02_paragraph_vector", globals())
 thesis.settings(run)
 
 # %% [markdown]
-# ## What it learns from
+# ## What it predicts
 #
-# The training objective is word prediction. For the words $w_1, w_2, \dots$ of a document with the vector $v$, DM
-# maximises $\sum_i \log p(w_i \mid v, w_{i-5}, \dots, w_{i+5})$ and DBOW maximises $\sum_i \log p(w_i \mid v)$.
-# Negative sampling approximates $p$: a word is compared with five random words instead of all words. For the words
-# "return the shortest path lengths" and the word in the middle:
-#
-# ```
-# DM     document vector, return, the, path, lengths  ->  mean  ->  shortest
-# DBOW   document vector                                        ->  return, the, shortest, path, lengths
-# ```
-#
-# The next figure draws both with the widths of this profile's teachers (Figures 3.3 and 3.4 of the thesis).
+# **DM** predicts a word from the mean of the document vector and the vectors of the words around it. **DBOW** predicts
+# each word from the document vector alone, so word order is lost. Figures 3.4 and 3.3, in the widths of this profile:
 
 # %%
 axes = figures.plot_paragraph_vectors(run.profile)
+run.save_figure(axes[0].figure, "networks")
 
 # %% [markdown]
-# In DM the document vector is one more input next to the neighbouring words, and it adds information that they do not
-# contain. In DBOW the document vector is the only input, so it summarises which words occur, in any order. The document
-# vector is an input of all predictions of its document, so it collects what the words of the document have in common,
-# at any length. gensim draws each window size from one to five words on each side and drops words rarer than
-# `min_count`.
+# The words are what white space separates, as they are, in lower case, or stemmed. The cells below use 60 documents.
+
+# %%
+from docemb_lib.teachers.words import MAX_WORDS, write_words
+from docemb_lib.teachers.words import preprocess as words_of
+
+candidates = islice(run.stages.corpus.teacher_texts, 200)
+texts = [text for text in candidates if len(text.split()) < MAX_WORDS][:60]
+for how in ("none", "lowercase", "stem"):
+    words = words_of(texts[0], how)
+    print(f"{how:10}", len(words), "words:", *words[:9])
+
+# %% [markdown]
+# ## A Doc2Vec with the thesis' settings
 #
-# ## Train
+# Ten lines of gensim. A file holds a document in each line; for DM it is read by an iterable, because gensim's reader of
+# files does not draw the size of a window.
+
+# %%
+from gensim.models.doc2vec import Doc2Vec, TaggedLineDocument
+
+logging.getLogger("gensim").setLevel(logging.ERROR)
+
+
+def doc2vec(file, settings, min_count):
+    """DM or DBOW with what Table 4.5 holds fixed: window, noise words, no subsampling."""
+    options = settings.model_dump(include={"dm", "vector_size", "epochs"})
+    options |= {"dbow_words": int(settings.dbow_words and not settings.dm)}
+    options |= {"window": 5, "negative": 5, "sample": 0, "seed": 0, "workers": 1}
+    corpus = {"documents": TaggedLineDocument(file)} if settings.dm else {"corpus_file": file}
+    return Doc2Vec(**corpus, min_count=min_count, **options)
+
+
+folder = TemporaryDirectory()
+teachers = run.profile.contextual_teachers
+kinds = {"DM": teachers.DM, "DBOW": teachers.DBOW}
+prepared = {}
+models = {}
+for kind, settings in kinds.items():
+    words = write_words(Path(folder.name, kind, "words"), texts, settings.preprocess)
+    model = doc2vec(str(words.file), settings, words.occurrences(settings.min_count))
+    prepared[kind] = words
+    models[kind] = model
+    print(kind, "documents", model.dv.vectors.shape, "words in", model.wv.vectors.shape, end=" ")
+    print("words out", model.syn1neg.shape)
+
+# %% [markdown]
+# ## A new document
 #
-# The model is trained on `train`, or on the part of it that the profile selects, with the settings of Table 4.5: window
-# 5, 5 negative samples, no subsampling, and 10 epochs unless the profile changes them. gensim ignores all words of a
-# document after the 10,000th; docemb splits longer documents. `min_count="10%"` is the thesis' high threshold. Its text
-# says "10 percent of the training corpus", its author's logs 1 percent: 5,000 for 500,000 documents. docemb follows the
-# logs, and counts occurrences of a word, as gensim does, where the text speaks of the documents that have the word. A
-# compound loads its members if their own runs have trained them, and trains them otherwise. The table is Table 4.5 in
-# the widths of this profile: the values that a grid of 45 models combines, and those that are fixed.
+# `infer_vector` fixes the words and learns the vector of a document by the same prediction. Its noise words are random:
+# the generator is seeded from the words, so that a text has one embedding.
+
+# %%
+def embed(model, words):
+    """The vector of a document, (D,)."""
+    content = " ".join(words).encode(errors="surrogatepass")
+    model.random.seed(int.from_bytes(hashlib.sha256(content).digest()[:4]))
+    return model.infer_vector(words)
+
+
+def cosine(a, b):
+    return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+
+vectors = {}
+for kind, model in models.items():
+    documents = [words_of(text, kinds[kind].preprocess) for text in texts[:3]]
+    vectors[kind] = np.stack([embed(model, words) for words in documents])
+    once, twice = (model.infer_vector(documents[0]) for _ in range(2))
+    print(kind, vectors[kind].shape, end=" ")
+    print(f"cosine of two inferences without a seed: {cosine(once, twice):.4f}")
+
+# %% [markdown]
+# The library trains epoch by epoch, so that a killed training goes on, and infers in several processes. It gives the
+# same vectors.
+
+# %%
+from docemb_lib.teachers.paragraph_vector import ParagraphVector, infer
+
+for kind, settings in kinds.items():
+    place = Path(folder.name, kind, "model").resolve()
+    teacher = ParagraphVector(**settings.model_dump()).fit_words(prepared[kind], place)
+    options = teacher.gensim_options(teacher.fitted.min_count)
+    key = (place, teacher.fitted.weights, tuple(options.items()))
+    library = infer(key, texts[:3], settings.preprocess)
+    assert np.linalg.norm(vectors[kind] - library) < 0.01 * np.linalg.norm(library)
+
+# %% [markdown]
+# ## What the vector knows
+#
+# Negative sampling compares a word $w$ with five noise words $n$: the loss is
+# $-\log\sigma(u_w \cdot h) - \sum_n \log\sigma(-u_n \cdot h)$, where $h$ is the mean of DM or the document vector.
+
+# %%
+def hidden_of(model, vector, context):
+    """What predicts a word, (D,)."""
+    if model.dm:
+        return np.mean([vector, *model.wv[context]], axis=0)
+    return vector
+
+
+def loss(model, hidden, word, noise):
+    rows = model.syn1neg[[model.wv.key_to_index[name] for name in (word, *noise)]]
+    signs = np.array([1] + len(noise) * [-1])
+    return np.logaddexp(0, -signs * (rows @ hidden)).sum()
+
+
+def loss_of_document(model, vector, words, window=2):
+    """The mean loss of a document's words."""
+    rng = np.random.default_rng(0)
+    words = [word for word in words if word in model.wv][:500]
+    losses = []
+    for place, word in enumerate(words):
+        context = words[max(place - window, 0) : place] + words[place + 1 : place + 1 + window]
+        noise = rng.choice(model.wv.index_to_key, size=5)
+        losses.append(loss(model, hidden_of(model, vector, context), word, noise))
+    return np.mean(losses)
+
+
+# %%
+rows = {}
+for kind, model in models.items():
+    words = words_of(texts[0], kinds[kind].preprocess)
+    own, other, _ = vectors[kind]
+    scores = model.syn1neg @ own
+    best = [model.wv.index_to_key[row] for row in np.argsort(-scores)[:8]]
+    losses = [loss_of_document(model, vector, words) for vector in (own, other)]
+    rows[kind] = [*losses, " ".join(best)]
+columns = ["loss with its own vector", "with another document's", "words of the highest u · v"]
+pd.DataFrame.from_dict(rows, orient="index", columns=columns).round(3)
+
+# %% [markdown]
+# In DBOW the vector alone has to tell the words of its document; DM's leaves to it what the neighbours do not tell.
+#
+# ## Which words are kept
+#
+# `min_count` counts the occurrences of a word, as gensim does, where the thesis' text says documents; `"10%"` is 1% of
+# the number of documents, as in its author's logs.
+
+# %%
+occurrences = Counter()
+in_documents = Counter()
+for text in texts:
+    words = words_of(text, "lowercase")
+    occurrences.update(words)
+    in_documents.update(set(words))
+
+counted = write_words(Path(folder.name, "counted"), texts, "lowercase")
+for threshold in (2, 5, "10%"):
+    least = counted.occurrences(threshold)
+    kept = sum(count >= least for count in occurrences.values())
+    rarer = sum(count >= least for count in in_documents.values())
+    print(f"min_count {threshold} ({least}): {kept} of {len(occurrences)} words are kept,", end=" ")
+    print(f"by documents {rarer} would be")
+    assert kept == counted.kept_words(threshold)
+
+# %% [markdown]
+# ## This run
+#
+# It is trained on `train`, or on the part that the profile selects, or loads what an earlier run has trained. Neighbours
+# by cosine of three validation documents should have the same topic.
+
+# %%
+widths = [settings.vector_size for settings in run.stages.key.paragraph_vectors]
+print(run.model.label, "·", sum(widths), "dimensions")
+views.neighbours_of_validation(run)
+
+# %% [markdown]
+# ## A sweep
+#
+# Table 4.5 of the thesis, in the widths of this profile: `docemb sweep 02 --grid paragraph-vector` makes its 45 models.
 
 # %%
 figures.table(thesis.table("4.5", run.profile))
 
-# %%
-print(run.model.label, "·", sum(one.vector_size for one in run.stages.key.paragraph_vectors), "dimensions")
-
 # %% [markdown]
-# ## What it finds similar
-#
-# The table shows the nearest neighbours of three validation documents by the cosine of their inferred vectors.
-# Neighbours should have the same topic. If they do not, the corpus may be too small for the model.
+# The next cell makes the other runs of 02 in the plan of this profile, unless they are recorded. Any list can take their
+# place, as in `[{"dm": False}, {"min_count": "10%"}, {"vector_size": 200}, {"preprocess": "stem"}]`.
 
 # %%
-views.neighbours_of_validation(run)
+from docemb_lib.sweeps.plan import planned_beside
 
-# %% [markdown]
-# ## How good it is
-#
-# Models are scored on the validation splits of the profile's sweep tasks. For each seed a head is trained on frozen
-# embeddings; the ranking of retrieval needs no head. The references are the structural teacher on truncated text
-# (`truncated`), and TF-IDF, which uses words alone. The deviation is that over head seeds.
-
-# %%
-scores = run.scores()
-figures.table(scores.groupby(["model", "task", "metric"])["value"].agg(["mean", "std"]))
+others = planned_beside(run.key, profile)
+if others:
+    swept = sweep(run.notebook, others, profile=profile)
 
 # %% [markdown]
 # ## All runs so far
 #
-# How does this model compare with other settings? The figure shows all Paragraph Vectors recorded for this profile, as
-# Figure 4.5 of the thesis does. A score is divided by the best score of all models shown on the same task. The points
-# of a row are tasks, the triangle is their mean, and its bar is the 95% interval over validation examples. From five
-# tasks on, a row has a box, as in the thesis, whose own box is dashed. `docemb sweep 02_paragraph_vector --grid
-# paragraph-vector` makes the 45 models of the thesis.
+# Validation scores as in Figure 4.5, whose means are hollow diamonds (`01_corpus` explains normalised scores, intervals
+# and claims). `truncated` is the structural teacher; TF-IDF uses words alone.
 
 # %%
+scores = run.scores()
 runs = thesis.scores_of_runs(run, scores)
-ax = figures.plot_runs(figures.named(runs), by="kind", ax=figures.rows_axes(runs["model"].nunique())[0])
+(ax,) = figures.rows_axes(runs["model"].nunique())
+figures.plot_runs(figures.named(runs), by="kind", ax=ax)
 run.save_figure(ax, "runs", runs)
 
 # %% [markdown]
-# **How to read it.** The best model is on top. If the points of a row are far apart, the model is good at some tasks
-# only. A hollow diamond is the mean in the thesis of the same settings, or of the same place in the grid at the widths
-# of this profile. Unless the profile is `thesis`, its tasks and numbers of documents are others, so compare the order
-# of runs, not their values. In the thesis larger vectors are better, DBOW and DM are close, and the concatenation of
-# the best two is better than either. Expect a smaller effect of the vector size with a few thousand documents.
-# `04_projections` and `05_weighting` take both side by side (PV), as the thesis does, whichever is best here.
+# In the thesis larger vectors are better, DBOW and DM are close, and both side by side are better than either.
+
+# %%
+claims = thesis.tested(thesis.claims_of_figures(run), profile)
+figures.table(claims, section=thesis.CLAIMS)
 
 # %% [markdown]
-# ## The answer so far
-#
-# Is this model better than the references, and which recorded run is best? The next cell compares validation scores in
-# the mean over tasks. Intervals are 95%. "Better" and "worse" are the results of paired permutation tests, corrected
-# for their number. With many runs, part of the lead of the best is chance.
+# ## Conclusion
 
 # %% tags=["conclusion"]
 print(thesis.conclusion(run))
@@ -140,15 +273,10 @@ print(thesis.conclusion(run))
 # %%
 run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
 
-# %%
-figures.table(thesis.tested(thesis.claims_of_figures(run), profile), section=thesis.CLAIMS)
-
 # %% [markdown]
-# **Other models.** Train the other kind (DBOW as below, or DM), in a terminal, in `notebooks/`:
-#
-# ```
-# papermill 02_paragraph_vector.ipynb ../outputs/dbow.ipynb -p dm False -p preprocess none
-# ```
-#
-# `-p compound "DM;100;lowercase;2+DBOW;100;None;2"` concatenates both. `03_structural` distils from the structural
-# teacher.
+# **References.** Thesis, sections 3.3 and 4.5.1. Le and Mikolov (2014), *Distributed representations of sentences and
+# documents*. Lau and Baldwin (2016), *An empirical evaluation of doc2vec*.
+
+# %%
+print("The saved notebook holds no outputs. They are kept in:")
+print("\n".join(run.figures))

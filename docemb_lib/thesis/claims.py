@@ -53,12 +53,10 @@ LISTED = 4  # missing runs that a reason names
 # The section of a notebook above the table of its claims.
 SECTION = """## What the thesis claims
 
-Do the thesis' claims about the figures above hold here? Each claim is checked on the thesis' own
-numbers, on recorded scores of its tasks, and on the other tasks of this profile, which illustrate a
-claim but do not test it. A claim *holds* if paired tests confirm all of its differences, it *does
-not hold* if a test confirms the opposite of one, and it is *undecided* otherwise. The thesis
-publishes no scores of single examples, so its column has no tests and says so. A claim needs the
-runs of its grid or table, with equally many documents and one seed."""
+Each claim (`01_corpus` says when it holds) is checked on the thesis' own numbers, which have no
+scores of single examples and therefore no tests, on recorded scores of its tasks, and on the other
+tasks of this profile, which illustrate it but do not test it. A claim needs the runs of its grid or
+table, with equally many documents and one seed."""
 
 # A member of a group: a model, OTHERS, or the rows of a figure with these values in these columns.
 Member = str | dict[str, str | int | list[str]]

@@ -14,7 +14,7 @@ from docemb_lib.cli.__main__ import evaluate, train
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.plan import resolve_plan, resolve_run, runs_of
+from docemb_lib.sweeps.plan import planned_beside, resolve_plan, resolve_run, runs_of
 
 PARAMS = REPOSITORY / "params"
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
@@ -76,6 +76,13 @@ def test_a_missing_notebook_is_named_before_anything_starts(plan_of, workspace, 
         plan_of,
         "[{notebook: 05_weighting}]",
     )
+
+
+def test_the_runs_beside_a_run_include_those_of_a_line_with_several(plan_of):
+    plan_of("[{notebook: 05_weighting, seed: 3, runs: [{lam: 0.2}, {lam: 0.3}, {lam: null}]}]")
+    key = RunKey.of("05_weighting", Profile.load("planned"), lam=0.3, seed=3)
+    beside = planned_beside(key, "planned")
+    assert [(given["lam"], given["seed"]) for given in beside] == [(0.2, 3), (None, 3)]
 
 
 def test_the_notebook_gets_every_parameter_so_that_both_sides_mean_the_same_run(workspace):
