@@ -16,7 +16,7 @@ from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.sweeps.grids import grid
-from docemb_lib.thesis.settings_table import settings
+from docemb_lib.thesis.settings_table import all_settings
 
 
 def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
@@ -24,7 +24,7 @@ def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
         "05_weighting",
         {"profile": "small", "lam": 0.25, "beta": 0.5, "documents": "profile", "ax": 1},
     )
-    table = settings(run)
+    table = all_settings(run)
     assert (table.loc["profile", "value"], *table.loc["lam"], "gamma" in table.index) == (
         "small",
         "0.25",
@@ -82,7 +82,7 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(
     training = profile.training.model_copy(update={"precision": "fp32"})
     evaluation = profile.evaluation.model_copy(update=head)
     profile = profile.model_copy(update={"evaluation": evaluation, "training": training})
-    assert settings(Run(RunKey.of(notebook, profile, **given))).loc[row, column] == expected
+    assert all_settings(Run(RunKey.of(notebook, profile, **given))).loc[row, column] == expected
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(
     ],
 )
 def test_beside_a_self_supervised_run_stands_only_what_the_simde_paper_gives(name, differ):
-    beside = settings(Run(RunKey.of("07_simde", Profile.load(name), pair_temperature=0.1)))[
+    beside = all_settings(Run(RunKey.of("07_simde", Profile.load(name), pair_temperature=0.1)))[
         "in the paper"
     ]
     assert beside[beside != ""].to_dict() == {
