@@ -160,12 +160,12 @@ torch.testing.assert_close(cosine(*three).diagonal(), losses.Cosine()(*three), r
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(6.5, 2.7), layout="constrained")
-for ax, distance in zip(axes, (mse, cosine)):
+for ax, distance in zip(axes, (mse, cosine), strict=True):
     image = ax.imshow(distance(y.detach(), t), cmap="Blues_r")
     ax.set(title=distance.__name__, xlabel="teacher's embedding of document j")
+    ax.set_ylabel("student's, document i")
     ax.grid(visible=False)
     figure.colorbar(image, ax=ax)
-axes[0].set_ylabel("student's, document i");
 
 # %% [markdown]
 # The diagonal holds the positives, hardly nearer to the untrained student than the other documents of the batch: the
@@ -196,7 +196,7 @@ torch.testing.assert_close(by_hand, in_library, rtol=1e-4, atol=1e-5)
 
 # %% [markdown]
 # **The loss of this run** is the mean over the batch, and `backward` gives the gradient of every weight of the student.
-# (A loss of your own, `module:Class`, is not written down here: cosine takes its place.)
+# (Negatives are those of the batch here, and cosine stands for a loss of your own, `module:Class`.)
 
 # %%
 def loss_of(name, y, t):
@@ -243,7 +243,7 @@ def adamw(weight, gradient, m, v, *, step, rate, decay):
 
 gradients, norm = clip([weight.grad for weight in weights], training.max_grad_norm)
 options = {"step": 1, "rate": training.learning_rate, "decay": training.weight_decay}
-for weight, gradient in zip(weights, gradients):
+for weight, gradient in zip(weights, gradients, strict=True):
     adamw(weight, gradient, torch.zeros_like(weight), torch.zeros_like(weight), **options)
 with torch.no_grad():
     after = loss_of(name, student(batch), t).mean()
@@ -329,14 +329,14 @@ print(f"norms of the gradients of {B} documents, at any y: {constant.norm(dim=1)
 distances_gone = torch.linspace(0, 40, 81, dtype=torch.float64)
 direction = -F.normalize(constant)
 fig, ax = plt.subplots(figsize=(5.2, 3.0))
-for gamma, color in zip((0.5, 1.0, 1.5), figures.SERIES):
-    values = [max_margin(mse(y64 + s * direction, t64), gamma).mean() for s in distances_gone]
-    ax.plot(distances_gone, torch.stack(values), color=color, label=f"γ = {gamma}")
+for gamma, color in zip((0.5, 1.0, 1.5), figures.SERIES[:3], strict=True):
+    moved = (mse(y64 + s * direction, t64) for s in distances_gone)
+    values = torch.stack([max_margin(distances, gamma).mean() for distances in moved])
+    ax.plot(distances_gone, values, color=color, label=f"γ = {gamma}")
     if gamma == 1.0:
-        bends = torch.stack(values).diff(n=2)
+        assert values.diff(n=2).abs().max() < 1e-9  # a straight line
 ax.set(xlabel="distance that the embeddings have gone against the gradient", ylabel="loss")
-ax.legend()
-assert bends.abs().max() < 1e-9  # a straight line
+legend = ax.legend()
 
 # %% [markdown]
 # Only below 1 is there a minimum; at 1 the loss falls along a straight line, and above 1 ever faster.
@@ -364,8 +364,9 @@ pool = losses.NegativePool(stored.numpy(), others)
 first = y[:1].detach(), t[:1]
 by_hand = margin_against(*first, stored[others]), contrastive_against(*first, stored[others])
 in_library = losses.MaxMargin("mse", 1.0), losses.Contrastive(0.1)
-for value, loss_function in zip(by_hand, in_library):
-    torch.testing.assert_close(value, loss_function(*first, negatives=pool), rtol=1e-3, atol=1e-4)
+for value, loss_function in zip(by_hand, in_library, strict=True):
+    of_library = loss_function(*first, negatives=pool)
+    torch.testing.assert_close(value, of_library, rtol=1e-3, atol=1e-4)
 both = ", ".join(f"{value.item():.4f}" for value in by_hand)
 print(f"{pool.negatives} negatives: max-margin and contrastive {both}")
 
@@ -382,33 +383,43 @@ print(f"{by_mean:.6f} by the mean, {one_by_one:.6f} one by one")
 torch.testing.assert_close(by_mean, one_by_one, rtol=1e-3, atol=1e-6)
 
 # %%
-def agreement(loss_function, K, generator):
-    """The cosine of a gradient with K random negatives and of that with all, and the loss."""
+def gradient_against(loss_function, negatives):
+    """The gradient of the first document's loss with respect to y, (D,), and the loss."""
     start = first[0].clone().requires_grad_()
-    drawn = generator.choice(others, size=K, replace=False)
-    few_loss = loss_function(start, first[1], stored[drawn]).sum()
-    all_loss = loss_function(start, first[1], stored[others]).sum()
-    gradients = [torch.autograd.grad(value, start)[0] for value in (few_loss, all_loss)]
-    return F.cosine_similarity(*gradients).item(), few_loss.item()
+    value = loss_function(start, first[1], negatives).sum()
+    return torch.autograd.grad(value, start)[0][0], value.item()
 
 
+def agreements(loss_function, K, generator, draws=20):
+    """Draw K negatives: cosines with the gradient of all, and losses, (draws, 2)."""
+    of_all, _ = gradient_against(loss_function, stored[others])
+    found = []
+    for _ in range(draws):
+        chosen = generator.choice(others, size=K, replace=False)
+        gradient, value = gradient_against(loss_function, stored[chosen])
+        found.append((F.cosine_similarity(gradient, of_all, dim=0).item(), value))
+    return np.array(found)
+
+
+doublings = [2**k for k in range(3, 12) if 2**k < len(others)]
+numbers = sorted({1, B - 1, *doublings, len(others)})
+
+# %%
 generator = np.random.default_rng(0)
-numbers = sorted({1, B - 1, len(others), *(2**k for k in range(3, 12) if 2**k < len(others))})
 fig, axes = plt.subplots(1, 2, figsize=(8.0, 2.9), layout="constrained")
-for loss_function, color in zip((margin_against, contrastive_against), figures.SERIES):
-    draws = [[agreement(loss_function, K, generator) for _ in range(20)] for K in numbers]
-    table = np.array(draws)  # (numbers, draws, 2)
-    label = loss_function.__name__.removesuffix("_against")
-    for ax, values in zip(axes, table.transpose(2, 0, 1)):
-        spread = values.std(axis=1)
-        options = {"fmt": "o-", "capsize": 2, "color": color, "label": label}
-        ax.errorbar(numbers, values.mean(axis=1), spread, **options)
-for ax, title in zip(axes, ("cosine with the gradient of all negatives", "loss")):
+pair_of_losses = (margin_against, contrastive_against)
+for loss_function, color in zip(pair_of_losses, figures.SERIES[:2], strict=True):
+    by_number = np.stack([agreements(loss_function, K, generator) for K in numbers])
+    name_of_loss = loss_function.__name__.removesuffix("_against")
+    for ax, values in zip(axes, by_number.transpose(2, 0, 1), strict=True):
+        look = {"fmt": "o-", "capsize": 2, "color": color, "label": name_of_loss}
+        ax.errorbar(numbers, values.mean(axis=1), values.std(axis=1), **look)
+for ax, title in zip(axes, ("cosine with the gradient of all", "loss"), strict=True):
     ax.set(xscale="log", xlabel="K (negatives)", title=title)
     ax.set_xticks(numbers[::2], numbers[::2])
     ax.minorticks_off()
     ax.axvline(B - 1, color=figures.GREY, linestyle=":")
-axes[0].legend();
+legend = axes[0].legend()
 
 # %% [markdown]
 # More negatives make the gradient of one update less random (bars: deviation over 20 draws; dotted: a batch) and the
@@ -446,9 +457,10 @@ for model in (run.untrained, run.model):
 # %%
 fig, (norms, alike, last) = plt.subplots(1, 3, figsize=(9.5, 2.8), layout="constrained")
 updates = validation_history["step"]
-norms.plot(updates, validation_history["norm"], "o-")
+solid = {"color": figures.PALETTE["student"]}
+norms.plot(updates, validation_history["norm"], "o-", **solid)
 norms.set(title="norm of y (dashed: of t)", xlabel="updates")
-alike.plot(updates, 1 - validation_history["spread"], "o-")
+alike.plot(updates, 1 - validation_history["spread"], "o-", **solid)
 alike.set(title="cosine of two documents", xlabel="updates")
 
 dashed = {"color": figures.PALETTE["structural"], "linestyle": "--"}
