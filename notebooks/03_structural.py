@@ -17,19 +17,9 @@
 # %% [markdown]
 # # 03 · The structural loss
 #
-# How strictly should the student match the structural teacher?
-#
-# The structural loss compares the student's embedding $y$ of a document directly with the embedding $t$ of the
-# structural teacher (SBERT). Four losses define how strictly the two must agree:
-#
-# * **MSE** $\frac1d\sum_k (y_k-t_k)^2$ and **cosine** $1-\cos(y,t)$ depend on the document alone;
-# * **max-margin** also pushes $y_i$ away from the embeddings $t_j$ of other documents:
-#   $D(y_i,t_i)-\gamma\,\frac1{n-1}\sum_{j\ne i}D(y_i,t_j)$ with $D$ one of the first two;
-# * **contrastive** is a softmax over the batch: $-\log\frac{\exp\cos(y_i,t_i)}{\sum_j\exp\cos(y_i,t_j)}$.
-#
-# This notebook distils one student from the structural teacher alone and compares it with recorded students. It takes
-# about two minutes on two cores with the embedded default if `01_corpus` has run. A student of the profile
-# `thesis` took 3 to 5 hours on the thesis' GPU, with 12 GB.
+# How strictly should the student match the structural teacher? One update is made by hand, then a student is distilled
+# from this teacher alone and compared with recorded ones. That takes some minutes on two cores with the embedded default
+# if `01_corpus` has run; a student of the profile `thesis` took 3 to 5 hours on the thesis' GPU.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -50,51 +40,394 @@ run = begin("03_structural", globals())
 thesis.settings(run)
 
 # %% [markdown]
-# ## Who learns from whom
+# ## One update by hand
 #
-# The figure shows the training of this run. Only the student is trained. The teacher has embedded all documents
-# beforehand, and its embeddings are stored.
+# **The batch.** The first update has the first documents of a random order. They are packed end to end, without padding;
+# the teacher has embedded them beforehand.
 
 # %%
-ax = figures.plot_training(run.profile, views.widths_of(run))
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from docemb_lib.student import Student
+
+of_student, training = run.profile.student, run.key.training
+student = Student.from_encoder(
+    of_student.model,
+    layers=of_student.layers,
+    max_tokens=of_student.max_tokens,
+    attention_window=of_student.attention_window,
+    pooling=of_student.pooling,
+    dropout=0.0,  # without noise, two computations of one update agree
+)
+parameters = run.profile.parameters
+documents = run.stages.students.training_documents(student, "train", parameters.documents)
+
+order = np.random.default_rng((parameters.seed, 0)).permutation(len(documents))  # of epoch 0
+rows = order[: training.batch_size].tolist()
+batch, targets = documents.pack([rows])
+t = targets.teachers["structural"]
+print(f"documents of {batch.sizes} tokens; input_ids {tuple(batch.input_ids.shape)}")
+print(f"teacher's embeddings t {tuple(t.shape)}")
 
 # %% [markdown]
-# **How to read it.** The loss compares $y$ with $t$ directly, so the student must be as wide as this teacher. The box
-# of a model states how much of a document it reads, and how wide its embedding is. In the embedded default the student
-# starts as two of the six layers of its own teacher; the final student of `06_evaluation` has all six.
-#
-# What has the teacher learnt? SBERT was trained on pairs of sentences, as the next figure shows (Figure 3.2 of the
-# thesis): one network embeds both, and its loss is small if sentences of one meaning are near each other.
+# **Attention inside a document.** A token sees the tokens of its document in a window around itself. Written down
+# densely, that is a mask over all pairs of tokens.
 
 # %%
-ax = figures.plot_siamese(run.profile)
+from docemb_lib.student.longformer import banded_attention
+
+
+def dense_attention(query, key, value, lengths, window):
+    """Softmax attention of packed documents with a mask of all pairs, (T, H, head_dim)."""
+    document = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+    place = torch.arange(len(document))
+    near = (place[:, None] - place).abs() <= window
+    seen = near & (document[:, None] == document)  # (T, T)
+    scores = torch.einsum("ihd,jhd->hij", query, key) / query.shape[2] ** 0.5
+    weights = scores.masked_fill(~seen, -torch.inf).softmax(dim=2)
+    return torch.einsum("hij,jhd->ihd", weights, value), seen
+
+
+lengths, window = [9, 30, 17], 8  # three documents
+query, key, value = torch.randn(3, sum(lengths), 4, 16)
+context, seen = dense_attention(query, key, value, lengths, window)
+packed = banded_attention(query, key, value, lengths, window)
+torch.testing.assert_close(packed, context, rtol=1e-4, atol=1e-5)
+print(f"queries {tuple(query.shape)}, context {tuple(context.shape)}, equal to the library's")
+
+# %%
+import inspect
+from html import escape
+
+import matplotlib.pyplot as plt
+from IPython.display import HTML
+
+
+def folded(function):
+    """The source of a function, to be opened by a click."""
+    source = escape(inspect.getsource(function))
+    summary = f"source of {function.__name__}"
+    return HTML(f"<details><summary>{summary}</summary><pre>{source}</pre></details>")
+
+
+figure, ax = plt.subplots(figsize=(3.2, 3.2))
+ax.imshow(seen, cmap="Blues")
+ax.set(xlabel="key", ylabel="query")
+ax.grid(visible=False)
+folded(banded_attention)
+
+# %% [markdown]
+# Of three documents, only the blue pairs are seen; the library computes blocks along the diagonal and nothing else.
+#
+# **The embeddings.** A document's embedding $y$ is the mean of the hidden states of its tokens.
+
+# %%
+def mean_of_tokens(hidden, sizes):
+    """The mean state of each document, (T, D) to (B, D)."""
+    return torch.stack([states.mean(dim=0) for states in hidden.split(sizes)])
+
+
+hidden = student.hidden(batch)
+y = student(batch)
+print(f"hidden states {tuple(hidden.shape)}, embeddings y {tuple(y.shape)}")
+if student.pooling == "mean":
+    torch.testing.assert_close(y, mean_of_tokens(hidden, batch.sizes), rtol=1e-4, atol=1e-5)
+
+# %% [markdown]
+# **Two distances** compare a student's embedding with a teacher's: MSE, $D(y,t)=\frac1d\sum_k (y_k-t_k)^2$, and
+# cosine, $1-\cos(y,t)$. As losses, they take each document with its own $t$ alone.
+
+# %%
+from docemb_lib import losses
+
+
+def mse(y, t):
+    """The mean squared difference of each y_i and each t_j, (B, D) and (N, D) to (B, N)."""
+    return (y[:, None] - t).square().mean(dim=2)
+
+
+def cosine(y, t):
+    """The cosine distance of each y_i and each t_j, (B, N)."""
+    return 1 - F.normalize(y) @ F.normalize(t).T
+
+
+three = y[:3].detach(), t[:3]
+print(cosine(*three))
+torch.testing.assert_close(mse(*three).diagonal(), losses.MSE()(*three), rtol=1e-4, atol=1e-5)
+torch.testing.assert_close(cosine(*three).diagonal(), losses.Cosine()(*three), rtol=1e-4, atol=1e-5)
+
+# %%
+figure, axes = plt.subplots(1, 2, figsize=(6.5, 2.7), layout="constrained")
+for ax, distance in zip(axes, (mse, cosine), strict=True):
+    image = ax.imshow(distance(y.detach(), t), cmap="Blues_r")
+    ax.set(title=distance.__name__, xlabel="teacher's embedding of document j")
+    ax.set_ylabel("student's, document i")
+    ax.grid(visible=False)
+    figure.colorbar(image, ax=ax)
+
+# %% [markdown]
+# The diagonal holds the positives, hardly nearer to the untrained student than the other documents of the batch: the
+# negatives, which the next two losses use.
+#
+# **Max-margin** also pushes $y_i$ away from the negatives: $D(y_i,t_i)-\gamma\,\frac1{n-1}\sum_{j\ne i}D(y_i,t_j)$.
+# **Contrastive** is the cross-entropy of finding $t_i$ in the batch:
+# $-\log\frac{\exp(\cos(y_i,t_i)/\tau)}{\sum_j\exp(\cos(y_i,t_j)/\tau)}$, in the thesis with $\tau=1$.
+
+# %%
+def max_margin(distances, gamma):
+    """The positive distance minus gamma times the mean negative one, (B, B) to (B,)."""
+    n = len(distances)
+    negatives = distances[~torch.eye(n, dtype=torch.bool)].view(n, n - 1)
+    return distances.diagonal() - gamma * negatives.mean(dim=1)
+
+
+def contrastive(distances, temperature):
+    """Minus the logarithm of the softmax of the positive, from cosine distances, (B, B) to (B,)."""
+    logits = (1 - distances) / temperature
+    return logits.logsumexp(dim=1) - logits.diagonal()
+
+
+by_hand = max_margin(mse(*three), 0.5), contrastive(cosine(*three), 0.1)
+in_library = losses.MaxMargin("mse", 0.5)(*three), losses.Contrastive(0.1)(*three)
+print("max-margin ", by_hand[0], "contrastive", by_hand[1], sep="\n")
+torch.testing.assert_close(by_hand, in_library, rtol=1e-4, atol=1e-5)
+
+# %% [markdown]
+# **The loss of this run** is the mean over the batch, and `backward` gives the gradient of every weight of the student.
+# (Negatives are those of the batch here, and cosine stands for a loss of your own, `module:Class`.)
+
+# %%
+def loss_of(name, y, t):
+    """The loss of each document, (B,), by its name and the parameters of this run."""
+    distance = {"mse": mse, "cosine": cosine}[parameters.distance]
+    if name == "max-margin":
+        return max_margin(distance(y, t), parameters.gamma)
+    if name == "contrastive":
+        return contrastive(cosine(y, t), parameters.temperature or 1.0)
+    return {"mse": mse, "cosine": cosine}[name](y, t).diagonal()
+
+
+WRITTEN = ("mse", "cosine", "max-margin", "contrastive")
+name = parameters.structural_loss if parameters.structural_loss in WRITTEN else "cosine"
+before = {key: weight.clone() for key, weight in student.state_dict().items()}
+loss = loss_of(name, y, t).mean()
+loss.backward()
+weights = [weight for weight in student.parameters() if weight.grad is not None]
+print(f"{name} loss {loss.item():.6f}; gradients of {sum(w.numel() for w in weights):,} weights")
+
+# %% [markdown]
+# **Clip, then AdamW.** A gradient longer than `max_grad_norm` is shortened. AdamW keeps running means $m$ of the gradient
+# and $v$ of its square, and moves each weight by $m/\sqrt v$ times the learning rate. Matrices also decay towards 0.
+
+# %%
+def clip(gradients, longest):
+    """The gradients, together no longer than `longest`, and their norm before."""
+    norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
+    factor = (longest / norm).clamp(max=1.0)
+    return [gradient * factor for gradient in gradients], norm
+
+
+@torch.no_grad()
+def adamw(weight, gradient, m, v, *, step, rate, decay):
+    """Move a weight and its running means in place; `step` counts from 1."""
+    m.lerp_(gradient, 1 - 0.9)
+    v.lerp_(gradient.square(), 1 - 0.999)
+    m_hat = m / (1 - 0.9**step)  # the means began at 0
+    v_hat = v / (1 - 0.999**step)
+    if weight.dim() > 1:  # neither biases nor LayerNorm
+        weight.mul_(1 - rate * decay)
+    weight.sub_(rate * m_hat / (v_hat.sqrt() + 1e-8))
+
+
+gradients, norm = clip([weight.grad for weight in weights], training.max_grad_norm)
+options = {"step": 1, "rate": training.learning_rate, "decay": training.weight_decay}
+for weight, gradient in zip(weights, gradients, strict=True):
+    adamw(weight, gradient, torch.zeros_like(weight), torch.zeros_like(weight), **options)
+with torch.no_grad():
+    after = loss_of(name, student(batch), t).mean()
+print(f"gradient norm {norm:.4f}; the loss of this batch goes from {loss:.6f} to {after:.6f}")
+
+# %% [markdown]
+# **The library's first update** of the same documents must give the same loss, gradient and weights. It runs in
+# `transformers.Trainer`, here in fp32 and without warm-up.
+
+# %%
+import copy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from docemb_lib.training.batches import TrainingDocuments
+from docemb_lib.training.run import train_objective
+
+trained = copy.deepcopy(student)
+trained.load_state_dict(before)
+settings_of_loss = {key: getattr(parameters, key) for key in ("distance", "gamma", "temperature")}
+structural = losses.structural_loss(name, **settings_of_loss)
+teaching = losses.Teaching("structural", "structural", structural)
+tokens = [documents.tokens[row] for row in rows]
+lengths = documents.n_structural_tokens[rows]
+few = TrainingDocuments(tokens, lengths, teachers={"structural": t.numpy()})
+once = {"precision": "fp32", "epochs": 1, "accumulation": 1, "warmup": 0.0, "log_every": 1}
+settings = training.model_copy(update={**once, "compile": False, "report_to": []})
+with TemporaryDirectory() as folder:
+    objective = losses.Objective(trained, [teaching])
+    history = train_objective(objective, few, few, settings=settings, seed=0, folder=Path(folder))
+
+first = history.train[0]
+np.testing.assert_allclose(first["loss"], loss.item(), rtol=1e-3)
+np.testing.assert_allclose(first["grad_norm"], norm.item(), rtol=1e-3)
+print(f"loss {first['loss']:.6f}, gradient norm {first['grad_norm']:.4f}")
+
+# %%
+def flat(state):
+    """All weights of a state as one vector."""
+    return torch.cat([weight.detach().cpu().flatten() for weight in state.values()])
+
+
+moved = flat(student.state_dict()) - flat(before)
+difference = flat(student.state_dict()) - flat(trained.state_dict())
+share = difference.norm() / moved.norm()
+print(f"both have moved by {moved.norm():.4f} and differ by {share:.1e} of that")
+assert share < 0.05
 
 # %% [markdown]
 # ## What the negatives do
 #
-# What does each loss do to the embeddings? The figure is a toy example in the plane: the losses act on twenty documents
-# of two topics (circles and triangles). The teacher separates the topics; the student starts, like a network with
-# random weights, with similar embeddings for all documents. There is no network: gradient descent moves the embeddings.
-# All other documents are negatives, and $\gamma$ is the weight of pushing away from them. The panels have different
-# scales.
+# Twenty documents of two topics (circles and triangles) in the plane, without a network: gradient descent moves the
+# embeddings themselves. As in a network with random weights, all begin at nearly the same place.
 
 # %%
 axes = figures.plot_descents()
 
 # %% [markdown]
-# **What to see.** MSE ends at the teacher's embeddings. Cosine ends in their direction, with another norm. With
-# $\gamma=0.5$ the minimum lies beyond the teacher's embedding: twice as far from the mean of the other documents as
-# that embedding is. With $\gamma=1$ the loss is affine in $y_i$ and has no minimum: the gradient $\frac2d\,(\bar t_{-i}
-# - t_i)$, where $\bar t_{-i}$ is the mean of the other documents, does not depend on $y_i$, so all steps are equal, the
-# topics separate and norms grow without bound. With $\gamma=1.5$ the steps grow, too, and embeddings end far from the
-# teacher's. Here, where each embedding moves freely, the topics still separate; the student of the thesis, a network,
-# collapsed with this setting.
+# MSE ends at the teacher's embeddings, cosine in their direction. With $\gamma=0.5$ the minimum lies beyond the teacher's
+# embedding; from $\gamma=1$ norms grow without bound. With $\gamma=1.5$ the thesis' student, a network, collapsed.
+#
+# **Why γ = 1 is affine.** In $D(y_i,t_i)-\gamma\,\frac1{n-1}\sum_{j\ne i}D(y_i,t_j)$ with MSE, $|y_i|^2$ has the factor
+# $1-\gamma$. With $\gamma=1$ it is gone, and the gradient $\frac2d(\bar t_{-i}-t_i)$, where $\bar t_{-i}$ is the mean of
+# the negatives, is the same at every $y_i$.
+
+# %%
+def gradient_of_margin(y, t, gamma):
+    """The gradient of max-margin MSE with respect to each y_i, (B, D)."""
+    y = y.detach().clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(max_margin(mse(y, t), gamma).sum(), y)
+    return gradient
+
+
+y64, t64 = y.detach().double(), t.double()
+B, D = t64.shape
+mean_of_others = (t64.sum(dim=0) - t64) / (B - 1)
+constant = 2 / D * (mean_of_others - t64)
+for place in (y64, 1000 * y64, torch.randn_like(y64)):
+    torch.testing.assert_close(gradient_of_margin(place, t64, gamma=1.0), constant)
+print(f"norms of the gradients of {B} documents, at any y: {constant.norm(dim=1)[:3]} …")
+
+# %%
+distances_gone = torch.linspace(0, 40, 81, dtype=torch.float64)
+direction = -F.normalize(constant)
+fig, ax = plt.subplots(figsize=(5.2, 3.0))
+for gamma, color in zip((0.5, 1.0, 1.5), figures.SERIES[:3], strict=True):
+    moved = (mse(y64 + s * direction, t64) for s in distances_gone)
+    values = torch.stack([max_margin(distances, gamma).mean() for distances in moved])
+    ax.plot(distances_gone, values, color=color, label=f"γ = {gamma}")
+    if gamma == 1.0:
+        assert values.diff(n=2).abs().max() < 1e-9  # a straight line
+ax.set(xlabel="distance that the embeddings have gone against the gradient", ylabel="loss")
+legend = ax.legend()
 
 # %% [markdown]
+# Only below 1 is there a minimum; at 1 the loss falls along a straight line, and above 1 ever faster.
+#
+# **Where negatives come from.** With `negatives = "batch"` they are the other documents of a batch, five in the thesis.
+# But the teacher's embeddings are stored: `K` takes that many random training documents for each update, `"all"` takes
+# all (future work of the thesis, section 5.4).
+
+# %%
+def margin_against(y, t, negatives):
+    """Max-margin MSE of one document, γ = 1, with K negatives: (1, D), (1, D), (K, D) to (1,)."""
+    return mse(y, t)[:, 0] - mse(y, negatives).mean(dim=1)
+
+
+def contrastive_against(y, t, negatives, temperature=0.1):
+    """The contrastive loss of one document with K negatives."""
+    logits = -cosine(y, torch.cat([t, negatives])) / temperature
+    return logits.logsumexp(dim=1) - logits[:, 0]
+
+
+on_disk = documents.teachers["structural"][: len(documents)]
+stored = torch.from_numpy(np.array(on_disk, dtype=np.float32))  # (N, D)
+others = np.setdiff1d(np.arange(len(documents)), rows[:1])  # of the first document of the batch
+pool = losses.NegativePool(stored.numpy(), others)
+first = y[:1].detach(), t[:1]
+by_hand = margin_against(*first, stored[others]), contrastive_against(*first, stored[others])
+in_library = losses.MaxMargin("mse", 1.0), losses.Contrastive(0.1)
+for value, loss_function in zip(by_hand, in_library, strict=True):
+    of_library = loss_function(*first, negatives=pool)
+    torch.testing.assert_close(value, of_library, rtol=1e-3, atol=1e-4)
+both = ", ".join(f"{value.item():.4f}" for value in by_hand)
+print(f"{pool.negatives} negatives: max-margin and contrastive {both}")
+
+# %% [markdown]
+# A mean distance to any number of negatives needs only their mean $m$ and their variance, so the library reads the store
+# once: $\frac1K\sum_j D(y,t_j)=\frac1d|y-m|^2+\frac1{dK}\sum_j|t_j-m|^2$.
+
+# %%
+m = stored[others].mean(dim=0, keepdim=True)
+variance = mse(m, stored[others]).mean()
+by_mean = mse(first[0], m).squeeze() + variance
+one_by_one = mse(first[0], stored[others]).mean()
+print(f"{by_mean:.6f} by the mean, {one_by_one:.6f} one by one")
+torch.testing.assert_close(by_mean, one_by_one, rtol=1e-3, atol=1e-6)
+
+# %%
+def gradient_against(loss_function, negatives):
+    """The gradient of the first document's loss with respect to y, (D,), and the loss."""
+    start = first[0].clone().requires_grad_()
+    value = loss_function(start, first[1], negatives).sum()
+    return torch.autograd.grad(value, start)[0][0], value.item()
+
+
+def agreements(loss_function, K, generator, draws=20):
+    """Draw K negatives: cosines with the gradient of all, and losses, (draws, 2)."""
+    of_all, _ = gradient_against(loss_function, stored[others])
+    found = []
+    for _ in range(draws):
+        chosen = generator.choice(others, size=K, replace=False)
+        gradient, value = gradient_against(loss_function, stored[chosen])
+        found.append((F.cosine_similarity(gradient, of_all, dim=0).item(), value))
+    return np.array(found)
+
+
+doublings = [2**k for k in range(3, 12) if 2**k < len(others)]
+numbers = sorted({1, B - 1, *doublings, len(others)})
+
+# %%
+generator = np.random.default_rng(0)
+fig, axes = plt.subplots(1, 2, figsize=(8.0, 2.9), layout="constrained")
+pair_of_losses = (margin_against, contrastive_against)
+for loss_function, color in zip(pair_of_losses, figures.SERIES[:2], strict=True):
+    by_number = np.stack([agreements(loss_function, K, generator) for K in numbers])
+    name_of_loss = loss_function.__name__.removesuffix("_against")
+    for ax, values in zip(axes, by_number.transpose(2, 0, 1), strict=True):
+        look = {"fmt": "o-", "capsize": 2, "color": color, "label": name_of_loss}
+        ax.errorbar(numbers, values.mean(axis=1), values.std(axis=1), **look)
+for ax, title in zip(axes, ("cosine with the gradient of all", "loss"), strict=True):
+    ax.set(xscale="log", xlabel="K (negatives)", title=title)
+    ax.set_xticks(numbers[::2], numbers[::2])
+    ax.minorticks_off()
+    ax.axvline(B - 1, color=figures.GREY, linestyle=":")
+legend = axes[0].legend()
+
+# %% [markdown]
+# More negatives make the gradient of one update less random (bars: deviation over 20 draws; dotted: a batch) and the
+# contrastive task harder, as the softmax has more candidates; the mean of max-margin stays where it is.
+#
 # ## Distil
 #
-# The student is trained on the first `documents` training documents in shuffled order. The profile sets the number of
-# epochs and the batch size.
+# The first `documents` training documents are seen in random order; the profile sets epochs and batch size.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -102,85 +435,78 @@ ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 
 # %% [markdown]
-# **How to read it.** The thick line is the loss on validation documents. The columns `norm` and `spread` of the next
-# table reveal a collapse: if spread, the mean cosine distance of two documents, is near 0, all documents have nearly
-# the same embedding.
+# **Norms and cosines through training.** If all documents get nearly the same embedding, the student has collapsed: the
+# mean cosine of two documents, 1 minus the recorded `spread`, is near 1.
 
 # %%
-validation_history.drop(columns="epoch", errors="ignore").round(4)
+def cosines(y, t):
+    """The cosines of student and teacher: own documents, (N,), and others, (N (N - 1),)."""
+    matrix = 1 - cosine(torch.as_tensor(y), torch.as_tensor(t))
+    return matrix.diagonal(), matrix[~torch.eye(len(matrix), dtype=torch.bool)]
 
-# %% [markdown]
-# ## The loss by hand
-#
-# The loss of this run for three validation documents, the shortest, the median and the longest, from the embeddings of
-# the trained student and of the teacher: first by hand, by the equations above, then by the library. The three
-# documents are each other's negatives, so the loss differs from that of the whole split. A loss of your own
-# (`module:Class`) is not written out: the library's values are taken.
+
+corpus, teachers = run.stages.corpus, run.stages.teachers
+n_held_out = len(corpus.split("validation"))
+t_held_out = teachers.embeddings(teachers.structural, "validation", n_held_out)
+for model in (run.untrained, run.model):
+    y_held_out = views.validation_embeddings(corpus, model)
+    t_held_out = np.array(t_held_out[: len(y_held_out)], dtype=np.float32)
+    own, other = cosines(y_held_out, t_held_out)
+    print(f"{model.label}: cosine with its own t {own.mean():.3f}, with others {other.mean():.3f}")
 
 # %%
-import torch
-import torch.nn.functional as F
+fig, (norms, alike, last) = plt.subplots(1, 3, figsize=(9.5, 2.8), layout="constrained")
+updates = validation_history["step"]
+solid = {"color": figures.PALETTE["student"]}
+norms.plot(updates, validation_history["norm"], "o-", **solid)
+norms.set(title="norm of y (dashed: of t)", xlabel="updates")
+alike.plot(updates, 1 - validation_history["spread"], "o-", **solid)
+alike.set(title="cosine of two documents", xlabel="updates")
 
-three = views.three_documents(run)
-p, y, t = run.profile.parameters, three.y, three.t
-cosine = F.normalize(y) @ F.normalize(t).T  # cosines of y_i and t_j
-D = {"mse": (y[:, None] - t).square().mean(dim=2), "cosine": 1 - cosine}
-own, d, scaled = torch.eye(3).bool(), D[p.distance], cosine / (p.temperature or 1)
-losses = {
-    "mse": D["mse"][own],
-    "cosine": D["cosine"][own],
-    "max-margin": d[own] - p.gamma * d[~own].view(3, -1).mean(dim=1),
-    "contrastive": scaled.logsumexp(dim=1) - scaled[own],  # -log of the softmax
-}
-by_hand = losses.get(p.structural_loss, three.structural).mean()
-print(f"{p.structural_loss}: by hand {by_hand:.6f}, by the library {three.loss:.6f}")
+dashed = {"color": figures.PALETTE["structural"], "linestyle": "--"}
+norms.axhline(np.linalg.norm(t_held_out, axis=1).mean(), **dashed)
+alike.axhline(cosines(t_held_out, t_held_out)[1].mean(), **dashed)
+for values, kind in ((own, "positive"), (other, "negative")):
+    options = {"bins": 30, "density": True, "alpha": 0.7, "color": figures.PALETTE[kind]}
+    last.hist(values, label=kind, **options)
+last.set(title="cosine of y and t, trained student", yticks=[])
+last.legend()
+run.save_figure(fig, "norms-and-cosines", validation_history)
 
 # %% [markdown]
-# ## Positives and negatives
+# A good student is near the teacher's embedding of the same document (positive) and far from those of others (negative);
+# the dashed lines are the teacher's own.
 #
-# A good student is close to the teacher's embedding of the *same* document (positive) and far from the teacher's
-# embeddings of *other* documents (negatives). Both distances are measured on the validation documents. Each document
-# has 20 negatives, drawn once and equal for all students. Two numbers summarise the separation:
-#
-# * **AUC**: the probability that a positive is nearer than a negative; 0.5 is chance, 1 is perfect separation.
-# * **max-margin**: positive minus γ times the mean negative, as in the equation above, for the distance and the γ of
-#   the controls. Minus this loss is the margin, the pink bar of a row: γ moves its right end.
-#
-# The controls select students, the distance, the number of negatives and the lengths of documents. `pair` walks through
-# the ten pairs of documents that the selected student confuses most (with all losses selected: the student of this
-# run). Both documents are printed below, and how much nearer the wrong teacher embedding is; sometimes they are
-# near-duplicates.
-# An executed notebook shows the first setting as a static figure. Run the cell to get the controls.
+# **Explore** both distances on validation documents, 20 negatives each. AUC is the probability that a positive is nearer
+# than a negative; γ moves the pink bar, minus the max-margin loss; `pair` goes through the documents that the student
+# confuses most, often near-duplicates.
 
 # %%
 distances = widgets.distances_to_teacher(run, views.students_of_runs(run))
 widgets.distance_explorer(distances)
 
 # %% [markdown]
-# The next figure shows both distances without controls, as Figure 4.4 of the thesis does for eight students: those of
-# the recorded students and of this run. `docemb sweep 03_structural --grid structural` makes the thesis' students.
+# The same for all recorded students of as many documents, as Figure 4.4 of the thesis: the gap between the two counts,
+# not a small distance. The right axis is logarithmic because max-margin lets norms grow.
 
 # %%
-shown = distances.tidy()
-left, right = figures.rows_axes(shown["model"].nunique(), columns=2, each=0.6)
-figures.plot_distances(shown[shown["distance"] == "cosine"], distance="cosine", ax=left)
-figures.plot_distances(shown[shown["distance"] == "mse"], distance="mse", ax=right).get_legend().remove()
-run.save_figure(left.figure, "distances", shown)
+by_student = distances.tidy()
+left, right = figures.rows_axes(by_student["model"].nunique(), columns=2, each=0.6)
+for distance, ax in (("cosine", left), ("mse", right)):
+    rows_of_distance = by_student[by_student["distance"] == distance]
+    figures.plot_distances(rows_of_distance, distance=distance, ax=ax)
+right.get_legend().remove()
+run.save_figure(left.figure, "distances", by_student)
 
 # %% [markdown]
-# **How to read it.** Compare each student with the first row, the student before distillation. A structural loss should
-# move positives to the left, and negatives less. A small distance alone is no success: the gap between positives and
-# negatives counts, and AUC measures it. It measures agreement with the teacher; a higher AUC need not mean better
-# scores on tasks, which the next figure shows. The right axis is logarithmic because max-margin lets norms grow.
-#
 # ## All runs so far
 #
-# How does this loss compare with other losses? The figure shows scores on the validation splits of the sweep tasks, as
-# Figure 4.3 of the thesis does. A score is divided by the best score of all models shown on the same task. The points
-# of a row are tasks, the triangle is their mean, and its bar is the 95% interval over validation examples. From five
-# tasks on, a row has a box, as in the thesis, whose own box is dashed.
+# Scores of recorded losses on the validation splits (Figure 4.3 of the thesis; the diamond is the thesis' mean).
+# In the thesis max-margin MSE is best with γ = 1, then max-margin cosine with γ = 0.5, then cosine.
 
 # %%
+from IPython.display import Markdown, display
+
 scores = run.scores()
 names = figures.short_names(run.models(), run.label)
 runs = thesis.scores_of_runs(run, scores)
@@ -188,60 +514,45 @@ runs = thesis.scores_of_runs(run, scores)
 figures.plot_runs(figures.named(runs, names), by="loss", ax=ax)
 run.save_figure(ax, "runs", runs)
 
-# %% [markdown]
-# **How to read it.** The best model is on top; grey rows are baselines. A hollow diamond is the mean in the thesis of
-# the same loss. Unless the profile is `thesis`, its tasks, student and number of documents are others, so compare the
-# order of losses, not their values. In the thesis max-margin MSE is best with γ = 1, followed by max-margin cosine with
-# γ = 0.5 and by cosine, and it collapses with γ = 1.5.
-
-# %% [markdown]
-# The next figure is Figure 4.2 of the thesis: recorded students of the two losses without negatives, the student before
-# distillation and its teacher. Scores are divided by the best of these models, so they differ from those above.
-
 # %%
 plain = thesis.scores_of_runs(run, scores, "figure 4.2")
-(ax,) = figures.rows_axes(plain["model"].nunique())
-figures.plot_runs(figures.named(plain, names), by="loss", ax=ax)
-run.save_figure(ax, "plain-losses", plain)
-
-# %% [markdown]
-# **How to read it.** In the thesis cosine is better than both baselines, and MSE is worse than both.
-#
-# ## How many negatives
-#
-# Max-margin and contrastive have five negatives in the thesis, the other documents of a batch. It proposes many more as
-# future work (section 5.4): the teacher's embeddings lie on disk, so `negatives` takes K random ones for each update, or
-# all. A mean distance to all of them needs only their mean and mean square. The figure shows the score against K of
-# recorded runs that differ from this one in nothing else; `docemb sweep 03_structural --grid negatives` makes them.
+if plain.loc[plain["own"], "group"].nunique() > 1:
+    display(Markdown("**Without negatives**, as Figure 4.2: divided by the best of these models."))
+    (ax,) = figures.rows_axes(plain["model"].nunique())
+    figures.plot_runs(figures.named(plain, names), by="loss", ax=ax)
+    run.save_figure(ax, "plain-losses", plain)
 
 # %%
 by_negatives = views.scores_by_negatives(run)
 if by_negatives["negatives"].nunique() > 1:
+    display(Markdown("**Scores by the number of negatives**, of runs that differ in nothing else:"))
     run.save_figure(figures.plot_negatives(by_negatives), "negatives", by_negatives)
-else:
-    print("No recorded runs differ from this one in their negatives alone.")
+
+# %%
+claims = thesis.tested(thesis.claims_of_figures(run), profile)
+if len(claims):
+    display(Markdown("**What the thesis claims** of Figures 4.2 and 4.3, tested here:"))
+    display(figures.table(claims))
 
 # %% [markdown]
-# ## The answer so far
-#
-# Is this student better than the references, and which recorded run is best? The next cell compares validation scores
-# in the mean over tasks. Intervals are 95%. "Better" and "worse" are the results of paired permutation tests, corrected
-# for their number. With many runs, part of the lead of the best is chance.
+# ## Conclusion
 
 # %% tags=["conclusion"]
 print(thesis.conclusion(run))
 
 # %%
-run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
-
-# %%
-figures.table(thesis.tested(thesis.claims_of_figures(run), profile), section=thesis.CLAIMS)
+student_folder = run.link_student()
+tables = run.validation.tables
+numbers = run.finish(run.metrics(scores), scores=scores, student=student_folder, tables=tables)
+print(f"figures: {Path(run.figures[0]).parent}\nstudent: {student_folder}")
+numbers
 
 # %% [markdown]
-# **Other students.** Provoke a collapse, in a terminal, in `notebooks/`, and look at `norm` and `spread`:
+# ## References
 #
-# ```
-# papermill 03_structural.ipynb ../outputs/gamma.ipynb -p structural_loss max-margin -p gamma 1.5
-# ```
+# * N. Reimers, I. Gurevych: *Sentence-BERT*. EMNLP 2019 (the structural teacher).
+# * I. Beltagy, M. Peters, A. Cohan: *Longformer*. 2020 (attention in a window).
+# * I. Loshchilov, F. Hutter: *Decoupled Weight Decay Regularization*. ICLR 2019 (AdamW).
 #
-# `04_projections` adds the contextual teacher.
+# **Other students.** Change a parameter and run all cells, or let `docemb sweep 03_structural --grid structural` make the
+# thesis' students and `--grid negatives` those with more negatives. `04_projections` adds the contextual teacher.

@@ -1,5 +1,7 @@
 """The settings of a run, beside those of its paper: the first table of each notebook."""
 
+from dataclasses import dataclass
+
 import pandas as pd
 
 from docemb_lib.base import pretrained
@@ -66,7 +68,61 @@ OF_SIMDE = {
 PARAMETERS = {"delta", "beta", "pair_temperature", "mlm_weight"}
 
 
-def settings(run: Run) -> pd.DataFrame:
+IN_PAPER = "in the paper"
+# Parameters for which None is a choice; None in any other parameter means that it is not used.
+CHOICES = {"structural_loss", "contextual_teacher", "lam", "max_structural_len"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a run. In a notebook those that are as in the paper are folded.
+
+    Both tables have the columns `value` and `in the paper`, the latter empty where it is equal.
+    """
+
+    shown: pd.DataFrame  # the parameters of the notebook, and a row per section that differs
+    every: pd.DataFrame  # see `all_settings`
+
+    def __repr__(self) -> str:
+        return f"{self.shown}\n{self._summary}: thesis.settings(run).every"
+
+    def _repr_html_(self) -> str:
+        every = f"<details><summary>{self._summary}</summary>{self.every.to_html()}</details>"
+        return f"{self.shown.to_html()}{every}"
+
+    @property
+    def _summary(self) -> str:
+        return f"all {len(self.every)} settings"
+
+
+def settings(run: Run) -> Settings:
+    """What the notebook of the run varies, and what differs from the paper; the rest is folded.
+
+    The settings of a section of the profile that differ share a row.
+    """
+    key = run.key
+    every = all_settings(run)
+    rows = {name: every.loc[name] for name in ("this run", "profile")}
+    for name in key.registered.values:
+        if name in every.index and (every["value"][name] != "None" or name in CHOICES):
+            rows[name] = every.loc[name]
+
+    registered = key.registered
+    contextual = registered.fits_paragraph_vector or registered.beside_contextual
+    differing = every[(every[IN_PAPER] != "") & every.index.str.contains(".", regex=False)]
+    by_section = differing.groupby(lambda name: name.partition(".")[0], sort=False)
+    for section, of_section in by_section:
+        if section != "contextual_teachers" or contextual:
+            fields = of_section.rename(index=lambda name: name.partition(".")[2])
+            rows[str(section)] = fields.apply(_one_line)
+    return Settings(pd.DataFrame(rows).T, every)
+
+
+def _one_line(values: pd.Series) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def all_settings(run: Run) -> pd.DataFrame:
     """The run's settings, a row each, beside those of its paper where these differ."""
     key = run.key
     rows = {
@@ -84,7 +140,7 @@ def settings(run: Run) -> pd.DataFrame:
     for name, text in _settings_of(key).items():
         paper = of_paper.get(name, text)
         rows[name] = (text, "" if paper == text else paper)
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["value", "in the paper"])
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["value", IN_PAPER])
 
 
 def _settings_of(key: RunKey) -> dict[str, str]:

@@ -16,7 +16,7 @@ from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.sweeps.grids import grid
-from docemb_lib.thesis.settings_table import settings
+from docemb_lib.thesis.settings_table import all_settings, settings
 
 
 def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
@@ -24,7 +24,7 @@ def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
         "05_weighting",
         {"profile": "small", "lam": 0.25, "beta": 0.5, "documents": "profile", "ax": 1},
     )
-    table = settings(run)
+    table = all_settings(run)
     assert (table.loc["profile", "value"], *table.loc["lam"], "gamma" in table.index) == (
         "small",
         "0.25",
@@ -50,6 +50,33 @@ def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
         == "DBOW;8;lowercase;2;epochs=2;dbow_words=False"
     )
     assert table.loc["contextual_teachers.DBOW"].iloc[1] == "DBOW;1024;None;2"  # Table 4.5
+
+
+def test_the_first_table_shows_what_the_notebook_varies_and_what_differs_from_the_paper():
+    run = Run(RunKey.of("03_structural", Profile.load("tiny"), structural_loss="mse"))
+    shown = settings(run).shown
+    parameters = ["this run", "profile", "seed", "structural_loss", "documents"]
+    sections = ["corpus", "structural_teacher", "student", "training", "head"]
+    assert shown.index.tolist() == parameters + sections
+    assert shown.loc["structural_loss"].tolist() == ["mse", ""]
+    assert shown["in the paper"]["training"].startswith("learning_rate 0.0001")
+    assert "warmup" not in shown["value"]["training"]  # as in the paper
+
+
+@pytest.mark.parametrize(("notebook", "stands"), [("03_structural", False), ("05_weighting", True)])
+def test_contextual_teachers_stand_only_where_a_notebook_has_them(notebook, stands):
+    shown = settings(Run(RunKey.of(notebook, Profile.load("tiny")))).shown
+    assert ("contextual_teachers" in shown.index) == stands
+
+
+def test_the_other_settings_are_folded_in_a_notebook_and_named_in_text():
+    table = settings(Run(RunKey.of("03_structural", Profile.load("tiny"))))
+    page = table._repr_html_()
+    folded = page[page.index("<details>") : page.index("</details>")]
+    assert "training.warmup" in folded
+    assert "training.warmup" not in page.replace(folded, "")
+    assert "training.warmup" not in repr(table)
+    assert len(repr(table).splitlines()) < 15
 
 
 @pytest.mark.parametrize(
@@ -82,7 +109,7 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(
     training = profile.training.model_copy(update={"precision": "fp32"})
     evaluation = profile.evaluation.model_copy(update=head)
     profile = profile.model_copy(update={"evaluation": evaluation, "training": training})
-    assert settings(Run(RunKey.of(notebook, profile, **given))).loc[row, column] == expected
+    assert all_settings(Run(RunKey.of(notebook, profile, **given))).loc[row, column] == expected
 
 
 @pytest.mark.parametrize(
@@ -103,7 +130,7 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(
     ],
 )
 def test_beside_a_self_supervised_run_stands_only_what_the_simde_paper_gives(name, differ):
-    beside = settings(Run(RunKey.of("07_simde", Profile.load(name), pair_temperature=0.1)))[
+    beside = all_settings(Run(RunKey.of("07_simde", Profile.load(name), pair_temperature=0.1)))[
         "in the paper"
     ]
     assert beside[beside != ""].to_dict() == {
