@@ -181,10 +181,10 @@ def loss_of_document(model, vector, words, window=2):
 rows = {}
 for kind, model in models.items():
     words = words_of(texts[0], kinds[kind].preprocess)
-    own, other, _ = vectors[kind]
-    ahead = model.syn1neg @ (own - model.dv.vectors.mean(axis=0))
+    first, second, _ = vectors[kind]
+    ahead = model.syn1neg @ (first - model.dv.vectors.mean(axis=0))
     best = [model.wv.index_to_key[row] for row in np.argsort(-ahead)[:8]]
-    losses = [loss_of_document(model, vector, words) for vector in (own, other)]
+    losses = [loss_of_document(model, vector, words) for vector in (first, second)]
     rows[kind] = [*losses, " ".join(best)]
 columns = ["loss with its own vector", "with another document's", "words it predicts best"]
 pd.DataFrame.from_dict(rows, orient="index", columns=columns).round(3)
@@ -272,12 +272,14 @@ figures.table(claims, section=thesis.CLAIMS)
 print(thesis.conclusion(run))
 
 # %%
-run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
+numbers = run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
+print("figures:", Path(run.figures[0]).parent)
+numbers
 
 # %% [markdown]
-# **References.** Thesis, sections 3.3 and 4.5.1. Le and Mikolov (2014), *Distributed representations of sentences and
-# documents*. Lau and Baldwin (2016), *An empirical evaluation of doc2vec*.
-
-# %%
-print("The saved notebook holds no outputs. They are kept in:")
-print("\n".join(run.figures))
+# ## References
+#
+# * Q. Le, T. Mikolov: *Distributed Representations of Sentences and Documents*. ICML 2014.
+# * J. Lau, T. Baldwin: *An Empirical Evaluation of doc2vec*. RepL4NLP 2016 (the settings of DBOW).
+#
+# **Other models.** Change a parameter and run all cells. `03_structural` distils from the structural teacher.
