@@ -355,23 +355,28 @@ print(views.seen_by_models(run))
 print(views.held_out_lengths(run))
 
 # %%
-run.finish(
-    {
-        "corpus_documents": int(statistics["documents"].sum()),
-        "train_documents": int(statistics.loc[0, "documents"]),
-        "mean_tokens": statistics.loc[0, "mean"],
-        "beyond_structural_pct": statistics.loc[0, "beyond_limit"],
-    }
-)
+of_train = statistics.loc[0]
+numbers = {
+    "corpus_documents": int(statistics["documents"].sum()),
+    "train_documents": int(of_train["documents"]),
+    "mean_tokens": of_train["mean"],
+    "beyond_structural_pct": of_train["beyond_limit"],
+}
+finished = run.finish(numbers)
+print("figures:", Path(run.figures[0]).parent)
+finished
+
+# %% [markdown]
+# All recorded runs of this notebook:
 
 # %%
 columns = ["profile", "corpus_documents", "train_documents", "mean_tokens", "beyond_structural_pct"]
 figures.table(records.frame("01_corpus")[columns].convert_dtypes(), digits=1)
 
 # %% [markdown]
-# **References.** Thesis, sections 4.1 and 5.1. Efron (1987), *Better bootstrap confidence intervals*. Holm (1979), *A
-# simple sequentially rejective multiple test procedure*.
-
-# %%
-print("The saved notebook holds no outputs. They are kept in:")
-print("\n".join(run.figures))
+# ## References
+#
+# * B. Efron: *Better Bootstrap Confidence Intervals*. JASA 1987.
+# * S. Holm: *A Simple Sequentially Rejective Multiple Test Procedure*. Scandinavian Journal of Statistics 1979.
+#
+# **Your own documents.** `docemb init FOLDER` writes a profile for them. `02_paragraph_vector` fits contextual teachers.

@@ -27,10 +27,7 @@ from docemb_lib.settings.notebooks import STRUCTURAL_LOSS
 from docemb_lib.thesis.comparison import LINES, Entry, entries_beside
 from docemb_lib.thesis.values import final_name
 
-FIRST = (
-    "It is the first recorded run.\n"
-    "Make another as described below, and execute this cell again to compare them."
-)
+FIRST = "It is the first recorded run.\nMake another, and execute this cell again to compare them."
 
 
 class Other(NamedTuple):

@@ -125,7 +125,7 @@ def test_runs_from_other_numbers_of_documents_are_named_and_not_compared(conclud
 
 
 def test_the_first_run_says_that_there_is_no_other(concluded):
-    assert "It is the first recorded run. Make another as described below" in concluded(COSINE)
+    assert "It is the first recorded run. Make another, and" in concluded(COSINE)
 
 
 def test_runs_whose_answers_are_gone_are_not_compared(concluded, monkeypatch):
