@@ -208,6 +208,25 @@ def resolve_sweep(
     return [first, *others]
 
 
+def planned_beside(key: RunKey, profile: str | Path) -> list[NotebookParameters]:
+    """The parameters of the other runs that a plan has of the notebook of this run.
+
+    Runs of named grids, of other profiles and on request are left out. profile: as given to the
+    run, by name or path.
+    """
+    original = Profile.load(profile)
+    planned: dict[str, NotebookParameters] = {}
+    for line in original.plan:
+        elsewhere = line.grid is not None or line.profile is not None or line.on_request
+        if line.notebook != key.notebook or elsewhere:
+            continue
+        for parameters in line.runs or [{}]:
+            other = RunKey.of(key.notebook, original, **{**parameters, **line.parameters})
+            planned[other.same_but()] = other.parameters
+    planned.pop(key.same_but(), None)
+    return list(planned.values())
+
+
 def runs_of(steps: Iterable[Step]) -> list[Planned]:
     """The runs of a plan; those to be chosen by records stand as the thesis chose them."""
     return [run for step in steps for run in step.runs]
