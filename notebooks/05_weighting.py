@@ -298,8 +298,9 @@ from docemb_lib import sweep
 from docemb_lib.sweeps.plan import planned_beside
 
 others = planned_beside(run.key, profile)
-if others:
-    swept = sweep(run.notebook, others, profile=profile)
+swept = sweep(run.notebook, others, profile=profile) if others else pd.DataFrame()
+columns = ["label", "contextual_teacher", "documents", "seconds", "validation"]
+figures.table(swept.reindex(columns=columns))
 
 # %% [markdown]
 # ## All runs so far
