@@ -22,10 +22,8 @@
 # $$L = \frac1B\sum_i \lambda_i\,L_S(y_i,t_i) + (1-\lambda_i)\,L_C(y_i,c_i),
 #   \qquad \lambda_i = \lambda\cdot[\mathrm{len}_i \le \texttt{max\_structural\_len}]$$
 #
-# The structural teacher of the thesis reads only the beginning of a long document. With the *mask*, documents longer
-# than `max_structural_len` learn from the contextual teacher alone. Drafts of the thesis weigh the structural loss only,
-# $\lambda_i\,L_S + L_C$: `weighting="structural"`. The notebook takes about a minute on two cores with
-# the embedded default if the notebooks before have run.
+# The structural teacher reads only the beginning of a long document; with the *mask*, longer documents than
+# `max_structural_len` learn from the contextual teacher alone.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -56,89 +54,259 @@ run = begin("05_weighting", globals())
 thesis.settings(run)
 
 # %% [markdown]
-# ## Who learns from whom
+# ## Listing 4.1
 #
-# The figure shows the whole method with the settings of this run.
+# The only code that the thesis prints is this weighted sum. `S` and `C` are the losses of the documents of a batch.
 
 # %%
-ax = figures.plot_training(run.profile, views.widths_of(run))
+import torch
+
+
+def weighted_loss(S, C, n_tokens, lam, max_structural_len):
+    """S, C, n_tokens: losses and structural tokens of B documents, (B,) each. Returns L, ()."""
+    keep = torch.ones_like(S)
+    if max_structural_len is not None:
+        keep = (n_tokens <= max_structural_len).to(S)
+    lam_i = lam * keep  # (B,), 0 for a masked document
+    return (lam_i * S + (1 - lam_i) * C).mean()
+
 
 # %% [markdown]
-# **How to read it.** Each frozen teacher has one loss, and the weighted losses are summed. The structural loss compares
-# embeddings directly, the contextual loss compares the projections $f_S$ and $f_C$. This notebook varies the box on the
-# right: the weights of the losses of a document, which $\lambda_i$ sets.
-#
-# ## What the mask does
-#
-# For which documents does the structural loss count? The figure shows the weights of both losses against the length of
-# a document, with the settings of this run. The text below it gives the share of this run's training documents without
-# a structural loss.
+# Three documents, the last of them longer than the structural teacher reads, all with $L_S$ .4 and $L_C$ .1:
 
 # %%
+limit = run.profile.structural_teacher.max_tokens
+n_tokens = torch.tensor([limit // 4, limit, 3 * limit])
+S = torch.full((3,), 0.4)
+C = torch.full((3,), 0.1)
+for lam_of_example in (1.0, 0.5, 0.0):
+    plain = weighted_loss(S, C, n_tokens, lam_of_example, None)
+    masked = weighted_loss(S, C, n_tokens, lam_of_example, limit)
+    print(f"λ {lam_of_example}: L = {plain:.3f}, with the mask at {limit} tokens {masked:.3f}")
+
+# %% [markdown]
+# The mask does not shrink the batch: what a long document loses of $L_S$, it gains of $L_C$.
+#
+# ## The weights of a document
+#
+# All weightings are two factors per document. `lam=None` is the plain sum $L_S + L_C$, and drafts of the thesis weigh
+# the structural loss alone, $\lambda_i\,L_S + L_C$.
+
+# %%
+def document_weights(n_tokens, lam, max_structural_len=None, by_length=None, form="complement"):
+    """The factors of L_S and of L_C, (B,) each, for documents of `n_tokens`, (B,)."""
+    ones = torch.ones(len(n_tokens))
+    v = ones if max_structural_len is None else (n_tokens <= max_structural_len).float()
+    if lam is None and by_length is None:
+        return v, ones  # the plain sum
+    if lam is not None:
+        v = v * lam
+    if by_length is not None:  # "linear:FIRST:LAST"
+        first, last = map(int, by_length.split(":")[1:])
+        v = v * ((last - n_tokens) / (last - first)).clamp(0, 1)
+    return v, ones if form == "structural" else 1 - v
+
+
+# %%
+import pandas as pd
+
+from docemb_lib.losses import Weighting
+
+p = run.profile.parameters
+examples = {
+    "λ .5": (0.5, None, None, "complement"),
+    f"λ .5, mask {limit}": (0.5, limit, None, "complement"),
+    "λ .5, falling": (0.5, None, f"linear:{limit}:{4 * limit}", "complement"),
+    "plain sum": (None, None, None, "complement"),
+    f"drafts, λ .5, mask {limit}": (0.5, limit, None, "structural"),
+    "this run": (p.lam, p.max_structural_len, p.lam_by_length, p.weighting),
+}
+rows = {}
+for name, settings in examples.items():
+    v, u = document_weights(n_tokens, *settings)
+    torch.testing.assert_close((v, u), Weighting(*settings).weights(n_tokens))
+    rows[name] = [f"{a:.2f} + {b:.2f}" for a, b in zip(v, u, strict=True)]
+    if name.startswith("λ .5, mask"):  # Listing 4.1
+        torch.testing.assert_close((v * S + u * C).mean(), weighted_loss(S, C, n_tokens, 0.5, limit))
+pd.DataFrame(rows, index=[f"{n} tokens" for n in n_tokens]).T.rename_axis("L_S + L_C")
+
+# %% [markdown]
+# The same for the training documents of this run, by their length:
+
+# %%
+import matplotlib.pyplot as plt
+
 weights = views.weights_by_length(run)
-ax = figures.plot_weights(weights)
-run.save_figure(ax, "weights", weights)
-print(f"{(weights['structural'] == 0).mean():.0%} of the {len(weights)} training documents have no structural loss")
+lengths = torch.tensor(weights["length"].to_numpy())
+figure, axes = plt.subplots(2, 3, figsize=(11, 5), layout="constrained", sharex=True, sharey=True)
+for ax, (name, settings) in zip(axes.flat, examples.items(), strict=True):
+    v, u = document_weights(lengths, *settings)
+    figures.plot_weights(weights.assign(structural=v, contextual=u), ax=ax)
+    ax.set(title=name, xlabel="structural tokens", ylabel="weight of the loss")
+    ax.label_outer()
+    ax.get_legend().set_visible(ax is axes[0, 2])
+run.save_figure(figure, "weights", weights)
+
+# %%
+v, u = document_weights(lengths, *examples["this run"])
+if len(run.key.roles) == 2:
+    torch.testing.assert_close(v, torch.tensor(weights["structural"].to_numpy()))
+print(f"{(weights['structural'] == 0).mean():.0%} of {len(weights)} documents have no L_S")
 
 # %% [markdown]
-# **How to read it.** The step, if there is one, is the mask: of longer documents it removes the structural loss, and
-# with λ the contextual loss gets its weight. With λ the two weights add up to 1, unless `weighting` is `structural`,
-# where the contextual weight is 1. Without λ both weights are 1, so a
-# document with both losses counts twice. With `lam_by_length` the structural weight falls gradually.
-
-# %% [markdown]
-# ## Distil
+# A step is the mask. Only in the form of the thesis does a document that loses one teacher get more of the other.
 #
-# The student is trained on the weighted sum of both losses.
+# ## This run
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
 ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
+print(views.taught(run))
 
 # %% [markdown]
-# **How to read it.** The values of the two losses are not comparable, but their trends are. The structural part counts
-# masked documents as zero, so with a mask the parts alone do not give the loss.
+# The parts are unweighted means over all documents, so they alone do not give the loss.
 #
-# ## The loss by hand
+# ## The loss of three documents
 #
-# The loss $L$ of this run for three validation documents, the shortest, the median and the longest: first by hand, from
-# the embeddings $y$ (student), $t$ (structural teacher) and the projections $f_S(y)$ and $f_C(c)$, then by the library.
-# SDL adds the covariance $\Sigma$ of the batch to the running covariance that training left,
-# $\Phi_t = \beta\Phi_{t-1} + \Sigma$, and divides by $b_t = \beta b_{t-1} + 1$. Not written out here are max-margin and
-# contrastive (`03_structural` does this), CCA, and a loss of your own: for these, the values of the library are taken.
-# The weights of both losses are the library's, too. The loss of three documents differs from that of the whole split.
+# Of the shortest, the median and the longest validation document: $y$ by the student, $t$ by the structural teacher,
+# $f$ and $c$ the projected views. The decorrelation is that of `04_projections`; max-margin, contrastive, CCA and a
+# loss of your own take the library's values.
 
 # %%
-import torch
+def decorrelation(z, running, beta):
+    """SDL of a view z, (B, P), after the batches whose statistics are in `running`."""
+    Z = running.normalise(z)
+    Phi = beta * running.covariance + Z.T @ Z / (len(Z) - 1)  # (P, P)
+    b = beta * running.normaliser + 1
+    off_diagonal = ~torch.eye(len(Phi)).bool()
+    return Phi[off_diagonal].abs().sum() / b / max(off_diagonal.sum(), 1)
+
+
+# %%
 from torch.nn.functional import cosine_similarity
 
 three = views.three_documents(run)
-p, y, t, f, c = run.profile.parameters, three.y, three.t, three.f, three.c
-by_name = {"mse": (y - t).square().mean(dim=1), "cosine": 1 - cosine_similarity(y, t)}
-L_S = by_name.get(p.structural_loss, three.structural)
-distance, off_diagonal, sdl = (f - c).square().mean(dim=1), ~torch.eye(f.shape[1]).bool(), 0
-for z, running in zip((f, c), three.decorrelations, strict=False):
-    Z = running.normalise(z)
-    Phi, b = p.beta * running.covariance + Z.T @ Z / (3 - 1), p.beta * running.normaliser + 1
-    sdl += Phi[off_diagonal].abs().sum() / b / max(off_diagonal.sum(), 1)
-L_C = {"mse": distance, "soft-cca": distance + three.delta * sdl}.get(p.contextual_loss, three.contextual)
-v, u = three.weights  # by length, as drawn above: λᵢ and 1 - λᵢ, or 1
-print(f"by hand {(v * L_S + u * L_C).mean():.6f}, by the library {three.loss:.6f}")
-print(f"weight of L_S for the documents of {three.lengths.tolist()} tokens: {[round(x, 3) for x in v.tolist()]}")
+structural = {
+    "mse": (three.y - three.t).square().mean(dim=1),
+    "cosine": 1 - cosine_similarity(three.y, three.t),
+}
+L_S = structural.get(p.structural_loss, three.structural)  # (3,)
+distance = (three.f - three.c).square().mean(dim=1)
+soft_cca = distance
+for view, running in zip((three.f, three.c), three.decorrelations, strict=False):
+    soft_cca = soft_cca + three.delta * decorrelation(view, running, p.beta)
+L_C = {"mse": distance, "soft-cca": soft_cca}.get(p.contextual_loss, three.contextual)
+
+v, u = document_weights(
+    three.lengths, p.lam, p.max_structural_len, p.lam_by_length, p.weighting
+)
+if p.structural_loss is None or p.contextual_teacher is None:  # one teacher: no λ
+    v, u = three.weights
+by_hand = (v * L_S + u * L_C).mean()
+print(f"by hand {by_hand:.6f}, by the library {three.loss:.6f}")
+assert abs(by_hand - three.loss) < 1e-4 * max(1, abs(three.loss))
+pd.DataFrame({"tokens": three.lengths, "L_S": L_S, "L_C": L_C, "v": v, "u": u}).round(3)
+
+# %% [markdown]
+# ## Which loss moves the student?
+#
+# λ weighs values, but a student follows gradients. Two backward passes on one batch give the gradient of each loss, at
+# the embeddings $y$ and at the parameters of the encoder.
+
+# %%
+def losses_by_role(objective, y, teachers):
+    """The losses of B documents by role, (B,) each, from their embeddings y, (B, D)."""
+    losses = {}
+    for teaching in objective.teachings:
+        view, target = teaching.views(y, teachers[teaching.name])
+        of_teacher = teaching.weight * teaching.loss(view, target)
+        losses[teaching.role] = losses.get(teaching.role, 0) + of_teacher
+    return losses
+
+
+def gradients(objective, batch, teachers):
+    """By role: the gradients of its mean loss at y, (B, D), and at the encoder, (parameters,)."""
+    encoder = [weight for weight in objective.student.parameters() if weight.requires_grad]
+    y = objective.student(batch)
+    by_role = {}
+    for role, losses in losses_by_role(objective, y, teachers).items():
+        at_y, *at_encoder = torch.autograd.grad(
+            losses.mean(), [y, *encoder], retain_graph=True, materialize_grads=True
+        )
+        by_role[role] = (at_y, torch.cat([gradient.flatten() for gradient in at_encoder]))
+    return by_role
+
+
+# %%
+stage = run.stages.students
+B = min(run.key.training.batch_size, p.documents)
+training_documents = stage.training_documents(stage.objective().student, "train", p.documents)
+batch, targets = training_documents.pack([range(B)])
+
+objectives = views.objectives_of(run)
+rows = []
+for name, objective in objectives.items():
+    by_role = gradients(objective.train(), batch, targets.teachers)
+    for place, at in enumerate(("embeddings", "encoder")):
+        norms = {role: both[place].norm().item() for role, both in by_role.items()}
+        rows.append({"objective": name, "at": at, "structural": 0.0, "contextual": 0.0, **norms})
+norms = pd.DataFrame(rows)
+figures.table(norms.set_index(["objective", "at"]), digits=4)
+
+# %% [markdown]
+# The weighted sum of both is the gradient that the library follows:
+
+# %%
+trained = stage.objective()
+by_role = gradients(trained, batch, targets.teachers)
+half = 1 / len(by_role)  # λ = 1/2; a single teacher has no weight
+by_hand = half * sum(at_encoder for _, at_encoder in by_role.values())
+
+trained.weighting = Weighting(lam=0.5)
+trained.group_size = None  # one batch
+encoder = [weight for weight in trained.student.parameters() if weight.requires_grad]
+loss = trained(batch, **targets._asdict()).loss
+of_library = torch.autograd.grad(loss, encoder, materialize_grads=True)
+by_library = torch.cat([gradient.flatten() for gradient in of_library])
+assert (by_hand - by_library).norm() < 1e-3 * by_library.norm()
+
+# %%
+ax = figures.plot_gradient_shares(norms, lam=p.lam)
+run.save_figure(ax, "gradients", norms)
+for row in norms[norms["at"] == "encoder"].itertuples():
+    share = row.structural / (row.structural + row.contextual)
+    print(f"{row.objective}: {share:.0%} of the encoder's gradient is of L_S at λ = .5")
+
+# %% [markdown]
+# Above the dotted line the structural loss has the larger gradient, below it the contextual loss: λ = .5 is a balance
+# on the line alone.
+#
+# ## A sweep over λ
+#
+# Table 4.9 of the thesis, beside cosine (Figure 4.10) and beside max-margin (Figure 4.11):
+
+# %%
+figures.table(thesis.table("4.9", run.profile))
+
+# %% [markdown]
+# The next cell makes the other runs of 05 in the plan of this profile, unless they are recorded. Any list can take
+# their place, as in `[{"lam": 0.1}, {"lam": 0.9}]`.
+
+# %%
+from docemb_lib import sweep
+from docemb_lib.sweeps.plan import planned_beside
+
+others = planned_beside(run.key, profile)
+swept = sweep(run.notebook, others, profile=profile) if others else pd.DataFrame()
+columns = ["label", "contextual_teacher", "documents", "seconds", "validation"]
+figures.table(swept.reindex(columns=columns))
 
 # %% [markdown]
 # ## All runs so far
 #
-# How do other weights compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.10 and
-# 4.11 of the thesis do. A score is divided by the best score of all models shown on the same task. The points of a row
-# are tasks, the triangle is their mean, and its bar is the 95% interval over validation examples. From five tasks on, a
-# row has a box, as in the thesis, whose own box is dashed. The recorded structural-only student of `03_structural` is
-# shown, too. The grids are `weighting-cosine` and `weighting-max-margin`, for example `docemb sweep 05_weighting --grid
-# weighting-cosine`. Each has the runs of Table 4.9, in the widths of this profile:
-
-# %%
-figures.table(thesis.table("4.9", run.profile))
+# Scores on the validation splits of the sweep tasks, as in Figures 4.10 and 4.11 of the thesis, whose means are hollow
+# diamonds (`01_corpus` explains normalised scores and intervals).
 
 # %%
 scores = run.scores()
@@ -149,32 +317,12 @@ for name, runs in thesis.runs_by_figure(run, scores).items():
     run.save_figure(ax, name.replace(", figure ", "-"), runs)
 
 # %% [markdown]
-# **How to read it.** The best model is on top; grey rows are baselines. A hollow diamond is the mean in the thesis of
-# the same place in the grid. Unless the profile is `thesis`, tasks and models are others: compare the order of runs
-# within one structural loss. Means of Figures 4.10 and 4.11 have different divisors: if there are runs of both, each
-# has a picture of its own, with diamonds, below that of all runs.
-#
-# The next figure shows the runs that differ from this one in λ and mask alone: the mean of their scores against λ.
-# There is one line per mask; a dotted line is the plain sum of both losses. λ = 1 is the structural-only student of
-# `03_structural`. Bars are 95% intervals over validation examples.
+# The runs that differ from this one in λ and mask alone; λ = 1 is the structural-only student of `03_structural`:
 
 # %%
 points = widgets.weighting_points(run)
 ax = figures.plot_weighting(points)
 run.save_figure(ax, "lambda", points)
-
-# %% [markdown]
-# **How to read it.** A bar is the uncertainty of one run. All runs are scored on the same examples, so that their
-# differences are more certain than the bars: "The answer so far" tests them. In the thesis masking at λ = 0.5 is
-# slightly better for the cosine loss and worse for max-margin. With the mask, long documents lose the structural loss
-# and keep only a correlation of projections, which is little to learn from if there are few documents and most are
-# long. If the structural teacher averages over chunks of the whole document (`long: chunks`), it truncates nothing, and
-# the mask has no purpose.
-#
-# ## Between the points
-#
-# Which λ and mask suit a single task? The explorer shows the same figure for each task, and the scores at the selected
-# λ and mask. Without a recorded run there is no score, and the command that makes the run is printed.
 
 # %%
 widgets.weighting_explorer(run, points, profile=profile)
@@ -183,19 +331,18 @@ widgets.weighting_explorer(run, points, profile=profile)
 # ## What each teacher prevents
 #
 # Drafts of the thesis suppose that without the contextual loss a student forgets the endings of documents, and that
-# without the structural loss all embeddings become alike. `ending` compares how far a document moves if its last third
-# is exchanged for another document's with how far it moves if its first third is: at 0 the ending does not count, at 1
-# as much as the beginning. `spread` is the mean cosine distance of two documents.
+# without the structural loss all embeddings become alike. `ending` is how far an exchanged last third moves a document,
+# divided by how far an exchanged first third does; `spread` is the mean cosine distance of two documents.
 
 # %%
 views.hypotheses_of_students(run).round(3)
 
+# %%
+claims = thesis.tested(thesis.claims_of_figures(run), profile)
+figures.table(claims, section=thesis.CLAIMS)
+
 # %% [markdown]
-# ## The answer so far
-#
-# Is this student better than the references, and which recorded run is best? The next cell compares validation scores
-# in the mean over tasks. Intervals are 95%. "Better" and "worse" are the results of paired permutation tests, corrected
-# for their number. With many runs, part of the lead of the best is chance.
+# ## Conclusion
 
 # %% tags=["conclusion"]
 print(thesis.conclusion(run))
@@ -204,24 +351,11 @@ print(thesis.conclusion(run))
 run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
 
 # %% [markdown]
-# ## Watching a sweep
+# ## References
 #
-# `docemb sweep 05_weighting --grid weighting-cosine`, run in a terminal, makes the missing runs. The monitor shows
-# active runs and their progress, finished runs, and failed runs with the reason. It reads all of this from disk, so the
-# tab can be closed at any time.
-
-# %%
-widgets.run_monitor("05_weighting")
-
-# %%
-figures.table(thesis.tested(thesis.claims_of_figures(run), profile), section=thesis.CLAIMS)
-
-# %% [markdown]
-# **Other students.** Use a weight that falls with the length instead of a mask, in a terminal, in `notebooks/`:
+# - The thesis, Listing 4.1, Table 4.9, Figures 4.10 to 4.12.
+# - Chen, Badrinarayanan, Lee and Rabinovich (2018): *GradNorm: Gradient Normalization for Adaptive Loss Balancing in Deep
+#   Multitask Networks*, which balances losses by the norms of their gradients.
 #
-# ```
-# papermill 05_weighting.ipynb ../outputs/ramp.ipynb -p lam_by_length linear:256:2048 -p max_structural_len None
-# ```
-#
-# `-p lam None` takes the plain sum of both losses. `06_evaluation` trains the final student and compares it with all
-# baselines.
+# A saved notebook has no outputs: executed copies are in `outputs/notebooks/05_weighting/`, figures in
+# `outputs/figures/05_weighting/`.

@@ -23,10 +23,12 @@ from docemb_lib.figures import (
     GREY,
     PALETTE,
     SERIES,
+    STYLES,
     colour_of,
     label,
     looks_of,
     series_colors,
+    typeset,
 )
 from docemb_lib.thesis.values import BASELINE, PUBLISHED_BOX
 
@@ -398,6 +400,32 @@ def plot_weighting(
     ax.legend(**BESIDE)
     ax.set(xlabel="λ (weight of the structural loss)", ylabel=_metric(rows))
     ax.set(xlim=(-0.03, 1.03), title=task)
+    return ax
+
+
+def plot_gradient_shares(
+    norms: pd.DataFrame, *, lam: float | None = None, ax: Axes | None = None
+) -> Axes:
+    """The share of the structural loss in the sum of both weighted gradient norms, against λ.
+
+    norms: columns objective, at, structural, contextual, the last two of gradients of the
+    unweighted losses. An objective has a colour, a place of `at` a line style. `lam` is marked.
+    """
+    ax = ax or plt.gca()
+    weights = np.linspace(0.001, 0.999, 101)  # with one loss, neither end has a gradient
+    colors = series_colors(norms["objective"].unique())
+    styles = dict(zip(norms["at"].unique(), STYLES, strict=False))
+    for row in norms.to_dict("records"):
+        structural = weights * row["structural"]
+        share = structural / (structural + (1 - weights) * row["contextual"])
+        look = {"color": colors[row["objective"]], "linestyle": styles[row["at"]]}
+        ax.plot(weights, share, **look, label=f"{typeset(row['objective'])}, {row['at']}")
+    ax.plot([0, 1], [0, 1], color=GREY, linestyle=":", linewidth=1, label="equal gradients")
+    if lam is not None:
+        ax.axvline(lam, color=GREY, linewidth=0.8)
+    ax.legend(**BESIDE)
+    ax.set(xlabel="λ (weight of the structural loss)", ylabel="its share of the gradient")
+    ax.set(xlim=(0, 1), ylim=(-0.03, 1.03))
     return ax
 
 

@@ -184,6 +184,14 @@ class StudentStage:
             teaching.load_state_dict(state)
         return objective.eval()
 
+    def initial_objective(self) -> Objective:
+        """The objective as its training begins, in evaluation mode: projections are random."""
+        student = Student.load(self.before_training.path)
+        widths = {name: teacher.dim for name, teacher in self.teachers.of_student.items()}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.profile.parameters.seed)
+            return make_objective(student, self.key, widths).eval()
+
     def training_documents(self, student: Student, split: str, rows: int) -> TrainingDocuments:
         """The first `rows` documents of a split with the embeddings of the student's teachers."""
         documents = self.corpus.split(split).select(range(rows))

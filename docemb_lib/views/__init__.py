@@ -11,6 +11,7 @@ from docemb_lib.views.corpus import (
 from docemb_lib.views.losses import (
     ThreeDocuments,
     contextual_losses,
+    objectives_of,
     scores_by_negatives,
     three_documents,
     weights_by_length,
@@ -47,6 +48,7 @@ __all__ = [
     "hypotheses_of_students",
     "learnt",
     "neighbours_of_validation",
+    "objectives_of",
     "probes_of_teachers",
     "redundancy_beside_paper",
     "scores_by_negatives",

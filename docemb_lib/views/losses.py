@@ -10,13 +10,17 @@ import pandas as pd
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.run import Run
+from docemb_lib.settings.labels import structural_label
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-    from docemb_lib.losses import SDL
+    from docemb_lib.losses import SDL, Objective
+
+COMPARED = ("cosine", "max-margin")  # structural losses beside that of a run
 
 
 def weights_by_length(run: Run) -> pd.DataFrame:
@@ -106,6 +110,27 @@ def _at_negatives(key: RunKey, intervals: pd.DataFrame, label: str) -> pd.DataFr
     main = intervals["metric"].isin([*MAIN_METRICS, "mean"])
     rows = intervals[main & (intervals["model"] == label)]
     return rows.assign(negatives=min(int(number), others))
+
+
+def objectives_of(run: Run) -> dict[str, Objective]:
+    """Objectives by structural loss: as training begins, and that of the run as training left it.
+
+    The first ones have the structural loss of the run and those of `COMPARED`, unless the run has
+    no structural teacher.
+    """
+    further = run.profile.further_teachers
+    losses = [run.profile.parameters.structural_loss]
+    if losses[0] is not None:
+        losses += [loss for loss in COMPARED if loss not in losses]
+    objectives = {}
+    for loss in losses:
+        parameters = {**run.parameters, "structural_loss": loss}
+        key = RunKey.of(run.notebook, run.profile, **parameters)
+        name = structural_label(key.profile.parameters, further)
+        objectives[f"{name}, untrained"] = Stages(key, run.workspace).students.initial_objective()
+    name = structural_label(run.profile.parameters, further)
+    objectives[f"{name}, trained"] = run.stages.students.objective()
+    return objectives
 
 
 class ThreeDocuments(NamedTuple):

@@ -221,6 +221,25 @@ def test_lambda_has_a_line_with_intervals_per_mask_and_dots_without_weighting(ax
     )  # no weighted run is no error
 
 
+def test_the_share_of_a_gradient_follows_from_both_weighted_norms(ax):
+    norms = pd.DataFrame(
+        {
+            "objective": ["cosine", "cosine", "alone"],
+            "at": ["embeddings", "encoder", "embeddings"],
+            "structural": [3.0, 1.0, 2.0],
+            "contextual": [1.0, 1.0, 0.0],
+        }
+    )
+    figures.plot_gradient_shares(norms, lam=0.5, ax=ax)
+    larger, equal, alone, diagonal, mark = ax.lines
+    at_half = [np.interp(0.5, *line.get_data()) for line in (larger, equal, alone, diagonal)]
+    np.testing.assert_allclose(at_half, [3 / 4, 1 / 2, 1, 1 / 2], atol=1e-4)
+    np.testing.assert_allclose(np.interp(0.2, *larger.get_data()), 0.6 / 1.4, atol=1e-3)
+    assert larger.get_color() == equal.get_color() != alone.get_color()
+    assert larger.get_linestyle() == alone.get_linestyle() != equal.get_linestyle()
+    assert list(mark.get_xdata()) == [0.5, 0.5]
+
+
 def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_of):
     rows = [
         ("TF-IDF", "accuracy", 0.5, 0.4, 0.55),

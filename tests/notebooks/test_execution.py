@@ -143,6 +143,14 @@ def test_an_executed_notebook_begins_with_its_configuration_and_keeps_the_last_s
     assert "0% 0/4 updates" not in text
 
 
+def test_the_weighting_notebook_measures_the_gradient_of_each_loss(root, finished):
+    (norms,) = (root / "outputs" / "figures" / "05_weighting").rglob("gradients.csv")
+    table = pd.read_csv(norms)
+    losses = ("cosine, untrained", "max-margin;MSE;γ=1.0, untrained", "cosine, trained")
+    assert list(table["objective"].unique()) == [*losses]
+    assert (table[["structural", "contextual"]] > 0).all(axis=None)
+
+
 def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explorer(root, inside):
     data = [
         output["data"]

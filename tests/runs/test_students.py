@@ -212,11 +212,15 @@ further_teachers:
     rows = len(stages.corpus.split("validation"))
     documents = stages.students.training_documents(objective.student, "validation", rows)
     settings = {"batch_size": objective.group_size, "dtype": AUTOCAST[precision_of(None)]}
-    last = stages.students.history()[1].iloc[
-        -1
-    ]  # all that was trained and accumulated is there again
+    validations = stages.students.history()[1]
+    last = validations.iloc[-1]  # all that was trained and accumulated is there again
     for name, value in validate(objective, documents, **settings).items():
         assert value == pytest.approx(last[name], rel=1e-3)
+    first = validations.iloc[0]
+    initial = stages.students.initial_objective()
+    assert not initial.training
+    for name, value in validate(initial, documents, **settings).items():
+        assert value == pytest.approx(first[name], rel=1e-3)
     assert "'name': 'topics'" in (student.path / "README.md").read_text(encoding="utf-8")
     again = small(root, further.replace("WEIGHT", "0.5"), **options).students.trained
     assert again.fingerprint == student.fingerprint  # found again

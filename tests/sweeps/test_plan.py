@@ -69,6 +69,20 @@ def test_a_single_run_has_its_parameters_over_those_of_its_profile_in_the_plan(p
     assert Path(run.parameters["profile"]).name == "other.yaml"
 
 
+@pytest.mark.parametrize(("lam", "others"), [(0.3, [0.2, None]), (0.7, [0.2, 0.3, None])])
+def test_the_runs_beside_a_run_are_the_others_of_its_notebook_in_the_plan(plan_of, lam, others):
+    plan_of(
+        """[{notebook: 05_weighting, lam: 0.2}, {notebook: 05_weighting, lam: 0.3},
+        {notebook: 05_weighting, runs: [{lam: 0.2}, {lam: null}]},
+        {notebook: 05_weighting, lam: 0.9, on_request: true}, {notebook: 04_projections},
+        {grid: grids/lams.yaml}, {notebook: 05_weighting, lam: 0.8, profile: other.yaml}]"""
+    )
+    key = RunKey.of("05_weighting", Profile.load("planned"), lam=lam)
+    beside = planned_beside(key, "planned")
+    assert [parameters["lam"] for parameters in beside] == others
+    assert all({**parameters, "lam": lam} == key.parameters for parameters in beside)
+
+
 def test_a_missing_notebook_is_named_before_anything_starts(plan_of, workspace, refused):
     (workspace.root / "notebooks" / "05_weighting.ipynb").unlink()
     refused(

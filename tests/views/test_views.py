@@ -22,7 +22,7 @@ from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, SBERTModels, student_model
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.students import make_objective
+from docemb_lib.runs.students import StudentStage, make_objective
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Decorrelation, FurtherTeacher, SimDE, SimDEName
 from docemb_lib.student import Student
@@ -215,6 +215,38 @@ def test_weights_by_length_are_those_of_lambda_and_mask(
     np.testing.assert_allclose(views.weights_by_length(run).to_numpy(), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("parameters", "names"),
+    [
+        ({}, ["cosine, untrained", "max-margin;MSE;γ=1.0, untrained", "cosine, trained"]),
+        (
+            {"structural_loss": "mse"},
+            [
+                "MSE, untrained",
+                "cosine, untrained",
+                "max-margin;MSE;γ=1.0, untrained",
+                "MSE, trained",
+            ],
+        ),
+        (
+            {"structural_loss": None},
+            ["only-contextual, untrained", "only-contextual, trained"],
+        ),
+    ],
+)
+def test_the_objectives_of_a_run_have_each_compared_loss(make_run, monkeypatch, parameters, names):
+    def initial(stage):
+        return "initial", stage.key.profile.parameters.structural_loss, stage.key.parameters["lam"]
+
+    monkeypatch.setattr(StudentStage, "initial_objective", initial)
+    monkeypatch.setattr(StudentStage, "objective", lambda stage: "trained")
+    objectives = views.objectives_of(make_run("05_weighting", lam=0.3, **parameters))
+    assert [*objectives] == names
+    first, *_, last = objectives.values()
+    assert first == ("initial", parameters.get("structural_loss", "cosine"), 0.3)
+    assert last == "trained"
+
+
 CELLS = {
     "03_structural": [
         {"structural_loss": loss} for loss in ("mse", "cosine", "max-margin", "contrastive")
@@ -278,8 +310,14 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(
     )
     run.stages.corpus.split = {"validation": range(9)}.__getitem__
     script = (request.config.rootpath / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
-    (cell,) = (cell for cell in script.split("# %%") if "views.three_documents(run)" in cell)
-    exec(cell, {"run": run, "views": views})
+    names = {"run": run, "views": views, "p": run.profile.parameters, "torch": torch, "pd": pd}
+    cells = script.split("# %%")
+    (cell,) = (cell for cell in cells if "views.three_documents(run)" in cell)
+    for definition in ("def document_weights(", "def decorrelation("):
+        for defining in cells:
+            if definition in defining:
+                exec(defining, names)
+    exec(cell, names)
     printed = re.search("by hand (\\S+), by the library (\\S+)", capsys.readouterr().out)
     by_hand, by_library = map(float, printed.groups())
     assert by_hand == pytest.approx(by_library, rel=1e-4)
