@@ -40,7 +40,7 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 
 # %%
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib import begin, figures, sweep, thesis, views, widgets
+from docemb_lib import begin, figures, grid, sweep, thesis, views, widgets
 
 figures.use_style()
 run = begin("04_projections", globals())
@@ -444,12 +444,16 @@ run.save_figure(figure, "probe", probes)
 #
 # ## Four contextual losses
 #
-# Four students learn from the contextual teacher alone. The sweep trains those that are not recorded.
+# Four students of the grid `contextual-losses` learn from the contextual teacher alone. The sweep trains those that are
+# not recorded.
 
 # %%
-alone = {"structural_loss": None, "seed": seed}
-alone["documents"] = min(600, run.profile.parameters.documents)
-four = [{**alone, "contextual_loss": name} for name in ("soft-cca", "mse", "cosine", "infonce")]
+common = {"documents": min(600, run.profile.parameters.documents), "seed": seed}
+names = ("soft-cca", "mse", "cosine", "infonce")
+four = []
+for parameters in grid("contextual-losses", run.profile):
+    if parameters["contextual_loss"] in names and parameters.get("delta") != "balance":
+        four.append({**parameters, **common})
 if run.profile.parameters.contextual_teacher is not None:
     students = sweep("04_projections", four, profile=profile)
 
