@@ -17,18 +17,10 @@
 # %% [markdown]
 # # 04 · Projections and the contextual loss
 #
-# The embedding spaces of Paragraph Vector and SBERT are unrelated, so one student embedding cannot *equal* both. The
-# contextual loss therefore compares projections: student and teacher pass through small trainable networks, and only
-# the outputs must agree:
-#
-# $$L_C(y, c) = \mathrm{SoftCCA}\big(f_S(y),\, f_C(c)\big)
-#   = \tfrac1n\lVert f_S(y)-f_C(c)\rVert^2 + \delta\,\big(\mathrm{SDL}(f_S(y)) + \mathrm{SDL}(f_C(c))\big)$$
-#
-# Both projections have $n$ features. The first term makes them similar. The second term, soft decorrelation loss
-# (SDL), prevents features from being copies of each other. The projections are discarded after training. Which shape
-# should they have? `768(ReLU)x1024` is a linear layer to 768 features, a ReLU, and a linear layer to 1024 features; `-`
-# is the identity. `768(ReLU,drop0.1,norm)x1024` also has dropout and layer normalisation after the ReLU. The notebook
-# takes about a minute on two cores with the embedded default if the notebooks before have run.
+# How can a student learn from an embedding space that has nothing in common with its own? The embeddings of student and
+# contextual teacher pass through small networks, *projections*, and only the outputs, the *views*, must agree. This
+# chapter builds the thesis' loss for them, SoftCCA, from canonical correlation analysis, and sets simpler losses beside
+# it.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -47,133 +39,449 @@ contextual_projection = "profile"  # the same for the teacher's side; - is the i
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-import matplotlib.pyplot as plt
-import pandas as pd
-
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib import begin, figures, thesis, views, widgets
+from docemb_lib import begin, figures, grid, sweep, thesis, views, widgets
 
 figures.use_style()
 run = begin("04_projections", globals())
 thesis.settings(run)
 
 # %% [markdown]
-# SDL is the mean absolute correlation between different features of a view, over the batches so far, as in the author's
-# code. Without it all features could find the strongest common signal and be copies of each other. Equations 4.10 to
-# 4.14 print the sum of absolute *covariances*, which views also lower by shrinking: `contextual_loss =
-# "soft-cca:covariance"`, or `training.sdl` in a profile. Sum and mean over the cells differ by a factor of $\delta$ alone.
+# ## Two spaces
 #
-# ## The two networks of this run
+# $y$ is the student's embedding of a document before training, $c$ that of the contextual teacher. They differ in width
+# and in what they call similar, so $y$ cannot equal $c$.
+
+# %%
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from docemb_lib import losses
+
+embeddings = [torch.from_numpy(X) for X in views.embeddings_before(run)]
+y, c = embeddings
+for name, X in zip("yc", embeddings, strict=True):
+    unit = F.normalize(X[:3])
+    cosines = (unit @ unit.T)[[0, 0, 1], [1, 2, 2]]
+    print(f"{name}: {tuple(X.shape)}, cosines of three documents {cosines.numpy().round(2)}")
+
+# %% [markdown]
+# ## Canonical correlation analysis
 #
-# The figure shows the training with the networks $f_S$ and $f_C$ of this run, as Figure 4.6 of the thesis does: a line
-# of their boxes is a layer, with its output features and activation.
+# CCA looks for directions $p$ in one space and $q$ in the other along which documents lie alike: it maximises the
+# correlation of $Xp$ and $Yq$. Singular value decompositions give all pairs at once.
+
+
+# %%
+def cca(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The canonical correlations of two views, (N, P) and (N, Q), and their directions p and q."""
+    U1, s1, V1 = torch.linalg.svd(X - X.mean(0), full_matrices=False)
+    U2, s2, V2 = torch.linalg.svd(Y - Y.mean(0), full_matrices=False)
+    left, correlations, right = torch.linalg.svd(U1.T @ U2, full_matrices=False)
+    p = V1.T / s1 @ left
+    q = V2.T / s2 @ right.T
+    return correlations, p, q
+
+
+def principal(X: Tensor, k: int) -> Tensor:
+    """X along its first k principal axes, (N, k); the first of them has variance 1."""
+    X = X.double()
+    U, s, _ = torch.linalg.svd(X - X.mean(0), full_matrices=False)
+    return U[:, :k] * s[:k] / s[0] * len(X) ** 0.5
+
+
+# %%
+three, _, _ = cca(principal(y[:3], 2), principal(c[:3], 2))
+print("three documents, two features:", three.numpy().round(3))
+
+k = min(10, len(y) // 4, c.shape[1])
+X = principal(y, k)
+Y = principal(c, k)
+correlations, p, q = cca(X, Y)
+print(f"{len(y)} documents, {k} features:", correlations.numpy().round(2))
+torch.testing.assert_close(-losses.CCA(ridge=0.0)(X, Y)[0], correlations.sum())
+
+# %% [markdown]
+# Any two views of three documents correlate perfectly along two axes. So how many documents does CCA need? The
+# directions are fitted on every other document and tried on the rest.
+
+
+# %%
+def fitted_and_tried(X: Tensor, Y: Tensor) -> tuple[float, float]:
+    """The mean correlation on the documents that the directions are fitted on, and on others."""
+    correlations, p, q = cca(X[::2], Y[::2])
+    a = X[1::2] @ p
+    b = Y[1::2] @ q
+    tried = F.cosine_similarity(a - a.mean(0), b - b.mean(0), dim=0)
+    return correlations.mean().item(), tried.mean().item()
+
+
+# %%
+import pandas as pd
+
+shuffled = c[torch.randperm(len(c), generator=torch.Generator().manual_seed(0))]
+rows = {}
+for width in (1, 2, 4, 8, 16, 32, 64, 128):
+    if width < len(y) // 2 and width <= c.shape[1]:
+        both = fitted_and_tried(principal(y, width), principal(c, width))
+        by_chance, _ = fitted_and_tried(principal(y, width), principal(shuffled, width))
+        rows[width] = (*both, by_chance)
+columns = ["fitted", "on other documents", "fitted, teacher's documents shuffled"]
+by_width = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+ax = by_width.plot(marker="o", logx=True, figsize=(6, 3), color=figures.SERIES)
+ax.set(xlabel="features of each view", ylabel="mean canonical correlation")
+ax.set_xticks(by_width.index, by_width.index)
+ax.minorticks_off()
+run.save_figure(ax, "cca-by-width", by_width.reset_index(names="width"))
+
+# %% [markdown]
+# With a feature for each document, CCA fits any two views, and what it finds does not hold on other documents. So it
+# needs batches much larger than a view is wide, and a student learns from batches of six.
+#
+# ## From CCA to SoftCCA in five steps
+#
+# The thesis does this in Equations 4.4 to 4.9.
+#
+# **1. A distance in place of the correlation.** The *variates* $a = Xp$ and $b = Yq$ with length 1 correlate as much as
+# they are near: $\sum_k \lVert a_k-b_k\rVert^2 = \sum_k (2-2\rho_k)$.
+
+# %%
+import matplotlib.pyplot as plt
+
+a = F.normalize((X - X.mean(0)) @ p, dim=0)
+b = F.normalize((Y - Y.mean(0)) @ q, dim=0)
+torch.testing.assert_close((a - b).square().sum(), (2 - 2 * correlations).sum())
+
+figure, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
+for pair, ax in zip((0, k - 1), axes, strict=True):
+    ax.scatter(a[:, pair], b[:, pair], s=8, color=figures.SERIES[0])
+    ax.set(xlabel="variate of y", ylabel="variate of c", title=f"ρ = {correlations[pair]:.2f}")
+run.save_figure(figure, "variates")
+
+# %% [markdown]
+# A point is a document: the first pair of variates agrees, the last hardly does.
+#
+# **2. Networks in place of linear maps.** `768(ReLU)x1024` is a linear layer to 768 features, a ReLU and a linear layer
+# to 1,024 features; `-` is the identity.
+
+
+# %%
+def projection(spec: str, width: int) -> nn.Sequential:
+    """The network of a text such as 8(ReLU)x4 on embeddings of `width` features."""
+    layers: list[nn.Module] = []
+    for block in spec.replace("-", "").split("x"):
+        features, _, activation = block.partition("(")
+        if features:
+            layers.append(nn.Linear(width, int(features)))
+            width = int(features)
+        if activation:
+            layers.append(nn.ReLU())
+    return nn.Sequential(*layers)
+
+
+torch.manual_seed(0)
+f = projection("64(ReLU)x16", y.shape[1])
+g = projection("16", c.shape[1])
+print("three documents:", tuple(f(y[:3]).shape), tuple(g(c[:3]).shape))
+torch.manual_seed(0)
+library = losses.Projection("64(ReLU)x16", y.shape[1])
+torch.testing.assert_close(f(y[:3]), library(y[:3]))
+
+# %% [markdown]
+# The figure has the networks $f_S$ and $f_C$ of this run, as Figure 4.6 of the thesis. Both end in one width.
 
 # %%
 ax = figures.plot_training(run.profile, views.widths_of(run))
 
 # %% [markdown]
-# **How to read it.** The two views $z_S = f_S(y)$ and $z_C = f_C(c)$ have equal widths because the loss compares them
-# component by component. A layer with fewer features than both neighbours is a bottleneck.
+# **3. No constraint.** CCA demands that the variates of a view are uncorrelated, over all documents. Without that, the
+# distance of the views is left, for each document of a batch.
+
+
+# %%
+def squared_distance(z1: Tensor, z2: Tensor) -> Tensor:
+    """The mean squared difference of two views, (B, P), of each document, (B,)."""
+    return (z1 - z2).square().mean(dim=1)
+
+
+z1 = f(y).detach()
+z2 = g(c).detach()
+print("three documents:", squared_distance(z1[:3], z2[:3]))
+torch.testing.assert_close(squared_distance(z1, z2), losses.contextual_loss("mse", 16)(z1, z2))
+
+# %% [markdown]
+# **4. A penalty in place of the constraint.** Soft decorrelation (SDL) is the mean correlation, without its sign, of
+# two features of a view. Six documents say little about a correlation, so a running covariance with memory $\beta$
+# collects those of the batches so far (Equations 4.10 to 4.14).
+
+
+# %%
+class Decorrelation:
+    """SDL of one view: of correlations as in the author's code, or of covariances as printed."""
+
+    def __init__(self, memory: float = 0.95, as_printed: bool = False) -> None:
+        self.memory = memory
+        self.as_printed = as_printed
+        self.covariance: Tensor | float = 0.0
+        self.weights = 0.0
+
+    def __call__(self, z: Tensor) -> Tensor:
+        z = z - z.mean(0)
+        if not self.as_printed:
+            z = z / (z.var(0, correction=0) + 1e-5).sqrt()
+        covariance = self.memory * self.covariance + z.T @ z / (len(z) - 1)
+        self.covariance = covariance.detach()  # the past is a constant
+        self.weights = self.memory * self.weights + 1
+        off_diagonal = covariance.abs() / self.weights
+        total = off_diagonal.sum() - off_diagonal.trace()
+        P = z.shape[1]
+        return total if self.as_printed else total / (P * P - P)
+
+
+# %% [markdown]
+# Ten batches of a view that is scaled to variance 1: with several memories, and in both forms as it is and at a tenth.
+
+# %%
+view = z1 / z1.std()
+batches = torch.randint(len(y), (10, 6), generator=torch.Generator().manual_seed(0))
+
+
+def over_batches(sdl, scale: float = 1.0) -> list[float]:
+    """SDL after each of the batches of the scaled view."""
+    return [sdl(scale * view[rows]).item() for rows in batches]
+
+
+for form, reduction in (("correlation", "mean"), ("covariance", "sum")):
+    ours = over_batches(Decorrelation(as_printed=form == "covariance"))
+    library = losses.SDL(16, reduction=reduction, form=form)
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(over_batches(library)))
+
+memories = {f"β {memory:g}": over_batches(Decorrelation(memory)) for memory in (0, 0.5, 0.95)}
+forms = {}
+for name, as_printed in (("correlation", False), ("as printed", True)):
+    for scale in (1, 0.1):
+        forms[f"{name}, view × {scale:g}"] = over_batches(Decorrelation(0.95, as_printed), scale)
+
+# %%
+figure, axes = plt.subplots(1, 2, figsize=(11, 3), layout="constrained")
+for lines, ax in zip((memories, forms), axes, strict=True):
+    pd.DataFrame(lines, index=range(1, 11)).plot(marker="o", ax=ax, color=figures.SERIES)
+    ax.set(xlabel="batch", ylabel="SDL of the student's view")
+everywhere = Decorrelation()(view).item()
+axes[0].axhline(everywhere, color=figures.GREY, linestyle="--", label="all documents")
+axes[1].set_yscale("log")
+axes[1].yaxis.set_major_formatter("{x:g}")
+for ax in axes:
+    ax.legend(**figures.BESIDE)
+run.save_figure(figure, "sdl")
+
+# %% [markdown]
+# Left: without memory, SDL is mostly the chance of six documents; with it, it comes down towards the dashed line.
+# Right: SDL as printed also falls when the view shrinks, the correlation hardly changes, which is why it is used
+# (`training.sdl` in a profile, or `contextual_loss = "soft-cca:covariance"`).
 #
-# ## Distil
+# **5. The sum.** $\delta$ weighs SDL against the distance.
+
+
+# %%
+def soft_cca(z1: Tensor, z2: Tensor, sdl1, sdl2, weight: float = 0.03) -> Tensor:
+    """SoftCCA of each document, (B,), from two views (B, P) and the SDL of either."""
+    return squared_distance(z1, z2) + weight * (sdl1(z1) + sdl2(z2))
+
+
+gradients = []
+library = losses.SoftCCA(16, delta=0.03)
+for loss in (library, lambda z1, z2: soft_cca(z1, z2, Decorrelation(), Decorrelation())):
+    student = z1[:6].clone().requires_grad_()
+    values = loss(student, z2[:6])
+    values.mean().backward()
+    gradients.append((values.detach(), student.grad))
+torch.testing.assert_close(*gradients)
+print("six documents:", values.detach().numpy().round(4))
+
+# %% [markdown]
+# ## How large is δ?
 #
-# The loss of this notebook is the plain sum of both losses. `05_weighting` adds λ and the mask, and computes the loss
-# of its run by hand, SoftCCA included.
+# By the thesis' rule, both terms have "roughly equal" ranges. `delta = "balance"` sets δ so: the distances of the first
+# 20 batches, divided by their SDL.
+
+# %%
+balanced = losses.SoftCCA(16, delta="balance")
+sums = torch.zeros(2)
+sdl1 = Decorrelation()
+sdl2 = Decorrelation()
+for rows in batches:
+    l2 = squared_distance(z1[rows], z2[rows]).mean()
+    sums += torch.stack([l2, sdl1(z1[rows]) + sdl2(z2[rows])])
+    parts = balanced(z1[rows], z2[rows], with_parts=True)  # (B, 4): loss, distance, SDL, δ
+torch.testing.assert_close(parts[0, 3], sums[0] / sums[1])
+print(f"balanced after ten batches: δ = {parts[0, 3]:.4f}; this profile's: {run.parameters['delta']}")
+
+# %% [markdown]
+# ## What keeps documents apart
+#
+# Two further losses compare directions alone. InfoNCE, which the thesis does not have, also pushes a document's
+# view away from the teacher's views of the other five.
+
+
+# %%
+def cosine(z1: Tensor, z2: Tensor) -> Tensor:
+    """The cosine distance of both views of each document, (B,)."""
+    return 1 - F.cosine_similarity(z1, z2)
+
+
+def infonce(z1: Tensor, z2: Tensor) -> Tensor:
+    """The cross-entropy of finding a document's second view by its first, in the batch, (B,)."""
+    cosines = F.normalize(z1) @ F.normalize(z2).T
+    return F.cross_entropy(cosines / 0.05, torch.arange(len(z1)), reduction="none")
+
+
+for loss in (cosine, infonce):
+    library = losses.contextual_loss(loss.__name__, 16)
+    torch.testing.assert_close(loss(z1[:6], z2[:6]), library(z1[:6], z2[:6]))
+    print(f"{loss.__name__}, three documents: {loss(z1[:3], z2[:3]).numpy().round(2)}")
+
+# %% [markdown]
+# The library can also minimise CCA. The gradient of a decomposition divides by differences that may be 0, so it is
+# written down.
+
+# %%
+import inspect
+
+from IPython.display import Code
+
+Code(inspect.getsource(losses.CCA.forward), language="python")
+
+# %% [markdown]
+# What does each loss do to the student's view? The next cells train its projection alone, towards 64 features of the
+# teacher. The *spread* of a view is the mean cosine distance of two documents.
+
+
+# %%
+def spread(z: Tensor) -> float:
+    """The mean cosine distance of two different documents of a view, (N, P)."""
+    unit = F.normalize(z.detach())
+    n = len(unit)
+    return (1 - (unit.sum(0).square().sum() - n) / (n * n - n)).item()
+
+
+def train_projection(loss, teacher: Tensor, updates: int = 200) -> list[float]:
+    """The spread of the student's view before each update of its projection."""
+    torch.manual_seed(0)
+    f = projection(f"64(ReLU)x{teacher.shape[1]}", y.shape[1])
+    optimizer = torch.optim.AdamW(f.parameters(), lr=1e-3)
+    spreads = []
+    for rows in torch.randint(len(y), (updates, 6)):
+        spreads.append(spread(f(y)))
+        optimizer.zero_grad()
+        loss(f(y[rows]), teacher[rows]).mean().backward()
+        optimizer.step()
+    return spreads
+
+
+# %%
+features = c[:, :64]
+standardised = (features - features.mean(0)) / features.std(0)
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained", sharey=True)
+for teacher, ax in zip((features, standardised), axes, strict=True):
+    lines = {"squared distance": train_projection(squared_distance, teacher)}
+    lines["SoftCCA"] = train_projection(losses.SoftCCA(teacher.shape[1]), teacher)
+    lines["cosine"] = train_projection(cosine, teacher)
+    lines["InfoNCE"] = train_projection(infonce, teacher)
+    pd.DataFrame(lines).plot(ax=ax, logy=True, color=figures.SERIES, legend=ax is axes[1])
+    share = teacher.mean(0).square().sum() / teacher.square().mean(0).sum()
+    ax.set(xlabel="updates of the projection", title=f"mean: {share:.0%} of the teacher")
+    ax.yaxis.set_major_formatter("{x:g}")
+axes[0].set_ylabel("spread of the student's view")
+axes[1].legend(**figures.BESIDE)
+run.save_figure(figure, "spread")
+
+# %% [markdown]
+# Where a line falls, documents become alike: the teacher's mean is a good first answer, better the larger its share in
+# the title (of the mean squared length). SDL does not prevent this, because correlations do not depend on how much a
+# view differs. A student that stays there has *collapsed*. Right, the mean is removed and all features have variance 1,
+# as with `contextual_teachers.standardise: true`.
+#
+# ## This run
+#
+# The student learns from the plain sum of its losses; `05_weighting` adds λ and the mask.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
+figure = plt.figure(figsize=(10, 3.4), layout="constrained")
+panels = 1 + ("cca" in validation_history)  # few validation documents have no correlation
+axes = figure.subplots(1, panels, squeeze=False)[0]
 figures.plot_history(train_history, validation_history, ax=axes[0])
-figures.plot_correlations(validation_history, ax=axes[1])
+for ax in axes[1:]:
+    figures.plot_correlations(validation_history, ax=ax)
 run.save_figure(figure, "training", validation_history)
 
 # %% [markdown]
-# **How to read it.** Left: the contextual loss usually falls fast at first, because the *projections* learn quickly. It
-# also falls where the views shrink. `l2` and `sdl` are the two terms of SoftCCA, `sdl` without its weight δ; the thesis
-# chose δ so that both are of one size, which `delta = "balance"` does. Right: the mean canonical correlation, over ten
-# pairs of variates, of the two views of the validation documents, and of the embeddings $y$ and $c$ themselves, which
-# large projections are said to harm. It depends neither on the scale of the views nor on SoftCCA's δ and β, so it
-# compares runs that differ in them; the thesis found β critical (section 4.5.2). The variates are fitted on one half of
-# the documents and correlated on the other, so views without anything in common are at 0. Views that are too wide for
-# the number of documents are first mapped to their first principal components. `docemb sweep 04 --grid soft-cca-beta`
-# varies δ and β. Scores and the next figure show what the student itself learns.
+# Left: `l2` and `sdl` are SoftCCA's terms, `sdl` without δ. Right: the mean canonical correlation of validation
+# documents, fitted on one half and measured on the other as above, of the views and of the embeddings $y$ and $c$
+# themselves, which large projections are said to harm; wide views are first mapped to principal axes.
 #
-# ## What the student has learnt from its teachers
-#
-# How much of each teacher does the student's embedding contain? The thesis leaves this question open. A linear map
-# (ridge regression) from the student's embeddings to a teacher's embeddings is fitted on at most 300 training documents
-# and measured on the validation documents, for the student before and after distillation. Documents that fit into the
-# window of the structural teacher and longer documents are also measured separately.
+# How much of each teacher is in the student's embedding? A linear map to the teacher's embeddings is fitted on training
+# documents and measured on validation documents, before and after distillation.
 
 # %%
 probes = views.probes_of_teachers(run)
 teachers = list(probes["teacher"].unique())
 names = figures.short_names([run.untrained, run.model], run.label)
 size = (4.5 * len(teachers), 2.8)
-figure, axes = plt.subplots(1, len(teachers), figsize=size, layout="constrained", sharey=True, squeeze=False)
+figure, axes = plt.subplots(
+    1, len(teachers), figsize=size, layout="constrained", sharey=True, squeeze=False
+)
 for teacher, ax in zip(teachers, axes[0], strict=True):
     figures.plot_probe(figures.named(probes, names), teacher=teacher, ax=ax)
 figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
 run.save_figure(figure, "probe", probes)
 
 # %% [markdown]
-# **How to read it.** R² = 1 means that the map predicts the teacher's embeddings exactly, 0 that it predicts only their
-# mean, and below 0 that it does not generalise to new documents. The difference between the blue and the grey bar is
-# due to distillation. If the bars of a teacher are equal, the student has not learnt from it, even if its loss fell.
-# Bars of a bucket with few documents are uncertain.
+# R² = 1: the map predicts the teacher exactly; 0: no better than its mean. Where both bars are equal, the student has
+# learnt nothing from this teacher, even if the loss fell.
 #
-# ## Other contextual losses
+# ## Four contextual losses
 #
-# Why SoftCCA? The figure shows the recorded students that differ from this run in the contextual loss alone, `docemb
-# sweep 04 --grid contextual-losses` trains eight from the contextual teacher without a structural one. Beside each row
-# stands the *spread*, the mean cosine distance of two documents.
+# Four students of the grid `contextual-losses` learn from the contextual teacher alone. The sweep trains those that are
+# not recorded.
+
+# %%
+common = {"documents": min(600, run.profile.parameters.documents), "seed": seed}
+names = ("soft-cca", "mse", "cosine", "infonce")
+four = []
+for parameters in grid("contextual-losses", run.profile):
+    if parameters["contextual_loss"] in names and parameters.get("delta") != "balance":
+        four.append({**parameters, **common})
+if run.profile.parameters.contextual_teacher is not None:
+    students = sweep("04_projections", four, profile=profile)
 
 # %%
 scores = run.scores()
-losses = views.contextual_losses(run, scores)
-if len(losses):
-    (ax,) = figures.rows_axes(losses["loss"].nunique())
-    figures.plot_contextual_losses(losses, ax=ax)
-    run.save_figure(ax, "contextual-losses", losses)
+groups = views.contextual_losses(run, scores).groupby("group", sort=False)
+for number, (title, students) in enumerate(groups):
+    (ax,) = figures.rows_axes(students["loss"].nunique())
+    figures.plot_contextual_losses(students, ax=ax)
+    ax.set_xlabel(f"score on validation documents, {title}")
+    run.save_figure(ax, f"contextual-losses-{number}", students)
 
 # %% [markdown]
-# **How to read it.** A student whose spread is below a twentieth of that before training has *collapsed*: all documents
-# have nearly the same embedding, and its scores mean nothing. Without a structural loss SoftCCA can do so. Its distance
-# shrinks with its views, its decorrelation of correlations does not, and towards `-` the mean of the teacher's
-# embeddings is a good first answer. `contextual_teachers.standardise: true` in a profile removes this mean.
+# Beside a row stands the spread of the student's embeddings. A student below a twentieth of the spread before training
+# is called collapsed; its scores mean nothing. `docemb sweep 04 --grid contextual-losses` has more forms, and `--grid
+# soft-cca-beta` varies δ and β, which the thesis calls critical (4.5.2).
 #
-# ## The spaces themselves
+# ## Which projections?
 #
-# Do both views arrange documents alike? The figure shows the same documents in two spaces, first in the two *views*,
-# the projections that the contextual loss compares. The controls select others: the student's space before and after
-# distillation, and the teachers' spaces. Each space is drawn along its own first two principal axes, so positions in
-# different panels cannot be compared, but neighbourhoods can. Move the pointer over a point to see its document. Colour
-# by `length`: if length is a direction of a space, the space separates long from short documents more than topics.
+# Table 4.7 of the thesis, beside the cosine loss, in the widths of this profile (4.6 and 4.8 are those without a
+# structural loss and beside max-margin):
 
 # %%
-widgets.projection_explorer(widgets.spaces_of_run(run))
+thesis.table("4.7", run.profile)
 
 # %% [markdown]
-# **How to read it.** If the share of variance in the plane is small, most of the space is not visible. The contextual
-# loss rewards two views that look alike. If the points of a view lie on a line, its other dimensions have collapsed.
-#
-# ## All runs so far
-#
-# How do other projections compare? The figure shows scores on the validation splits of the sweep tasks, as Figures 4.7
-# to 4.9 of the thesis do. A score is divided by the best score of all models shown on the same task. The points of a
-# row are tasks, the triangle is their mean, and its bar is the 95% interval over validation examples. From five tasks
-# on, a row has a box, as in the thesis, whose own box is dashed. Recorded structural-only students of `03_structural`
-# are shown, too. The grids are `projections-contextual`, `projections-cosine` and `projections-max-margin`, for example
-# `docemb sweep 04_projections --grid projections-cosine`. The table has the projections of all three (Tables 4.6 to
-# 4.8) in the widths of this profile.
-
-# %%
-numbers = {"none": "4.6", "cosine": "4.7", "max-margin MSE": "4.8"}
-tables = {loss: thesis.table(number, run.profile) for loss, number in numbers.items()}
-pd.concat(tables, names=["structural loss"])
-
-# %% [markdown]
-# The next figure compares the runs.
+# The next figures have the recorded runs, as Figures 4.7 to 4.9 do; the grids are `projections-contextual`,
+# `projections-cosine` and `projections-max-margin`. [01](01_corpus.ipynb) explains the scores.
 
 # %%
 names = figures.short_names(run.models(), run.label)
@@ -184,45 +492,45 @@ for name, runs in thesis.runs_by_figure(run, scores).items():
     run.save_figure(ax, name.replace(", figure ", "-"), runs)
 
 # %% [markdown]
-# **How to read it.** The best model is on top; grey rows are baselines. A hollow diamond is the mean in the thesis of
-# the same place in the grid, relative to the models of *that* figure. If there are runs of several figures, each has a
-# picture of its own, with diamonds, below that of all runs. Compare the order of runs within one structural loss. In
-# the thesis a small contextual projection or none is best without a structural loss, while strong ones perform very
-# well beside max-margin (section 4.5.2); in its own Figure 4.9 the weaker one wins three of five pairs (claim p6). The
-# thesis also concludes that larger student projections are better and bottlenecks harmful; `docemb results --claims`
-# checks this on its own figures.
+# A hollow diamond is the mean in the thesis of the same place in the grid. There, larger student projections are better
+# and bottlenecks harmful, and a small contextual projection or none is best without a structural loss (4.5.2).
+
+# %%
+claims = thesis.tested(thesis.claims_of_figures(run), profile)
+figures.table(claims, section=thesis.CLAIMS)
 
 # %% [markdown]
-# ## The answer so far
+# ## The spaces
 #
-# Is this student better than the references, and which recorded run is best? The next cell compares validation scores
-# in the mean over tasks. Intervals are 95%. "Better" and "worse" are the results of paired permutation tests, corrected
-# for their number. With many runs, part of the lead of the best is chance.
+# The validation documents in two spaces, each along its own first two principal axes, so that neighbourhoods can be
+# compared and positions cannot. Coloured by `length`, a space that sorts by length more than by topic shows it.
+
+# %%
+widgets.projection_explorer(widgets.spaces_of_run(run))
+
+# %% [markdown]
+# ## Conclusion
 
 # %% tags=["conclusion"]
 print(thesis.conclusion(run))
 print(views.learnt(probes))
 
 # %%
-run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
-
-# %%
-figures.table(thesis.tested(thesis.claims_of_figures(run), profile), section=thesis.CLAIMS)
+run.finish(
+    run.metrics(scores),
+    scores=scores,
+    student=run.link_student(),
+    tables=run.validation.tables,
+)
 
 # %% [markdown]
-# **Other students.** A sweep of one of the grids above compares projections. Or distil from the contextual teacher
-# alone, in a terminal, in `notebooks/`:
+# ## References
 #
-# ```
-# papermill 04_projections.ipynb ../outputs/contextual.ipynb -p structural_loss None
-# ```
+# * Hotelling (1936), Relations between two sets of variates. Biometrika 28: CCA.
+# * Andrew, Arora, Bilmes and Livescu (2013), Deep canonical correlation analysis. ICML: networks in place of linear
+#   maps.
+# * Chang, Xiang and Hospedales (2018), Scalable and effective deep CCA via soft decorrelation. CVPR: SoftCCA.
+# * van den Oord, Li and Vinyals (2018), Representation learning with contrastive predictive coding: InfoNCE.
 #
-# Or end both projections in 16 features, so narrow that 40 validation documents show their canonical correlation, and
-# vary SoftCCA's memory:
-#
-# ```
-# papermill 04_projections.ipynb ../outputs/narrow.ipynb -p beta 0.5 \
-#     -p student_projection "384(ReLU)x16" -p contextual_projection 16
-# ```
-#
-# `05_weighting` varies the weights of the two teachers.
+# The executed copy of this notebook lies in `outputs/notebooks/04_projections/`, its figures in
+# `outputs/figures/04_projections/`, the student in `outputs/students/`.

@@ -26,6 +26,7 @@ from docemb_lib.views.simde import (
     students_beside,
 )
 from docemb_lib.views.students import (
+    embeddings_before,
     hypotheses_of_students,
     learnt,
     neighbours_of_validation,
@@ -43,6 +44,7 @@ __all__ = [
     "corpus_statistics",
     "described_tasks",
     "distances_of_halves",
+    "embeddings_before",
     "example_halves",
     "held_out_lengths",
     "hypotheses_of_students",

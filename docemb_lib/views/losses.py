@@ -43,31 +43,43 @@ def weights_by_length(run: Run) -> pd.DataFrame:
 
 
 def contextual_losses(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
-    """The scores of students that differ in the contextual loss alone, and their spread.
+    """The scores of students that differ in the contextual loss, and their spread, by `group`.
 
-    They are this run, if it has a contextual teacher, and recorded runs like it in the same
-    setting. scores: tidy, of this run. Columns: loss, task, metric, value (mean over head seeds),
-    spread and spread_before (mean cosine distances, after and before training) and collapsed.
+    The students of a group agree in everything else: the structural loss, the documents, the
+    projections. They are this run, if it has a contextual teacher, and recorded runs of its seed in
+    the same setting. A group of a single student is left out.
+
+    scores: tidy, of this run. Columns: group (its name), loss, task, metric, value (mean over head
+    seeds), spread and spread_before (mean cosine distances, after and before training) and
+    collapsed.
     """
-    within = ("contextual_loss", "delta", "beta")
-    rows = []
-    if run.profile.parameters.contextual_teacher is not None:
-        rows.append((run.key, run.label, scores, run.metrics(scores)))
+    rows = [(run.key, run.label, scores, run.metrics(scores))]
     for record in run.comparable():
         key = run.key_of(record)
-        if rows and key.same_but(*within) == run.key.same_but(*within):
-            rows.append(
-                (key, record.label, records.table_of(run.workspace, record), record.metrics)
-            )
+        rows.append((key, record.label, records.table_of(run.workspace, record), record.metrics))
 
-    frames = []
+    groups: dict[str, list[pd.DataFrame]] = {}
     for key, label, of_run, metrics in rows:
+        counting = key.counting
+        if "contextual_loss" not in counting or counting["seed"] != run.key.counting["seed"]:
+            continue
         student = of_run[of_run["model"] == label]
         means = student.groupby(["task", "metric"], sort=False)["value"].mean().reset_index()
-        names = ("spread", "spread_before", "collapsed")
-        frames.append(means.assign(loss=_called(key), **{name: metrics[name] for name in names}))
-    columns = ["loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
+        frame = means.assign(group=_group(key), loss=_called(key))
+        for name in ("spread", "spread_before", "collapsed"):
+            frame[name] = metrics[name]
+        groups.setdefault(key.same_but("contextual_loss", "delta", "beta"), []).append(frame)
+    frames = [frame for frames in groups.values() if len(frames) > 1 for frame in frames]
+    columns = ["group", "loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
     return pd.concat(frames)[columns] if frames else pd.DataFrame(columns=columns)
+
+
+def _group(key: RunKey) -> str:
+    """What the students of a group share: `PV alone, 600 documents, S:384, C:-`."""
+    p = key.profile.parameters
+    beside = "alone" if p.structural_loss is None else f"beside {structural_label(p)}"
+    projections = f"S:{p.student_projection}, C:{p.contextual_projection}"
+    return f"{p.contextual_teacher} {beside}, {p.documents} documents, {projections}"
 
 
 def _called(key: RunKey) -> str:

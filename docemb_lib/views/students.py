@@ -88,6 +88,21 @@ def neighbours_of_validation(run: Run) -> pd.DataFrame:
     return neighbours(embeddings, ids, queries=range(3), k=3)
 
 
+def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """What the contextual loss starts from: `y` (N, D) and `c` (N, C) of N training documents.
+
+    They are the embeddings of the student before training and of the contextual teacher, both
+    float32; of PV for a run without such a teacher. N is at most `PROBED`. Embeddings that the run
+    standardises are returned as the teacher made them.
+    """
+    documents = run.profile.parameters.documents
+    texts = run.stages.corpus.split("train")["text"][: min(PROBED, documents)]
+    teachers = run.stages.teachers
+    teacher = teachers.contextual(run.profile.parameters.contextual_teacher or "PV")
+    c = teachers.embeddings(teacher, "train", documents)[: len(texts)]
+    return embed_once(run.workspace, run.untrained, texts), np.array(c, dtype=np.float32)
+
+
 def probes_of_teachers(run: Run) -> pd.DataFrame:
     """How well a linear map predicts teacher embeddings from the student, untrained and trained.
 
