@@ -530,9 +530,7 @@ if by_negatives["negatives"].nunique() > 1:
 
 # %%
 claims = thesis.tested(thesis.claims_of_figures(run), profile)
-if len(claims):
-    display(Markdown("**What the thesis claims** of Figures 4.2 and 4.3, tested here:"))
-    display(figures.table(claims))
+figures.table(claims, section=thesis.CLAIMS)
 
 # %% [markdown]
 # ## Conclusion
