@@ -168,8 +168,8 @@ for ax, distance in zip(axes, (mse, cosine), strict=True):
     figure.colorbar(image, ax=ax)
 
 # %% [markdown]
-# The diagonal holds the positives, hardly nearer to the untrained student than the other documents of the batch: the
-# negatives, which the next two losses use.
+# The diagonal holds the positives. All other cells are distances to other documents of the batch: the negatives, which
+# the next two losses use.
 #
 # **Max-margin** also pushes $y_i$ away from the negatives: $D(y_i,t_i)-\gamma\,\frac1{n-1}\sum_{j\ne i}D(y_i,t_j)$.
 # **Contrastive** is the cross-entropy of finding $t_i$ in the batch:
