@@ -393,12 +393,12 @@ def gradient_against(loss_function, negatives):
 def agreements(loss_function, K, generator, draws=20):
     """Draw K negatives: cosines with the gradient of all, and losses, (draws, 2)."""
     of_all, _ = gradient_against(loss_function, stored[others])
-    found = []
+    results = []
     for _ in range(draws):
         chosen = generator.choice(others, size=K, replace=False)
         gradient, value = gradient_against(loss_function, stored[chosen])
-        found.append((F.cosine_similarity(gradient, of_all, dim=0).item(), value))
-    return np.array(found)
+        results.append((F.cosine_similarity(gradient, of_all, dim=0).item(), value))
+    return np.array(results)
 
 
 doublings = [2**k for k in range(3, 12) if 2**k < len(others)]
@@ -427,10 +427,13 @@ legend = axes[0].legend()
 #
 # ## Distil
 #
-# The first `documents` training documents are seen in random order; the profile sets epochs and batch size.
+# The first `documents` training documents are seen in random order; the profile sets epochs and batch size. The first
+# recorded loss is the one above, but for precision, dropout, accumulation and other `negatives`.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
+recorded = train_history["loss"].iloc[0]
+print(f"loss of the first update: {recorded:.4f} recorded, {loss.item():.4f} by hand")
 ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 
@@ -451,8 +454,9 @@ t_held_out = teachers.embeddings(teachers.structural, "validation", n_held_out)
 for model in (run.untrained, run.model):
     y_held_out = views.validation_embeddings(corpus, model)
     t_held_out = np.array(t_held_out[: len(y_held_out)], dtype=np.float32)
-    own, other = cosines(y_held_out, t_held_out)
-    print(f"{model.label}: cosine with its own t {own.mean():.3f}, with others {other.mean():.3f}")
+    positives, of_others = cosines(y_held_out, t_held_out)
+    means = f"own t {positives.mean():.3f}, with others {of_others.mean():.3f}"
+    print(f"{model.label}: cosine with its {means}")
 
 # %%
 fig, (norms, alike, last) = plt.subplots(1, 3, figsize=(9.5, 2.8), layout="constrained")
@@ -466,7 +470,7 @@ alike.set(title="cosine of two documents", xlabel="updates")
 dashed = {"color": figures.PALETTE["structural"], "linestyle": "--"}
 norms.axhline(np.linalg.norm(t_held_out, axis=1).mean(), **dashed)
 alike.axhline(cosines(t_held_out, t_held_out)[1].mean(), **dashed)
-for values, kind in ((own, "positive"), (other, "negative")):
+for values, kind in ((positives, "positive"), (of_others, "negative")):
     options = {"bins": 30, "density": True, "alpha": 0.7, "color": figures.PALETTE[kind]}
     last.hist(values, label=kind, **options)
 last.set(title="cosine of y and t, trained student", yticks=[])
