@@ -473,7 +473,7 @@ alike.axhline(cosines(t_held_out, t_held_out)[1].mean(), **dashed)
 for values, kind in ((positives, "positive"), (of_others, "negative")):
     options = {"bins": 30, "density": True, "alpha": 0.7, "color": figures.PALETTE[kind]}
     last.hist(values, label=kind, **options)
-last.set(title="cosine of y and t, trained student", yticks=[])
+last.set(title="cosine of y and t after training", yticks=[])
 last.legend()
 run.save_figure(fig, "norms-and-cosines", validation_history)
 

@@ -18,7 +18,7 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.projections import ACTIVATIONS, parse_projection
 from docemb_lib.settings.sections import StructuralTeacher, Student
 
-# ---- diagrams: a sentence encoder, and training with two teachers
+# ---- diagrams: training with two teachers, and the networks of Paragraph Vector
 
 
 class Box(NamedTuple):
@@ -158,27 +158,6 @@ def _projection(name: str, spec: str, row: float, kind: str) -> Box:
         lines = [lines[0], "…", lines[-1]]
     text = "\n".join([f"${name}$", *(lines or ["identity"])])
     return Box(2.2, row, text, kind, dashed=not layers)
-
-
-def plot_siamese(profile: Profile, *, ax: Axes | None = None) -> Axes:
-    """How a sentence encoder learns from pairs of sentences (thesis, Figure 3.2).
-
-    The method is that of Reimers and Gurevych (2019).
-    """
-    name = literal(Path(profile.structural_teacher.model).name)
-    objective = "loss of $\\cos(u, v)$,\nor a classifier\nof $(u, v, |u-v|)$"
-    boxes = {"objective": Box(4.1, 0, objective, "structural")}
-    chains = []
-    for row, sentence, vector in ((0.5, "A", "u"), (-0.5, "B", "v")):
-        boxes[sentence] = Box(0, row, f"sentence {sentence}")
-        boxes[f"encoder {sentence}"] = Box(1.1, row, f"{name}\none vector per token", "structural")
-        boxes[f"mean {sentence}"] = Box(2.2, row, "mean over\ntokens", "structural")
-        boxes[vector] = Box(3, row, f"${vector}$", "structural")
-        chains.append(f"{sentence} > encoder {sentence} > mean {sentence} > {vector} > objective")
-    note = (
-        "Both rows are one network: they share all weights. Here it is trained already and frozen."
-    )
-    return draw_graph(boxes, chains, note=note, ax=ax)
 
 
 WORDS = ("return", "the", "shortest", "path", "lengths")

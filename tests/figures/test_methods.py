@@ -11,7 +11,6 @@ from docemb_lib.figures import methods
 from docemb_lib.figures.methods import (
     descend,
     plot_paragraph_vectors,
-    plot_siamese,
     plot_training,
 )
 from docemb_lib.losses import MaxMargin
@@ -163,16 +162,6 @@ def test_further_teachers_are_named_below():
     assert "$L$ = mean of\n$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$" in boxes(
         plot_training(Profile.model_validate(raw), TINY)
     )
-
-
-@pytest.mark.parametrize(
-    ("profile", "name"), [("tiny", "all-MiniLM-L6-v2"), ("thesis", "all-mpnet-base-v2")]
-)
-def test_both_sentences_of_a_pair_pass_through_the_named_teacher_to_one_objective(profile, name):
-    ax = plot_siamese(Profile.load(profile))
-    assert_legible(ax)
-    assert sum(name in text for text in boxes(ax)) == 1
-    assert len(arrows(ax)) == 8  # equal boxes
 
 
 @pytest.fixture(scope="module")
