@@ -321,6 +321,10 @@ section = """## All students: Table 5.7
 Accuracy of this student and of all comparable recorded ones, by the number of examples that heads
 learn from. Compare students of equally many documents. The last column has the thesis' name."""
 finals = thesis.recorded_finals(run, final)
+of_all = finals.scores
+is_student = (of_all["kind"] == Kind.STUDENT) & (of_all["form"] == "saved")
+is_compared = is_student | of_all["in the thesis"].notna() | of_all["model"].isin(rows)
+finals = finals._replace(scores=of_all[is_compared])
 accuracy = thesis.table_5_7(finals.compared, "accuracy")
 figures.table(accuracy, names, section=section)
 
