@@ -17,13 +17,8 @@
 # %% [markdown]
 # # 06 · The students on the test splits
 #
-# Which student is better than its start, its teachers, and what a user has without training?
-#
-# Notebooks 03 to 05 compare students on validation splits. Here a student is scored on the test splits, once: chapter 5
-# of the thesis. A student that notebooks 03 to 05 have trained with these settings is not trained again. The references
-# are the student before distillation, the structural teacher on *truncated* text (as in the thesis) and over *chunks*
-# of the whole document (common practice), Paragraph Vectors, search engines that use words alone (TF-IDF, LSA, BM25),
-# and both side by side.
+# Which student is better than its start, its teachers, and what a user has without training? Students that notebooks 03
+# to 05 have trained are scored on the test splits, once: chapter 5 of the thesis.
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -50,7 +45,6 @@ from IPython.display import Markdown, display
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views, widgets
-from docemb_lib.settings.sections import HEADS
 
 figures.use_style()
 run = begin("06_evaluation", globals())
@@ -59,7 +53,7 @@ thesis.settings(run)
 # %% [markdown]
 # ## The student
 #
-# The student of the settings above.
+# A student that is trained already is loaded.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -68,197 +62,348 @@ run.save_figure(ax, "training", validation_history)
 print(views.taught(run))
 
 # %% [markdown]
+# ## A head
+#
+# Embeddings stay as they are. For a task with labels, a small network, the head, learns to tell the classes from them:
+# a hidden layer with dropout, and a cross-entropy with smoothed labels (Table 5.6).
+
+# %%
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+
+def initial_weights(D, H, C, draw):
+    """W1 (D, H), b1 (1, H), W2 (H, C), b2 (1, C), uniform in ±1 / √inputs as in torch.nn.Linear."""
+    weights = []
+    for inputs, *shape in ((D, D, H), (D, 1, H), (H, H, C), (H, 1, C)):
+        bound = inputs**-0.5
+        weights.append(torch.empty(shape).uniform_(-bound, bound, generator=draw).requires_grad_())
+    return weights
+
+
+# %%
+def train_head(X, y, head, *, seed):
+    """The weights of a head and its loss in each update. X: (N, D); y: (N,) class numbers."""
+    draw = torch.Generator().manual_seed(seed)
+    draw_dropout = np.random.default_rng(seed)
+    weights = initial_weights(X.shape[1], head.hidden, int(y.max()) + 1, draw)
+    W1, b1, W2, b2 = weights
+    groups = [{"params": [W1, W2]}, {"params": [b1, b2], "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=head.learning_rate, weight_decay=head.weight_decay)
+    updates = head.epochs * -(-len(X) // head.batch_size)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
+    losses = []
+    for _ in range(head.epochs):
+        for rows in torch.randperm(len(X), generator=draw).split(head.batch_size):
+            uniform = torch.from_numpy(draw_dropout.random((len(rows), head.hidden), np.float32))
+            keep = (uniform < 1 - head.dropout) / (1 - head.dropout)
+            hidden = torch.relu(X[rows] @ W1 + b1) * keep
+            loss = F.cross_entropy(hidden @ W2 + b2, y[rows], label_smoothing=head.label_smoothing)
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(weights, head.max_grad_norm)
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
+    return weights, losses
+
+
+def logits_of(weights, X):
+    """A number for each class, the largest for the predicted one: (N, C)."""
+    W1, b1, W2, b2 = weights
+    return torch.relu(X @ W1 + b1) @ W2 + b2
+
+
+# %% [markdown]
+# It learns from at most 1,000 examples of the first such task here, the smallest round of the thesis, and must end with
+# the weights of the library, which trains many heads at once.
+
+# %%
+import matplotlib.pyplot as plt
+
+from docemb_lib.evaluation.heads import HeadJob, one_thread, train_jobs
+from docemb_lib.evaluation.protocols import downsample
+from docemb_lib.evaluation.tasks import HeadTask, Retrieval
+from docemb_lib.runs.models import embed_once
+from docemb_lib.settings.sections import HEADS
+
+HEAD = HEADS["thesis"]
+tasks = [run.stages.scores.task(name) for name in run.profile.evaluation.tasks]
+
+
+def embeddings_of(task):
+    """The embeddings of a task's documents by the student, (N, D)."""
+    return embed_once(run.workspace, run.model, task.texts("test"))
+
+
+# %%
+for task in [task for task in tasks if isinstance(task, HeadTask)][:1]:
+    train, test = task.head_inputs(embeddings_of(task), "test", HEAD)
+    rows = downsample(train.labels, 1000)
+    X, y = torch.tensor(train.features[rows]).float(), torch.tensor(train.labels[rows])
+    with one_thread():  # faster, because a step is short
+        weights, losses = train_head(X, y, HEAD, seed=0)
+    C = int(y.max()) + 1
+    stack = train_jobs(train.features, train.labels, [HeadJob(rows, seed=0)], HEAD, classes=C)
+    of_library = [weight[0].cpu() for weight in stack]
+    by_hand = [weight.detach() for weight in weights]
+    torch.testing.assert_close(by_hand, of_library, atol=1e-3, rtol=0)
+
+    print(f"{task.name}: X {tuple(X.shape)}, y {tuple(y.shape)}, W1 {tuple(weights[0].shape)}")
+    for name, trained in {"by hand": by_hand, "library": of_library}.items():
+        predicted = logits_of(trained, torch.tensor(test.features).float()).argmax(dim=1).numpy()
+        three = f"{predicted[:3]} for {test.labels[:3]}"
+        print(f"{name}: {three}, accuracy {np.mean(predicted == test.labels):.3f}")
+
+    _, ax = plt.subplots(figsize=(5, 2.4))
+    ax.plot(losses)
+    ax.axhline(np.log(C), color=figures.GREY, linestyle=":")
+    ax.set(xlabel="update", ylabel="loss", title="a head learns (dotted: chance)")
+    run.save_figure(ax, "head")
+
+# %% [markdown]
+# Ten epochs of few examples hardly leave chance. Where a profile has few, its heads are therefore logistic regressions,
+# the same without the hidden layer, trained to the end.
+#
+# ## Mean average precision
+#
+# Retrieval trains nothing. All documents are ranked by their cosine with a query, and each relevant one that is met at
+# rank $r$ counts the share of relevant ones among the first $r$.
+
+# %%
+def average_precision(X, query, relevant):
+    """The mean precision at the ranks of the relevant rows. X: (N, D) of unit length."""
+    ranking = np.argsort(-np.round(X @ X[query], 12), kind="stable")
+    hits = np.isin(ranking[ranking != query], relevant)
+    precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
+    return precision[hits].mean(), precision, hits
+
+
+# %%
+for task in [task for task in tasks if isinstance(task, Retrieval)][:1]:
+    data = task.splits["test"]
+    row_of = {id: row for row, id in enumerate(task.documents("test"))}
+    X = embeddings_of(task)[[row_of[id] for id in data.ids]].astype(np.float64)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    examples = list(zip(data.queries, data.relevant, strict=True))
+    values = [average_precision(X, *example)[0] for example in examples]
+    print(f"{task.name}: X {X.shape}; of three queries {np.round(values[:3], 3)}", end=", ")
+    print(f"MAP of {len(values)} {np.mean(values):.4f}")
+    np.testing.assert_allclose(np.mean(values), task.score(embeddings_of(task)).mean, atol=1e-6)
+
+    most = int(np.argmax([len(rows) for rows in data.relevant]))
+    value, precision, hits = average_precision(X, *examples[most])
+    ranks = np.flatnonzero(hits) + 1
+    _, ax = plt.subplots(figsize=(5, 2.4))
+    ax.plot(np.arange(1, len(hits) + 1), precision, color=figures.GREY)
+    ax.plot(ranks, precision[hits], "o")
+    ax.set(xlim=(0, ranks[-1] + 10), xlabel="rank", ylabel="precision")
+    ax.set_title(f"one query: average precision {value:.3f}")
+    run.save_figure(ax, "precision")
+
+# %% [markdown]
+# The average precision is the mean height of the points: an early relevant document counts for most.
+#
+# ## A paired test
+#
+# Two models answer the same examples. If they were equally good, each example's two results could as well be swapped,
+# which changes the sign of their difference. The p-value is the share of random swaps with a sum as extreme as that
+# observed, which counts as a swap.
+
+# %%
+def paired_test(differences, permutations=9999):
+    """The two-sided p-value, and the mean difference after each swap. differences: (N,)."""
+    N = len(differences)
+    draw = np.random.default_rng(1)
+    swapped = [draw.choice([-1, 1], N) @ differences for _ in range(permutations)]
+    extreme = np.abs(swapped) >= abs(differences.sum()) - 1e-9 * N
+    return (1 + extreme.sum()) / (1 + permutations), np.array(swapped) / N
+
+
+# %%
+from docemb_lib.evaluation.uncertainty import paired_p_value
+from docemb_lib.runs.kinds import Kind
+
+teacher = next(model for model in run.references if model.kind == Kind.SBERT_TRUNCATED)
+*_, scores = run.stages.scores.by_round([run.model, teacher], final=True).values()
+task = tasks[-1]
+metric = scores[run.label][task.name].metric
+student, sbert = (
+    scores[model.label][task.name].per_example[metric].mean(axis=0, dtype=np.float64)
+    for model in (run.model, teacher)
+)
+difference = student - sbert
+p, swapped = paired_test(difference)
+print(f"{task.name}: results {student.shape}; of three examples {student[:3]} − {sbert[:3]}")
+of_library = paired_p_value(difference)
+print(f"difference {difference.mean():+.4f}, p {p:.4f}, by the library {of_library:.4f}")
+error = np.sqrt(p * (1 - p) / len(swapped))  # of a share of random swaps
+assert abs(p - of_library) < 6 * error + 1e-3
+
+# %%
+_, ax = plt.subplots(figsize=(5, 2.4))
+ax.hist(swapped, bins=50)
+ax.axvline(difference.mean(), color=figures.PALETTE["structural"])
+ax.set(xlabel=f"{task.name}, {metric}: student minus {teacher.label}", ylabel="swaps")
+run.save_figure(ax, "paired-test")
+
+# %% [markdown]
+# A difference (line) among the swaps could be chance. The library corrects p for the number of tests (Holm).
+# Scores have [95% intervals](01_corpus.ipynb); two that overlap do not show models to be equal.
+#
 # ## Every model on every task
 #
-# How good are the frozen embeddings? For classification and pairs, heads are trained on the train split of a task (in
-# the embedded default logistic regressions); retrieval ranks documents by cosine and trains nothing. Each score has a
-# 95% interval, a bootstrap over test examples or queries: it shows how much the score varies between samples of test
-# documents. The column "fitted on" says what a model has seen: the distillation corpus, or the texts of the task
-# without their labels, as a search engine has. BM25 and fused rankings can only rank, so they have no mean.
+# Rows are the student, its start, its teachers and the models that the conclusion names.
 
 # %%
+all_references = False  # True: also the models that the conclusion does not name
+
 final = run.evaluate()
 names = figures.short_names(run.models(), run.label)
-figures.named(final.board, names)
+said = thesis.conclusion(run, final)
+named = " ".join(said.split())
+teachers = {Kind.UNTRAINED, Kind.SBERT_TRUNCATED, str(run.parameters["contextual_teacher"]).lower()}
+rows = [final.student]
+for model, kind in zip(final.models["model"], final.models["kind"], strict=True):
+    if kind != Kind.STUDENT and (all_references or kind in teachers or model in named):
+        rows.append(model)
+
+
+def only_rows(frame):
+    """The rows of the models that are compared here, with their names in figures."""
+    return figures.named(frame[frame["model"].isin(rows)], names)
+
+
+board = final.board
+only_rows(board.reset_index()).set_index(board.index.names)
 
 # %%
-figure = figures.each_task(figures.plot_task, figures.named(final.last, names))
+figure = figures.each_task(figures.plot_task, only_rows(final.last))
 run.save_figure(figure, "tasks", final.last)
 
 # %% [markdown]
-# **How to read it.** Blue is the distilled student, grey the student before distillation, orange the structural
-# teacher, green what is fitted on words of the corpus (Paragraph Vectors, LSA with its width), pink what is fitted on
-# words of the task. If pink is best, the task depends on particular words. ⊕ puts two embeddings side by side. A
-# student with a lexical half has three rows: as saved, with the half fitted on the corpus; *adapted*, with the half
-# fitted on the texts of the task; and the *dense half* alone. The comparisons below are those of the adapted student.
-# Bars are 95% intervals. Two overlapping intervals do not show that two models are equal: both models are scored on the
-# same documents, so paired differences are more precise.
-#
-# ## What is better than what
-#
-# Which differences are significant? Each model is compared with the structural teacher averaged over chunks, the common
-# practice without a student, and the student with every reference. The interval is that of the paired difference. A
-# difference is significant if a paired permutation test finds it, which swaps the two models' answers to each example
-# at random. p-values are corrected for the number of tests (`p_holm`), intervals are not, so "no difference shown" can
-# stand beside an interval without 0. Tests of means over tasks, on which the sentences rest, are corrected by
-# themselves. "No difference shown" does not mean that two models are equal: a few hundred examples reveal large
-# differences only.
+# Blue is the student, grey its start, orange SBERT, green and pink what counts words.
 
 # %%
-comparison = figures.named(final.comparison, names)
+comparison = only_rows(final.comparison)
 figure = figures.each_task(figures.plot_differences, comparison, reference=names[final.practice])
 run.save_figure(figure, "differences", final.comparison)
 
-# %% tags=["conclusion"]
-print(thesis.conclusion(run, final))
-
 # %%
 columns = ["reference", "difference", "low", "high", "p", "p_holm", "verdict"]
-figures.table(final.beside_references[columns], digits=4)  # of single tasks: differences.csv beside the figure
-
-# %% [markdown]
-# ## Does length matter?
-#
-# Does a long context help? The figure shows the same scores by the length of the scored example: of a pair the longer
-# document, of retrieval the query.
+tests = final.beside_references
+figures.table(tests.loc[tests["reference"].isin(rows), columns], names, digits=4)
 
 # %%
+section = """**By length.** Where the truncated teacher is worse than the student on long documents
+and not on short ones, the longer context makes the difference."""
 by_length = run.stages.scores.by_length(run.models())
-plain = by_length["kind"].isin(["untrained", "sbert-truncated", "sbert-chunks"]) & (by_length["form"] == "saved")
-compared = by_length[plain | (by_length["model"] == final.student)]
-figure = figures.each_task(figures.plot_by_length, figures.named(compared, names), height=3.4)
-run.save_figure(figure, "by-length", by_length)
+plain = by_length["kind"].isin(["untrained", "sbert-truncated", "sbert-chunks"])
+plain &= by_length["form"] == "saved"
+compared = figures.named(by_length[plain | (by_length["model"] == final.student)], names)
+if by_length["bucket"].nunique() > 1:
+    display(Markdown(section))
+    figure = figures.each_task(figures.plot_by_length, compared, height=3.4)
+    run.save_figure(figure, "by-length", by_length)
 
 # %% [markdown]
-# **How to read it.** Bars are 95% intervals. The truncated teacher reads only the first tokens of a document. If it is
-# worse than the student on long documents but not on short ones, the longer context of the student makes the
-# difference; if on short ones, too, something else does. Documents of different lengths also differ in content: if the
-# lines of all models fall, long documents are harder.
-#
 # ## Who is near whom
 #
-# Scores show that a model is better, but not where. Select a task and one of its documents, or enter a text. The
-# browser shows its nearest neighbours in the spaces of the student, of the structural teacher on truncated text and
-# over chunks, and of the Paragraph Vectors.
+# Select a long document: do the truncated teacher's neighbours resemble only its beginning?
 
 # %%
 widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 
-# %% [markdown]
-# **How to read it.** A neighbour has its cosine, its length and its beginning; `=` marks one that is also among the
-# student's. Cosines of different models cannot be compared. Select a long document: if the truncated teacher's
-# neighbours resemble only its beginning and the student's neighbours do not, the student has used the rest of the text.
-#
-# ## All students: Table 5.7
-#
-# The tables and figures below are those of chapter 5. They show this student, those of all comparable recorded runs of
-# this notebook, and the references, with heads that learn from few examples and from all. Students differ in the number
-# of documents that they have learnt from, which their names give: compare those of one number. For the normalised mean
-# each score is divided by the best model's score on the same task and in the same round, so it depends on the models
-# shown. The last column has the thesis' name of a model. First the accuracy, for each number of training examples.
-
 # %%
+section = """## All students: Table 5.7
+
+Accuracy of this student and of all comparable recorded ones, by the number of examples that heads
+learn from. Compare students of equally many documents. The last column has the thesis' name."""
 finals = thesis.recorded_finals(run, final)
+of_all = finals.scores
+is_student = (of_all["kind"] == Kind.STUDENT) & (of_all["form"] == "saved")
+is_compared = is_student | of_all["in the thesis"].notna() | of_all["model"].isin(rows)
+finals = finals._replace(scores=of_all[is_compared])
 accuracy = thesis.table_5_7(finals.compared, "accuracy")
-figures.table(accuracy, names)
+figures.table(accuracy, names, section=section)
 
 # %%
-section = """The same with the thesis' head, an MLP of one hidden layer that trains for ten epochs (Table 5.6), on the models that
-the thesis has. Where there are some hundred examples instead of its thousands, it learns less than a logistic
-regression."""
-head = HEADS["thesis"]
-under_mlp = thesis.with_head(run, finals, head).compared if run.profile.evaluation.head != head else finals.scores.head(0)
+section = "The same with the thesis' head, on the models that the thesis has."
+if run.profile.evaluation.head == HEAD:
+    under_mlp = finals.scores.head(0)
+else:
+    under_mlp = thesis.with_head(run, finals, HEAD).compared
 figures.table(thesis.table_5_7(under_mlp, "accuracy"), names, section=section)
 
 # %%
-figures.table(thesis.table_5_7(finals.compared, "map"), names, section="Retrieval, by MAP; it needs no head.")
+section = "Retrieval, by MAP; it needs no head."
+figures.table(thesis.table_5_7(finals.compared, "map"), names, section=section)
 
 # %% [markdown]
-# Table 5.7 itself has the normalised mean twice, as printed and as it follows from the rows: the printed ones are lower
-# with 1,000 and 10,000 examples, and the text does not say what they are divided by.
+# Table 5.7 of the thesis has the [normalised mean](01_corpus.ipynb) twice here, as printed and as it follows from its
+# rows. The printed one is lower with 1,000 and 10,000 examples; the text does not say what it is divided by.
 
 # %%
 figures.table(thesis.table("5.7"))
 
 # %%
-section = """The next table compares scores with the thesis, for the same model, round, task and metric: the difference, and
-whether the thesis' score lies within the 95% interval. MAP scores the entire ordering, as section 5.3 says. The
-author's code counts the first 1,000 hits alone (`evaluation.map_at: 1000`), which changes the MAP of GAMES with its
-21,000 articles. All scores of the thesis are in
-[`table_5_7.yaml`](../docemb_lib/thesis/published/table_5_7.yaml), which `thesis.published("table_5_7")` reads."""
+section = """The same scores here and in the thesis. MAP scores the entire ordering, as section 5.3
+says; the author's code counts the first 1,000 hits (`evaluation.map_at: 1000`), which changes GAMES
+with its 21,000 articles."""
 figures.table(thesis.deviations(finals.scores), names, section=section)
 
-# %% [markdown]
-# ### Over tasks: Figures 5.3 to 5.6
-#
-# The first figure compares accuracy over tasks and rounds, as Figure 5.3 does; the next ones show each task by the
-# number of training examples of the heads (5.4), the last ones retrieval by MAP and by MRR (5.5 and 5.6). Hollow
-# diamonds are scores of the thesis, on its own tasks only.
-
 # %%
-shown = figures.named(finals.compared, names)
+compared = figures.named(finals.compared, names)
 if len(accuracy):
-    ax = figures.plot_rounds(shown, ax=figures.rows_axes(len(accuracy))[0])
+    display(Markdown("## Over tasks: Figures 5.3 to 5.6\n\nAccuracy over tasks and rounds (5.3):"))
+    ax = figures.plot_rounds(compared, ax=figures.rows_axes(len(accuracy))[0])
     run.save_figure(ax, "rounds", finals.scores)
 
 # %%
-for name, rows in shown[shown["metric"] == "accuracy"].groupby("round", sort=False):
-    if shown["round"].nunique() > 1:
-        figure = figures.each_task(figures.plot_task, rows)
-        figure.suptitle(f"heads trained on {name} examples")
-        run.save_figure(figure, f"tasks-{name}", rows)
-
-# %% [markdown]
-# Figures 5.5 and 5.6 show retrieval by MAP and by MRR: a bar is the mean over tasks, and a line joins the tasks.
+for name, of_round in compared[compared["metric"] == "accuracy"].groupby("round", sort=False):
+    if compared["round"].nunique() > 1:
+        figure = figures.each_task(figures.plot_task, of_round)
+        figure.suptitle(f"Figure 5.4: heads trained on {name} examples")
+        run.save_figure(figure, f"tasks-{name}", of_round)
 
 # %%
-ranked = shown[shown["metric"].isin(["map", "mrr"])]
+ranked = compared[compared["metric"].isin(["map", "mrr"])]
 if len(ranked):
-    ax = figures.plot_retrieval(ranked, ax=figures.rows_axes(2 * ranked["model"].nunique() + 3)[0])
-    run.save_figure(ax, "retrieval", finals.scores)
-
-# %% [markdown]
-# **How to read it.** The points of a row are tasks, the triangle is their mean. A model with points far apart is good
-# at some tasks only, even if its mean is good. In retrieval MRR depends on the first relevant document, MAP on all of
-# them. A model that ranks higher by MRR than by MAP finds one relevant document early and ranks the others low.
+    display(Markdown("Retrieval by MAP and by MRR (5.5, 5.6): MRR asks for one relevant document."))
+    (ax,) = figures.rows_axes(2 * ranked["model"].nunique() + 3)
+    run.save_figure(figures.plot_retrieval(ranked, ax=ax), "retrieval", finals.scores)
 
 # %%
-section = """### The best of chapter 4
-
-Figure 4.12 compares four students (Table 4.10) on the validation splits. Those that notebooks 03 to 05 have recorded are
-shown by the thesis' names, with equally many documents. A hollow diamond is the mean in the thesis."""
 best = thesis.best_of_chapter_4(run)
 if len(best):
-    display(Markdown(section))
-    ax = figures.plot_runs(figures.named(best, names), by="model", ax=figures.rows_axes(best["model"].nunique())[0])
+    display(Markdown("**The best of chapter 4** on validation splits (Figure 4.12, Table 4.10)."))
+    (ax,) = figures.rows_axes(best["model"].nunique())
+    ax = figures.plot_runs(figures.named(best, names), by="model", ax=ax)
     run.save_figure(ax, "best-of-chapter-4", best)
 
 # %%
-figures.table(thesis.tested(thesis.claims_of_run(run, finals), profile), section=thesis.CLAIMS)
+claims = thesis.tested(thesis.claims_of_run(run, finals), profile)
+figures.table(claims, section=thesis.CLAIMS)
 
 # %% [markdown]
-# ## Using the student
-#
-# The student is a sentence-transformers folder. Its lexical half and `pooling: lead` are a small file of code in
-# it, which you must allow. The next cell does not need docemb: it embeds three texts and searches them.
+# ## Conclusion
+
+# %% tags=["conclusion"]
+print(said)
 
 # %%
-import transformers
-from sentence_transformers import SentenceTransformer
-
-transformers.logging.set_verbosity_error()  # a stock Longformer warns that it pads texts to its window
-folder = run.link_student(final.scores)  # its model card now has the scores above
-model = SentenceTransformer(str(run.workspace.root / folder), trust_remote_code=True)
-texts = ["A straight line is fitted to points.", "Rows are read from a text file.", "A graph has weighted edges."]
-found = model.similarity(model.encode("linear regression"), model.encode(texts))
-print(run.workspace.root / folder)
-for cosine, text in sorted(zip(found[0].tolist(), texts, strict=True), reverse=True):
-    print(f"{cosine:.3f}  {text}")
+folder = run.link_student(final.scores)  # its model card has the scores
+if final.adapted is None:
+    print(f"{folder} holds the student in the form that is scored above.")
+else:
+    print(f"{folder} holds the student with words of the corpus; scored above is the adapted one,")
+    print("with words of a task's texts, which `docemb adapt` gives you for your own documents.")
+print("Tables and figures:", run.workspace.shown(run.workspace.outputs / "figures" / run.notebook))
 
 # %% [markdown]
-# **On your own documents.** In a terminal, `docemb adapt` fits the lexical half on your own documents, `docemb init
-# FOLDER` makes a profile that distils and evaluates a student on them, and `docemb run 07` adds students that
-# learn without teachers.
+# **References.** Thesis, chapter 5. Dror et al. (2018), *The hitchhiker's guide to testing statistical significance in
+# natural language processing*. Holm (1979), *A simple sequentially rejective multiple test procedure*.
 
 # %%
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)

@@ -17,20 +17,8 @@
 # %% [markdown]
 # # 07 · SimDE, a student without teachers
 #
-# How good is a student that learns without teachers, only which two halves belong to one document?
-#
-# Distillation needs teachers, SimDE does not. It assigns each sentence of a document to one of two sets at random and
-# trains the encoder to match the two halves $x_i$ and $x_i^+$ of a document among the halves of other documents. With
-# $h$ an embedding, $B$ documents in a batch and the temperature $\tau$:
-#
-# $$\ell_i=-\log\frac{\exp(\cos(h_i,h_i^+)/\tau)}{\sum_{j=1}^{B}\exp(\cos(h_i,h_j^+)/\tau)}$$
-#
-# The loss adds `mlm_weight` times the masked language modelling loss on the same texts. SimCSE is closely related: its
-# two texts are the same text with different dropout (`pairs = "dropout"`). The texts of such a pair have all words in
-# common, while two halves share no sentence.
-#
-# This notebook trains one such student and compares it with recorded ones, including distilled students. With the
-# embedded default `docemb run 07` makes two runs, SimCSE and SimDE.
+# How good is a student that learns without teachers, only which two halves belong to one document? SimDE assigns each
+# sentence to one of two sets at random; SimCSE takes the document twice, with different dropout (`pairs = "dropout"`).
 
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
@@ -43,6 +31,9 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 
 # %%
 import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from IPython.display import Markdown, display
 
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
 from docemb_lib import begin, figures, thesis, views
@@ -54,66 +45,146 @@ thesis.settings(run)
 # %% [markdown]
 # ## One document in two halves
 #
-# What does a pair look like? The table shows a training document, each sentence in the column of its half in the first
-# epoch. The halves share no sentence and keep the order of sentences. Each epoch draws new halves. The draw depends on
-# the seed, the document and the epoch alone, so a resumed training continues with the same halves.
+# A coin decides for each sentence. The halves keep the order of sentences, and no half is empty.
 
 # %%
-views.example_halves(run).style.set_properties(**{"text-align": "left", "white-space": "normal", "width": "50%"})
+def toss_coins(n, rng):
+    """Which of n sentences go into the first half, (n,) bool."""
+    in_first = np.zeros(n, dtype=bool)
+    while in_first.all() or not in_first.any():
+        in_first = rng.random(n) < 0.5
+    return in_first
+
+
+def halves_of(sentences, in_first):
+    """The first and the second half of a document as texts."""
+    first = [sentence for sentence, coin in zip(sentences, in_first, strict=True) if coin]
+    second = [sentence for sentence, coin in zip(sentences, in_first, strict=True) if not coin]
+    return "".join(first), "".join(second)
+
 
 # %% [markdown]
-# **What to see.** Compare the columns: they share no sentence, but the topic and its terms. To match a
-# half with the other half of its document, an encoder has to represent this topic.
+# The draw depends on the seed, the document and the epoch alone, so that each epoch has new halves and a resumed training
+# goes on with the same ones.
+
+# %%
+from docemb_lib.corpus.rows import split_sentences
+from docemb_lib.training.pairs import draw_halves, generator_of
+
+size = run.key.training.batch_size
+options = {"seed": run.profile.parameters.seed, "epoch": 0}
+batch = []
+for document in run.stages.corpus.split("train"):
+    sentences = split_sentences(document["text"], language=run.profile.simde.language)
+    if len(sentences) >= 2:
+        in_first = toss_coins(len(sentences), generator_of(document["id"], **options))
+        of_library = draw_halves(len(sentences), generator_of(document["id"], **options))
+        np.testing.assert_array_equal(in_first, of_library)
+        batch.append((sentences, in_first))
+    if len(batch) == size:
+        break
+
+pairs_of_batch = [halves_of(*document) for document in batch]
+for sentences, in_first in batch[:3]:
+    print(f"{len(sentences)} sentences, {in_first.sum()} in the first half, as in the library")
+
+# %%
+def plot_halves(sentences, in_first, ax):
+    """A document's sentences, and each again in the column of its half (Figure 1 of SimDE)."""
+    colours = np.where(in_first, figures.PALETTE["positive"], figures.PALETTE["negative"])
+    for row, (sentence, coin, colour) in enumerate(zip(sentences, in_first, colours, strict=True)):
+        text = figures.short(" ".join(sentence.split()), 40)
+        ax.text(0, row, text, color=colour, fontsize=8)
+        ax.text(1.1 if coin else 2.2, row, text, color=colour, fontsize=8)
+    for column, title in enumerate(["the document", "first half, $h$", "second half, $h^+$"]):
+        ax.text(1.1 * column, -1.2, title, parse_math=True)
+    ax.set(xlim=(0, 3.2), ylim=(len(sentences), -2))
+    ax.set_axis_off()
+    return ax
+
+
+sentences, in_first = batch[0]
+_, ax = plt.subplots(figsize=(figures.WIDTH * 1.4, 1 + 0.2 * min(len(sentences), 14)))
+ax = plot_halves(sentences[:14], in_first[:14], ax)
+run.save_figure(ax, "document-in-halves")
+
+# %% [markdown]
+# The columns share no sentence, but the topic and its terms. To match them, an encoder has to represent the topic.
 #
-# How large are the paper's data sets (Table 1), and the documents and classification tasks here?
+# ## InfoNCE of one batch
+#
+# With $h_i$ and $h_i^+$ the embeddings of the two halves of document $i$ and a temperature $\tau$:
+#
+# $$\ell_i=-\log\frac{\exp(\cos(h_i,h_i^+)/\tau)}{\sum_{j=1}^{B}\exp(\cos(h_i,h_j^+)/\tau)}$$
+
+# %%
+def cosines_of(first, second):
+    """The cosine of each h_i and each h+_j, (B, B)."""
+    first = first / first.norm(dim=1, keepdim=True)
+    second = second / second.norm(dim=1, keepdim=True)
+    return first @ second.T
+
+
+def info_nce(first, second, temperature):
+    """Minus the log-probability of a document's own second half, (B,). first, second: (B, D)."""
+    logits = cosines_of(first, second) / temperature
+    log_probabilities = logits - logits.logsumexp(dim=1, keepdim=True)
+    return -log_probabilities.diagonal()
+
+
+# %%
+from docemb_lib.losses import InfoNCE
+from docemb_lib.runs.models import embed_once
+
+temperature = run.profile.parameters.pair_temperature
+firsts, seconds = zip(*pairs_of_batch, strict=True)
+embeddings = embed_once(run.workspace, run.untrained, [*firsts, *seconds])
+h, h_plus = torch.tensor(embeddings).chunk(2)
+losses = info_nce(h, h_plus, temperature)
+torch.testing.assert_close(losses, InfoNCE(temperature)(h, h_plus), atol=1e-4, rtol=1e-4)
+print(f"h {tuple(h.shape)}, h+ {tuple(h_plus.shape)}; losses of three documents {losses[:3]}")
+print(f"mean {losses.mean():.4f}, equal to the library's; at chance log B = {np.log(len(h)):.4f}")
+
+# %%
+figure, axes = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
+cosines = cosines_of(h, h_plus)
+probabilities = (cosines / temperature).softmax(dim=1)
+panels = {"cosines": cosines, f"probabilities, τ = {temperature}": probabilities}
+for ax, (title, values) in zip(axes, panels.items(), strict=True):
+    figure.colorbar(ax.imshow(values, cmap="Blues"), ax=ax)
+    ax.set(title=title, xlabel="second half of document j", ylabel="first half of document i")
+    ax.grid(visible=False)
+run.save_figure(figure, "batch")
+
+# %% [markdown]
+# The loss is small where the diagonal stands out. The temperature makes of small differences of cosines a clear choice,
+# so that only the nearest other documents count. `mlm_weight` adds the loss of guessing hidden words.
+#
+# ## The documents
+#
+# Sizes beside the paper's data sets (Table 1):
 
 # %%
 figures.table(views.sizes_beside_paper(run), digits=0)
 
 # %% [markdown]
-# Repetition in documents can be measured. The next table shows the ratio of nouns and verbs to distinct nouns and
-# verbs, by the number of words of a document: 1 is a document without repetition. The row `here` describes this run's
-# first training documents, if they are English; the other rows are data sets of the paper (Table 4). Words are compared
-# by their lemmas. The paper has tags and lemmas from spaCy, docemb from textblob and LemmInflect. Other tags and lemmas
-# give other absolute numbers: on 300 pages of installed documentation docemb's give 2.26, and those of spaCy's small
-# English model (3.8.0) 1.92.
+# Nouns and verbs per distinct noun and verb, by the words of a document (Table 4); 1 is no repetition. Compare slopes,
+# because the paper's tagger is another.
 
 # %%
 figures.table(views.redundancy_beside_paper(run), digits=2)
 
 # %% [markdown]
-# The next table shows the mean cosine of every two sentences, of one document (`inside`) and of different documents
-# (`across`), beside Table 5 of the paper, whose encoder is SimCSE. The row `here` names its encoder:
-# `simde.sentence_encoder`, which is SimCSE in the profile `simde`. Without this setting, which needs a hub, it is the
-# structural teacher (*SBERT truncated*) and not SimCSE: then compare the two columns, not the rows.
+# Mean cosine of two sentences of one document and of different documents (Table 5). The paper's encoder is SimCSE; the
+# row `here` names its own, so compare the two columns.
 
 # %%
 views.similarity_beside_paper(run).round(2)
 
 # %% [markdown]
-# **What to see.** In the paper longer documents repeat more. The exact values depend on
-# the tagger: compare slopes. If two sentences of one document are more similar than sentences of different documents,
-# but not equal, pairs are neither trivial nor arbitrary.
-#
-# ## How well the encoder matches halves before training
-#
-# Is there something to learn? The figure shows cosine distances from the first half of each validation document to its
-# second half and to second halves of 20 other documents. AUC is the probability that the document's own half is nearer.
-
-# %%
-KINDS = {"positive": "to the other half of the document", "negative": "to halves of other documents"}
-before = views.distances_of_halves(run, [run.untrained])
-before = figures.named(before, figures.short_names([run.untrained], run.label))
-ax = figures.plot_distances(before, distance="cosine", kinds=KINDS, ax=figures.rows_axes(1, each=0.9)[0])
-
-# %% [markdown]
-# **How to read it.** If the two distributions overlap, the encoder can learn to separate them. If they hardly overlap,
-# as in a corpus of many topics, a small batch contains only easy negatives and teaches the encoder little.
-#
 # ## Train
 #
-# The student is trained on those of the first `documents` training documents that have at least two sentences. The
-# validation loss uses one fixed draw of halves and batches of the same size as training.
+# The validation loss has one fixed draw of halves, and batches as large as those of training.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -124,45 +195,61 @@ run.save_figure(ax, "training", validation_history)
 validation_history.drop(columns="epoch", errors="ignore").round(4)
 
 # %% [markdown]
-# **How to read it.** `contrast` is the loss above, `mlm` is the masked language modelling loss. A student at chance has
-# a contrastive loss of $\log B$ with $B$ documents in a batch. `spread` is the mean cosine distance of two documents. A
-# softmax over cosines pushes documents apart, so the spread should grow more than that of a distilled student.
+# `spread` is the mean cosine distance of two documents, which a softmax over cosines enlarges.
 
 # %%
-distances = views.distances_of_halves(run, [run.untrained, run.model])
-names = figures.short_names([run.untrained, run.model], run.label)
-ax = figures.plot_distances(
-    figures.named(distances, names), distance="cosine", kinds=KINDS, ax=figures.rows_axes(2, each=0.9)[0]
-)
+KINDS = {
+    "positive": "to the other half of the document",
+    "negative": "to halves of other documents",
+}
+models = [run.untrained, run.model]
+distances = views.distances_of_halves(run, models)
+of_names = figures.named(distances, figures.short_names(models, run.label))
+(ax,) = figures.rows_axes(2, each=0.9)
+ax = figures.plot_distances(of_names, distance="cosine", kinds=KINDS, ax=ax)
 run.save_figure(ax, "halves", distances)
 
 # %% [markdown]
-# **What to see.** The figure shows the training objective on new documents. An improvement here does not imply better
-# embeddings for other tasks, which the next table shows.
+# Halves of validation documents. Where the two kinds hardly overlap before training, a batch has only easy negatives.
 #
 # ## Every model on every task
 #
-# Is the student useful for other tasks? The models are scored on the test splits, as in `06_evaluation`: this student,
-# recorded students of this notebook and distilled ones of `06_evaluation`, the encoder that all students start from
-# (*student before distillation*), SBERT on truncated text and over chunks, Paragraph Vectors and TF-IDF.
+# Test splits, as in [06](06_evaluation.ipynb), beside recorded students.
 
 # %%
+all_references = False  # True: also the models that the conclusion does not name
+
 students = views.students_beside(run)
 final = run.evaluate(beside=students)
 names = figures.short_names(run.models(), run.label)
-figures.named(final.board, names)
+said = thesis.conclusion(run, final)
+named = " ".join(said.split())
+rows = [final.student, *(model.label for model in students), run.untrained.label]
+if all_references:
+    rows += final.models["model"].tolist()
+else:
+    rows += [model for model in final.models["model"] if model in named]
+
+
+def only_rows(frame):
+    """The rows of the models that are compared here, with their names in figures."""
+    return figures.named(frame[frame["model"].isin(rows)], names)
+
+
+board = final.board
+only_rows(board.reset_index()).set_index(board.index.names)
 
 # %%
-figure = figures.each_task(figures.plot_task, figures.named(final.last, names))
+figure = figures.each_task(figures.plot_task, only_rows(final.last))
 run.save_figure(figure, "tasks", final.last)
 
+# %%
+comparison = only_rows(final.comparison)
+figure = figures.each_task(figures.plot_differences, comparison, reference=names[final.practice])
+run.save_figure(figure, "differences", final.comparison)
+
 # %% [markdown]
-# **How to read it.** Students are blue, the encoder before training is grey. Bars are 95% intervals over test examples.
-#
-# ## Is it better than the encoder that it started from?
-#
-# The next table compares paired answers, as in `06_evaluation`: the difference, its 95% interval, and the verdict of
-# the paired test with a correction for the number of comparisons.
+# What training has added to the encoder, by task:
 
 # %%
 columns = ["task", "metric", "difference", "low", "high", "verdict"]
@@ -170,83 +257,61 @@ gain = final.comparison.query("model == @final.student and reference == @run.unt
 figures.table(gain[columns], digits=4)
 
 # %%
-comparison = figures.named(final.comparison, names)
-figure = figures.each_task(figures.plot_differences, comparison, reference=names[final.practice])
-run.save_figure(figure, "differences", final.comparison)
+section = """## A few examples of each class
 
-# %% tags=["conclusion"]
-print(thesis.conclusion(run, final))
-
-# %% [markdown]
-# **How to read it.** Only the verdict *better* shows that a difference generalises to other test documents. Intervals
-# are not corrected for the number of tests, verdicts are. A comparison with SimCSE shows whether halves are better
-# pairs. A comparison with a distilled student, which is in the table if `06_evaluation` was run with this profile,
-# shows the benefit of teachers. Consider the initial encoder, too: the embedded default starts from layers of
-# all-MiniLM-L6-v2, which was trained on a billion pairs of texts, so halves can add less than to the plain BERT of the
-# paper.
-#
-# ## A few examples of each class
-#
-# Does the student help if labels are scarce? The paper finds the largest gains with few training examples: five of each
-# class, ten in FakeNews and arXiv. The figures show the profile's classification tasks with few examples
-# (`evaluation.few_shot`), drawn ten times, as the paper's Figure 2 does, which prints no numbers. Bands are standard
-# deviations over draws. There is no figure if the profile has no classification task, or if a class has fewer examples.
-# Heads are MLPs that train for 300 epochs, whatever `evaluation.head` is: ten epochs of so few examples leave a head at
-# chance level, and the paper gives no number. The table below the figures compares means with the paper's (lower half
-# of its Table 2) on common tasks, for the numbers of examples in `evaluation.few_shot_table`, if `evaluation.few_shot`
-# has them, too.
-
-# %%
+The paper gains most with few labels. Heads learn from so many examples of each class, drawn ten
+times (its Figure 2, lower half of its Table 2); bands are standard deviations."""
 kinds = ("untrained", "sbert-truncated", "sbert-chunks", "published")
 references = [model for model in run.references if model.kind in kinds and model.form == "saved"]
 few = run.stages.scores.few_shot([run.model, *students, *references])
+beside_paper = thesis.beside_paper(few, run.profile.evaluation.few_shot_table)
+if len(few):
+    display(Markdown(section))
 for task in few["task"].unique():
     _, ax = plt.subplots()
     figures.plot_few_shot(figures.named(few[few["task"] == task], names), ax=ax).set_title(task)
     run.save_figure(ax, f"few-shot-{task}", few)
-figures.table(thesis.beside_paper(few, run.profile.evaluation.few_shot_table), names)
-
-# %% [markdown]
-# ## What it attends to
-#
-# Which words does the student use? The figure repeats the paper's study (A.4, Figure 3): the attention that a noun, a
-# verb, an adjective or another word of a validation document gets in the last layer, relative to the mean of all words
-# (1). The paper measures the attention of [CLS], here of the tokens that the student pools, and claims that it is over
-# 40% higher on nouns than in BERT and SimCSE. Tags are textblob's. The table has the change since the start.
+figures.table(beside_paper, names)
 
 # %%
+section = """## What it attends to
+
+The attention that a kind of word gets in the last layer, relative to the mean of all words (1),
+from the tokens that the student pools; in the paper from [CLS] (A.4, Figure 3), where nouns get
+over 40% more than in BERT and SimCSE. The table has the change since the start."""
 attention = figures.named(views.attention_of_students(run), names)
 if len(attention):
-    ax = figures.plot_attention(attention, ax=figures.rows_axes(8)[0])
-    run.save_figure(ax, "attention", attention)
+    display(Markdown(section))
+    (ax,) = figures.rows_axes(8)
+    run.save_figure(figures.plot_attention(attention, ax=ax), "attention", attention)
 by_part = attention.groupby(["model", "part"], sort=False)["relative"].mean().unstack()
 figures.table(by_part / by_part.iloc[:1].to_numpy() - 1)
 
 # %%
 section = """## Beside the paper
 
-The next table compares scores with the paper's on common tasks: name `20news` or another task of the paper in
-`evaluation.tasks`. The paper trains BERT and Longformer on 6.2 million Wikipedia articles. Its SimCSE is the
-published model; its SimCSE_long is SimCSE on the same articles, as a run here with `pairs = "dropout"`. On average
-over its five tasks SimDE is 3.9% better than SimCSE and 9.4% better than Longformer, in macro F1 of heads trained on
-all examples. All its scores are in [`simde.yaml`](../docemb_lib/thesis/published/simde.yaml), which
-`thesis.published("simde")` reads."""
+Scores on common tasks, which `evaluation.tasks` may name. The paper trains BERT and Longformer on
+6.2 million Wikipedia articles; its SimCSE_long is a run with `pairs = "dropout"`."""
 figures.table(thesis.beside_paper(final.scores), names, section=section)
 
-# %% [markdown]
-# The paper's claims, checked on its own Table 2. The study of attention prints no numbers to check.
-
 # %%
-figures.table(thesis.claims_of_paper()[["claim", "as published"]])
+section = "The paper's claims, checked on its own Table 2:"
+figures.table(thesis.claims_of_paper()[["claim", "as published"]], section=section)
+
+# %% [markdown]
+# ## Conclusion
+
+# %% tags=["conclusion"]
+print(said)
 
 # %%
 folder = run.link_student(final.scores)
+print("The student:", folder)
+print("Tables and figures:", run.workspace.shown(run.workspace.outputs / "figures" / run.notebook))
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]
-# **Another student.** Train a student on teachers and halves at once, in a terminal, in `notebooks/`. All later runs
-# show it in their tables.
+# `papermill 07_simde.ipynb ../outputs/both.ipynb -p beside_teachers 0.1` trains on teachers and halves at once.
 #
-# ```
-# papermill 07_simde.ipynb ../outputs/both.ipynb -p beside_teachers 0.1 -p documents 200
-# ```
+# **References.** SimDE, Tables 1, 2, 4, 5 and A.4, in [`simde.yaml`](../docemb_lib/thesis/published/simde.yaml). Gao et al.
+# (2021), *SimCSE*. van den Oord et al. (2018), *Representation learning with contrastive predictive coding* (InfoNCE).

@@ -474,12 +474,14 @@ def _draw_intervals(ax: Axes, places: pd.Series, rows: pd.DataFrame, **look: Any
 def plot_task(intervals: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
     """The first metric of one task, a bar per row with the 95% interval (thesis, Figure 5.4).
 
+    The best stands on top.
     `intervals` has the columns model, kind, task, metric, value, low, high, and perhaps `thesis`,
     the score in the thesis, which is drawn as a hollow diamond.
     """
     ax = ax or plt.gca()
     rows = intervals[intervals["task"] == task]
     rows = rows[rows["metric"] == rows["metric"].iloc[0]]
+    rows = rows.sort_values("value", ascending=False, kind="stable")
     places = range(len(rows))
     ax.barh(
         places,
@@ -506,11 +508,12 @@ def plot_differences(
 ) -> Axes:
     """The difference of each model to the reference on one task, with its 95% interval.
 
-    The models are in the order of the rows. A point is filled if the paired test shows a
+    The best stands on top. A point is filled if the paired test shows a
     difference. comparison: see `runs.scores.Final`.
     """
     ax = ax or plt.gca()
     rows = comparison[(comparison["task"] == task) & (comparison["reference"] == reference)]
+    rows = rows.sort_values("difference", ascending=False, kind="stable")
     for place, row in enumerate(rows.to_dict("records")):
         color = colour_of(row["kind"])
         ax.plot([row["low"], row["high"]], [place, place], color=color, linewidth=1.6)

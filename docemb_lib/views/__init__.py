@@ -19,7 +19,6 @@ from docemb_lib.views.losses import (
 from docemb_lib.views.simde import (
     attention_of_students,
     distances_of_halves,
-    example_halves,
     redundancy_beside_paper,
     similarity_beside_paper,
     sizes_beside_paper,
@@ -45,7 +44,6 @@ __all__ = [
     "described_tasks",
     "distances_of_halves",
     "embeddings_before",
-    "example_halves",
     "held_out_lengths",
     "hypotheses_of_students",
     "learnt",

@@ -24,31 +24,9 @@ from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.thesis.values import published
 from docemb_lib.views.students import SHOWN
 
-SENTENCES = 12  # sentences of the example document
 READ = 300  # training documents whose words are counted
 ATTENDED = 12  # validation documents; attentions take stock Longformer about a second each
 TAGGED = "en"  # the language of the part-of-speech tagger
-
-
-def example_halves(run: Run) -> pd.DataFrame:
-    """The first sentences of a training document, each in the column of its half in epoch 1.
-
-    The document is the first of at least two sentences. Raises InputError if there is none.
-    """
-    rows = min(run.profile.parameters.documents, SHOWN)
-    for row in run.stages.corpus.split("train").select(range(rows)):
-        sentences = split_sentences(row["text"], language=run.profile.simde.language)
-        if len(sentences) < 2:
-            continue
-        in_first = _draw(run, row["id"], len(sentences))
-        texts = [" ".join(sentence.split()) for sentence in sentences]
-        halves = {
-            "first half": np.where(in_first, texts, ""),
-            "second half": np.where(in_first, "", texts),
-        }
-        return pd.DataFrame(halves).head(SENTENCES)
-    problem = f"none of the first {rows} has two sentences, so none has halves"
-    raise InputError(f"documents: {problem}; add documents of several sentences")
 
 
 def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:

@@ -251,22 +251,22 @@ def test_a_task_has_a_bar_per_model_in_its_colour_with_its_interval(ax, colour_o
         task="halves", kind=["tf-idf", "sbert-truncated", "dm", "tf-idf"]
     )
     figures.plot_task(intervals, task="halves", ax=ax)
-    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.5, 0.8, 0.05])
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx([0.8, 0.5, 0.05])
     assert [(text.get_text(), text.get_color(), text.xy[0]) for text in ax.texts] == [
-        ("0.500", GREY, 0.55),
         ("0.800", GREY, 0.9),
+        ("0.500", GREY, 0.55),
         ("0.050", GREY, 0.06),
     ]
-    assert colour_of(ax.patches[1]) == PALETTE["structural"]
-    assert ax.patches[1].get_alpha() < 1  # the interval is seen on the bar
+    assert colour_of(ax.patches[0]) == PALETTE["structural"]
+    assert ax.patches[0].get_alpha() < 1  # the interval is seen on the bar
     assert not len(marks(ax, "D"))
     np.testing.assert_allclose(
-        [span[:, 0] for span in spans(ax)], [[0.4, 0.55], [0.7, 0.9], [0.04, 0.06]]
+        [span[:, 0] for span in spans(ax)], [[0.7, 0.9], [0.4, 0.55], [0.04, 0.06]]
     )
     figures.plot_task(
         intervals.assign(thesis=[0.6, np.nan, 0.1, 0]), task="halves", ax=plt.subplots()[1]
     )
-    np.testing.assert_equal(marks(plt.gca(), "D"), [[0.6, 0], [np.nan, 1], [0.1, 2]])
+    np.testing.assert_equal(marks(plt.gca(), "D"), [[np.nan, 0], [0.6, 1], [0.1, 2]])
 
 
 def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
@@ -280,16 +280,16 @@ def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
     )
     comparison = comparison.assign(task="find", metric="map", kind=["student", "tf-idf", "student"])
     assert figures.plot_differences(comparison, task="find", reference="SBERT", ax=ax) is ax
-    assert names_of(ax.get_yticklabels()) == ["student", "TF-IDF"]
+    assert names_of(ax.get_yticklabels()) == ["TF-IDF", "student"]
     points = [line for line in ax.lines if line.get_marker() == "o"]
-    assert [line.get_xdata()[0] for line in points] == [-0.1, 0.02]
-    assert [line.get_markerfacecolor() for line in points] == [PALETTE["student"], "none"]
+    assert [line.get_xdata()[0] for line in points] == [0.02, -0.1]
+    assert [line.get_markerfacecolor() for line in points] == ["none", PALETTE["student"]]
     intervals = [
         list(line.get_xdata())
         for line in ax.lines
         if line not in points and np.ptp(line.get_xdata()) > 0
     ]
-    assert intervals == [[-0.2, -0.05], [-0.1, 0.1]]
+    assert intervals == [[-0.1, 0.1], [-0.2, -0.05]]
     assert ax.get_xlabel().startswith("MAP, minus that of SBERT")
     assert ax.yaxis_inverted()
 

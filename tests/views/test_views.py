@@ -13,7 +13,6 @@ from datasets import Dataset
 from training import distil
 
 from docemb_lib import views
-from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.attention import attention_by_part
 from docemb_lib.evaluation.probes import probe
@@ -27,7 +26,6 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Decorrelation, FurtherTeacher, SimDE, SimDEName
 from docemb_lib.student import Student
 from docemb_lib.thesis.values import published
-from docemb_lib.training.pairs import draw_halves, generator_of
 
 TEXTS = ["one two", "one two three", "a", "b c"]
 FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
@@ -573,18 +571,6 @@ def of_texts(make_run):
         return run
 
     return make
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_the_first_document_of_two_sentences_stands_in_the_halves_of_training(
-    of_sizes, refused, seed
-):
-    halves = views.example_halves(of_sizes(1, 20, 7, seed=seed))
-    sentences = [sentence.strip() for sentence in split_sentences(text_of("beta", 20))]
-    assert (halves["first half"] + halves["second half"]).tolist() == sentences[:12]
-    drawn = draw_halves(20, generator_of("beta", seed=seed, epoch=0))
-    assert (halves["first half"] != "").tolist() == drawn[:12].tolist()
-    refused("none of the first 3 has two sentences", views.example_halves, of_sizes(1, 1, 1))
 
 
 def test_halves_are_near_for_a_model_of_the_subject_and_a_lone_sentence_is_left_out(

@@ -1,0 +1,89 @@
+"""What 06_evaluation defines in its cells, beside torch, scikit-learn and every swap of signs."""
+
+import ast
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+
+import jupytext
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from sklearn.metrics import average_precision_score
+
+from docemb_lib.settings.sections import HEADS
+
+NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "06_evaluation.py"
+HEAD = HEADS["thesis"].model_copy(update={"hidden": 4, "epochs": 3, "batch_size": 8})
+
+
+@pytest.fixture(scope="module")
+def defined():
+    """The functions that the cells define, without running anything else."""
+    cells = [cell.source for cell in jupytext.read(NOTEBOOK).cells if cell.cell_type == "code"]
+    functions = []
+    for cell in cells:
+        functions += [part for part in ast.parse(cell).body if isinstance(part, ast.FunctionDef)]
+    names = {"torch": torch, "F": F, "np": np}
+    exec(compile(ast.Module(functions, type_ignores=[]), str(NOTEBOOK), "exec"), names)
+    return SimpleNamespace(**names)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    X = rng.normal(size=(30, 5)) + 3 * np.eye(3, 5)[y]
+    return torch.tensor(X, dtype=torch.float32), torch.tensor(y)
+
+
+def test_the_weights_begin_within_the_bounds_of_torchs_linear_layers(defined):
+    W1, b1, W2, b2 = defined.initial_weights(100, 25, 3, torch.Generator().manual_seed(0))
+    assert [W1.shape, b1.shape, W2.shape, b2.shape] == [(100, 25), (1, 25), (25, 3), (1, 3)]
+    layer = torch.nn.Linear(100, 25)
+    assert W1.abs().max().item() == pytest.approx(layer.weight.abs().max().item(), rel=0.01)
+    assert W2.abs().max().item() <= 0.2
+
+
+def test_the_first_loss_of_a_head_is_the_smoothed_cross_entropy(defined, data):
+    X, y = data
+    head = HEAD.model_copy(update={"dropout": 0.0, "batch_size": 30, "epochs": 1})
+    _, losses = defined.train_head(X, y, head, seed=3)
+    weights = defined.initial_weights(5, 4, 3, torch.Generator().manual_seed(3))
+    log_p = defined.logits_of(weights, X).log_softmax(dim=1)
+    target = torch.full((30, 3), 0.1 / 3)
+    target[torch.arange(30), y] += 0.9
+    assert losses == [pytest.approx(-(target * log_p).sum(dim=1).mean().item(), rel=1e-5)]
+
+
+def test_a_head_with_a_larger_rate_learns_its_examples(defined, data):
+    X, y = data
+    head = HEAD.model_copy(update={"hidden": 50, "epochs": 40, "learning_rate": 1e-2})
+    weights, losses = defined.train_head(X, y, head, seed=0)
+    assert len(losses) == 40 * 4
+    assert (defined.logits_of(weights, X).argmax(dim=1) == y).all()
+
+
+def test_the_average_precision_is_that_of_scikit_learn(defined):
+    X = np.random.default_rng(1).normal(size=(40, 6))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    relevant = [3, 17, 20, 31]
+    value, _, hits = defined.average_precision(X, 5, relevant)
+    others = [row for row in range(40) if row != 5]
+    expected = average_precision_score(np.isin(others, relevant), (X @ X[5])[others])
+    assert value == pytest.approx(expected)
+    assert hits.sum() == len(relevant)
+
+
+def test_the_p_value_of_few_examples_is_the_share_of_all_swaps(defined):
+    differences = np.array([0.5, 0.25, 0.0, 1.0, -0.25, 0.75, 0.5, 0.1])
+    sums = np.array([np.dot(signs, differences) for signs in product([-1, 1], repeat=8)])
+    exact = np.mean(np.abs(sums) >= differences.sum() - 1e-9)
+    p, swapped = defined.paired_test(differences)
+    assert p == pytest.approx(exact, abs=0.01)
+    assert swapped.mean() == pytest.approx(0, abs=0.02)
+
+
+def test_equal_models_have_a_p_value_of_one(defined):
+    assert defined.paired_test(np.zeros(12))[0] == 1
