@@ -40,7 +40,7 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 
 # %%
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib import begin, figures, grid, sweep, thesis, views, widgets
+from docemb_lib import begin, figures, sweep, thesis, views, widgets
 
 figures.use_style()
 run = begin("04_projections", globals())
@@ -442,20 +442,17 @@ run.save_figure(figure, "probe", probes)
 # R² = 1: the map predicts the teacher exactly; 0: no better than its mean. Where both bars are equal, the student has
 # learnt nothing from this teacher, even if the loss fell.
 #
-# ## Four contextual losses
+# ## Other contextual losses
 #
-# Four students of the grid `contextual-losses` learn from the contextual teacher alone. The sweep trains those that are
-# not recorded.
+# The sweep trains the students of this chapter in the profile's plan that are not recorded. With
+# `grid("contextual-losses", run.profile)` in place of `planned`, it would train eight from the contextual teacher alone.
 
 # %%
-common = {"documents": min(600, run.profile.parameters.documents), "seed": seed}
-names = ("soft-cca", "mse", "cosine", "infonce")
-four = []
-for parameters in grid("contextual-losses", run.profile):
-    if parameters["contextual_loss"] in names and parameters.get("delta") != "balance":
-        four.append({**parameters, **common})
-if run.profile.parameters.contextual_teacher is not None:
-    students = sweep("04_projections", four, profile=profile)
+from docemb_lib.sweeps.plan import planned_beside
+
+planned = planned_beside(run.key, profile)
+if planned:
+    students = sweep("04_projections", planned, profile=profile)
 
 # %%
 scores = run.scores()
@@ -467,9 +464,9 @@ for number, (title, students) in enumerate(groups):
     run.save_figure(ax, f"contextual-losses-{number}", students)
 
 # %% [markdown]
-# Beside a row stands the spread of the student's embeddings. A student below a twentieth of the spread before training
-# is called collapsed; its scores mean nothing. `docemb sweep 04 --grid contextual-losses` has more forms, and `--grid
-# soft-cca-beta` varies δ and β, which the thesis calls critical (4.5.2).
+# Where students differ in the contextual loss alone, a figure has them, each beside the spread of its embeddings. Below a
+# twentieth of the spread before training it is called collapsed; its scores mean nothing then. The grid `soft-cca-beta`
+# varies δ and β, which the thesis calls critical (4.5.2).
 #
 # ## Which projections?
 #
