@@ -418,9 +418,10 @@ for ax in axes[1:]:
 run.save_figure(figure, "training", validation_history)
 
 # %% [markdown]
-# Left: `l2` and `sdl` are SoftCCA's terms, `sdl` without δ. Right: the mean canonical correlation of validation
-# documents, fitted on one half and measured on the other as above, of the views and of the embeddings $y$ and $c$
-# themselves, which large projections are said to harm; wide views are first mapped to principal axes.
+# Left: `l2` and `sdl` are SoftCCA's terms, `sdl` without δ. Right, unless there are too few documents: the mean canonical
+# correlation of validation documents, fitted on one half and measured on the other as above, of the views and of the
+# embeddings $y$ and $c$ themselves, which large projections are said to harm. Wide views are first mapped to principal
+# axes.
 #
 # How much of each teacher is in the student's embedding? A linear map to the teacher's embeddings is fitted on training
 # documents and measured on validation documents, before and after distillation.
@@ -457,11 +458,11 @@ if planned:
 # %%
 scores = run.scores()
 groups = views.contextual_losses(run, scores).groupby("group", sort=False)
-for number, (title, students) in enumerate(groups):
-    (ax,) = figures.rows_axes(students["loss"].nunique())
-    figures.plot_contextual_losses(students, ax=ax)
+for number, (title, of_group) in enumerate(groups):
+    (ax,) = figures.rows_axes(of_group["loss"].nunique())
+    figures.plot_contextual_losses(of_group, ax=ax)
     ax.set_xlabel(f"score on validation documents, {title}")
-    run.save_figure(ax, f"contextual-losses-{number}", students)
+    run.save_figure(ax, f"contextual-losses-{number}", of_group)
 
 # %% [markdown]
 # Where students differ in the contextual loss alone, a figure has them, each beside the spread of its embeddings. Below a
@@ -513,13 +514,6 @@ print(thesis.conclusion(run))
 print(views.learnt(probes))
 
 # %%
-run.finish(
-    run.metrics(scores),
-    scores=scores,
-    student=run.link_student(),
-    tables=run.validation.tables,
-)
-
 # %% [markdown]
 # ## References
 #
@@ -529,5 +523,14 @@ run.finish(
 # * Chang, Xiang and Hospedales (2018), Scalable and effective deep CCA via soft decorrelation. CVPR: SoftCCA.
 # * van den Oord, Li and Vinyals (2018), Representation learning with contrastive predictive coding: InfoNCE.
 #
-# The executed copy of this notebook lies in `outputs/notebooks/04_projections/`, its figures in
-# `outputs/figures/04_projections/`, the student in `outputs/students/`.
+# [05](05_weighting.ipynb) varies the weights of the two teachers.
+
+# %%
+from pathlib import Path
+
+folder = run.link_student()
+tables = run.validation.tables
+numbers = run.finish(run.metrics(scores), scores=scores, student=folder, tables=tables)
+print(f"figures: {Path(run.figures[0]).parent}\nstudent: {folder}")
+print("This file keeps no outputs: executed copies lie in outputs/notebooks/04_projections/.")
+numbers
