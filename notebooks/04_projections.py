@@ -513,7 +513,6 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 print(thesis.conclusion(run))
 print(views.learnt(probes))
 
-# %%
 # %% [markdown]
 # ## References
 #
