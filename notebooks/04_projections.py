@@ -40,7 +40,7 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 
 # %%
 # No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
-from docemb_lib import begin, figures, grid, sweep, thesis, views, widgets
+from docemb_lib import begin, figures, sweep, thesis, views, widgets
 
 figures.use_style()
 run = begin("04_projections", globals())
@@ -418,9 +418,10 @@ for ax in axes[1:]:
 run.save_figure(figure, "training", validation_history)
 
 # %% [markdown]
-# Left: `l2` and `sdl` are SoftCCA's terms, `sdl` without δ. Right: the mean canonical correlation of validation
-# documents, fitted on one half and measured on the other as above, of the views and of the embeddings $y$ and $c$
-# themselves, which large projections are said to harm; wide views are first mapped to principal axes.
+# Left: `l2` and `sdl` are SoftCCA's terms, `sdl` without δ. Right, unless there are too few documents: the mean canonical
+# correlation of validation documents, fitted on one half and measured on the other as above, of the views and of the
+# embeddings $y$ and $c$ themselves, which large projections are said to harm. Wide views are first mapped to principal
+# axes.
 #
 # How much of each teacher is in the student's embedding? A linear map to the teacher's embeddings is fitted on training
 # documents and measured on validation documents, before and after distillation.
@@ -442,34 +443,31 @@ run.save_figure(figure, "probe", probes)
 # R² = 1: the map predicts the teacher exactly; 0: no better than its mean. Where both bars are equal, the student has
 # learnt nothing from this teacher, even if the loss fell.
 #
-# ## Four contextual losses
+# ## Other contextual losses
 #
-# Four students of the grid `contextual-losses` learn from the contextual teacher alone. The sweep trains those that are
-# not recorded.
+# The sweep trains the students of this chapter in the profile's plan that are not recorded. With
+# `grid("contextual-losses", run.profile)` in place of `planned`, it would train eight from the contextual teacher alone.
 
 # %%
-common = {"documents": min(600, run.profile.parameters.documents), "seed": seed}
-names = ("soft-cca", "mse", "cosine", "infonce")
-four = []
-for parameters in grid("contextual-losses", run.profile):
-    if parameters["contextual_loss"] in names and parameters.get("delta") != "balance":
-        four.append({**parameters, **common})
-if run.profile.parameters.contextual_teacher is not None:
-    students = sweep("04_projections", four, profile=profile)
+from docemb_lib.sweeps.plan import planned_beside
+
+planned = planned_beside(run.key, profile)
+if planned:
+    students = sweep("04_projections", planned, profile=profile)
 
 # %%
 scores = run.scores()
 groups = views.contextual_losses(run, scores).groupby("group", sort=False)
-for number, (title, students) in enumerate(groups):
-    (ax,) = figures.rows_axes(students["loss"].nunique())
-    figures.plot_contextual_losses(students, ax=ax)
+for number, (title, of_group) in enumerate(groups):
+    (ax,) = figures.rows_axes(of_group["loss"].nunique())
+    figures.plot_contextual_losses(of_group, ax=ax)
     ax.set_xlabel(f"score on validation documents, {title}")
-    run.save_figure(ax, f"contextual-losses-{number}", students)
+    run.save_figure(ax, f"contextual-losses-{number}", of_group)
 
 # %% [markdown]
-# Beside a row stands the spread of the student's embeddings. A student below a twentieth of the spread before training
-# is called collapsed; its scores mean nothing. `docemb sweep 04 --grid contextual-losses` has more forms, and `--grid
-# soft-cca-beta` varies δ and β, which the thesis calls critical (4.5.2).
+# Where students differ in the contextual loss alone, a figure has them, each beside the spread of its embeddings. Below a
+# twentieth of the spread before training it is called collapsed; its scores mean nothing then. The grid `soft-cca-beta`
+# varies δ and β, which the thesis calls critical (4.5.2).
 #
 # ## Which projections?
 #
@@ -515,14 +513,6 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 print(thesis.conclusion(run))
 print(views.learnt(probes))
 
-# %%
-run.finish(
-    run.metrics(scores),
-    scores=scores,
-    student=run.link_student(),
-    tables=run.validation.tables,
-)
-
 # %% [markdown]
 # ## References
 #
@@ -532,5 +522,14 @@ run.finish(
 # * Chang, Xiang and Hospedales (2018), Scalable and effective deep CCA via soft decorrelation. CVPR: SoftCCA.
 # * van den Oord, Li and Vinyals (2018), Representation learning with contrastive predictive coding: InfoNCE.
 #
-# The executed copy of this notebook lies in `outputs/notebooks/04_projections/`, its figures in
-# `outputs/figures/04_projections/`, the student in `outputs/students/`.
+# [05](05_weighting.ipynb) varies the weights of the two teachers.
+
+# %%
+from pathlib import Path
+
+folder = run.link_student()
+tables = run.validation.tables
+numbers = run.finish(run.metrics(scores), scores=scores, student=folder, tables=tables)
+print(f"figures: {Path(run.figures[0]).parent}\nstudent: {folder}")
+print("This file keeps no outputs: executed copies lie in outputs/notebooks/04_projections/.")
+numbers

@@ -686,6 +686,51 @@ def test_contextual_losses_are_those_of_runs_that_differ_in_nothing_else(make_ru
     assert losses["spread"].tolist() == [0.5, 0.3]
 
 
+def test_contextual_losses_stand_in_groups_of_what_else_their_students_share(make_run):
+    def finished(**parameters):
+        run = make_run("04_projections", **parameters)
+        scores = pd.DataFrame(
+            {"model": [run.label], "task": "package", "metric": "accuracy", "value": 0.5}
+        )
+        run.metrics = lambda _: {"spread": 0.3, "spread_before": 0.2, "collapsed": 0}
+        run.finish(run.metrics(scores), scores=scores)
+        return run, scores
+
+    for loss in ("mse", "cosine"):
+        finished(structural_loss=None, contextual_loss=loss, documents=6)
+    finished(structural_loss=None, contextual_loss="infonce", documents=7)
+    finished(contextual_loss="mse", seed=1)
+    finished(contextual_loss="mse")
+    losses = views.contextual_losses(*finished())
+    groups = losses.groupby("group", sort=False)["loss"].agg(list).to_dict()
+    projections = "S:16(ReLU)x16, C:16"
+    assert groups == {
+        f"PV beside cosine, 24 documents, {projections}": ["soft-cca;δ=0.03;β=0.95", "mse"],
+        f"PV alone, 6 documents, {projections}": ["cosine", "mse"],
+    }
+
+
+@pytest.mark.parametrize(("given", "teacher"), [("LSA", "LSA"), (None, "PV")])
+def test_embeddings_before_are_of_the_untrained_student_and_contextual_teacher(
+    make_run, monkeypatch, given, teacher
+):
+    run = make_run("04_projections", contextual_teacher=given, documents=3)
+    texts = {"text": ["a", "b b", "c c c", "not read"]}
+    monkeypatch.setattr(run.stages.corpus, "split", lambda _: Dataset.from_dict(texts))
+    run.untrained = Model(
+        Kind.UNTRAINED, Form.SAVED, "", "f1", lambda read: np.array([[len(text)] for text in read])
+    )
+    teachers = run.stages.teachers
+    monkeypatch.setattr(teachers, "contextual", lambda name: name)
+    monkeypatch.setattr(
+        teachers, "embeddings", lambda name, split, rows: np.full((rows, 2), len(name + split))
+    )
+    y, c = views.embeddings_before(run)
+    assert y.tolist() == [[1], [3], [5]]
+    assert c.tolist() == [[len(teacher) + 5] * 2] * 3
+    assert c.dtype == np.float32
+
+
 def test_data_sets_stand_below_the_runs_documents_and_classification_tasks(of_texts):
     run = of_texts()
     splits = {"train": Labelled(["a b c", "d", "e f"], ["x", "y", "z"])}
