@@ -257,7 +257,7 @@ run.save_figure(ax, "paired-test")
 # Rows are the student, its start, its teachers and the models that the conclusion names.
 
 # %%
-all_references = False  # True: also the models that the conclusion does not name
+all_rows = False  # True: also other references, and the student in its other forms
 
 final = run.evaluate()
 names = figures.short_names(run.models(), run.label)
@@ -266,7 +266,8 @@ named = " ".join(said.split())
 teachers = {Kind.UNTRAINED, Kind.SBERT_TRUNCATED, str(run.parameters["contextual_teacher"]).lower()}
 rows = [final.student]
 for model, kind in zip(final.models["model"], final.models["kind"], strict=True):
-    if kind != Kind.STUDENT and (all_references or kind in teachers or model in named):
+    is_named = kind != Kind.STUDENT and (kind in teachers or model in named)
+    if is_named or all_rows:
         rows.append(model)
 
 

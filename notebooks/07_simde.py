@@ -217,7 +217,7 @@ run.save_figure(ax, "halves", distances)
 # Test splits, as in [06](06_evaluation.ipynb), beside recorded students.
 
 # %%
-all_references = False  # True: also the models that the conclusion does not name
+all_rows = False  # True: also other references, and the student in its other forms
 
 students = views.students_beside(run)
 final = run.evaluate(beside=students)
@@ -225,7 +225,7 @@ names = figures.short_names(run.models(), run.label)
 said = thesis.conclusion(run, final)
 named = " ".join(said.split())
 rows = [final.student, *(model.label for model in students), run.untrained.label]
-if all_references:
+if all_rows:
     rows += final.models["model"].tolist()
 else:
     rows += [model for model in final.models["model"] if model in named]
@@ -249,7 +249,8 @@ figure = figures.each_task(figures.plot_differences, comparison, reference=names
 run.save_figure(figure, "differences", final.comparison)
 
 # %% [markdown]
-# What training has added to the encoder, by task:
+# What training has added to the encoder, by task. The default's encoder has learnt from a billion pairs of texts, so that
+# halves can add less than to the plain BERT of the paper.
 
 # %%
 columns = ["task", "metric", "difference", "low", "high", "verdict"]
