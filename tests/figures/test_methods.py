@@ -156,9 +156,8 @@ def test_further_teachers_are_named_below():
         plot_training(Profile.model_validate(raw), TINY)
     )
     assert "Not drawn" not in notes(plot_training(Profile.load("tiny"), TINY))
-    raw["parameters"]["contextual_teacher"] = (
-        None  # λ counts all the same: both roles have a teacher
-    )
+    # λ counts all the same: both roles have a teacher.
+    raw["parameters"] |= {"contextual_teacher": None, "lam": 0.5}
     assert "$L$ = mean of\n$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$" in boxes(
         plot_training(Profile.model_validate(raw), TINY)
     )

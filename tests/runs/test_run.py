@@ -102,10 +102,11 @@ def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(
     notebook, row, column, expected
 ):
     head = {} if notebook == "05_weighting" else {"head": HeadSettings()}  # with a hidden layer
-    profile, given = (
-        Profile.load("tiny"),
-        grid("weighting-cosine", "tiny")[2] if notebook == "05_weighting" else {},
-    )
+    profile = Profile.load("tiny")
+    given = {
+        "05_weighting": grid("weighting-cosine", "tiny")[2],
+        "06_evaluation": {"contextual_teacher": None},
+    }.get(notebook, {})
     training = profile.training.model_copy(update={"precision": "fp32"})
     evaluation = profile.evaluation.model_copy(update=head)
     profile = profile.model_copy(update={"evaluation": evaluation, "training": training})
