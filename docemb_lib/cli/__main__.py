@@ -93,9 +93,9 @@ def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
         student = stages.students.trained
     if is_first():
         _, validation = stages.students.history()
-        losses = validation["loss"]
+        losses = validation.set_index("step")["loss"]
         link = stages.workspace.link("students", stages.key.slug, student.path)
-        change = f"mean validation loss {losses.iloc[0]:.4f} → {losses.iloc[-1]:.4f}"
+        change = f"mean validation loss {losses[0]:.4f} → {losses[losses.index.max()]:.4f}"
         console.print(f"{stages.workspace.shown(link)}: {change}")
 
 

@@ -179,13 +179,15 @@ class Run:
         if not self.key.trains:
             return {}
         _, validations = self.history()
-        first, last = validations.iloc[0], validations.iloc[-1]
+        by_step = validations.set_index("step")
+        before = by_step.loc[0]
+        after = by_step.loc[by_step.index.max()]
         return {
-            "validation_loss_before": first["loss"],
-            "validation_loss_after": last["loss"],
-            "spread_before": first["spread"],
-            "spread": last["spread"],
-            "collapsed": int(last["collapsed"]),
+            "validation_loss_before": before["loss"],
+            "validation_loss_after": after["loss"],
+            "spread_before": before["spread"],
+            "spread": after["spread"],
+            "collapsed": int(after["collapsed"]),
         }
 
     @cached_property

@@ -245,7 +245,7 @@ class ScoreStage:
         compared with the common practice, SBERT over chunks.
         """
         rounds = self.by_round(models, final=final)
-        last = list(rounds.values())[-1]
+        last = rounds[self._largest_round(final)]
         rows = []
         for model in models:
             row = {
@@ -273,7 +273,7 @@ class ScoreStage:
         the structural teacher.
         """
         lengths = {task: self.lengths(task) for task in self._names(final=True)}
-        last = list(self.by_round(models, final=True).values())[-1]
+        last = self.by_round(models, final=True)[self._largest_round(final=True)]
         frames = []
         for model in models:
             for task, score in last.get(model.label, {}).items():
@@ -312,6 +312,10 @@ class ScoreStage:
             )
         for name, split in asked:
             check_task(self.profile, self.workspace, name, split)
+
+    def _largest_round(self, final: bool) -> str:
+        """The name of the round with most training examples."""
+        return protocols.round_name(self.profile.evaluation.largest_round if final else None)
 
     def _names(self, final: bool) -> Sequence[str]:
         return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks

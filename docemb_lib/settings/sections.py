@@ -478,6 +478,11 @@ class Evaluation(Section):
     # Final: heads learn from so many examples, of two classes; None: from all
     rounds: list[Annotated[int, Field(ge=2)] | None] = Field([None], min_length=1)
 
+    @property
+    def largest_round(self) -> int | None:
+        """The round with most training examples of the heads; None: with all of them."""
+        return self.rounds[-1]
+
     @model_validator(mode="after")
     def _known_tasks(self) -> Self:
         sizes = [inf if size is None else size for size in self.rounds]

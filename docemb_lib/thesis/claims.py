@@ -15,6 +15,9 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.evaluation.catalogue import kind_of_task
+from docemb_lib.evaluation.protocols import round_name
+from docemb_lib.evaluation.scoreboard import last_round
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import (
     ALPHA,
@@ -29,13 +32,16 @@ from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
+from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, SIMDE
 from docemb_lib.settings.profile import Profile
+from docemb_lib.settings.sections import Evaluation
 from docemb_lib.thesis.comparison import Finals, recorded_finals, recorded_in_figures
 from docemb_lib.thesis.values import (
     BASELINE,
     FIGURES,
     baseline_label,
+    paper_name,
     published,
     read_file,
     rows_of,
@@ -48,6 +54,9 @@ UNDECIDED = "undecided"
 UNTESTED = "not tested"
 NO_INTERVAL = " (no interval)"  # added to a verdict that rests on means alone
 OTHERS = "others"  # a member of a group: all other students of the figure
+# Rounds of published results.
+ALL = "all"
+FEW_SHOT = "few-shot"
 LISTED = 4  # missing runs that a reason names
 
 # The section of a notebook above the table of its claims.
@@ -68,6 +77,10 @@ Rounds = Mapping[str, Mapping[str, Mapping[str, Score]]]
 Counts = Mapping[str, float]
 
 
+# The rounds of a gain from more examples.
+Gain = TypedDict("Gain", {"from": str, "to": str})
+
+
 class Claim(TypedDict, total=False):
     """A claim as `published/claims.yaml` has and explains it."""
 
@@ -82,7 +95,9 @@ class Claim(TypedDict, total=False):
     orders: list[list[list[Member]]]
     rounds: list[str]
     normalised: bool
-    gain: bool
+    gain: Gain
+    best_share_in: str
+    like: Literal["classification", "pairs", "retrieval"]
     over_tasks: Literal["each", "span", "fall"]
     of_group: Literal["mean", "best", "deviation"]
     ahead: tuple[int, int]
@@ -148,7 +163,12 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
         problem = "no run of chapter 4 and no final evaluation is recorded"
         mend = f"make one with `docemb run --profile {profile}`"
         raise InputError(f"profile {profile}: {problem}; {mend}")
-    tables = [claims_of_figures(run, of_chapter_4), claims_of_run(run, finals), claims_of_paper()]
+    of_simde = Run(RunKey.of(SIMDE.name, Profile.load(profile)))
+    tables = [
+        claims_of_figures(run, of_chapter_4),
+        claims_of_run(run, finals),
+        claims_of_paper(of_simde),
+    ]
     return pd.concat(tables)
 
 
@@ -163,7 +183,8 @@ def claims_of_figures(run: Run, notebooks: Sequence[str] = ()) -> pd.DataFrame:
     rows = rows.assign(task=OVERALL, metric="accuracy")
     in_thesis = check_claims(asked, scores_of_rows(rows), {"accuracy": [OVERALL]})
     tasks = {"accuracy": thesis_tasks()["accuracy"]}
-    return _verdicts(asked, in_thesis, _recorded_figures(run, asked), tasks, {})
+    recorded = _recorded_figures(run, asked)
+    return _verdicts(asked, in_thesis, recorded, tasks, {}, run.profile.evaluation)
 
 
 def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
@@ -183,18 +204,24 @@ def claims_of_run(run: Run, finals: Finals) -> pd.DataFrame:
     counts["masked"] = 100 / (100 - 71)  # 71%: Table 5.1
     in_thesis = check_claims(asked, scores_of_rows(published("table_5_7")), tasks, counts)
     recorded = _recorded_scores(run, finals)
-    return _verdicts(asked, in_thesis, recorded, tasks, _recorded_counts(run, finals))
+    here = _recorded_counts(run, finals)
+    return _verdicts(asked, in_thesis, recorded, tasks, here, run.profile.evaluation)
 
 
-def claims_of_paper() -> pd.DataFrame:
-    """Check the claims of the SimDE paper on its Table 2: a table like `claims_of_run`.
+def claims_of_paper(
+    run: Run, final: Final | None = None, few_shot: pd.DataFrame | None = None
+) -> pd.DataFrame:
+    """Check the claims of the SimDE paper on its Table 2 and on recorded students of its notebook.
 
-    Recorded scores do not test these claims, because they name the paper's models.
+    Returns a table like `claims_of_run`. `final` and `few_shot` (see `ScoreStage.few_shot`) are
+    scores of `run` that are not recorded; scores with few examples never are.
     """
     asked = claims(SIMDE.name)
     rows = published("simde").query("source == 'table 2'")
     tasks = {"f1_macro": [*rows["task"].unique()]}
-    return _verdicts(asked, check_claims(asked, scores_of_rows(rows), tasks), {}, tasks, {})
+    in_paper = check_claims(asked, scores_of_rows(rows), tasks)
+    recorded = _recorded_in_paper(run, final, few_shot)
+    return _verdicts(asked, in_paper, recorded, tasks, {}, run.profile.evaluation)
 
 
 def tested(table: pd.DataFrame, profile: str) -> pd.DataFrame:
@@ -213,7 +240,12 @@ def tested(table: pd.DataFrame, profile: str) -> pd.DataFrame:
 
 
 def _verdicts(
-    asked: Sequence[Claim], as_published: pd.DataFrame, rounds: Rounds, tasks: Tasks, counts: Counts
+    asked: Sequence[Claim],
+    as_published: pd.DataFrame,
+    rounds: Rounds,
+    tasks: Tasks,
+    counts: Counts,
+    evaluation: Evaluation,
 ) -> pd.DataFrame:
     """The table of `claims_of_run`, from the verdicts as published and from recorded scores."""
     present = set()
@@ -223,8 +255,12 @@ def _verdicts(
     for metric, task in sorted(present):
         if metric in tasks and task not in tasks[metric]:
             others[metric].append(task)
-    on_tasks = check_claims(asked, rounds, tasks, counts)
-    on_others = check_claims(asked, rounds, others, counts)
+    kinds: dict[str, list[str]] = {}
+    for task in sorted({*chain(*others.values())}):
+        kinds.setdefault(kind_of_task(task, evaluation), []).append(task)
+    largest = round_name(evaluation.largest_round)
+    on_tasks = check_claims(asked, rounds, tasks, counts, largest_round=largest)
+    on_others = check_claims(asked, rounds, {**others, **kinds}, counts, largest_round=largest)
 
     rows = {}
     for claim in asked:
@@ -248,17 +284,23 @@ def _scores_in(rounds: Rounds) -> Iterable[tuple[str, Score]]:
 
 
 def check_claims(
-    asked: Iterable[Claim], rounds: Rounds, tasks: Tasks, counts: Counts | None = None
+    asked: Iterable[Claim],
+    rounds: Rounds,
+    tasks: Tasks,
+    counts: Counts | None = None,
+    *,
+    largest_round: str = ALL,
 ) -> pd.DataFrame:
     """Check each claim. Returns columns verdict and because, by the claim's id.
 
-    `rounds` has the scores by round, the round with most training examples last, or by figure.
-    `tasks` has the tasks of a mean by metric; each model of a claim needs scores on all of them.
+    `rounds` has the scores by round or by figure; `largest_round` is the round with most training
+    examples. `tasks` has the tasks of a mean by metric, and by kind those that illustrate a claim
+    about other tasks of this kind; each model of a claim needs scores on all of them.
     """
     verdicts = {}
     for claim in asked:
         try:
-            verdicts[claim["id"]] = _check(claim, rounds, tasks, counts or {})
+            verdicts[claim["id"]] = _check(claim, rounds, tasks, counts or {}, largest_round)
         except NotTestedError as reason:
             verdicts[claim["id"]] = Verdict(UNTESTED, str(reason))
     table = pd.DataFrame.from_dict(verdicts, orient="index", columns=Verdict._fields)
@@ -281,7 +323,9 @@ def scores_of_rows(rows: pd.DataFrame) -> Rounds:
     return rounds
 
 
-def _check(claim: Claim, rounds: Rounds, tasks: Tasks, counts: Counts) -> Verdict:
+def _check(
+    claim: Claim, rounds: Rounds, tasks: Tasks, counts: Counts, largest_round: str
+) -> Verdict:
     figure = claim.get("figure")
     metric = claim.get("metric", "accuracy")
     names = tasks.get(metric, ())
@@ -290,18 +334,22 @@ def _check(claim: Claim, rounds: Rounds, tasks: Tasks, counts: Counts) -> Verdic
     if not names:
         raise NotTestedError(f"no tasks with {metric}")
     if "tasks" in claim:
-        names = [name for name in claim["tasks"] if name in names]
+        alike = tasks.get(claim.get("like", ""), ())
+        names = [name for name in claim["tasks"] if name in names] or [
+            name for name in alike if name in names
+        ]
         if not names:
             raise NotTestedError(f"the claim is about {', '.join(claim['tasks'])}")
+    if claim.get("over_tasks") == "span" and len(names) < 2:
+        raise NotTestedError(f"{names[0]} alone has no span")
     missing = sorted({*names} - {task for task, _ in _scores_in(rounds)})
     if missing:
         raise NotTestedError(f"no scores on {', '.join(missing)}")
 
     orders = orders_of(claim)
     models = list(dict.fromkeys(chain(*chain(*orders))))
-    last = [*rounds][-1:]
     means = {}
-    for name in [figure] if figure else claim.get("rounds", last):
+    for name in [figure] if figure else claim.get("rounds", [largest_round]):
         means[name] = _means(models, name, rounds, metric, names)
     if "between" in claim:
         return check_numbers(_numbers(claim, orders, means, counts, names), claim["between"])
@@ -330,12 +378,13 @@ def _numbers(
         (ahead,), (behind,) = order
         shares = of_round[ahead].values / of_round[behind].values
         return [float(shares.mean()) - 1]
-    if "of_group" not in claim and "over_tasks" not in claim:
-        return [best_share(order[0], means)]
+    if "best_share_in" in claim:
+        (students, _) = order
+        return [best_share(students, means[claim["best_share_in"]], means.values())]
     numbers = []
     for of_models in _variants(claim, means, tasks).values():
-        (first, *_), of_groups = _grouped(claim, order, of_models)
-        numbers += [float(of_groups[name].values.mean()) for name in first]
+        (group,), of_groups = _grouped(claim, order, of_models)
+        numbers += [float(of_groups[name].values.mean()) for name in group]
     return numbers
 
 
@@ -349,12 +398,11 @@ def _variants(
             variants[name] = of_round
         if "figure" in claim or claim.get("normalised"):
             variants[f"{name}, normalised"] = normalised_means(of_round)
-    if claim.get("gain"):
-        first, *_, last = variants
-        gains = {
-            model: variants[last][model].minus(variants[first][model]) for model in means[last]
-        }
-        variants = {f"{last} minus {first}": gains}
+    if "gain" in claim:
+        few = claim["gain"]["from"]
+        more = claim["gain"]["to"]
+        gains = {model: mean.minus(means[few][model]) for model, mean in means[more].items()}
+        variants = {f"{more} minus {few}": gains}
 
     over_tasks = claim.get("over_tasks")
     if over_tasks == "each":
@@ -505,14 +553,15 @@ def normalised_means(means: Mapping[str, Mean]) -> dict[str, Mean]:
     return normalised
 
 
-def best_share(models: Iterable[str], by_round: Mapping[str, Mapping[str, Mean]]) -> float:
-    """The largest mean of `models` in the first round.
+def best_share(
+    models: Iterable[str], means: Mapping[str, Mean], of_rounds: Iterable[Mapping[str, Mean]]
+) -> float:
+    """The largest of the `means` of `models`.
 
     Scores are divided by the best of their task in all rounds.
     """
-    first, *_ = by_round.values()
-    best = np.max([mean.values for means in by_round.values() for mean in means.values()], axis=0)
-    return max(float((first[model].values / best).mean()) for model in models)
+    best = np.max([mean.values for of_round in of_rounds for mean in of_round.values()], axis=0)
+    return max(float((means[model].values / best).mean()) for model in models)
 
 
 def check_numbers(numbers: Sequence[float], bounds: tuple[float, float]) -> Verdict:
@@ -626,6 +675,44 @@ def _recorded_figures(run: Run, asked: Iterable[Claim]) -> Rounds:
             (scores,) = _scores_of(run, model, rows, final=False).values()
             figures[source][label] = scores[model.label]
     return figures
+
+
+def _recorded_in_paper(run: Run, final: Final | None, few_shot: pd.DataFrame | None) -> Rounds:
+    """The scores of this run and of recorded ones by the names of the SimDE paper's Table 2.
+
+    The means over seeds are those of heads on all examples; the paper's few examples of each class
+    are those of `evaluation.few_shot_table`. Of several runs of a name, this one counts, then the
+    newest.
+    """
+    evaluated: list[tuple[RunKey, str, pd.DataFrame, pd.DataFrame]] = []
+    if final is not None:
+        evaluated.append((run.key, run.label, final.models, final.scores))
+    for record in records.comparable(RunKey(SIMDE.name, run.profile), run.workspace):
+        if final is None or record.fingerprint != run.fingerprint:
+            models = records.table_of(run.workspace, record, "models")
+            scores = records.table_of(run.workspace, record)
+            evaluated.append((run.key_of(record), record.label, models, scores))
+
+    names: dict[str, str] = {}  # in the paper, by label
+    frames = []
+    for key, label, models, scores in evaluated:
+        for model, row in models.set_index("model").iterrows():
+            name = paper_name(key, row, is_own=model == label)
+            if name is not None and name not in names.values():
+                names[str(model)] = name
+        last = last_round(scores)
+        frames.append(last[last["model"].isin(names)].assign(round=ALL))
+    if few_shot is not None:
+        per_class = run.profile.evaluation.few_shot_table
+        shown = few_shot["task"].map(per_class).fillna(per_class.get("other", 0))
+        few = few_shot[few_shot["per_class"] == shown]
+        frames.append(few[few["model"].isin(names)].assign(round=FEW_SHOT))
+    if not frames:
+        return {}
+    rows = pd.concat(frames, ignore_index=True)
+    by = ["round", "model", "task", "metric"]
+    means = rows.groupby(by, sort=False, as_index=False)["value"].mean()
+    return scores_of_rows(means.assign(model=means["model"].map(names)))
 
 
 def _scores_of(run: Run, model: Model, rows: pd.DataFrame, *, final: bool) -> Rounds:

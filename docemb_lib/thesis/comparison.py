@@ -337,7 +337,7 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
         return Finals(pd.DataFrame(columns=columns), {})
 
     # Intervals of a single round do not name it.
-    single = round_name(run.profile.evaluation.rounds[-1])
+    single = round_name(run.profile.evaluation.largest_round)
     rows = pd.concat(i if "round" in i else i.assign(round=single) for i in intervals)
     rows = rows[rows["metric"].isin([*MAIN_METRICS, "mrr"]) & (rows["task"] != OVERALL)]
     rows = rows.drop_duplicates(["round", "model", "task", "metric"]).reset_index(drop=True)

@@ -30,6 +30,12 @@ IN_TABLE_5_7 = {
 }
 # The labels of baselines in the figures of the thesis.
 IN_FIGURES = {**IN_TABLE_5_7, **contextual_names(THESIS)}
+BERT_TOKENS = 512
+# The models of others in Table 2 of the SimDE paper.
+OF_OTHERS = {
+    "princeton-nlp/unsup-simcse-bert-base-uncased": "SimCSE",
+    "allenai/longformer-base-4096": "Longformer",
+}
 # The columns in which `scores_of_runs` has the published box of a run, and what matplotlib's `bxp`
 # calls them.
 PUBLISHED_BOX = {
@@ -220,3 +226,24 @@ def final_name(key: RunKey) -> str | None:
 def baseline_name(kind: str, form: str) -> str | None:
     """The name in Table 5.7 of a baseline of any width; None if the table lacks it."""
     return IN_TABLE_5_7.get(Kind(kind)) if form == Form.SAVED else None
+
+
+def paper_name(key: RunKey, model: pd.Series, *, is_own: bool) -> str | None:
+    """The name in the SimDE paper's Table 2 of a model of a run of its notebook; None: it has none.
+
+    model: a row of `Final.models`; is_own: whether it is the student of the run. A student that
+    reads more than BERT is the paper's Longformer.
+    """
+    if model["form"] != Form.SAVED:
+        return None
+    is_long = key.profile.student.max_tokens > BERT_TOKENS
+    match model["kind"]:
+        case Kind.UNTRAINED:
+            return "Longformer" if is_long else "BERT"
+        case Kind.PUBLISHED:
+            return OF_OTHERS.get(model["name"])
+        case Kind.STUDENT if is_own and not key.taught:
+            if key.profile.parameters.pairs == "dropout":
+                return "SimCSE_long"
+            return "SimDE_long" if is_long else "SimDE_bert"
+    return None

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, Task, evaluate
-from docemb_lib.evaluation.catalogue import BUILDERS, cut_in_half, embedded_task, profile_task
+from docemb_lib.evaluation.catalogue import (
+    BUILDERS,
+    cut_in_half,
+    embedded_task,
+    kind_of_task,
+    profile_task,
+)
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.settings.profile import Profile
@@ -297,3 +303,12 @@ def test_runs_rank_the_pages_on_which_the_package_task_is_cross_validated(
 def test_both_tasks_are_tested_on_the_same_pages(of_profile: Callable[[str], Task]) -> None:
     tested = set(of_profile("package").splits["test"].texts)
     assert set(of_profile("see-also-retrieval").texts("test")) == tested
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_the_kind_of_an_embedded_task_is_known_without_its_pages(name: str) -> None:
+    assert kind_of_task(name, Evaluation()) == KINDS[name].__name__.lower()
+
+
+def test_the_kind_of_a_benchmark_is_not_known_without_its_data() -> None:
+    assert kind_of_task("imdb", Evaluation()) == ""

@@ -57,6 +57,9 @@ def labelled(split, n, classes=2):
     return Labelled([f"{split} {i}" for i in range(n)], [f"c{i % classes}" for i in range(n)])
 
 
+OF_ALL_EXAMPLES = SimpleNamespace(evaluation=Evaluation())  # a profile whose only round is "all"
+
+
 def a_world(root, tasks, **evaluation):
     names = {"tasks": list(tasks), "sweep_tasks": list(tasks)}
     settings = Evaluation(**{"head": TINY_HEAD, "seeds": 2, **evaluation}).model_copy(update=names)
@@ -289,7 +292,9 @@ def rounds(monkeypatch):
 
 def evaluated(models, *, student=STUDENT):
     references = [model for model in models if model.label in SKILL and model != student]
-    return ScoreStage(None, None, None).evaluate(models, student=student, references=references)
+    return ScoreStage(OF_ALL_EXAMPLES, None, None).evaluate(
+        models, student=student, references=references
+    )
 
 
 def test_the_student_is_compared_with_all_references_and_others_with_sbert(rounds):
@@ -354,7 +359,7 @@ def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):
         model_of(Kind.SBERT_CHUNKS, SBERT_CHUNKS),
     ]
     adapted = model_of(Kind.STUDENT, "student", "student", Form.ADAPTED)
-    stage = ScoreStage(None, None, None)
+    stage = ScoreStage(OF_ALL_EXAMPLES, None, None)
     final = stage.evaluate([adapted, *references], student=adapted, references=references)
     assert f"; it is better than {UNTRAINED_ADAPTED} (." in final.standing()
     models = [adapted, *references, STUDENT]
@@ -503,7 +508,7 @@ def test_a_report_says_what_was_found_and_what_to_take(
         start = model_of(Kind.UNTRAINED, UNTRAINED, form=Form.ADAPTED)
         references = [MODELS[2], MODELS[3], MODELS[4], start]
         models = [saved, student, *references]
-        stage = ScoreStage(None, None, None)
+        stage = ScoreStage(OF_ALL_EXAMPLES, None, None)
         final = stage.evaluate(models, student=student, references=references)
     else:
         final = evaluated(models, student=saved)
@@ -575,7 +580,9 @@ def test_scores_by_length_are_those_of_each_task_with_its_lengths(rounds, monkey
     found = rounds("1k", "all")["all"]
     lengths = {"sort": np.arange(300) * 10, "find": np.arange(80) * 5}
     monkeypatch.setattr(ScoreStage, "lengths", lambda stage, task: lengths[task])
-    profile = SimpleNamespace(evaluation=SimpleNamespace(tasks=["sort", "find"]))
+    profile = SimpleNamespace(
+        evaluation=SimpleNamespace(tasks=["sort", "find"], largest_round=None)
+    )
     frame = ScoreStage(profile, None, None).by_length(MODELS)
     assert len(frame) == 5 * (
         6 + 2

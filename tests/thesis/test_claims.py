@@ -7,7 +7,11 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.run import Run
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, SIMDE
+from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.grids import grid
 from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import (
@@ -20,7 +24,7 @@ from docemb_lib.thesis.claims import (
     check_claims,
 )
 from docemb_lib.thesis.comparison import recorded_finals
-from docemb_lib.thesis.values import FIGURES, published, rows_of
+from docemb_lib.thesis.values import FIGURES, paper_name, published, rows_of
 
 # Claims that the published values contradict.
 CONTRADICTED = {"p6", "r2-map", "r2-mrr"}
@@ -235,6 +239,104 @@ def test_claims_are_checked_on_other_tasks_but_not_tested(three, evaluated):
     expected = {"c1": UNTESTED} | dict.fromkeys(["c2", "c7-map"], FAILS + NO_INTERVAL)
     assert table["on other tasks"][list(expected)].to_dict() == expected
     assert table.loc["c1", "because"] == f"{ABSENT}; on halves, package: no round 1k"
+
+
+OF_KINDS = {"classification": ["sort"], "pairs": ["match"], "retrieval": ["find"]}
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [("t1", FAILS), ("t2", FAILS), ("t4", HOLDS), ("r1", UNTESTED), ("r3-map", UNTESTED)],
+)
+def test_claims_about_tasks_are_illustrated_on_others_of_their_kind(claim, verdict):
+    checked = check_claims(CLAIMS, world(LEVELS), {**TASKS, **OF_KINDS})
+    assert checked.loc[claim, "verdict"] == verdict
+
+
+def test_a_span_needs_two_tasks():
+    checked = check_claims(CLAIMS, world(LEVELS), {**TASKS, **OF_KINDS})
+    assert checked.loc["r3-map", "because"] == "find alone has no span"
+
+
+@pytest.fixture
+def simde(workspace):
+    """A run of the notebook of SimDE, its models, and F1 of heads on all and on few examples."""
+    small = Profile.load("small")
+    student = small.student.model_copy(update={"max_tokens": 1024})  # more than BERT reads
+    profile = small.model_copy(update={"student": student})
+    run = Run(RunKey.of(SIMDE.name, profile, pairs="halves"), workspace)
+    rows = [
+        (run.label, Kind.STUDENT, 0.6),
+        ("student before distillation", Kind.UNTRAINED, 0.5),
+        ("another student", Kind.STUDENT, 0.9),
+    ]
+    models = pd.DataFrame(rows, columns=["model", "kind", "f1"]).assign(form=Form.SAVED, name="")
+    scores = []
+    for metric, more in (("accuracy", 0.1), ("f1_macro", 0.0)):
+        of_metric = models.assign(task="package", metric=metric, seed=0, value=models["f1"] + more)
+        scores.append(of_metric)
+    few_shot = pd.concat(scores).assign(draw=0, per_class=5)
+    few_shot["value"] = few_shot["value"].replace(0.5, 0.48)
+    other = few_shot.assign(per_class=2, value=0.1)
+    final = SimpleNamespace(models=models, scores=pd.concat(scores))
+    return run, final, pd.concat([other, few_shot])
+
+
+def gain_elsewhere(table, claim):
+    """The relative gain on the task `package`, which the paper lacks."""
+    _, gain = table.loc[claim, "because"].split("; on package: ")
+    return float(gain)
+
+
+def test_claims_of_simde_are_illustrated_by_a_run(simde):
+    table = module.claims_of_paper(*simde)
+    assert table.loc["d2", "on other tasks"] == FAILS + NO_INTERVAL  # 20% are no 9.4%
+    assert gain_elsewhere(table, "d2") == pytest.approx(0.6 / 0.5 - 1, rel=1e-3)
+    assert gain_elsewhere(table, "d4") == pytest.approx(0.6 / 0.48 - 1, rel=1e-3)
+
+
+def test_claims_of_simde_are_not_tested_by_other_tasks(simde):
+    assert {*module.claims_of_paper(*simde)["on thesis tasks"]} == {UNTESTED}
+
+
+def test_claims_of_simde_are_illustrated_by_recorded_runs(simde):
+    run, final, _ = simde
+    run.finish({}, scores=final.scores, tables={"models": final.models})
+    table = module.claims_of_paper(run)
+    assert gain_elsewhere(table, "d2") == pytest.approx(0.6 / 0.5 - 1, rel=1e-3)
+    assert table.loc["d4", "because"].endswith("no round few-shot")
+
+
+def test_a_claim_of_simde_names_the_model_that_is_missing(simde):
+    table = module.claims_of_paper(*simde)
+    assert table.loc["d1", "because"].endswith("; on package: no run of SimDE_bert, SimCSE")
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "tokens", "name"),
+    [
+        ({"kind": Kind.STUDENT}, {}, 4096, "SimDE_long"),
+        ({"kind": Kind.STUDENT}, {}, 512, "SimDE_bert"),
+        ({"kind": Kind.STUDENT}, {"pairs": "dropout"}, 512, "SimCSE_long"),
+        ({"kind": Kind.STUDENT}, {"beside_teachers": 0.1}, 512, None),
+        ({"kind": Kind.UNTRAINED}, {}, 512, "BERT"),
+        ({"kind": Kind.UNTRAINED}, {}, 4096, "Longformer"),
+        ({"kind": Kind.PUBLISHED, "name": "allenai/longformer-base-4096"}, {}, 512, "Longformer"),
+        ({"kind": Kind.PUBLISHED, "name": "some/other"}, {}, 512, None),
+        ({"kind": Kind.UNTRAINED, "form": Form.ADAPTED}, {}, 512, None),
+        ({"kind": Kind.SBERT_CHUNKS}, {}, 512, None),
+    ],
+)
+def test_models_have_their_names_in_the_simde_paper(small, model, parameters, tokens, name):
+    student = small.student.model_copy(update={"max_tokens": tokens})
+    key = RunKey.of(SIMDE.name, small.model_copy(update={"student": student}), **parameters)
+    row = pd.Series({"form": Form.SAVED, "name": "", **model})
+    assert paper_name(key, row, is_own=True) == name
+
+
+def test_a_student_beside_a_run_has_no_name_in_the_simde_paper(small):
+    row = pd.Series({"kind": Kind.STUDENT, "form": Form.SAVED, "name": ""})
+    assert paper_name(RunKey.of(SIMDE.name, small), row, is_own=False) is None
 
 
 def test_recorded_claims_are_of_both_chapters_and_nothing_is_built(

@@ -8,10 +8,14 @@ import pytest
 
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.run import Run
 from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, SIMDE
+from docemb_lib.settings.profile import Profile
 from docemb_lib.thesis import claims as module
 from docemb_lib.thesis.claims import FAILS, HOLDS, NO_INTERVAL, UNDECIDED, UNTESTED, check_claims
 from docemb_lib.thesis.values import FIGURES, published, rows_of, thesis_tasks
+from docemb_lib.workspace import Workspace
 
 STUDENTS = ["only-MSE", "MSE-contextual", "cosine-masked"]
 PAIRS = ["aan", "oc", "pan", "s2orc"]
@@ -125,7 +129,7 @@ NOT_SO = ["p6", "r2-map", "r2-mrr"]  # claims that the published values contradi
 
 
 @pytest.fixture(scope="module")
-def checked():
+def checked(tmp_path_factory):
     """The verdicts on the published values, by claim."""
     rows = pd.concat([rows_of(figure) for figure in FIGURES]).reset_index()
     rows = rows.rename(columns={"source": "round", "label": "model"})
@@ -138,7 +142,9 @@ def checked():
     in_chapter_5 = check_claims(
         module.claims(EVALUATION.name), module.scores_of_rows(TABLE), thesis_tasks()
     )
-    of_paper = module.claims_of_paper().rename(columns={"as published": "verdict"})
+    nothing_recorded = Workspace(tmp_path_factory.mktemp("workspace"))
+    run = Run(RunKey.of(SIMDE.name, Profile.load("tiny")), nothing_recorded)
+    of_paper = module.claims_of_paper(run).rename(columns={"as published": "verdict"})
     return pd.concat([in_chapter_4, in_chapter_5, of_paper[["verdict"]]])
 
 
@@ -212,7 +218,14 @@ ROUNDS = {
         ({"order": [["n"], ["m"]], "tasks": ["a"]}, HOLDS),
         ({"order": [["m"], ["n"]], "over_tasks": "each"}, FAILS),
         ({"order": [["o"], ["n"], ["m"]], "over_tasks": "span"}, HOLDS),  # spans 0, .2, .3
-        ({"order": [["o"], ["m"], ["n"]], "rounds": ["1k", "all"], "gain": True}, HOLDS),
+        (
+            {
+                "order": [["o"], ["m"], ["n"]],
+                "rounds": ["1k", "all"],
+                "gain": {"from": "1k", "to": "all"},
+            },
+            HOLDS,
+        ),
         ({"order": [["m", "o"], ["n"]], "of_group": "mean"}, HOLDS),
         ({"order": [["o", "n"], ["m"]], "of_group": "best"}, FAILS),
         ({"order": [["m", "n", "o"], ["n"]], "ahead": [1, 1]}, HOLDS),
