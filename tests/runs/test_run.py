@@ -89,7 +89,7 @@ def test_the_other_settings_are_folded_in_a_notebook_and_named_in_text():
         ("06_evaluation", "training.attention", "in the paper", ""),
         ("06_evaluation", "corpus.documents", "in the paper", "1030000"),
         ("05_weighting", "student.layers", "in the paper", "all"),
-        ("06_evaluation", "contextual_teacher", "value", "PV"),
+        ("06_evaluation", "contextual_teacher", "value", "None"),
         ("07_simde", "student.dropout", "value", "0.1"),
         ("07_simde", "student.max_tokens", "value", "512"),
         ("07_simde", "head.learning_rate", "in the paper", "0.0003"),
