@@ -79,7 +79,7 @@ pages = read_pages(held_out)
 titles = sorted(pages)
 related = [[titles.index(name) for name in titles if name in pages[title][1] - {title}] for title in titles]
 queries = [row for row, wanted in enumerate(related) if wanted]
-print(f"{len(texts)} of {len(library)} pages to learn from; {len(titles)} held out, {len(queries)} of them cite others")
+print(f"{len(texts)} of {len(library)} pages are learnt from, {len(titles)} held out; {len(queries)} of these cite others")
 
 # %% [markdown]
 # ---
@@ -168,15 +168,15 @@ def norm(name: str, x: Tensor) -> Tensor:
 
 def encode(ids: Tensor) -> Tensor:
     """Last hidden states of one document, (T,) to (T, D)."""
-    words = weights["embeddings.word_embeddings.weight"][ids]
-    x = words + weights[POSITIONS][: len(ids)] + weights["embeddings.token_type_embeddings.weight"][0]
+    placed = weights["embeddings.word_embeddings.weight"][ids] + weights[POSITIONS][: len(ids)]
+    x = placed + weights["embeddings.token_type_embeddings.weight"][0]
     x = norm("embeddings.LayerNorm", x)
     for layer in range(len(LAYERS)):
         at = f"encoder.layer.{layer}"
         parts = [linear(f"{at}.attention.self.{name}", x) for name in ("query", "key", "value")]
         qkv = [part.view(len(ids), HEADS, -1) for part in parts]  # (T, H, d) each
-        context = banded_attention(*qkv).flatten(1)  # (T, D)
-        x = norm(f"{at}.attention.output.LayerNorm", x + linear(f"{at}.attention.output.dense", context))
+        context = linear(f"{at}.attention.output.dense", banded_attention(*qkv).flatten(1))
+        x = norm(f"{at}.attention.output.LayerNorm", x + context)  # (T, D)
         inner = F.gelu(linear(f"{at}.intermediate.dense", x))
         x = norm(f"{at}.output.LayerNorm", x + linear(f"{at}.output.dense", inner))
     return x
@@ -329,7 +329,7 @@ def interval(gain: Tensor) -> list[float]:
 
 
 held_out_texts = [pages[title][0] for title in titles]
-vectors = [torch.from_numpy(doc2vec.infer_vector(simple_preprocess(text))) for text in held_out_texts]
+vectors = [doc2vec.infer_vector(simple_preprocess(text)) for text in held_out_texts]
 with torch.no_grad():
     Y = embed(held_out_tokens)
 after = average_precision(Y)
@@ -337,7 +337,7 @@ scores = {
     "student before": before,
     "student after": after,
     "SBERT": average_precision(torch.from_numpy(sbert.encode(held_out_texts))),
-    "Paragraph Vector": average_precision(torch.stack(vectors)),
+    "Paragraph Vector": average_precision(torch.stack([*map(torch.from_numpy, vectors)])),
 }
 for name in ("student before", "SBERT", "Paragraph Vector"):
     gain = after - scores[name]
@@ -349,7 +349,7 @@ for name in ("student before", "SBERT", "Paragraph Vector"):
 # %%
 import matplotlib.pyplot as plt
 
-figure, (left, right) = plt.subplots(ncols=2, figsize=(9, 2.4), width_ratios=(2, 3), layout="constrained")
+figure, (left, right) = plt.subplots(ncols=2, figsize=(9, 2.4), layout="constrained")
 left.plot(history, label=["loss", "structural", "contextual"])
 left.set(xlabel="update", ylabel="loss", ylim=(0, None))
 left.legend(fontsize=8)
@@ -372,7 +372,7 @@ print(f"nearest now: {', '.join(titles[row] for row in nearest)}")
 # `docemb_lib` computes these numbers too: hidden states, losses, gradients and MAP. In float64 rounding hides nothing.
 
 # %%
-# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
+# No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import losses
 from docemb_lib.base.progress import log_to_notebook
 from docemb_lib.evaluation import Ranking, Retrieval
@@ -380,8 +380,8 @@ from docemb_lib.student import Student
 from docemb_lib.student.packing import pack
 
 log_to_notebook()
-learnt = weights
-weights = {name: W.detach().double().requires_grad_() for name, W in read_weights().items()}  # back to the start
+learnt = weights  # `weights` goes back to the start
+weights = {name: W.detach().double().requires_grad_() for name, W in read_weights().items()}
 S, C = S.double(), C.double()
 objective = Objective()
 objective.projection.double()
@@ -420,7 +420,7 @@ assert_equal("gradients", torch.cat([W.grad.flatten() for W in weights.values()]
 student.float()
 with torch.no_grad():
     for name, W in learnt.items():
-        student.model.get_parameter(name)[-len(W) :] = W  # its row 0 of the positions belongs to padding
+        student.model.get_parameter(name)[-len(W) :] = W  # its positions begin with padding's
 task = Retrieval("related pages", {"test": Ranking(held_out_texts, queries, [related[row] for row in queries])})
 assert_equal("embeddings", Y[:20], torch.from_numpy(student.embed(held_out_texts[:20], bf16=False)))
 of_text = [held_out_texts.index(text) for text in task.texts()]  # each text once

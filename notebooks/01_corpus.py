@@ -35,7 +35,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
+# No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import begin, figures, records, thesis, views
 
 figures.use_style()
@@ -174,8 +174,8 @@ run.save_figure(ax, "sources", table.reset_index())
 #
 # ## How long documents are
 #
-# The thesis (Tables 4.1 and 5.1) counts tokens of the student; the last two columns are percentages of documents with
-# more than 384 and 512 tokens of its structural teacher, here of that of this profile.
+# As in the thesis (Tables 4.1 and 5.1), tokens are those of the student, and the last two columns are the percentages of
+# documents with more than 384 and 512 tokens of the structural teacher.
 
 # %%
 statistics = views.corpus_statistics(run)
@@ -209,7 +209,7 @@ summary = documents.groupby(["split", "source"])["tokens"].describe().reset_inde
 run.save_figure(figure, "splits", summary)
 
 # %% [markdown]
-# Both panels should have one shape. In the thesis there are two peaks: Wikipedia at 60 tokens, news from 1,200 on.
+# Both panels should have the same shape. In the thesis there are two peaks: Wikipedia at 60 tokens, news from 1,200 on.
 #
 # ## What the models are tested on
 #
@@ -364,6 +364,7 @@ numbers = {
 }
 finished = run.finish(numbers)
 print("figures:", Path(run.figures[0]).parent)
+print("executed copies:", run.workspace.shown(run.workspace.outputs / "notebooks" / run.notebook))
 finished
 
 # %% [markdown]

@@ -32,7 +32,7 @@ negatives = "batch"  # of max-margin and contrastive: "batch", a number of rando
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
+# No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import begin, figures, thesis, views, widgets
 
 figures.use_style()
@@ -52,7 +52,8 @@ import torch.nn.functional as F
 
 from docemb_lib.student import Student
 
-of_student, training = run.profile.student, run.key.training
+of_student = run.profile.student
+training = run.key.training
 student = Student.from_encoder(
     of_student.model,
     layers=of_student.layers,
@@ -90,7 +91,8 @@ def dense_attention(query, key, value, lengths, window):
     return torch.einsum("hij,jhd->ihd", weights, value), seen
 
 
-lengths, window = [9, 30, 17], 8  # three documents
+lengths = [9, 30, 17]  # of three documents
+window = 8
 query, key, value = torch.randn(3, sum(lengths), 4, 16)
 context, seen = dense_attention(query, key, value, lengths, window)
 packed = banded_attention(query, key, value, lengths, window)
@@ -317,7 +319,8 @@ def gradient_of_margin(y, t, gamma):
     return gradient
 
 
-y64, t64 = y.detach().double(), t.double()
+y64 = y.detach().double()
+t64 = t.double()
 B, D = t64.shape
 mean_of_others = (t64.sum(dim=0) - t64) / (B - 1)
 constant = 2 / D * (mean_of_others - t64)
@@ -326,13 +329,13 @@ for place in (y64, 1000 * y64, torch.randn_like(y64)):
 print(f"norms of the gradients of {B} documents, at any y: {constant.norm(dim=1)[:3]} …")
 
 # %%
-distances_gone = torch.linspace(0, 40, 81, dtype=torch.float64)
+travelled = torch.linspace(0, 40, 81, dtype=torch.float64)
 direction = -F.normalize(constant)
 fig, ax = plt.subplots(figsize=(5.2, 3.0))
 for gamma, color in zip((0.5, 1.0, 1.5), figures.SERIES[:3], strict=True):
-    moved = (mse(y64 + s * direction, t64) for s in distances_gone)
+    moved = (mse(y64 + s * direction, t64) for s in travelled)
     values = torch.stack([max_margin(distances, gamma).mean() for distances in moved])
-    ax.plot(distances_gone, values, color=color, label=f"γ = {gamma}")
+    ax.plot(travelled, values, color=color, label=f"γ = {gamma}")
     if gamma == 1.0:
         assert values.diff(n=2).abs().max() < 1e-9  # a straight line
 ax.set(xlabel="distance that the embeddings have gone against the gradient", ylabel="loss")
@@ -428,7 +431,7 @@ legend = axes[0].legend()
 # ## Distil
 #
 # The first `documents` training documents are seen in random order; the profile sets epochs and batch size. The first
-# recorded loss is the one above, but for precision, dropout, accumulation and other `negatives`.
+# recorded loss is the one above, unless precision, dropout, accumulation or `negatives` make it another.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -448,7 +451,8 @@ def cosines(y, t):
     return matrix.diagonal(), matrix[~torch.eye(len(matrix), dtype=torch.bool)]
 
 
-corpus, teachers = run.stages.corpus, run.stages.teachers
+corpus = run.stages.corpus
+teachers = run.stages.teachers
 n_held_out = len(corpus.split("validation"))
 t_held_out = teachers.embeddings(teachers.structural, "validation", n_held_out)
 for model in (run.untrained, run.model):
@@ -547,6 +551,7 @@ student_folder = run.link_student()
 tables = run.validation.tables
 numbers = run.finish(run.metrics(scores), scores=scores, student=student_folder, tables=tables)
 print(f"figures: {Path(run.figures[0]).parent}\nstudent: {student_folder}")
+print("executed copies:", run.workspace.shown(run.workspace.outputs / "notebooks" / run.notebook))
 numbers
 
 # %% [markdown]

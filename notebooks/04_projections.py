@@ -39,7 +39,7 @@ contextual_projection = "profile"  # the same for the teacher's side; - is the i
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
+# No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import begin, figures, sweep, thesis, views, widgets
 
 figures.use_style()
@@ -316,7 +316,7 @@ for rows in batches:
     sums += torch.stack([l2, sdl1(z1[rows]) + sdl2(z2[rows])])
     parts = balanced(z1[rows], z2[rows], with_parts=True)  # (B, 4): loss, distance, SDL, δ
 torch.testing.assert_close(parts[0, 3], sums[0] / sums[1])
-print(f"balanced after ten batches: δ = {parts[0, 3]:.4f}; this profile's: {run.parameters['delta']}")
+print(f"balanced after ten batches: δ = {parts[0, 3]:.4f}; in this run: {run.parameters['delta']}")
 
 # %% [markdown]
 # ## What keeps documents apart
@@ -440,8 +440,9 @@ figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left",
 run.save_figure(figure, "probe", probes)
 
 # %% [markdown]
-# R² = 1: the map predicts the teacher exactly; 0: no better than its mean. Where both bars are equal, the student has
-# learnt nothing from this teacher, even if the loss fell.
+# R² = 1: the map predicts the teacher exactly; 0: no better than its mean; below 0: worse. Where the bar has not risen,
+# a linear map reads no more of this teacher than before, even if the loss fell. Other relations it does not see: the
+# scores below decide what the teacher is worth.
 #
 # ## Other contextual losses
 #
@@ -465,9 +466,9 @@ for number, (title, of_group) in enumerate(groups):
     run.save_figure(ax, f"contextual-losses-{number}", of_group)
 
 # %% [markdown]
-# Where students differ in the contextual loss alone, a figure has them, each beside the spread of its embeddings. Below a
-# twentieth of the spread before training it is called collapsed; its scores mean nothing then. The grid `soft-cca-beta`
-# varies δ and β, which the thesis calls critical (4.5.2).
+# A figure shows recorded students that differ in the contextual loss alone, with the spread of their embeddings. A student
+# with less than a twentieth of the spread before training is called collapsed; its scores mean nothing. The grid
+# `soft-cca-beta` varies δ and β, which the thesis calls critical (4.5.2).
 #
 # ## Which projections?
 #
@@ -478,7 +479,7 @@ for number, (title, of_group) in enumerate(groups):
 thesis.table("4.7", run.profile)
 
 # %% [markdown]
-# The next figures have the recorded runs, as Figures 4.7 to 4.9 do; the grids are `projections-contextual`,
+# The next figures show the recorded runs, as Figures 4.7 to 4.9 do; the grids are `projections-contextual`,
 # `projections-cosine` and `projections-max-margin`. [01](01_corpus.ipynb) explains the scores.
 
 # %%

@@ -46,7 +46,7 @@ weighting = "complement"  # of the contextual loss: complement is 1 - λ; struct
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
-# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
+# No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import begin, figures, thesis, views, widgets
 
 figures.use_style()
@@ -127,7 +127,8 @@ for name, settings in examples.items():
     torch.testing.assert_close((v, u), Weighting(*settings).weights(n_tokens))
     rows[name] = [f"{a:.2f} + {b:.2f}" for a, b in zip(v, u, strict=True)]
     if name.startswith("λ .5, mask"):  # Listing 4.1
-        torch.testing.assert_close((v * S + u * C).mean(), weighted_loss(S, C, n_tokens, 0.5, limit))
+        by_listing = weighted_loss(S, C, n_tokens, 0.5, limit)
+        torch.testing.assert_close((v * S + u * C).mean(), by_listing)
 pd.DataFrame(rows, index=[f"{n} tokens" for n in n_tokens]).T.rename_axis("L_S + L_C")
 
 # %% [markdown]
@@ -279,8 +280,8 @@ for row in norms[norms["at"] == "encoder"].itertuples():
     print(f"{row.objective}: {share:.0%} of the encoder's gradient is of L_S at λ = .5")
 
 # %% [markdown]
-# Above the dotted line the structural loss has the larger gradient, below it the contextual loss: λ = .5 is a balance
-# on the line alone.
+# Above the dotted line the structural loss has the larger gradient, below it the contextual loss: λ = .5 balances them
+# only on the line.
 #
 # ## A sweep over λ
 #
@@ -332,7 +333,8 @@ widgets.weighting_explorer(run, points, profile=profile)
 #
 # Drafts of the thesis suppose that without the contextual loss a student forgets the endings of documents, and that
 # without the structural loss all embeddings become alike. `ending` is how far an exchanged last third moves a document,
-# divided by how far an exchanged first third does; `spread` is the mean cosine distance of two documents.
+# divided by how far an exchanged first third does; `spread` is the mean cosine distance of two documents. The students
+# are those of equally many documents, with the student of the structural loss alone where `03_structural` has trained it.
 
 # %%
 views.hypotheses_of_students(run).round(3)
@@ -348,7 +350,8 @@ figures.table(claims, section=thesis.CLAIMS)
 print(thesis.conclusion(run))
 
 # %%
-run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=run.validation.tables)
+tables = run.validation.tables
+run.finish(run.metrics(scores), scores=scores, student=run.link_student(), tables=tables)
 
 # %% [markdown]
 # ## References

@@ -43,7 +43,7 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 # %%
 from IPython.display import Markdown, display
 
-# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
+# No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import begin, figures, thesis, views, widgets
 
 figures.use_style()
@@ -141,7 +141,8 @@ def embeddings_of(task):
 for task in [task for task in tasks if isinstance(task, HeadTask)][:1]:
     train, test = task.head_inputs(embeddings_of(task), "test", HEAD)
     rows = downsample(train.labels, 1000)
-    X, y = torch.tensor(train.features[rows]).float(), torch.tensor(train.labels[rows])
+    X = torch.tensor(train.features[rows]).float()
+    y = torch.tensor(train.labels[rows])
     with one_thread():  # faster, because a step is short
         weights, losses = train_head(X, y, HEAD, seed=0)
     C = int(y.max()) + 1
@@ -401,6 +402,7 @@ else:
     print(f"{folder} holds the student with words of the corpus; scored above is the adapted one,")
     print("with words of a task's texts, which `docemb adapt` gives you for your own documents.")
 print("Tables and figures:", run.workspace.shown(run.workspace.outputs / "figures" / run.notebook))
+print("Executed copies:", run.workspace.shown(run.workspace.outputs / "notebooks" / run.notebook))
 
 # %% [markdown]
 # **References.** Thesis, chapter 5. Dror et al. (2018), *The hitchhiker's guide to testing statistical significance in

@@ -35,7 +35,7 @@ import numpy as np
 import torch
 from IPython.display import Markdown, display
 
-# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
+# No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import begin, figures, thesis, views
 
 figures.use_style()
@@ -296,8 +296,8 @@ Scores on common tasks, which `evaluation.tasks` may name. The paper trains BERT
 figures.table(thesis.beside_paper(final.scores), names, section=section)
 
 # %%
-section = """The paper's claims, on its own Table 2 and on the recorded students. One that reads more than
-512 tokens stands for the paper's Longformer, the others for its BERT:"""
+section = """The paper's claims, on its Table 2 and on the recorded students. A student that reads more
+than 512 tokens stands for the paper's Longformer, the others for its BERT:"""
 figures.table(thesis.claims_of_paper(run, final, few), section=section)
 
 # %% [markdown]
@@ -310,6 +310,7 @@ print(said)
 folder = run.link_student(final.scores)
 print("The student:", folder)
 print("Tables and figures:", run.workspace.shown(run.workspace.outputs / "figures" / run.notebook))
+print("Executed copies:", run.workspace.shown(run.workspace.outputs / "notebooks" / run.notebook))
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]

@@ -35,7 +35,7 @@ seed = 0  # of the draw, the map and the groups
 save_to = None  # a new folder for the student; None: it is not saved
 
 # %%
-# No docemb_lib here? Then this kernel is of another environment: Kernel, Change Kernel, or install docemb in it.
+# No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
 from docemb_lib import Student, figures
 from docemb_lib.base.progress import log_to_notebook
 
@@ -63,7 +63,7 @@ PACKAGES = ["networkx", "numpy", "pandas", "scipy", "sklearn"]
 
 
 def read(place: str | None) -> pd.DataFrame:
-    """A row for each document: id, text, source, see_also, and the further fields of a data file."""
+    """A row for each document: id, text, source, see_also, and further fields of a data file."""
     if place is None:
         return pd.DataFrame(installed_docs(PACKAGES))
     file = Path(place)
@@ -102,10 +102,12 @@ if links is not None:
 different = everything.drop_duplicates("text")
 collection = draw(different, documents or len(different)).reset_index(drop=True)
 texts = collection["text"].tolist()
-print(f"{len(everything)} documents read, {len(everything) - len(different)} with an earlier one's text left out, {len(texts)} taken")
+repeated = len(everything) - len(different)
+print(f"{len(everything)} documents read, {repeated} that repeat another left out, {len(texts)} taken")
 if path is not None and Path(path).is_dir():
-    others = [file.suffix or "no ending" for file in visible_files(Path(path)) if file.suffix.lower() not in {".txt", ".md"}]
-    print("not read, by ending:", pd.Series(others, dtype=object).value_counts().to_dict() or "nothing")
+    endings = pd.Series([file.suffix for file in visible_files(Path(path))], dtype=object)
+    unread = endings[~endings.str.lower().isin([".txt", ".md"])].replace("", "no ending")
+    print("not read, by ending:", unread.value_counts().to_dict() or "nothing")
 
 # %% [markdown]
 # ## Adapt
@@ -118,7 +120,8 @@ started = time.perf_counter()
 student = Student.from_encoder(encoder, pooling="lead", attention_window=256)
 student.adapt(texts)
 Y = student.embed(texts)
-print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's; {time.perf_counter() - started:.0f} s")
+seconds = time.perf_counter() - started
+print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's; {seconds:.0f} s")
 print(f"{float(student.lexical.weight):.2f} of a cosine comes from the words")
 if save_to is not None:
     student.save(save_to)
@@ -129,7 +132,8 @@ collection["length"] = [len(ids) for ids in encoded.sequences]
 ax = plt.figure(figsize=(7, 2.4)).gca()
 ax.hist(collection["length"], bins=np.geomspace(8, student.max_tokens + 1, 40))
 ax.axvline(256, color=figures.PALETTE["structural"], label="read by all-MiniLM-L6-v2")
-ax.set(xscale="log", xlabel="tokens", ylabel="documents", title=f"{encoded.truncated} documents are longer than the student reads")
+ax.set(xscale="log", xlabel="tokens", ylabel="documents")
+ax.set_title(f"{encoded.truncated} documents are longer than the student reads")
 legend = ax.legend()
 
 # %% [markdown]
@@ -141,7 +145,8 @@ def nearest(y: np.ndarray, k: int = 5) -> pd.DataFrame:
     cosines = Y @ y
     rows = np.argsort(-cosines, kind="stable")[:k]
     begins = [" ".join(texts[row].split())[:80] for row in rows]
-    return pd.DataFrame({"cosine": cosines[rows].round(3), "id": collection["id"][rows], "begins": begins})
+    ids = collection["id"][rows]
+    return pd.DataFrame({"cosine": cosines[rows].round(3), "id": ids, "begins": begins})
 
 
 print(query)
@@ -205,7 +210,8 @@ def class_tfidf(group_of: np.ndarray, words: int = 6) -> list[str]:
 kmeans = KMeans(min(groups, len(texts)), n_init=10, random_state=seed).fit(Y)
 described = class_tfidf(kmeans.labels_)
 collection["group"] = [f"{group}: {described[group]}" for group in kmeans.labels_]
-collection.groupby("group").agg(documents=("id", "size"), example=("id", "first"), tokens=("length", "median"))
+summary = {"documents": ("id", "size"), "example": ("id", "first"), "tokens": ("length", "median")}
+collection.groupby("group").agg(**summary)
 
 # %% [markdown]
 # ## Map
@@ -217,7 +223,8 @@ from sklearn.manifold import TSNE
 
 from docemb_lib.widgets.explorer import Answer, Explorer, choice
 
-tsne = TSNE(perplexity=min(30, (len(texts) - 1) / 3), metric="cosine", init="random", random_state=seed)
+perplexity = min(30, (len(texts) - 1) / 3)
+tsne = TSNE(perplexity=perplexity, metric="cosine", init="random", random_state=seed)
 plane = tsne.fit_transform(Y)  # (N, 2)
 titles = [f"{id}\n{text[:400]}" for id, text in zip(collection["id"], texts, strict=True)]
 
@@ -247,8 +254,8 @@ def close_pairs(least: float, most: float = 1.01, count: int = 10) -> pd.DataFra
     first, second = np.nonzero((cosines >= least) & (cosines < most))
     order = np.argsort(-cosines[first, second])[:count]
     ids = collection["id"].to_numpy()
-    first, second = first[order], second[order]
-    return pd.DataFrame({"cosine": cosines[first, second].round(3), "first": ids[first], "second": ids[second]})
+    pairs = {"first": ids[first[order]], "second": ids[second[order]]}
+    return pd.DataFrame({"cosine": cosines[first, second][order].round(3), **pairs})
 
 
 copies = close_pairs(near_copy)
@@ -270,7 +277,10 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from docemb_lib.evaluation import Ranking, Retrieval, Score
 
 row_of = {id: row for row, id in enumerate(collection["id"])}
-linked = [sorted({row_of[each] for each in see_also if each in row_of} - {row}) for row, see_also in enumerate(collection["see_also"])]
+linked = []
+for row, see_also in enumerate(collection["see_also"]):
+    rows_of_links = {row_of[id] for id in see_also if id in row_of}
+    linked.append(sorted(rows_of_links - {row}))
 queries = [row for row, wanted in enumerate(linked) if wanted]
 classes = collection[label].astype(str).to_numpy()
 sizes = pd.Series(classes).value_counts()
@@ -288,7 +298,8 @@ def score(X: np.ndarray) -> dict[str, Score]:
         head = LogisticRegression(C=10, max_iter=1000)
         folds = StratifiedKFold(5, shuffle=True, random_state=seed)
         right = cross_val_predict(head, unit, classes[labelled], cv=folds) == classes[labelled]
-        scores[label] = Score("accuracy", (right.mean(),), {}, {"accuracy": right[None].astype(np.float32)})
+        answers = {"accuracy": right[None].astype(np.float32)}
+        scores[label] = Score("accuracy", (right.mean(),), {}, answers)
     return scores
 
 

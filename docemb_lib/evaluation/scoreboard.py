@@ -142,11 +142,15 @@ def told(tests: pd.DataFrame) -> str:
             difference = f"{d:+.3f}".replace("0.", ".")
             cases.append(f"{where} ({difference}, {p_value(p)})")
         if cases:
-            *first, last = cases
-            listed = f"{', '.join(first)} and {last}" if first else last
             relation = "not shown to differ" if verdict == UNCLEAR else verdict
-            clauses.append(f"{relation} {listed}")
+            clauses.append(f"{relation} {listed(cases)}")
     return "; ".join(clauses)
+
+
+def listed(words: Sequence[str]) -> str:
+    """One or more words as a list in a sentence, as in `on a, on b and in the mean`."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def p_value(p: float) -> str:

@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from docemb_lib.evaluation.scoreboard import BETTER, WORSE, over_tasks, told, with_interval
+from docemb_lib.evaluation.scoreboard import (
+    BETTER,
+    WORSE,
+    listed,
+    over_tasks,
+    told,
+    with_interval,
+)
 from docemb_lib.evaluation.uncertainty import (
     OVERALL,
     Scores,
@@ -166,14 +173,17 @@ def _best(run: Run, scores: Scores) -> str:
     relations = []
     for relation, verdict in (("better", WORSE), ("worse", BETTER)):
         counts = tests[tests["verdict"] == verdict].groupby("task", sort=False).size()
-        cases = []
-        for task, count in counts.items():
-            where = "in the mean" if task == OVERALL else f"on {task}"
-            cases.append(where if others == 1 else f"than {count} {where}")
-        if cases:
-            relations.append(f"{relation} {' and '.join(cases)}")
+        for count, tasks in counts.groupby(counts, sort=False):
+            places = ["in the mean" if task == OVERALL else f"on {task}" for task in tasks.index]
+            relations.append(f"{relation} than {_share(int(count), others)} {listed(places)}")
     if not relations:
         which = "the other" if others == 1 else "any other"
         return f"{sentence}; paired tests do not show it to differ from {which}."
-    which = "the other" if others == 1 else f"the {others} others"
-    return f"{sentence}; beside {which}, paired tests show it to be {' and '.join(relations)}."
+    return f"{sentence}; paired tests show it to be {'; '.join(relations)}."
+
+
+def _share(count: int, others: int) -> str:
+    """Some of the other models in words, as in `2 of the 3 others`."""
+    if others == 1:
+        return "the other"
+    return f"all {others} others" if count == others else f"{count} of the {others} others"

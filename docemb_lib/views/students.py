@@ -10,7 +10,7 @@ from docemb_lib.runs.models import Model, embed_once, recorded_student, student_
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.profile import local_config
-from docemb_lib.thesis.comparison import LINES
+from docemb_lib.thesis.comparison import LINES, structural_only
 
 SHOWN = 1000  # validation documents in views, as in Figure 4.4
 PROBED = 300  # training documents that a probe is fitted on
@@ -68,16 +68,22 @@ def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
 def hypotheses_of_students(run: Run) -> pd.DataFrame:
     """Whether students forget endings, and whether their embeddings are alike.
 
-    The students are those of `students_of_runs`, a row each; the columns `ending` and `spread` are
-    those of `probes.drafts_hypotheses`, on the first `SHOWN` validation documents.
+    The students are those of `students_of_runs`, and that of the same structural loss alone, a row
+    each; the columns `ending` and `spread` are those of `probes.drafts_hypotheses`, on the first
+    `SHOWN` validation documents.
     """
     documents = run.stages.corpus.split("validation")["text"][:SHOWN]
     texts = [" ".join(text.split()) for text in documents]  # as exchanged documents are joined
     versions = [texts, *(probes.exchange_third(texts, third) for third in ("first", "last"))]
+    students = {model.label: model for model in students_of_runs(run)}
+    for record in structural_only(run, [run.key]):
+        student = recorded_student(run.workspace, record)
+        if student is not None:
+            students[f"only-structural;{record.label}"] = student_model(record.label, student)
     rows = {}
-    for model in students_of_runs(run):
+    for label, model in students.items():
         embeddings = [embed_once(run.workspace, model, version) for version in versions]
-        rows[model.label] = probes.drafts_hypotheses(*embeddings)
+        rows[label] = probes.drafts_hypotheses(*embeddings)
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -140,8 +146,9 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
 def learnt(probes_of_both: pd.DataFrame) -> str:
     """Sentences with R² of each teacher's probe on all documents, before and after distillation.
 
-    A teacher of whose embeddings the trained student tells no more than the untrained one has
-    taught it nothing. probes_of_both: see `probes_of_teachers`.
+    A teacher of whose embeddings the trained student tells no more than the untrained one has, by
+    this linear measure, taught it nothing. It may still have changed scores, to which the sentence
+    refers: a notebook prints them before. probes_of_both: see `probes_of_teachers`.
     """
     all_documents = probes_of_both[probes_of_both["bucket"] == probes.ALL]
     parts = []
@@ -152,8 +159,12 @@ def learnt(probes_of_both: pd.DataFrame) -> str:
         after = r2[Kind.STUDENT]
         parts.append(f"{teacher} {before:.2f} before distillation and {after:.2f} after")
         if after <= before:
-            nothing.append(f"the student has learnt nothing of the {teacher}")
-    sentence = f"R² on all validation documents: {'; '.join(parts)}"
+            nothing.append(teacher)
+    count = all_documents["documents"].iloc[0]
+    sentence = f"R² of a linear map from the student to a teacher, on {count} validation documents:"
+    sentence += f" {'; '.join(parts)}."
     if nothing:
-        sentence += f": {' and '.join(nothing)} that a linear map reads"
-    return LINES.fill(f"{sentence}.")
+        of = " and the ".join(nothing)
+        sentence += f" By this measure the student has learnt nothing of the {of}."
+        sentence += " What distillation has changed on tasks, the paired tests above say."
+    return LINES.fill(sentence)

@@ -95,14 +95,14 @@ def test_only_a_run_with_the_same_structural_loss_shows_what_is_added(concluded,
     [
         (
             (MARGIN, COSINE),
-            "has the best mean; beside the other, paired tests show it to be better on package "
-            "and on halves and in the mean.",
+            "has the best mean; paired tests show it to be better than the other on package, on "
+            "halves and in the mean.",
         ),
         (
             (MARGIN, COSINE, {"notebook": "03_structural", "structural_loss": "mse"}),
-            "has the best mean, and 1 has the same; beside the 2 others, paired tests show it to "
-            "be better than 2 on package and than 1 on halves and than 1 in the mean and worse "
-            "than 1 on halves.",
+            "has the best mean, and 1 has the same; paired tests show it to be better than all 2 "
+            "others on package; better than 1 of the 2 others on halves and in the mean; worse "
+            "than 1 of the 2 others on halves.",
         ),
         (
             (FIFTH, HALF),
