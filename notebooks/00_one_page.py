@@ -79,7 +79,7 @@ pages = read_pages(held_out)
 titles = sorted(pages)
 related = [[titles.index(name) for name in titles if name in pages[title][1] - {title}] for title in titles]
 queries = [row for row, wanted in enumerate(related) if wanted]
-print(f"{len(texts)} of {len(library)} pages are learnt from, {len(titles)} held out; {len(queries)} of these cite others")
+print(f"{len(texts)} of {len(library)} pages taught; {len(queries)} of {len(titles)} held-out ones cite others")
 
 # %% [markdown]
 # ---

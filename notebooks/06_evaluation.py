@@ -356,7 +356,10 @@ with its 21,000 articles."""
 figures.table(thesis.deviations(finals.scores), names, section=section)
 
 # %%
-compared = figures.named(finals.compared, names)
+known = of_all[is_student].drop_duplicates("model").dropna(subset="in the thesis")
+known = known.drop_duplicates("in the thesis", keep=False)  # two students may have a name in common
+thesis_names = dict(zip(known["model"], known["in the thesis"], strict=True))
+compared = figures.named(finals.compared, thesis_names | names)
 if len(accuracy):
     display(Markdown("## Over tasks: Figures 5.3 to 5.6\n\nAccuracy over tasks and rounds (5.3):"))
     ax = figures.plot_rounds(compared, ax=figures.rows_axes(len(accuracy))[0])

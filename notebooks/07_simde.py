@@ -296,7 +296,7 @@ Scores on common tasks, which `evaluation.tasks` may name. The paper trains BERT
 figures.table(thesis.beside_paper(final.scores), names, section=section)
 
 # %%
-section = """The paper's claims, on its Table 2 and on the recorded students. A student that reads more
+section = """The paper's claims, on its Table 2 and on recorded students. A student that reads more
 than 512 tokens stands for the paper's Longformer, the others for its BERT:"""
 figures.table(thesis.claims_of_paper(run, final, few), section=section)
 

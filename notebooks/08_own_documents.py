@@ -103,7 +103,7 @@ different = everything.drop_duplicates("text")
 collection = draw(different, documents or len(different)).reset_index(drop=True)
 texts = collection["text"].tolist()
 repeated = len(everything) - len(different)
-print(f"{len(everything)} documents read, {repeated} that repeat another left out, {len(texts)} taken")
+print(f"{len(everything)} documents read, {repeated} repeat another, {len(texts)} are taken")
 if path is not None and Path(path).is_dir():
     endings = pd.Series([file.suffix for file in visible_files(Path(path))], dtype=object)
     unread = endings[~endings.str.lower().isin([".txt", ".md"])].replace("", "no ending")

@@ -159,7 +159,7 @@ def learnt(probes_of_both: pd.DataFrame) -> str:
         after = r2[Kind.STUDENT]
         parts.append(f"{teacher} {before:.2f} before distillation and {after:.2f} after")
         if after <= before:
-            nothing.append(teacher)
+            nothing.append(str(teacher))
     count = all_documents["documents"].iloc[0]
     sentence = f"R² of a linear map from the student to a teacher, on {count} validation documents:"
     sentence += f" {'; '.join(parts)}."
