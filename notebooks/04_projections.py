@@ -472,11 +472,12 @@ for number, (title, of_group) in enumerate(groups):
 #
 # ## Which projections?
 #
-# Table 4.7 of the thesis, beside the cosine loss, in the widths of this profile (4.6 and 4.8 are those without a
-# structural loss and beside max-margin):
+# Tables 4.6 to 4.8 of the thesis in the widths of this profile: without a structural loss, beside cosine and beside
+# max-margin.
 
 # %%
-thesis.table("4.7", run.profile)
+by_number = {number: thesis.table(number, run.profile) for number in ("4.6", "4.7", "4.8")}
+pd.concat(by_number, names=["table"])
 
 # %% [markdown]
 # The next figures show the recorded runs, as Figures 4.7 to 4.9 do; the grids are `projections-contextual`,
