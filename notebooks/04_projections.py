@@ -129,10 +129,12 @@ for width in (1, 2, 4, 8, 16, 32, 64, 128):
         rows[width] = (*both, by_chance)
 columns = ["fitted", "on other documents", "fitted, teacher's documents shuffled"]
 by_width = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-ax = by_width.plot(marker="o", logx=True, figsize=(6, 3), color=figures.SERIES)
+ax = by_width.plot(marker="o", logx=True, figsize=(8, 3), color=figures.SERIES)
+ax.figure.set_layout_engine("constrained")
 ax.set(xlabel="features of each view", ylabel="mean canonical correlation")
 ax.set_xticks(by_width.index, by_width.index)
 ax.minorticks_off()
+ax.legend(**figures.BESIDE)
 run.save_figure(ax, "cca-by-width", by_width.reset_index(names="width"))
 
 # %% [markdown]
