@@ -167,7 +167,8 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     """
     import nbformat
 
-    workspace, loaded = Workspace(), Profile.load(profile)
+    workspace = Workspace()
+    loaded = Profile.load(profile)
     steps = resolve_plan(loaded, profile_argument(profile), workspace)
     done = [run for run in chosen_runs(steps) if is_done(run, workspace)]
     if not done:
