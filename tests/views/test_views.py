@@ -245,45 +245,32 @@ def test_the_objectives_of_a_run_have_each_compared_loss(make_run, monkeypatch, 
     assert last == "trained"
 
 
-CELLS = {
-    "03_structural": [
-        {"structural_loss": loss} for loss in ("mse", "cosine", "max-margin", "contrastive")
-    ]
-    + [
-        {"structural_loss": "max-margin", "distance": "cosine", "gamma": 0.5},
-        {"structural_loss": "contrastive", "temperature": 0.1},
-    ],
-    "05_weighting": [
-        {},
-        {"lam": 0.2, "max_structural_len": None},
-        {"lam": None},
-        {"lam_by_length": "linear:5:30"},
-        {"structural_loss": None},
-        {"contextual_teacher": None},
-        {"structural_loss": "mse", "lam": 0.8},
-        {"structural_loss": "max-margin"},
-        {"structural_loss": "contrastive"},
-        {"contextual_loss": "mse"},
-        {"contextual_loss": "cca"},
-        {"contextual_loss": "infonce"},
-        {"contextual_loss": "soft-cca:covariance"},
-        {"delta": "balance"},
-        {"delta": "balance", "sdl": "sum"},
-        {"delta": 0.9, "beta": 0.2},
-        {"sdl": "sum"},
-        {"student_projection": "1", "contextual_projection": "1"},
-    ],
-}
+CELLS_OF_05 = [
+    {},
+    {"lam": 0.2, "max_structural_len": None},
+    {"lam": None},
+    {"lam_by_length": "linear:5:30"},
+    {"structural_loss": None},
+    {"contextual_teacher": None},
+    {"structural_loss": "mse", "lam": 0.8},
+    {"structural_loss": "max-margin"},
+    {"structural_loss": "contrastive"},
+    {"contextual_loss": "mse"},
+    {"contextual_loss": "cca"},
+    {"contextual_loss": "infonce"},
+    {"contextual_loss": "soft-cca:covariance"},
+    {"delta": "balance"},
+    {"delta": "balance", "sdl": "sum"},
+    {"delta": 0.9, "beta": 0.2},
+    {"sdl": "sum"},
+    {"student_projection": "1", "contextual_projection": "1"},
+]
 OF_05 = {"student_projection": "8(ReLU)x4", "contextual_projection": "4", "max_structural_len": 20}
 
 
-@pytest.mark.parametrize(
-    ("notebook", "parameters"),
-    [(name, cell) for name, cells in CELLS.items() for cell in cells],
-    ids=str,
-)
+@pytest.mark.parametrize("parameters", CELLS_OF_05, ids=str)
 def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(
-    make_run, request, capsys, notebook, parameters
+    make_run, request, capsys, parameters
 ):
     further = [
         FAR | {"student_projection": "8"},
@@ -292,9 +279,8 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(
     training = Profile.load("small").training.model_copy(
         update={"sdl": Decorrelation(reduction=parameters.get("sdl", "mean"))}
     )
-    given = OF_05 if notebook == "05_weighting" else {}
-    given = {**given, **{name: value for name, value in parameters.items() if name != "sdl"}}
-    run = make_run(notebook, further, {"training": training}, **given)
+    given = OF_05 | {name: value for name, value in parameters.items() if name != "sdl"}
+    run = make_run("05_weighting", further, {"training": training}, **given)
     torch.manual_seed(0)
     objective = make_objective(distil.make_student(0.0), run.key, distil.WIDTHS).train()
     train = distil.make_documents(30, 1, more=True)
@@ -307,7 +293,8 @@ def test_the_loss_by_hand_of_a_notebook_is_that_of_the_library(
         training_documents=lambda student, split, rows: documents[split],
     )
     run.stages.corpus.split = {"validation": range(9)}.__getitem__
-    script = (request.config.rootpath / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
+    notebook = request.config.rootpath / "notebooks" / "05_weighting.py"
+    script = notebook.read_text(encoding="utf-8")
     names = {"run": run, "views": views, "p": run.profile.parameters, "torch": torch, "pd": pd}
     cells = script.split("# %%")
     (cell,) = (cell for cell in cells if "views.three_documents(run)" in cell)
