@@ -138,7 +138,7 @@ class Workspace:
         os.replace(temporary, link)
         return link
 
-    def shown(self, path: Path) -> str:
+    def relative(self, path: Path) -> str:
         """A path for messages, relative to the root if it lies under it."""
         path = Path(os.path.abspath(path))
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)

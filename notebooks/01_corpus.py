@@ -364,7 +364,7 @@ numbers = {
 }
 finished = run.finish(numbers)
 print("figures:", Path(run.figures[0]).parent)
-print("executed copies:", run.workspace.shown(run.workspace.outputs / "notebooks" / run.notebook))
+print("executed copies:", run.workspace.relative(run.workspace.outputs / "notebooks" / run.notebook))
 finished
 
 # %% [markdown]

@@ -276,7 +276,7 @@ print(thesis.conclusion(run))
 # %%
 numbers = run.finish(run.metrics(scores), scores=scores, tables=run.validation.tables)
 print("figures:", Path(run.figures[0]).parent)
-print("executed copies:", run.workspace.shown(run.workspace.outputs / "notebooks" / run.notebook))
+print("executed copies:", run.workspace.relative(run.workspace.outputs / "notebooks" / run.notebook))
 numbers
 
 # %% [markdown]

@@ -551,7 +551,7 @@ student_folder = run.link_student()
 tables = run.validation.tables
 numbers = run.finish(run.metrics(scores), scores=scores, student=student_folder, tables=tables)
 print(f"figures: {Path(run.figures[0]).parent}\nstudent: {student_folder}")
-print("executed copies:", run.workspace.shown(run.workspace.outputs / "notebooks" / run.notebook))
+print("executed copies:", run.workspace.relative(run.workspace.outputs / "notebooks" / run.notebook))
 numbers
 
 # %% [markdown]

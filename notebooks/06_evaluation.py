@@ -404,8 +404,8 @@ if final.adapted is None:
 else:
     print(f"{folder} holds the student with words of the corpus; scored above is the adapted one,")
     print("with words of a task's texts, which `docemb adapt` gives you for your own documents.")
-print("Tables and figures:", run.workspace.shown(run.workspace.outputs / "figures" / run.notebook))
-print("Executed copies:", run.workspace.shown(run.workspace.outputs / "notebooks" / run.notebook))
+print("Tables and figures:", run.workspace.relative(run.workspace.outputs / "figures" / run.notebook))
+print("Executed copies:", run.workspace.relative(run.workspace.outputs / "notebooks" / run.notebook))
 
 # %% [markdown]
 # **References.** Thesis, chapter 5. Dror et al. (2018), *The hitchhiker's guide to testing statistical significance in

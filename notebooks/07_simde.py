@@ -220,7 +220,7 @@ run.save_figure(ax, "halves", distances)
 all_rows = False  # True: also other references, and the student in its other forms
 
 students = views.students_beside(run)
-final = run.evaluate(beside=students)
+final = run.evaluate(others=students)
 names = figures.short_names(run.models(), run.label)
 said = thesis.conclusion(run, final)
 named = " ".join(said.split())
@@ -309,8 +309,8 @@ print(said)
 # %%
 folder = run.link_student(final.scores)
 print("The student:", folder)
-print("Tables and figures:", run.workspace.shown(run.workspace.outputs / "figures" / run.notebook))
-print("Executed copies:", run.workspace.shown(run.workspace.outputs / "notebooks" / run.notebook))
+print("Tables and figures:", run.workspace.relative(run.workspace.outputs / "figures" / run.notebook))
+print("Executed copies:", run.workspace.relative(run.workspace.outputs / "notebooks" / run.notebook))
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]

@@ -94,10 +94,10 @@ def batches_of(
 ) -> list[PackedBatch]:
     """The documents in batches of `budget` tokens, longest first; stock's include the padding."""
     lengths = [side.padded(len(document)) for document in documents]
-    return [
-        pack([documents[row] for row in rows]).to(side.device)
-        for rows in token_batches(lengths, budget or token_budget(side))
-    ]
+    batches = []
+    for rows in token_batches(lengths, budget or token_budget(side)):
+        batches.append(pack([documents[row] for row in rows]).to(side.device))
+    return batches
 
 
 def token_budget(side: Student) -> int:

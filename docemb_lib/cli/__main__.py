@@ -96,7 +96,7 @@ def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
         losses = validation.set_index("step")["loss"]
         link = stages.workspace.link("students", stages.key.slug, student.path)
         change = f"mean validation loss {losses[0]:.4f} → {losses[losses.index.max()]:.4f}"
-        console.print(f"{stages.workspace.shown(link)}: {change}")
+        console.print(f"{stages.workspace.relative(link)}: {change}")
 
 
 @command

@@ -225,7 +225,9 @@ def sweep(
     if dry_run:
         listed = runs_of(steps)
         names = ["notebook", "label", "parameters", "fingerprint"]
-        runs = pd.DataFrame([{name: getattr(run, name) for name in names} for run in listed])
+        runs = pd.DataFrame()
+        for name in names:
+            runs[name] = [getattr(run, name) for run in listed]
         done = done_runs(steps, workspace)
         runs["done"] = [run in done for run in listed]
         if as_json:

@@ -133,12 +133,12 @@ def link_student(run: Planned, record: records.Record, workspace: Workspace) -> 
     folder = record.student and (workspace.root / record.student).resolve()
     if not folder or not folder.is_dir():
         return None
-    return workspace.shown(workspace.link("students", run.executed.stem, folder))
+    return workspace.relative(workspace.link("students", run.executed.stem, folder))
 
 
 def paths_of(run: Planned, record: records.Record, workspace: Workspace) -> list[tuple[str, str]]:
     """Names and paths of what one run has left."""
-    paths = [("executed notebook", workspace.shown(run.executed))]
+    paths = [("executed notebook", workspace.relative(run.executed))]
     if record.figures:
         paths.append(("figures", str(Path(record.figures[0]).parent)))
     student = link_student(run, record, workspace)
@@ -167,7 +167,8 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     """
     import nbformat
 
-    workspace, loaded = Workspace(), Profile.load(profile)
+    workspace = Workspace()
+    loaded = Profile.load(profile)
     steps = resolve_plan(loaded, profile_argument(profile), workspace)
     done = [run for run in chosen_runs(steps) if is_done(run, workspace)]
     if not done:

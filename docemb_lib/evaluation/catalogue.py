@@ -15,6 +15,7 @@ split).
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,9 @@ def _own_settings(name: str, settings: Evaluation) -> OwnTask | None:
 
 def kind_of_task(name: str, settings: Evaluation) -> str:
     """`classification`, `pairs` or `retrieval`; "" for a benchmark, whose data say it."""
-    own = _own_settings(name, settings)
-    if own is not None:
-        return own.kind
+    task = _own_settings(name, settings)
+    if task is not None:
+        return task.kind
     if name not in BUILDERS:
         return ""
     kind, _ = BUILDERS[name]
@@ -231,8 +232,10 @@ def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -
     sources = pd.Series([page.source for page in pages])
     order = np.argsort(sources.groupby(sources).cumcount(), kind="stable")[:limit]
     chosen = [pages[i] for i in order]
+    texts = [page.text for page in chosen]
     labels = [page.source for page in chosen]
-    return Labelled([page.text for page in chosen], labels, [page.id for page in chosen])
+    ids = [page.id for page in chosen]
+    return Labelled(texts, labels, ids)
 
 
 def _see_also_pairs(
@@ -351,7 +354,8 @@ def _balanced_pairs(
     for members in by_source.values():
         rows = rng.permutation(members)
         columns = rng.permutation(members)
-        allowed = np.array([[may_pair(i, j) for j in columns] for i in rows])
+        cells = [may_pair(i, j) for i, j in product(rows, columns)]
+        allowed = np.reshape(cells, (len(rows), len(columns)))
         matched = maximum_bipartite_matching(csr_array(allowed), perm_type="column")
         for i, options, choice in zip(rows, allowed, matched, strict=True):
             if choice < 0 and options.any():
@@ -365,10 +369,9 @@ def _balanced_pairs(
         first, second = positives[i]
         firsts += [first, first]
         seconds += [second, other]
-    return LabelledPairs(
-        [page.text for page in firsts],
-        [page.text for page in seconds],
-        labels=[1, 0] * len(unrelated),
-        first_ids=[page.id for page in firsts],
-        second_ids=[page.id for page in seconds],
-    )
+    first_texts = [page.text for page in firsts]
+    second_texts = [page.text for page in seconds]
+    first_ids = [page.id for page in firsts]
+    second_ids = [page.id for page in seconds]
+    labels = [1, 0] * len(unrelated)
+    return LabelledPairs(first_texts, second_texts, labels, first_ids, second_ids)

@@ -246,11 +246,12 @@ def exchange_third(texts: Sequence[str], third: Literal["first", "last"]) -> lis
     """
     documents = [text.split() for text in texts]
     exchanged = []
-    for own, other in zip(documents, [*documents[1:], *documents[:1]], strict=True):
+    for document, following in zip(documents, [*documents[1:], *documents[:1]], strict=True):
         if third == "first":
-            words = other[: len(other) // 3] + own[len(own) // 3 :]
+            words = following[: len(following) // 3] + document[len(document) // 3 :]
         else:
-            words = own[: -(-2 * len(own) // 3)] + other[-(-2 * len(other) // 3) :]
+            start = -(-2 * len(following) // 3)
+            words = document[: -(-2 * len(document) // 3)] + following[start:]
         exchanged.append(" ".join(words))
     return exchanged
 

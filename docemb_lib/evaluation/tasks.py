@@ -44,6 +44,10 @@ class Column(NamedTuple):
     texts: Sequence[str]
 
 
+def _in_rows(column: Sequence[Any], rows: Sequence[int] | np.ndarray) -> list[Any]:
+    return [column[row] for row in rows]
+
+
 def ids_of_texts(texts: Sequence[str]) -> list[str]:
     """Ids of documents whose source gives none: equal texts are one document."""
     return [hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest() for text in texts]
@@ -70,11 +74,8 @@ class Labelled:
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
         """The examples in these rows."""
-        return Labelled(
-            [self.texts[row] for row in rows],
-            [self.labels[row] for row in rows],
-            [self.ids[row] for row in rows],
-        )
+        columns = (self.texts, self.labels, self.ids)
+        return Labelled(*(_in_rows(column, rows) for column in columns))
 
     def check(self, where: str) -> None:
         """Raise InputError where columns are empty or differ in length."""
@@ -112,13 +113,8 @@ class LabelledPairs:
 
     def take(self, rows: Sequence[int] | np.ndarray) -> LabelledPairs:
         """The examples in these rows."""
-        return LabelledPairs(
-            [self.first[row] for row in rows],
-            [self.second[row] for row in rows],
-            [self.labels[row] for row in rows],
-            [self.first_ids[row] for row in rows],
-            [self.second_ids[row] for row in rows],
-        )
+        columns = (self.first, self.second, self.labels, self.first_ids, self.second_ids)
+        return LabelledPairs(*(_in_rows(column, rows) for column in columns))
 
     def check(self, where: str) -> None:
         """Raise InputError where columns are empty or differ in length."""
@@ -458,8 +454,10 @@ def example_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarr
     data = task.splits["test"]
     if isinstance(data, Ranking):
         return np.array([length_of[data.ids[query]] for query in data.queries])
-    columns = [[length_of[id] for id in column.ids] for column in data.columns]
-    return np.max(columns, axis=0)
+    of_columns = []
+    for column in data.columns:
+        of_columns.append([length_of[id] for id in column.ids])
+    return np.max(of_columns, axis=0)
 
 
 def warn_of_problems(task: Task) -> None:

@@ -72,9 +72,10 @@ class NegativePool:
         of |t_j - m_i|^2), and the second term is a constant.
         """
         total, _, squares = (sums.to(student.device) for sums in self.sums)
-        own = teacher.double() * self.has_own  # (B, D)
-        mean = (total - own) / self.negatives  # m_i, (B, D)
-        variance = (squares - own.square().sum(dim=1)) / self.negatives - mean.square().sum(dim=1)
+        positive = teacher.double() * self.has_own  # what the sums hold of it, (B, D)
+        mean = (total - positive) / self.negatives  # m_i, (B, D)
+        mean_square = (squares - positive.square().sum(dim=1)) / self.negatives
+        variance = mean_square - mean.square().sum(dim=1)
         distances = (student.double() - mean).square().mean(dim=1)  # (B,)
         return (distances + variance / student.shape[1]).to(student)
 
@@ -85,8 +86,8 @@ class NegativePool:
         direction of the negatives.
         """
         _, units, _ = (sums.to(student.device) for sums in self.sums)
-        own = unit(teacher.double()) * self.has_own
-        mean = (units - own) / self.negatives  # (B, D)
+        positive = unit(teacher.double()) * self.has_own  # what the sums hold of it, (B, D)
+        mean = (units - positive) / self.negatives  # (B, D)
         return (1 - (unit(student.double()) * mean).sum(dim=1)).to(student)
 
     def log_sum_exp(self, queries: Tensor) -> Tensor:

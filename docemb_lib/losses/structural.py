@@ -184,7 +184,7 @@ class Contrastive(StructuralLoss):
         queries = unit(student) / (self.temperature or 1.0)  # (B, D)
         positive = (queries * unit(teacher)).sum(dim=1)  # (B,)
         total = pool.log_sum_exp(queries)
-        if not pool.has_own:  # the positive is one of the candidates
+        if not (pool.has_own and len(pool)):  # the positive is one of the candidates
             total = torch.logaddexp(total, positive)
         return total - positive
 

@@ -183,7 +183,8 @@ def collapse_note(metrics: Mapping[str, float]) -> str:
     """
     if not metrics.get("collapsed"):
         return ""
-    spread, before = metrics["spread"], metrics["spread_before"]
+    spread = metrics["spread"]
+    before = metrics["spread_before"]
     return (
         f"The student has collapsed: the mean cosine distance between its embeddings of two "
         f"documents is {spread:.1g}, and was {before:.1g} before training. {COLLAPSE_MEND}"

@@ -120,12 +120,12 @@ class Run:
     def _student(self) -> StudentForms:
         return lexical_models(self.label, self.stages.students.trained, self.workspace)
 
-    def models(self, beside: Sequence[Model] = ()) -> list[Model]:
-        """The run's own model in all its forms, those `beside` it, and the references."""
+    def models(self, others: Sequence[Model] = ()) -> list[Model]:
+        """The run's own model in all its forms, the `others`, and the references."""
         forms = self._student.models if self.key.trains else [self.model]
         if self.is_final and len(forms) == 1:
             forms.append(centred_model(self.workspace, self.model))
-        return [*forms, *beside, *self.references]
+        return [*forms, *others, *self.references]
 
     @cached_property
     def validation(self) -> Final:
@@ -138,12 +138,12 @@ class Run:
         keys = ["model", "task", "metric"]
         return final.scores.merge(final.intervals[[*keys, "low", "high"]], on=keys, how="left")
 
-    def evaluate(self, beside: Sequence[Model] = ()) -> Final:
+    def evaluate(self, others: Sequence[Model] = ()) -> Final:
         """The final evaluation, on test splits.
 
-        It compares the run's model and the models `beside` it with the references.
+        It compares the run's model and the `others` with the references.
         """
-        return self._evaluate(self.models(beside), self._student.compared, final=True)
+        return self._evaluate(self.models(others), self._student.compared, final=True)
 
     def _evaluate(self, models: list[Model], student: Model, *, final: bool) -> Final:
         return self.stages.scores.evaluate(
@@ -198,11 +198,23 @@ class Run:
     def comparable(self, notebook: str | None = None) -> list[records.Record]:
         """The other finished runs of `notebook` in the same setting; the newest comes first.
 
+        A record from before a parameter was introduced has another fingerprint than a record of the
+        same run with the default of this parameter. So the newest record of equal parameters
+        counts. Records with parameters that are gone are left out.
+
         notebook: None for that of this run.
         """
         key = self.key if notebook is None else RunKey(notebook, self.profile)
-        finished = records.comparable(key, self.workspace)
-        return [record for record in finished if record.fingerprint != self.fingerprint]
+        seen = {self.key.same_but()} if key.notebook == self.notebook else set()
+        others = []
+        for record in records.comparable(key, self.workspace):
+            if not record.parameters.keys() <= set(key.registered.values):
+                continue
+            parameters = self.key_of(record).same_but()
+            if parameters not in seen:
+                seen.add(parameters)
+                others.append(record)
+        return others
 
     def key_of(self, record: records.Record) -> RunKey:
         """The key of a recorded run, with the profile of this run."""
@@ -239,7 +251,7 @@ class Run:
             pyplot.close(figure)
         if data is not None:
             data.to_csv(folder / f"{name}.csv", index=False)
-        self.figures.append(self.workspace.shown(folder / f"{name}.png"))
+        self.figures.append(self.workspace.relative(folder / f"{name}.png"))
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:
         """Link `outputs/students/<slug>` to the student and return the link.
@@ -259,7 +271,7 @@ class Run:
                 deviation = float(values.std()) if values.nunique() > 1 else None
                 rows.append((task, metric, float(values.mean()), deviation))
             add_scores(student.path, rows)
-        return self.workspace.shown(self.workspace.link("students", self.key.slug, student.path))
+        return self.workspace.relative(self.workspace.link("students", self.key.slug, student.path))
 
     def finish(
         self,
@@ -290,7 +302,7 @@ class Run:
         result: dict[str, Any] = {
             "metrics": numbers,
             "figures": self.figures,
-            "student": student and self.workspace.shown((root / student).resolve()),
+            "student": student and self.workspace.relative((root / student).resolve()),
             "revision": revision(root),
         }
         first = records.find_done(self.workspace, self.notebook, self.fingerprint)

@@ -207,6 +207,10 @@ class ScoreStage:
         """Whether the model has scores on all tasks that it can be scored on, at least one."""
         return bool(self._names_of(model, final=final)) and not self._unscored(model, final=final)
 
+    def largest_round(self, final: bool) -> str:
+        """The name of the round with most training examples."""
+        return protocols.round_name(self.profile.evaluation.largest_round if final else None)
+
     def few_shot(self, models: Sequence[Model]) -> pd.DataFrame:
         """Scores of heads trained on `evaluation.few_shot` examples of each class.
 
@@ -245,7 +249,7 @@ class ScoreStage:
         compared with the common practice, SBERT over chunks.
         """
         rounds = self.by_round(models, final=final)
-        last = rounds[self._largest_round(final)]
+        last = rounds[self.largest_round(final)]
         rows = []
         for model in models:
             row = {
@@ -273,7 +277,7 @@ class ScoreStage:
         the structural teacher.
         """
         lengths = {task: self.lengths(task) for task in self._names(final=True)}
-        last = self.by_round(models, final=True)[self._largest_round(final=True)]
+        last = self.by_round(models, final=True)[self.largest_round(final=True)]
         frames = []
         for model in models:
             for task, score in last.get(model.label, {}).items():
@@ -312,10 +316,6 @@ class ScoreStage:
             )
         for name, split in asked:
             check_task(self.profile, self.workspace, name, split)
-
-    def _largest_round(self, final: bool) -> str:
-        """The name of the round with most training examples."""
-        return protocols.round_name(self.profile.evaluation.largest_round if final else None)
 
     def _names(self, final: bool) -> Sequence[str]:
         return self.profile.evaluation.tasks if final else self.profile.evaluation.sweep_tasks

@@ -192,7 +192,7 @@ def _fail(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
     if run.record(workspace) is None:
         failed = records.Record.of(run.key, status="failed", error=message, traceback=trace)
         records.save(workspace, failed)
-    return f"{message} (see {workspace.shown(run.failed)})" if run.failed.is_file() else message
+    return f"{message} (see {workspace.relative(run.failed)})" if run.failed.is_file() else message
 
 
 def _execute(

@@ -165,7 +165,7 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
     page = _comparison_page(planned)
     if not done or not page.is_file():
         return []
-    paths = [("comparison", workspace.shown(page))]
+    paths = [("comparison", workspace.relative(page))]
     for figure in map(Path, done[0].figures):
         if figure.stem == "runs":
             paths.append(("comparison figure", str(figure)))

@@ -335,9 +335,8 @@ def _check(
         raise NotTestedError(f"no tasks with {metric}")
     if "tasks" in claim:
         alike = tasks.get(claim.get("like", ""), ())
-        names = [name for name in claim["tasks"] if name in names] or [
-            name for name in alike if name in names
-        ]
+        of_claim = [name for name in claim["tasks"] if name in names]
+        names = of_claim or [name for name in alike if name in names]
         if not names:
             raise NotTestedError(f"the claim is about {', '.join(claim['tasks'])}")
     if claim.get("over_tasks") == "span" and len(names) < 2:
@@ -696,16 +695,18 @@ def _recorded_in_paper(run: Run, final: Final | None, few_shot: pd.DataFrame | N
     names: dict[str, str] = {}  # in the paper, by label
     frames = []
     for key, label, models, scores in evaluated:
+        of_run = []
         for model, row in models.set_index("model").iterrows():
             name = paper_name(key, row, is_own=model == label)
             if name is not None and name not in names.values():
                 names[str(model)] = name
+                of_run.append(model)
         last = last_round(scores)
-        frames.append(last[last["model"].isin(names)].assign(round=ALL))
+        frames.append(last[last["model"].isin(of_run)].assign(round=ALL))
     if few_shot is not None:
         per_class = run.profile.evaluation.few_shot_table
-        shown = few_shot["task"].map(per_class).fillna(per_class.get("other", 0))
-        few = few_shot[few_shot["per_class"] == shown]
+        in_table = few_shot["task"].map(per_class).fillna(per_class.get("other", 0))
+        few = few_shot[few_shot["per_class"] == in_table]
         frames.append(few[few["model"].isin(names)].assign(round=FEW_SHOT))
     if not frames:
         return {}

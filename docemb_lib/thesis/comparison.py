@@ -354,7 +354,8 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     described = models_of_table(pd.concat(models).drop_duplicates("model"))
     by_label = {model.label: model for model in described}
     in_table = {name: by_label[label] for name, label in labels.items()}
-    students = tuple(by_label[label] for label in dict.fromkeys(label for label, _ in keys))
+    labels_of_students = dict.fromkeys(label for label, _ in keys)
+    students = tuple(by_label[label] for label in labels_of_students)
     return Finals(beside_thesis(rows, known), in_table, students)
 
 

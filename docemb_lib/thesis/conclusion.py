@@ -82,10 +82,12 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
     Comparable are runs from as many documents and with the same seed.
     """
     if is_final:
-        entries = []
+        entries: list[Entry] = []
         for record in run.comparable():
             key = run.key_of(record)
             label = final_name(key) or record.label
+            if any(entry.label == label for entry in entries):  # of students of two widths
+                label = record.label
             entries.append(Entry(label, record.label, key, pd.DataFrame(), record))
     else:
         entries = entries_beside(run, run.validation.scores)[1:]
@@ -125,8 +127,7 @@ def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_fina
     scored = [model for model in models if stage.is_scored(model, final=is_final)]
     if model not in scored:
         return {}
-    *_, last = stage.by_round(scored, final=is_final).values()
-    return last
+    return stage.by_round(scored, final=is_final)[stage.largest_round(is_final)]
 
 
 def _structural_alone(run: Run, others: Mapping[str, Other]) -> str | None:

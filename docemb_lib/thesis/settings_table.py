@@ -80,15 +80,15 @@ class Settings:
     Both tables have the columns `value` and `in the paper`, the latter empty where it is equal.
     """
 
-    shown: pd.DataFrame  # the parameters of the notebook, and a row per section that differs
+    listed: pd.DataFrame  # the parameters of the notebook, and a row per section that differs
     every: pd.DataFrame  # see `all_settings`
 
     def __repr__(self) -> str:
-        return f"{self.shown}\n{self._summary}: thesis.settings(run).every"
+        return f"{self.listed}\n{self._summary}: thesis.settings(run).every"
 
     def _repr_html_(self) -> str:
         every = f"<details><summary>{self._summary}</summary>{self.every.to_html()}</details>"
-        return f"{self.shown.to_html()}{every}"
+        return f"{self.listed.to_html()}{every}"
 
     @property
     def _summary(self) -> str:

@@ -135,21 +135,19 @@ class ThesisValues:
 
     def of_run(self, key: RunKey) -> float | None:
         """The thesis' value of a run; None if the thesis has no such run."""
-        row = self.runs.get(key.cell) if key.in_thesis_form else None
-        return None if row is None else row["value"]
-
-    def of_baseline(self, kind: str, form: str) -> float | None:
-        """The thesis' value of a baseline of any width; None if the figure lacks it."""
-        row = self.baselines.get(baseline_label(kind, form) or "")
+        row = self._row_of_run(key)
         return None if row is None else row["value"]
 
     def columns_of_run(self, key: RunKey) -> dict[str, float]:
         """The thesis' value of a run as `thesis`, and its box, see `PUBLISHED_BOX`."""
-        return _columns_of(self.runs.get(key.cell))
+        return _columns_of(self._row_of_run(key))
 
     def columns_of_baseline(self, kind: str, form: str) -> dict[str, float]:
-        """The same of a baseline."""
+        """The same of a baseline of any width; NaN if the figure lacks it."""
         return _columns_of(self.baselines.get(baseline_label(kind, form) or ""))
+
+    def _row_of_run(self, key: RunKey) -> pd.Series | None:
+        return self.runs.get(key.cell) if key.in_thesis_form else None
 
 
 def _columns_of(row: pd.Series | None) -> dict[str, float]:

@@ -139,7 +139,8 @@ def canonical_correlation(
         return float("nan")
     correlations = []
     for start in (0, 1):  # fitted on the even documents, then on the odd ones
-        fitted, rest = [], []
+        fitted = []
+        rest = []
         for X in (X1, X2):
             of_fitted, of_rest = _reduced(X[start::2], X[1 - start :: 2], len(X))
             fitted.append(of_fitted)

@@ -240,7 +240,8 @@ class PairedDocuments:
     def _mask(self, sentences: list[np.ndarray], rng: np.random.Generator) -> np.ndarray:
         ids = np.concatenate(sentences)[: self._room]
         masked, labels = mask_tokens(ids, rng, mask_id=self._mask_id, vocabulary=self._vocabulary)
-        opening, closing = self._special[:, :1], self._special[:, 1:]
+        opening = self._special[:, :1]
+        closing = self._special[:, 1:]
         return np.concatenate([opening, [ids, masked, labels], closing], axis=1)
 
 

@@ -102,6 +102,8 @@ def train_objective(
     dtype = AUTOCAST[precision]
     checkpoints = folder / CHECKPOINTS
     args = training_arguments(settings, precision, seed=seed, folder=checkpoints)
+    shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+    digests = [documents.digest() for documents in (train, validation, *others)]
     configuration = {
         "processes": args.world_size,
         "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
@@ -109,8 +111,8 @@ def train_objective(
         "seed": seed,
         "objective": repr(model),
         "torch": torch.__version__,
-        "weights": {name: list(tensor.shape) for name, tensor in model.state_dict().items()},
-        "documents": [documents.digest() for documents in (train, validation, *others)],
+        "weights": shapes,
+        "documents": digests,
     }
     identity = fingerprint_of(configuration)
     last, budget_of_last = find_checkpoint(checkpoints, identity)
@@ -154,10 +156,9 @@ def train_objective(
         # Reference cycles keep the Trainer until the next full collection.
         trainer.optimizer.state.clear()
     rows = trainer.state.log_history
-    return History(
-        train=[row for row in rows if "learning_rate" in row],
-        validation=[_without_prefix(row) for row in rows if "eval_loss" in row],
-    )
+    updates = [row for row in rows if "learning_rate" in row]
+    validations = [_without_prefix(row) for row in rows if "eval_loss" in row]
+    return History(train=updates, validation=validations)
 
 
 def _normalises_batches(module: torch.nn.Module) -> bool:

@@ -69,17 +69,20 @@ def contextual_losses(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
         for name in ("spread", "spread_before", "collapsed"):
             frame[name] = metrics[name]
         groups.setdefault(key.same_but("contextual_loss", "delta", "beta"), []).append(frame)
-    frames = [frame for frames in groups.values() if len(frames) > 1 for frame in frames]
+    compared: list[pd.DataFrame] = []
+    for frames in groups.values():
+        if len(frames) > 1:
+            compared += frames
     columns = ["group", "loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
-    return pd.concat(frames)[columns] if frames else pd.DataFrame(columns=columns)
+    return pd.concat(compared)[columns] if compared else pd.DataFrame(columns=columns)
 
 
 def _group(key: RunKey) -> str:
     """What the students of a group share: `PV alone, 600 documents, S:384, C:-`."""
     p = key.profile.parameters
-    beside = "alone" if p.structural_loss is None else f"beside {structural_label(p)}"
+    company = "alone" if p.structural_loss is None else f"beside {structural_label(p)}"
     projections = f"S:{p.student_projection}, C:{p.contextual_projection}"
-    return f"{p.contextual_teacher} {beside}, {p.documents} documents, {projections}"
+    return f"{p.contextual_teacher} {company}, {p.documents} documents, {projections}"
 
 
 def _called(key: RunKey) -> str:

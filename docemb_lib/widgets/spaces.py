@@ -139,9 +139,11 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
 
     most = distances.measured["cosine"][models[0]].negative.shape[1]
     ends = (int(lengths.min()), int(lengths.max()))
+    losses = {model: model for model in (ALL_LOSSES, *models)}
+    units = {name: key for key, name in UNITS.items()}
     controls = {
-        "loss": choice({model: model for model in (ALL_LOSSES, *models)}, ALL_LOSSES),
-        "distance": choice({name: key for key, name in UNITS.items()}, "cosine"),
+        "loss": choice(losses, ALL_LOSSES),
+        "distance": choice(units, "cosine"),
         "γ": slider(0.0, 2.0, 0.1, 1.0),
         "negatives": slider(1, most, 1, most),
         "tokens": slider(*ends, 1, ends),

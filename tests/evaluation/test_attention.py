@@ -26,7 +26,7 @@ def minilm():
     return resolve("all-MiniLM-L6-v2")
 
 
-@pytest.fixture(scope="module", params=["first", "cls", "mean"])
+@pytest.fixture(scope="module", params=["first", "cls", "mean", "global"])
 def student(request, minilm):
     """A random student with windows much shorter than the text and far from uniform attention."""
     torch.manual_seed(0)
@@ -67,19 +67,24 @@ def test_windows_and_global_attention_are_those_of_a_loop_over_the_last_layer(st
     ids = student.tokenizer(text)["input_ids"]
     padded = torch.tensor([ids + [0] * (-T % lcm(*WINDOWS))])
     is_global = torch.zeros_like(padded)
-    is_global[0, 0] = student.pooling == "cls"
+    is_global[0, 0] = student.pooling in ("cls", "global")
     mask = (torch.arange(padded.shape[1]) < T)[None].long()
     masks = {"attention_mask": mask, "global_attention_mask": is_global}
     with torch.inference_mode():
         hidden = student.model(padded, **masks, output_hidden_states=True).hidden_states[-2][0, :T]
         layer = student.model.encoder.layer[-1].attention.self
-        names = ("query_global", "key_global") if student.pooling == "cls" else ("query", "key")
-        Q, K = (getattr(layer, name)(hidden).view(T, HEADS, 8) for name in names)
+        projected = {}
+        for kind in ("", "_global"):
+            names = (f"query{kind}", f"key{kind}")
+            projected[kind] = [getattr(layer, name)(hidden).view(T, HEADS, 8) for name in names]
     expected = np.zeros(T)
-    queries = range(T) if student.pooling == "mean" else [0]
+    queries = range(T) if student.pooling in ("mean", "global") else [0]
     for i in queries:
-        reach = T if student.pooling == "cls" else WINDOWS[-1] // 2
-        seen = [j for j in range(T) if abs(i - j) <= reach]
+        from_all = bool(is_global[0, i])
+        Q, K = projected["_global" if from_all else ""]
+        seen = [
+            j for j in range(T) if from_all or is_global[0, j] or abs(i - j) <= WINDOWS[-1] // 2
+        ]
         for head in range(HEADS):
             logits = np.array([float(Q[i, head] @ K[j, head]) / np.sqrt(8) for j in seen])
             shares = np.exp(logits - logits.max())

@@ -74,6 +74,14 @@ def test_a_loss_against_a_pool_equals_a_loop_over_the_pool(loss, has_own):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
+def test_documents_that_the_mask_hides_have_no_loss_beside_an_empty_pool(loss):
+    student, teacher, _ = data(0, has_own=True)
+    pool = NegativePool(teacher.numpy(), np.arange(0), has_own=True)
+    got = loss(student, teacher, torch.zeros(B), negatives=pool)
+    np.testing.assert_array_equal(got.numpy(), np.zeros(B))
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=repr)
 def test_single_precision_loses_no_small_distance_to_a_far_pool(loss):
     student, teacher, pool = data(1, has_own=True)
     exact = loss(student, teacher, negatives=pool)

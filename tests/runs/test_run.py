@@ -54,7 +54,7 @@ def test_the_settings_tell_where_the_run_differs_from_the_paper(workspace_root):
 
 def test_the_first_table_shows_what_the_notebook_varies_and_what_differs_from_the_paper():
     run = Run(RunKey.of("03_structural", Profile.load("tiny"), structural_loss="mse"))
-    shown = settings(run).shown
+    shown = settings(run).listed
     parameters = ["this run", "profile", "seed", "structural_loss", "documents"]
     sections = ["corpus", "structural_teacher", "student", "training", "head"]
     assert shown.index.tolist() == parameters + sections
@@ -65,7 +65,7 @@ def test_the_first_table_shows_what_the_notebook_varies_and_what_differs_from_th
 
 @pytest.mark.parametrize(("notebook", "stands"), [("03_structural", False), ("05_weighting", True)])
 def test_contextual_teachers_stand_only_where_a_notebook_has_them(notebook, stands):
-    shown = settings(Run(RunKey.of(notebook, Profile.load("tiny")))).shown
+    shown = settings(Run(RunKey.of(notebook, Profile.load("tiny")))).listed
     assert ("contextual_teachers" in shown.index) == stands
 
 

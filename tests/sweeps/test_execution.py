@@ -199,7 +199,7 @@ def test_a_failed_run_is_tried_again_unless_at_work_and_once_done_keeps_its_reco
     assert records.find(workspace, run.notebook, run.fingerprint) is None
     assert run.working.exists()
     assert record_failure(run, workspace, "its worker died", "").endswith(
-        f"(see {workspace.shown(run.failed)})"
+        f"(see {workspace.relative(run.failed)})"
     )
     assert records.find(workspace, run.notebook, run.fingerprint).status == "failed"
     assert run.failed.read_text() == "as far as it came"

@@ -90,7 +90,9 @@ def test_a_student_of_another_form_has_neither_name_nor_value_of_the_thesis(
     for run, name in zip(grid("final"), FINAL_NAMES, strict=True):
         key = RunKey.of("06_evaluation", profile, **run)
         assert (name in names_in_grids(key), final_name(key) == name) == (named, named)
-        assert (ThesisValues("06_evaluation", profile).of_run(key) is not None) == named
+        values = ThesisValues("06_evaluation", profile)
+        assert (values.of_run(key) is not None) == named
+        assert pd.notna(values.columns_of_run(key)["thesis"]) == named
 
 
 @pytest.mark.parametrize(

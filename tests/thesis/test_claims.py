@@ -1,5 +1,6 @@
 """Claims hold in the thesis' own table, and tests decide where per-example scores are known."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 
 from docemb_lib.evaluation.tasks import Classification, Labelled, Score
+from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.run import Run
@@ -305,6 +307,17 @@ def test_claims_of_simde_are_illustrated_by_recorded_runs(simde):
     table = module.claims_of_paper(run)
     assert gain_elsewhere(table, "d2") == pytest.approx(0.6 / 0.5 - 1, rel=1e-3)
     assert table.loc["d4", "because"].endswith("no round few-shot")
+
+
+def test_of_two_records_of_a_student_of_simde_the_newest_counts(simde):
+    run, final, _ = simde
+    run.finish({}, scores=final.scores, tables={"models": final.models})
+    newest = records.find_done(run.workspace, run.notebook, run.fingerprint)
+    before = replace(newest, fingerprint="before", finished="2020-01-01")
+    worse = final.scores.assign(value=0.01).to_dict("records")
+    records.save(run.workspace, before, worse, {"models": final.models.to_dict("records")})
+    table = module.claims_of_paper(run)
+    assert gain_elsewhere(table, "d2") == pytest.approx(0.6 / 0.5 - 1, rel=1e-3)
 
 
 def test_a_claim_of_simde_names_the_model_that_is_missing(simde):

@@ -622,7 +622,7 @@ def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
         run = make_run(notebook, **parameters)
         run.finish(
             {},
-            student=run.workspace.shown(
+            student=run.workspace.relative(
                 run.workspace.link("students", "of-one-name", folders[name])
             ),
         )
