@@ -255,9 +255,9 @@ if task is not None:
 # retrieval, percentages of texts of more than 384 and 512 tokens, and of more than the structural teacher reads.
 
 # %%
-columns = ["examples", "classes", "class_std", "documents", "queries", "relevant_mean"]
+columns = ["examples", "classes", "documents", "queries", "relevant_mean", "over_384"]
 tasks, lengths = views.described_tasks(run)
-table = views.tasks_beside_thesis(tasks, "final", [*columns, "over_384", "over_512"])
+table = views.tasks_beside_thesis(tasks, "final", columns)
 
 limit = views.structural_limit(run)
 longer = lengths.assign(of="here", beyond=100.0 * (lengths["n_structural_tokens"] > limit))

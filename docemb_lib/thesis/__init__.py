@@ -19,7 +19,7 @@ from docemb_lib.thesis.comparison import (
     table_5_7,
     with_head,
 )
-from docemb_lib.thesis.conclusion import conclusion
+from docemb_lib.thesis.findings import conclusion
 from docemb_lib.thesis.settings_table import settings
 from docemb_lib.thesis.tables import table
 from docemb_lib.thesis.values import published

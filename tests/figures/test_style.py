@@ -33,7 +33,7 @@ def test_what_notebooks_call_is_there_and_others_are_refused(request):
     called = {
         name
         for path in notebooks.glob("*.py")
-        for name in re.findall(r"\bplot_\w+(?=\()", path.read_text())
+        for name in re.findall(r"\bfigures\.(plot_\w+)", path.read_text())
     }
     assert called
     assert not [name for name in called if not callable(getattr(figures, name))]
