@@ -73,6 +73,7 @@ CHANGELOG
 Gallery <docs/gallery>
 Findings <outputs/published/README>
 Embedded default <outputs/published/embedded/README>
+A student of six layers <outputs/published/tiny-final/README>
 Wikipedia and more <outputs/published/wikipedia/README>
 Manual pages <outputs/published/manuals/README>
 Thesis in miniature <outputs/published/thesis-mini/README>
