@@ -35,6 +35,8 @@ def ask(root: Path) -> dict[str, object]:
         run.stages.check()
         scores = run.evaluate().scores if notebook == "06_evaluation" else run.scores()
         run.finish(run.metrics(scores), scores=scores, student=run.link_student(scores))
+        # None takes the place of NaN, which differs from itself: f1_macro has no interval.
+        scores = scores.astype(object).where(scores.notna(), None)
         values[notebook] = (
             scores.to_dict("records"),
             [frame["loss"].tolist() for frame in run.history()],
