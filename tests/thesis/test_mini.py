@@ -197,7 +197,7 @@ def test_a_tenth_ends_with_the_thesis_beside_it_and_every_claim_judged_or_not_te
     assert list(accuracy.index.unique("round")) == ["1k", "10k", "all"]
     assert set(accuracy) >= CLASSIFIED
     assert set(ranking) >= RANKED
-    assert {"cosine-masked", "Longformer", "SBERT", "DM", "PV"} == set(finals.labels)
+    assert {"cosine-masked", "Longformer", "SBERT", "DM", "PV"} == set(finals.models)
     counts = thesis.deviations(finals.scores).groupby("metric").size().to_dict()
     assert counts == {
         "accuracy": 5 * 3 * 6,
