@@ -1,33 +1,16 @@
 """What 06_evaluation defines in its cells, beside torch, scikit-learn and every swap of signs."""
 
-import ast
 from itertools import product
-from pathlib import Path
-from types import SimpleNamespace
 
-import jupytext
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from sklearn.metrics import average_precision_score
 
 from docemb_lib.settings.sections import HEADS
 
-NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "06_evaluation.py"
+NOTEBOOK = "06_evaluation.py"
 HEAD = HEADS["thesis"].model_copy(update={"hidden": 4, "epochs": 3, "batch_size": 8})
-
-
-@pytest.fixture(scope="module")
-def defined():
-    """The functions that the cells define, without running anything else."""
-    cells = [cell.source for cell in jupytext.read(NOTEBOOK).cells if cell.cell_type == "code"]
-    functions = []
-    for cell in cells:
-        functions += [part for part in ast.parse(cell).body if isinstance(part, ast.FunctionDef)]
-    names = {"torch": torch, "F": F, "np": np}
-    exec(compile(ast.Module(functions, type_ignores=[]), str(NOTEBOOK), "exec"), names)
-    return SimpleNamespace(**names)
 
 
 @pytest.fixture

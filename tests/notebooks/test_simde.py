@@ -1,28 +1,12 @@
 """What 07_simde defines in its cells, beside plain loops."""
 
-import ast
 import math
-from pathlib import Path
-from types import SimpleNamespace
 
-import jupytext
 import numpy as np
 import pytest
 import torch
 
-NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "07_simde.py"
-
-
-@pytest.fixture(scope="module")
-def defined():
-    """The functions that the cells define, without running anything else."""
-    cells = [cell.source for cell in jupytext.read(NOTEBOOK).cells if cell.cell_type == "code"]
-    functions = []
-    for cell in cells:
-        functions += [part for part in ast.parse(cell).body if isinstance(part, ast.FunctionDef)]
-    names = {"torch": torch, "np": np}
-    exec(compile(ast.Module(functions, type_ignores=[]), str(NOTEBOOK), "exec"), names)
-    return SimpleNamespace(**names)
+NOTEBOOK = "07_simde.py"
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,29 +1,11 @@
 """What 03_structural defines in its cells, beside torch and plain loops."""
 
-import ast
-from pathlib import Path
-from types import SimpleNamespace
-
-import jupytext
-import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-NOTEBOOK = Path(__file__).resolve().parents[2] / "notebooks" / "03_structural.py"
-
-
-@pytest.fixture(scope="module")
-def defined():
-    """The functions that the cells define, without running anything else."""
-    cells = [cell.source for cell in jupytext.read(NOTEBOOK).cells if cell.cell_type == "code"]
-    functions = []
-    for cell in cells:
-        functions += [part for part in ast.parse(cell).body if isinstance(part, ast.FunctionDef)]
-    names = {"torch": torch, "F": F, "np": np}
-    exec(compile(ast.Module(functions, type_ignores=[]), str(NOTEBOOK), "exec"), names)
-    return SimpleNamespace(**names)
+NOTEBOOK = "03_structural.py"
 
 
 @pytest.fixture
