@@ -53,16 +53,11 @@ def ids_of_texts(texts: Sequence[str]) -> list[str]:
     return [hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest() for text in texts]
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """Documents and their classes; a class is an int or a str.
-
-    ids: of the documents; without them, equal texts are one document.
-    """
+class OneColumn:
+    """What examples of one column of texts share: documents without ids get some, by their text."""
 
     texts: Sequence[str]
-    labels: Sequence[Hashable]
-    ids: Sequence[str] = ()
+    ids: Sequence[str]
 
     def __post_init__(self) -> None:
         if not self.ids:
@@ -71,6 +66,18 @@ class Labelled:
     @property
     def columns(self) -> list[Column]:
         return [Column(self.ids, self.texts)]
+
+
+@dataclass(frozen=True)
+class Labelled(OneColumn):
+    """Documents and their classes; a class is an int or a str.
+
+    ids: of the documents; without them, equal texts are one document.
+    """
+
+    texts: Sequence[str]
+    labels: Sequence[Hashable]
+    ids: Sequence[str] = ()
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
         """The examples in these rows."""
@@ -124,7 +131,7 @@ class LabelledPairs:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class Ranking(OneColumn):
     """A pool of documents, some of which are queries.
 
     ids: of the documents; without them, equal texts are one document.
@@ -134,14 +141,6 @@ class Ranking:
     queries: Sequence[int]  # rows of texts
     relevant: Sequence[Sequence[int]]  # for each query the rows to retrieve
     ids: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        if not self.ids:
-            object.__setattr__(self, "ids", ids_of_texts(self.texts))
-
-    @property
-    def columns(self) -> list[Column]:
-        return [Column(self.ids, self.texts)]
 
     def check(self, where: str) -> None:
         """Raise InputError where a query has no relevant rows, or rows that cannot be retrieved."""
