@@ -185,9 +185,11 @@ neighbour_browser(Collection())
 
 # %%
 from sklearn.cluster import KMeans
+import regex
 from sklearn.feature_extraction.text import CountVectorizer
 
-counter = CountVectorizer(stop_words="english", token_pattern=r"[^\W\d_]{3,}", min_df=2)
+words = regex.compile(r"\p{L}[\p{L}\p{M}]{2,}")  # letters with their marks
+counter = CountVectorizer(stop_words="english", tokenizer=words.findall, token_pattern=None, min_df=2)
 
 
 def class_tfidf(group_of: np.ndarray, words: int = 6) -> list[str]:
