@@ -22,10 +22,10 @@
 
 # %% tags=["parameters"]
 path = None  # a folder of .txt/.md files, or a .jsonl, .csv, .tsv or .parquet file; None: installed documentation
-text_field = "text"  # the field of a data file that holds the text
-id_field = "id"  # the field of a data file that holds the id
+text_field = "text"  # the field of a data file that holds the text; several: a list of names
+id_field = None  # the field of a data file that holds the id; None: id, _id, …, or the number of the row
 documents = 300  # most documents, drawn at random with those that they refer to; None: all
-links = None  # a file with two ids a line, separated by a tab: documents that should find each other
+links = None  # a file with two ids a line: documents that should find each other
 label = "source"  # a column that groups documents: the folder, the package, or a field of a data file
 encoder = "all-MiniLM-L6-v2"  # a short encoder: a folder or a hub id
 groups = 10  # how many groups the documents are sorted into
@@ -56,8 +56,9 @@ log_to_notebook()
 
 # %%
 from docemb_lib.corpus.installed_docs import installed_docs
-from docemb_lib.corpus.rows import read_rows, visible_files
-from docemb_lib.corpus.sources import local_documents
+from docemb_lib.corpus.links import relevant_documents
+from docemb_lib.corpus.reader import local_documents
+from docemb_lib.corpus.rows import read_rows
 
 PACKAGES = ["networkx", "numpy", "pandas", "scipy", "sklearn"]
 
@@ -70,18 +71,15 @@ def read(place: str | None) -> pd.DataFrame:
     rows = pd.DataFrame(local_documents(file, text_field=text_field, id_field=id_field))
     if file.is_file():
         fields = pd.DataFrame([row.fields for row in read_rows(file)])
-        further = [name for name in fields if name not in {*rows, text_field, id_field}]
+        further = [name for name in fields if name not in {*rows, id_field}]
         return rows.join(fields[further])
     return rows
 
 
 def add_links(rows: pd.DataFrame, file: str) -> pd.DataFrame:
     """The rows with `see_also` as the file says."""
-    see_also = {id: [] for id in rows["id"]}
-    for line in Path(file).read_text(encoding="utf-8").splitlines():
-        first, second = line.split("\t")[:2]
-        see_also[first].append(second)
-    return rows.assign(see_also=[tuple(see_also[id]) for id in rows["id"]])
+    see_also = relevant_documents(Path(file), {*rows["id"]})
+    return rows.assign(see_also=[tuple(see_also.get(id, ())) for id in rows["id"]])
 
 
 def draw(rows: pd.DataFrame, count: int) -> pd.DataFrame:
@@ -105,10 +103,6 @@ texts = collection["text"].tolist()
 repeated = len(everything) - len(different)
 print(f"{len(everything)} documents read, {repeated} with an earlier one's text left out", end=", ")
 print(f"{len(texts)} taken")
-if path is not None and Path(path).is_dir():
-    endings = pd.Series([file.suffix for file in visible_files(Path(path))], dtype=object)
-    unread = endings[~endings.str.lower().isin([".txt", ".md"])].replace("", "no ending")
-    print("not read, by ending:", unread.value_counts().to_dict() or "nothing")
 
 # %% [markdown]
 # ## Adapt
@@ -191,9 +185,11 @@ neighbour_browser(Collection())
 
 # %%
 from sklearn.cluster import KMeans
+import regex
 from sklearn.feature_extraction.text import CountVectorizer
 
-counter = CountVectorizer(stop_words="english", token_pattern=r"[^\W\d_]{3,}", min_df=2)
+words = regex.compile(r"\p{L}[\p{L}\p{M}]{2,}")  # letters with their marks
+counter = CountVectorizer(stop_words="english", tokenizer=words.findall, token_pattern=None, min_df=2)
 
 
 def class_tfidf(group_of: np.ndarray, words: int = 6) -> list[str]:

@@ -20,11 +20,25 @@ from docemb_lib.cli.commands import (
     parse_parameters,
 )
 
-TextField = Annotated[str, typer.Option(help="The field of a data file that holds the text.")]
-IdField = Annotated[str, typer.Option(help="The field of a data file that holds the id.")]
+TextField = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="The field of a data file that holds the text (default: text); several are joined."
+    ),
+]
+IdField = Annotated[
+    str | None,
+    typer.Option(
+        help="The field of a data file that holds the id; default: id, _id, doc_id, docid, uid or "
+        "uuid, or else the number of the row."
+    ),
+]
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out bad rows and files, and say so.")
+]
 DOCUMENTS = (
-    "A folder of .txt/.md files, or a data file: .jsonl, .json, .csv, .tsv (each also .gz) "
-    "or .parquet."
+    "A folder of .txt/.md files, or a data file: .jsonl, .ndjson, .json, .csv, .tsv (each also "
+    ".gz) or .parquet."
 )
 # The attention window of a student that `adapt` makes from an encoder; 512 was no better on
 # validation.
@@ -37,13 +51,16 @@ def init(
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")
     ] = None,
+    text_field: TextField = None,
+    id_field: IdField = None,
+    skip_bad: SkipBad = False,
 ) -> None:
     """Make this folder a working folder, with notebooks and params.
 
     With INPUT, also write a profile sized to it.
     """
     from docemb_lib.cli.working_folder import check_folder, copy_shipped, initial_profile
-    from docemb_lib.corpus.sources import stem
+    from docemb_lib.corpus.reader import stem
     from docemb_lib.settings.profile import folder_above
     from docemb_lib.workspace import write_text
 
@@ -63,7 +80,9 @@ def init(
     text = ""
     findings: dict[str, str] = {}
     if source:  # before anything is written
-        text, findings = initial_profile(source, profile)
+        text, findings = initial_profile(
+            source, profile, text_field=text_field, id_field=id_field, skip_bad=skip_bad
+        )
     copied = copy_shipped(root)
     state = f"{' and '.join(copied)} copied" if copied else "notebooks and params are there already"
     console.print(f"{root}: {state}")
@@ -109,8 +128,9 @@ def embed(
         Path,
         typer.Option("-o", "--out", help="Where to write: .parquet (id and embedding) or .npy."),
     ],
-    text_field: TextField = "text",
-    id_field: IdField = "id",
+    text_field: TextField = None,
+    id_field: IdField = None,
+    skip_bad: SkipBad = False,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
 ) -> None:
     """Turn documents into embeddings with a trained student.
@@ -118,7 +138,7 @@ def embed(
     The file is written whole or not at all.
     """
     from docemb_lib.base.hardware import devices_at_hand
-    from docemb_lib.corpus.sources import local_documents
+    from docemb_lib.corpus.reader import local_documents
 
     if out.suffix not in {".parquet", ".npy"}:
         problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
@@ -128,7 +148,10 @@ def embed(
     if out.exists() and not force:
         mend = "give --force to write over it, or another name"
         raise InputError(f"-o {out}: this file exists already; {mend}")
-    documents = list(local_documents(source, text_field=text_field, id_field=id_field))
+    reading = local_documents(
+        source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+    )
+    documents = list(reading)
 
     import pandas as pd
 
@@ -170,15 +193,16 @@ def adapt(
         float | None,
         typer.Option(min=0, max=1, help="Weight of the lexical half; default: fitted."),
     ] = None,
-    text_field: TextField = "text",
-    id_field: IdField = "id",
+    text_field: TextField = None,
+    id_field: IdField = None,
+    skip_bad: SkipBad = False,
 ) -> None:
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a
     student first.
     """
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import resolve
-    from docemb_lib.corpus.sources import local_documents, local_paths
+    from docemb_lib.corpus.reader import local_documents, local_paths
     from docemb_lib.student import Student
     from docemb_lib.student.export import (
         encoder_pooling,
@@ -202,10 +226,10 @@ def adapt(
     else:
         student = Student.load(model)
         card = saved_card(model) or student_card(student)
-    texts = [
-        document.text
-        for document in local_documents(source, text_field=text_field, id_field=id_field)
-    ]
+    reading = local_documents(
+        source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+    )
+    texts = [document.text for document in reading]
     student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:

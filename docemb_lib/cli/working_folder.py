@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -15,8 +15,8 @@ import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import progress
-from docemb_lib.corpus.rows import read_rows, well_formed
-from docemb_lib.corpus.sources import local_documents, local_paths
+from docemb_lib.corpus.reader import IDS, local_documents, local_paths
+from docemb_lib.corpus.rows import Findings, field_in, read_rows, well_formed
 from docemb_lib.settings.profile import SHIPPED
 from docemb_lib.teachers import preprocess
 
@@ -26,17 +26,17 @@ LEAST = 60  # documents from which a student is trained, and measured on others
 TOKENS_PER_WORD = 1.4  # of MiniLM, in English
 # Characters of a mean word; beyond that, words are written without spaces, as in Thai.
 LONG_WORDS = 25
-IDS = ("id", "doc_id", "_id", "docid", "uid", "uuid")  # fields that may hold the id of a document
 LEAST_ENGLISH = 0.02  # share of the word `the`
 READ_ROWS = 1000  # rows of data files in which the fields are searched
 
 
 class Fields(NamedTuple):
-    """The fields of data files that hold text and id."""
+    """The fields of data files that hold text and id, and what is done with bad rows."""
 
-    text: str
-    id: str
+    text: str | Sequence[str]
+    id: str | None
     ids: str  # says where the ids come from; "" where there are no data files
+    skip_bad: bool
 
 
 class Sizes(NamedTuple):
@@ -74,17 +74,28 @@ def copy_shipped(root: Path) -> list[str]:
     return copied
 
 
-def initial_profile(source: Path, out: Path) -> tuple[str, dict[str, str]]:
+def initial_profile(
+    source: Path,
+    out: Path,
+    *,
+    text_field: Sequence[str] | None = None,
+    id_field: str | None = None,
+    skip_bad: bool = False,
+) -> tuple[str, dict[str, str]]:
     """The text of a profile for the documents of `source`, and what was found there, by name.
 
-    The profile is the template `params/own.yaml`, filled in. Raises InputError for a collection
-    from which no student can be trained.
+    The profile is the template `params/own.yaml`, filled in. The options are those of
+    `local_documents`; None: the fields are searched. Raises InputError for a collection from which
+    no student can be trained.
     """
     names = f"{source.resolve()}, -o {out}"
     if names != well_formed(names):
         problem = "this name is not valid UTF-8, so a profile cannot hold it"
         raise InputError(f"{names}: {problem}; rename the file")
     fields = _find_fields(path for path in local_paths(source) if path.is_file())
+    fields = fields._replace(
+        text=text_field or fields.text, id=id_field or fields.id, skip_bad=skip_bad
+    )
     words, letters, articles = _count(source, fields)
     mean_word = letters.sum() / words.sum()
     if mean_word > LONG_WORDS:
@@ -113,22 +124,25 @@ def _find_fields(files: Iterable[Path]) -> Fields:
     characters: Counter[str] = Counter()  # of each field
     ids: dict[str, set[str]] = {name: set() for name in IDS}
     count = 0
-    for row in islice(chain.from_iterable(map(read_rows, files)), READ_ROWS):
+    # Bad rows are reported where the documents are read.
+    rows = chain.from_iterable(read_rows(file, Findings()) for file in files)
+    for row in islice(rows, READ_ROWS):
         count += 1
         for name, value in row.fields.items():
             if isinstance(value, str):
                 characters[name] += len(value)
-            if name in ids and value is not None:
-                ids[name].add(str(value))
+        for name in IDS:
+            field = field_in(row.fields, name)
+            if field is not None and row.fields[field] is not None:
+                ids[name].add(str(row.fields[field]))
     text_field = "text"
-    if characters and "text" not in characters:
+    if characters and field_in(characters, "text") is None:
         text_field = characters.most_common(1)[0][0]
-    id_field = next((name for name, values in ids.items() if len(values) == count), "id")
-    if not count:
-        return Fields(text_field, id_field, "")
-    if ids[id_field]:
-        return Fields(text_field, id_field, f"of field {id_field}")
-    return Fields(text_field, id_field, f"numbers of rows, which have none of {', '.join(IDS)}")
+    id_field = next((name for name in IDS if count and len(ids[name]) == count), None)
+    said = f"of field {id_field}" if id_field else ""
+    if count and not any(ids.values()):
+        said = f"numbers of rows, which have none of {', '.join(IDS)}"
+    return Fields(text_field, id_field, said, skip_bad=False)
 
 
 def _count(source: Path, fields: Fields) -> np.ndarray:
@@ -138,7 +152,9 @@ def _count(source: Path, fields: Fields) -> np.ndarray:
     """
     # By the hash of a text, because a corpus keeps one of equal texts.
     counts: dict[int, tuple[int, int, int]] = {}
-    documents = local_documents(source, text_field=fields.text, id_field=fields.id)
+    documents = local_documents(
+        source, text_field=fields.text, id_field=fields.id, skip_bad=fields.skip_bad
+    )
     for document in progress(documents, desc="reading", unit="documents"):
         words = preprocess(document.text, "lowercase")
         text = " ".join(words)
@@ -168,7 +184,8 @@ def _fill_in(
         "name: own": f"name: {quoted(out.stem)}",
         "path: CHANGE-ME": f"path: {quoted(str(source.resolve()))}",
         "text_field: text ": f"text_field: {quoted(fields.text)} ",
-        "id_field: id ": f"id_field: {fields.id} ",
+        "id_field: null ": f"id_field: {quoted(fields.id)} ",
+        "skip_bad: false ": f"skip_bad: {quoted(fields.skip_bad)} ",
         "validation: 100 ": f"validation: {sizes.validation} ",
         "tasks: 300 ": f"tasks: {sizes.tasks} ",
         "max_tokens: 2048 ": f"max_tokens: {max_tokens} ",

@@ -1,27 +1,40 @@
 """Reads the rows of data files, and splits texts into sentences and words.
 
-Data files are read one row at a time. Anything malformed raises an InputError that names the file
-and the place in it. Sentences are found in some 300 languages (`sentencex`), parts of speech in
-English (`textblob`), without a download.
+Data files are read one row at a time. What is malformed is a InputError that names the file and the
+place in it; `Findings` collects several of them, and what is passed over. Sentences are found in
+some 300 languages (`sentencex`), parts of speech in English (`textblob`), without a download.
 """
 
+import codecs
 import csv
 import gzip
+import io
 import json
 import re
 import sys
+import unicodedata
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sentencex import segment
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import warn_once
 
-FORMATS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-DATA_FILES = ".jsonl, .json, .csv, .tsv (each also .gz) or .parquet"  # FORMATS in messages
+FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+# FORMATS in messages
+DATA_FILES = ".jsonl, .ndjson, .json, .csv, .tsv (each also .gz) or .parquet"
+DELIMITERS = ",\t;|"  # of tables
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 BATCH = 256  # rows of a parquet file held in memory
+COUNTED = re.compile(r"\b(file|folder|line|link|text)\b")  # what is passed over, without an s
+REPORTED = 10  # bad rows and files that an error names; the others are counted
+SKIP = "leave them out with --skip-bad (skip_bad: true in a profile)"
 # Characters split into sentences at a time. In scripts without spaces, the time that sentencex
 # takes grows with the square of the number of characters.
 WINDOW = 10_000
@@ -39,6 +52,58 @@ TOKENS = re.compile(
 )
 
 
+class Findings:
+    """What a reading meets beside good rows: bad rows and files, and what is passed over.
+
+    Args:
+        skip_bad: leave out what is bad, and say so, instead of raising an error at the end.
+    """
+
+    def __init__(self, *, skip_bad: bool = False) -> None:
+        self.skip_bad = skip_bad
+        self.bad: list[InputError] = []
+        self.left_out: Counter[str] = Counter()  # numbers by kind
+
+    @property
+    def refused(self) -> bool:
+        """Whether `end` will raise an error."""
+        return bool(self.bad) and not self.skip_bad
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Keep an `InputError` for the end."""
+        try:
+            yield
+        except InputError as bad:
+            self.bad.append(bad)
+
+    def counted(self) -> str:
+        """What is passed over, as in "left out: 15 .html, 2 blank lines"; "" for nothing."""
+        kinds = []
+        for kind, count in sorted(self.left_out.items()):
+            plural = kind if count == 1 else COUNTED.sub(r"\1s", kind, count=1)
+            kinds.append(f"{count} {plural}")
+        return f"left out: {', '.join(kinds)}" if kinds else ""
+
+    def end(self, place: object) -> None:
+        """Say in one line what is left out of a place; raises InputError for what is bad."""
+        if self.refused and len(self.bad) == 1:
+            raise self.bad[0]
+        causes: dict[str, list[str]] = {}
+        for bad in self.bad[:REPORTED]:
+            where, _, problem = str(bad).partition(": ")
+            short = where.removeprefix(f"{place}, ").removeprefix(f"{place}/")
+            causes.setdefault(problem.rpartition("; ")[0], []).append(short)
+        named = "; ".join(f"{cause} ({', '.join(at)})" for cause, at in causes.items())
+        more = len(self.bad) - REPORTED
+        named = f"{len(self.bad)} rows or files: {named}{f'; and {more} more' if more > 0 else ''}"
+        if self.refused:
+            raise InputError(f"{place}: bad are {named}; mend them, or {SKIP}")
+        for said in (self.counted(), f"left out as bad: {named}" if self.bad else ""):
+            if said:
+                warn_once("%s: %s", place, said)
+
+
 class Row(NamedTuple):
     """One row of a data file or of a data set."""
 
@@ -53,6 +118,15 @@ def file_format(file: Path) -> str | None:
     return suffix if suffix in FORMATS else None
 
 
+def check_format(file: Path) -> None:
+    """Raise InputError for what is no file of one of FORMATS."""
+    if file_format(file) is None:
+        mend = f"give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
+        raise InputError(f"{file}: this is not a data file; {mend}")
+    if file.exists() and not file.is_file():
+        raise InputError(f"{file}: this is a pipe or a device; write its content into a file")
+
+
 def any_word(*words: str) -> re.Pattern[str]:
     """A pattern that finds one of the words in lower case, outside of longer words.
 
@@ -61,108 +135,267 @@ def any_word(*words: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![a-z])({'|'.join(map(re.escape, words))})(?![a-z])")
 
 
-def visible_files(folder: Path) -> list[Path]:
-    """Every file below a folder, sorted, without hidden files and files in hidden folders."""
-    paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return [path for path in paths if "/." not in f"/{path.relative_to(folder).as_posix()}"]
+def visible_files(folder: Path, left_out: Counter[str] | None = None) -> list[Path]:
+    """Every file below a folder, sorted, without hidden files and files in hidden folders.
 
-
-def read_rows(file: Path) -> Iterator[Row]:
-    """The rows of a file of one of FORMATS; CSV and TSV begin with a line of column names.
-
-    Raises InputError for another format, and while reading for a malformed file.
+    left_out: counts folders that are links, which are not entered, and what is no file.
     """
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if "/." in f"/{path.relative_to(folder).as_posix()}":
+            continue
+        if path.is_file():
+            files.append(path)
+        elif left_out is not None and (path.is_symlink() or not path.is_dir()):
+            left_out["linked folder" if path.is_dir() else "broken link or device"] += 1
+    return files
+
+
+def ending_of(file: Path) -> str:
+    """The kind of a file that is passed over: `.html`, or "without an ending"."""
+    return file.suffix.lower() or "without an ending"
+
+
+def read_rows(file: Path, findings: Findings | None = None) -> Iterator[Row]:
+    """The rows of a file of one of FORMATS.
+
+    CSV and TSV begin with a line of column names, whose delimiter is found by looking. JSON is an
+    object on each line, an array of objects, or a mapping of objects by their ids, which become the
+    field `id`.
+
+    findings: collects what is malformed, and counts blank lines. None: InputError is raised while
+    reading.
+    """
+    if findings is None:
+        yield from _rows(file, None)
+        return
+    with findings.collecting():
+        yield from _rows(file, findings)
+
+
+def _rows(file: Path, findings: Findings | None) -> Iterator[Row]:
+    check_format(file)
     match file_format(file):
-        case ".csv":
-            return read_csv(file)
-        case ".tsv":
-            return read_csv(file, delimiter="\t")
+        case ".csv" | ".tsv":
+            yield from read_csv(file, delimiter=_delimiter(file), findings=findings)
         case ".parquet":
-            return _read_parquet(file)
-        case ".jsonl" | ".json":
-            return _read_jsonl(file)
-    or_folder = "" if file.is_dir() else ", or a folder"
-    raise InputError(f"{file}: this is not a data file; give {DATA_FILES}{or_folder}")
+            yield from _read_parquet(file)
+        case _:
+            yield from _read_json(file, findings)
 
 
 def read_csv(
-    file: Path, *, columns: Sequence[str] | None = None, delimiter: str = ","
+    file: Path,
+    *,
+    columns: Sequence[str] | None = None,
+    delimiter: str = ",",
+    findings: Findings | None = None,
 ) -> Iterator[Row]:
     """The rows of a CSV file; `columns` names them where the file has no line of names.
 
-    Values may be quoted with `"`, except between tabs, where a quotation mark is a character like
-    any other. Raises InputError for repeated names, broken quoting, and too few or many values.
+    Values may be quoted with `"`. Between tabs a quotation mark is a character like any other,
+    unless all rows, read with quoting, have as many values as the first. Raises InputError for
+    repeated names, broken quoting, and too few or many values; see `read_rows`.
     """
     csv.field_size_limit(sys.maxsize)  # the default of 131,072 characters is too short for a text
-    reader = csv.DictReader(
+    is_plain = delimiter == "\t" and not _is_quoted(file)
+    reader = csv.reader(
         lines_of(file),
-        columns,
         delimiter=delimiter,
-        quoting=csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL,
+        quoting=csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL,
         strict=True,
     )
+    names = columns
+    number = 0
     try:
-        names = [name.strip() for name in reader.fieldnames or ()]
-        listed = ", ".join(names)
-        if len(set(names)) < len(names):
-            raise InputError(
-                f"{file}: two columns have the same name ({listed}); rename one of them"
-            )
-        reader.fieldnames = names
-        for number, fields in enumerate(reader, start=1):
+        for values in reader:
+            if not values:
+                _count_blank(findings)
+                continue
+            if names is None:
+                names = [name.strip() for name in values]
+                _refuse_repeated(file, names)
+                continue
+            number += 1
             where = f"{file}, row {number}"
-            # DictReader puts surplus values under the key None, and None for missing values.
-            if None in fields or None in fields.values():
-                raise InputError(
-                    f"{where} (up to line {reader.line_num}): the row must have {len(names)} "
-                    f"values ({listed}), and has more or fewer; mend the row"
-                )
-            yield Row(where, number, fields)
+            if len(values) == len(names):
+                yield Row(where, number, dict(zip(names, values, strict=True)))
+                continue
+            needed = f"the row must have {len(names)} values ({', '.join(names)})"
+            _report(
+                findings,
+                f"{where} (up to line {reader.line_num})",
+                f"{needed}, and has more or fewer",
+                "mend the row",
+            )
     except csv.Error as error:
-        raise InputError(
-            f"{file}: there is broken quoting up to line {reader.reader.line_num} ({error}); "
-            "close every quoted value, and double each quotation mark inside of one"
-        ) from error
+        problem = f"there is broken quoting up to line {reader.line_num} ({error})"
+        mend = "close every quoted value, and double each quotation mark inside of one"
+        raise InputError(f"{file}: {problem}; {mend}") from error
 
 
-def text_of(fields: Mapping[str, object], field: str, *, where: str) -> str:
-    """The string in `field`, without unpaired surrogates, which cannot be stored as UTF-8.
+def _delimiter(file: Path) -> str:
+    """The delimiter that cuts the first line into most parts; of equal ones the usual one."""
+    first = next(filter(str.strip, lines_of(file)), "").replace("\r", "")
+    usual = "\t" if file_format(file) == ".tsv" else ","
+    parts = {}
+    for delimiter in (usual, *DELIMITERS):
+        parts[delimiter] = len(next(csv.reader([first], delimiter=delimiter), []))
+    return max(parts, key=parts.__getitem__)
 
-    Raises InputError, which begins with `where`, if the field is missing or holds no string.
+
+def _is_quoted(file: Path) -> bool:
+    """Whether each row between tabs has as many values as the first if quotation marks quote."""
+    try:
+        rows = csv.reader(lines_of(file), delimiter="\t", strict=True)
+        return len({len(values) for values in rows if values}) <= 1
+    except csv.Error:
+        return False
+
+
+def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        problem = f"two columns have the same name ({', '.join(names)})"
+        raise InputError(f"{file}: {problem}; rename one of them")
+
+
+def _report(findings: Findings | None, where: str, problem: str, mend: str) -> None:
+    """Keep what is bad for the end, or raise it where nothing is collected."""
+    bad = InputError(f"{where}: {problem}; {mend}")
+    if findings is None:
+        raise bad
+    findings.bad.append(bad)
+
+
+def _count_blank(findings: Findings | None) -> None:
+    if findings is not None:
+        findings.left_out["blank line"] += 1
+
+
+def field_in(fields: Mapping[str, object], *names: str) -> str | None:
+    """The first of the names that a row has, as the row writes it.
+
+    Where no field has just this name, case makes no difference.
     """
-    if field not in fields:
-        others = ", ".join(map(repr, sorted(fields))) or "an empty row"
-        raise InputError(
-            f"{where}: there is no field {field!r}, only {others}; "
-            "name the one that holds the text (--text-field, or text_field in a profile)"
-        )
-    text = fields[field]
-    if not isinstance(text, str):
-        raise InputError(
-            f"{where}: the field {field!r} must be a string, "
-            f"but it is {type(text).__name__} {text!r:.40}; quote the value"
-        )
-    return well_formed(text)
+    for name in names:
+        if name in fields:
+            return name
+        folded = [field for field in fields if field.strip().casefold() == name.casefold()]
+        if len(folded) == 1:
+            return folded[0]
+    return None
+
+
+def listed(fields: Mapping[str, object]) -> str:
+    """The names of fields, for messages."""
+    return ", ".join(map(repr, sorted(fields))) or "an empty row"
+
+
+def text_of(fields: Mapping[str, object], field: str | Sequence[str], *, where: str) -> str:
+    """The string in a field, or those of several with a blank line between; see `clean`.
+
+    Of several fields, those that are missing or null are left out. Raises InputError, which begins
+    with `where`, if no field is there or one holds no string.
+    """
+    names = [field] if isinstance(field, str) else list(field)
+    there = [name for name in (field_in(fields, name) for name in names) if name is not None]
+    if not there:
+        mend = "name the one that holds the text (--text-field, or text_field in a profile)"
+        problem = f"there is no field {' or '.join(map(repr, names))}, only {listed(fields)}"
+        raise InputError(f"{where}: {problem}; {mend}")
+    parts = []
+    for name in there:
+        value = fields[name]
+        if isinstance(value, str):
+            parts.append(value)
+        elif value is not None or len(there) == 1:
+            kind = "null" if value is None else f"{type(value).__name__} {value!r:.40}"
+            mend = "write a text" if value is None else "quote the value"
+            problem = f"the field {name!r} must be a string, but it is {kind}"
+            raise InputError(f"{where}: {problem}; {mend}")
+    return clean("\n\n".join(filter(str.strip, parts)) if len(there) > 1 else "".join(parts))
 
 
 def well_formed(text: str) -> str:
-    """The text with surrogate pairs joined, and unpaired surrogates replaced by U+FFFD."""
+    """The text with surrogate pairs joined, and unpaired surrogates replaced by U+FFFD.
+
+    Unpaired ones cannot be stored as UTF-8.
+    """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _read_jsonl(file: Path) -> Iterator[Row]:
-    mend = "write one JSON object on each line"
-    for number, line in enumerate(lines_of(file), start=1):
-        if not line.strip():
-            continue
+def clean(text: str) -> str:
+    """The text `well_formed` and composed (NFC): an accent is written in one of two ways."""
+    return unicodedata.normalize("NFC", well_formed(text))
+
+
+def _read_json(file: Path, findings: Findings | None) -> Iterator[Row]:
+    lines = _filled_lines(file, findings)
+    opening = list(islice(lines, 2))
+    if len(opening) == 1 or (opening and not _is_json(opening[0][1])):
+        opening += lines
+        content: object = None
+        try:
+            content = json.loads("".join(line for _, line in opening), object_pairs_hook=_fields)
+        except (ValueError, RecursionError) as error:
+            if len(opening) > 1 and opening[0][1].strip() in ("[", "{"):
+                raise InputError(f"{file}: this is not JSON ({error}); write it again") from error
+        if isinstance(content, list):
+            for number, item in enumerate(content, start=1):
+                yield from _row_of(f"{file}, item {number}", number, item, findings)
+            return
+        if isinstance(content, dict) and content and all(map(_is_mapping, content.values())):
+            for number, (id, fields) in enumerate(content.items(), start=1):
+                yield Row(f"{file}, entry {id!r:.40}", number, {"id": id} | fields)
+            return
+        if isinstance(content, dict):
+            yield Row(f"{file}, line 1", 1, content)
+            return
+    for number, line in chain(opening, lines):
         where = f"{file}, line {number}"
         try:
-            record = json.loads(line)
+            item = json.loads(line, object_pairs_hook=_fields)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{where}: the line is not JSON ({error}); {mend}") from error
-        if not isinstance(record, dict):
-            raise InputError(f"{where}: the line holds a {type(record).__name__}; {mend}")
-        yield Row(where, number, record)
+            problem = f"the line is not JSON ({error})"
+            _report(findings, where, problem, "write one JSON object on each line")
+            continue
+        yield from _row_of(where, number, item, findings)
+
+
+def _row_of(where: str, number: int, item: object, findings: Findings | None) -> Iterator[Row]:
+    if isinstance(item, dict):
+        yield Row(where, number, item)
+        return
+    problem = f"there is a {type(item).__name__} and no object with fields"
+    _report(findings, where, problem, "write one JSON object on each line, or an array of objects")
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the field {name!r} is there twice")
+    return fields
+
+
+def _filled_lines(file: Path, findings: Findings | None) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(lines_of(file), start=1):
+        if line.strip():
+            yield number, line
+        else:
+            _count_blank(findings)
 
 
 def _read_parquet(file: Path) -> Iterator[Row]:
@@ -172,36 +405,67 @@ def _read_parquet(file: Path) -> Iterator[Row]:
     number = 0
     try:
         with ParquetFile(file) as table:
+            columns = table.schema_arrow
+            _refuse_repeated(file, columns.names)
+            # pyarrow gives the values of such columns as JSON.
+            is_json = [
+                name
+                for name, kind in zip(columns.names, columns.types, strict=True)
+                if getattr(kind, "extension_name", "") == "arrow.json"
+            ]
             for batch in table.iter_batches(batch_size=BATCH):
                 for fields in batch.to_pylist():
                     number += 1
+                    for name in is_json:
+                        fields[name] = json.loads(fields[name] or "null")
                     yield Row(f"{file}, row {number}", number, fields)
-    except (ArrowException, OSError) as error:
-        raise InputError(
-            f"{file}: this is not a whole parquet file ({error}); write it again"
-        ) from error
+    except (ArrowException, OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        problem = f"this is not a whole parquet file ({error})"
+        raise InputError(f"{file}: {problem}; write it again") from error
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """The lines of a file in UTF-8, split at newlines only.
+    """The lines of a file in UTF-8, or in UTF-16 with its mark, split at newlines only.
 
-    A byte order mark at the beginning is dropped. Raises InputError for a file that cannot be read.
+    A byte order mark at the beginning is dropped. A line that is not UTF-8 is read as Latin-1, and
+    a warning says how many there are. Raises InputError for a file that cannot be read or holds
+    NUL.
     """
     number = 0
+    in_latin_1 = 0
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+            lines: Iterable[str | bytes] = stream
+            if stream.peek(2)[:2] in UTF_16:
+                lines = io.TextIOWrapper(stream, "utf-16", newline="\n")
+            for number, line in enumerate(lines, start=1):
+                text, is_latin_1 = _decoded(line, number)
+                in_latin_1 += is_latin_1
+                if "\0" in text:
+                    raise ValueError("it holds NUL bytes, as a binary file does")
+                yield text
+    except (OSError, EOFError, zlib.error, ValueError) as error:
         if isinstance(error, OSError) and error.strerror:
-            raise InputError(
-                f"{file}: the file cannot be read ({error.strerror}); "
-                "check that it is there and that you may read it"
-            ) from error
-        raise InputError(
-            f"{file}, near line {number}: the file cannot be read ({error}); "
-            "save it again, whole and as UTF-8"
-        ) from error
+            problem = f"the file cannot be read ({error.strerror})"
+            mend = "check that it is there and that you may read it"
+            raise InputError(f"{file}: {problem}; {mend}") from error
+        problem = f"the file cannot be read ({error})"
+        mend = "save it again, whole and as UTF-8"
+        raise InputError(f"{file}, near line {number}: {problem}; {mend}") from error
+    if in_latin_1:
+        warn_once("%s: lines that are not UTF-8 are read as Latin-1: %d", file, in_latin_1)
+
+
+def _decoded(line: str | bytes, number: int) -> tuple[str, bool]:
+    """The text of a line, and whether it was read as Latin-1."""
+    if isinstance(line, str):
+        return line, False
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8"), False
+    except UnicodeDecodeError:
+        return line.decode("latin-1"), True
 
 
 def split_sentences(text: str, *, language: str = "en") -> list[str]:

@@ -3,7 +3,6 @@
 The order of the documents is the same in each run.
 """
 
-import glob
 import hashlib
 import logging
 from collections import Counter
@@ -15,20 +14,20 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from itertools import chain
 from pathlib import Path
 
-from docemb_lib.base.errors import InputError, as_line, repeated
+from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.integrity import digest_of
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.corpus.document import Document, not_installed
+from docemb_lib.corpus.reader import local_documents, local_paths, matches, names_in, stem
 from docemb_lib.corpus.rows import (
+    Findings,
     Row,
     any_word,
     file_format,
-    lines_of,
     read_rows,
     text_of,
     visible_files,
-    well_formed,
 )
 from docemb_lib.settings.sections import HubDataset, TextSource
 from docemb_lib.workspace import VERSIONS, fingerprint_of
@@ -56,8 +55,13 @@ def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterab
 
         documents = installed_docs(settings.packages or PACKAGES)
         return _sampled(lambda: documents, settings)
-    fields = {"text_field": settings.text_field, "id_field": settings.id_field}
-    read = partial(local_documents, settings.path or [], **fields)
+    read = partial(
+        local_documents,
+        settings.path or [],
+        text_field=settings.text_field,
+        id_field=settings.id_field,
+        skip_bad=settings.skip_bad,
+    )
     return _sampled(lambda: progress(read(), desc="reading documents", unit="documents"), settings)
 
 
@@ -76,7 +80,7 @@ def source_fingerprint(settings: TextSource) -> str:
     elif settings.source == "local":
         try:
             places = local_paths(settings.path or [])
-            inputs["files"] = files_fingerprint((place, _names(place)) for place in places)
+            inputs["files"] = files_fingerprint((place, names_in(place)) for place in places)
         except InputError as error:
             raise InputError(f"corpus.path: {error}") from None
     else:
@@ -151,103 +155,6 @@ def _draw(id: str, seed: int) -> bytes:
     return hashlib.sha256(f"{seed}\0{id}".encode()).digest()
 
 
-def local_documents(
-    path: Path | Sequence[Path], *, text_field: str = "text", id_field: str = "id"
-) -> Iterator[Document]:
-    """The documents of folders (every visible .txt and .md file below them) and of data files.
-
-    In a folder the id is the path below it, and the source is the name of the folder that holds the
-    file. In a data file (see `corpus.rows`) the id is `id_field`, or where that is missing the
-    number of the row, after the name of the file if there are several files; the source is the name
-    of the file without its endings. Where such names of two folders or files are the same, the name
-    of the folder precedes them.
-
-    Raises InputError for unreadable files, for blank texts and repeated ids, and for a place
-    without documents.
-    """
-    paths = local_paths(path)
-    names = {place: _names(place) for place in paths}
-    uses = Counter(name for place in paths for name in names[place].values())
-    ids: set[str] = set()
-    for place in paths:
-        prefix = ""
-        if any(uses[name] > 1 for name in names[place].values()):
-            folder = place if place.is_dir() else place.parent
-            prefix = well_formed(f"{folder.resolve().name}/")
-        if len(paths) > 1 and not place.is_dir():
-            prefix += f"{names[place][place]}:"
-        before = len(ids)
-        for where, document in _read_place(place, names[place], prefix, text_field, id_field):
-            if not document.text.strip():
-                raise InputError(f"{where}: the text is blank; write one, or delete the document")
-            if document.id in ids:
-                raise InputError(
-                    f"{where}: an earlier document has the id {document.id!r}, too; rename one"
-                )
-            ids.add(document.id)
-            yield document
-        if len(ids) == before:
-            mend = ".txt or .md files to the folder" if place.is_dir() else "rows to the file"
-            raise InputError(f"{place}: it holds no document; add {mend}")
-
-
-def local_paths(path: Path | Sequence[Path]) -> list[Path]:
-    """The folders and data files that a path, a pattern (`news/*.jsonl.gz`) or a list stands for.
-
-    Raises InputError for a path or a pattern without a match, and for a path that is given twice.
-    """
-    matches: list[Path] = []
-    for place in [path] if isinstance(path, str | Path) else path:
-        places = _matches(place)
-        if not places:
-            raise InputError(
-                f"{place} does not exist; name a folder of .txt/.md files or data files"
-            )
-        matches += places
-    twice = repeated([match.resolve() for match in matches])
-    if twice is not None:
-        raise InputError(f"{twice} is given twice, by itself or by a pattern; give it once")
-    return matches
-
-
-def _matches(path: Path | str) -> list[Path]:
-    """The path itself where it exists, or else what it matches as a pattern."""
-    if Path(path).exists():
-        return [Path(path)]
-    return sorted(map(Path, glob.glob(str(path), recursive=True)))
-
-
-def _names(place: Path) -> dict[Path, str]:
-    """The data file, or the text files of a folder, and how ids begin that no field gives."""
-    if not place.is_dir():
-        return {place: stem(place)}
-    files = (file for file in visible_files(place) if file.suffix.lower() in {".txt", ".md"})
-    return {file: well_formed(file.relative_to(place).as_posix()) for file in files}
-
-
-def _read_place(
-    place: Path, names: dict[Path, str], prefix: str, text_field: str, id_field: str
-) -> Iterator[tuple[str, Document]]:
-    """The documents of a folder or a data file, and where each stands, for messages."""
-    if place.is_dir():
-        for file, name in names.items():
-            source = well_formed(file.resolve().parent.name)
-            yield str(file), Document(f"{prefix}{name}", "".join(lines_of(file)), source)
-        return
-    for where, number, fields in read_rows(place):
-        id = fields.get(id_field)
-        if id is None:
-            id = f"{prefix}{number}"
-        text = text_of(fields, text_field, where=where)
-        yield where, Document(well_formed(str(id)), text, names[place])
-
-
-def stem(path: Path) -> str:
-    """`wikimedia/wikipedia` → wikipedia, `/data/realnews.jsonl.gz` → realnews."""
-    name = path.name.removesuffix(".gz")
-    return well_formed(name[: len(name) - len(file_format(path) or "")])
-
-
 def _hub_shares(settings: TextSource, count_tokens: CountTokens) -> Iterator[Document]:
     """Equal shares of all data sets.
 
@@ -297,16 +204,23 @@ def _hashed_documents(source: HubDataset) -> Iterator[Document]:
     """The documents of all rows with a text."""
     name = stem(Path(source.dataset))
     files = _dataset_files(source)
+    findings = Findings()
     if files:
-        rows: Iterator[Row] = chain.from_iterable(map(read_rows, files))
+        rows: Iterator[Row] = chain.from_iterable(read_rows(file, findings) for file in files)
     else:
         pairs = hub_rows(source.dataset, source.config, [source.split], streaming=True)
         rows = (row for _, row in pairs)
     for row in progress(rows, desc=f"streaming {name}", unit="rows"):
-        text = text_of(row.fields, source.text_field, where=row.where)
-        if text.strip():
+        with findings.collecting():
+            text = text_of(row.fields, source.text_field, where=row.where)
+            if findings.refused:  # the other bad rows are still to be found
+                continue
+            if not text.strip():
+                findings.left_out["blank text"] += 1
+                continue
             id = hashlib.sha256(text.encode()).hexdigest()[:16]
             yield Document(f"{name}/{id}", text, name)
+    findings.end(source.dataset)
 
 
 def _drawn(
@@ -353,7 +267,7 @@ def _dataset_files(source: HubDataset) -> list[Path]:
     """
     place = Path(source.dataset)
     if not place.is_dir():
-        files = _matches(place)
+        files = matches(place)
         if file_format(place) and not files:
             raise InputError(
                 f"corpus.datasets: {place} does not exist; name files, a folder or a hub's data set"

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.rows import Row, lines_of, read_csv, well_formed
+from docemb_lib.corpus.rows import Findings, Row, lines_of, read_csv, well_formed
 from docemb_lib.evaluation import readers
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.tasks import (
@@ -116,19 +116,20 @@ def benchmark_task(name: str, source: str | None = None) -> Task:
 def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
     benchmark = BENCHMARKS[name]
     of_paper = benchmark.size is not None
+    findings = Findings()
     if files:
         rows = _pair_rows(files)
         texts: list[tuple[str, ...]] = [(column,) for column in PAIR_COLUMNS[1:]]
     else:
-        rows = readers.source_rows(source, config=benchmark.config)
+        rows = readers.source_rows(source, findings, config=benchmark.config)
         texts = [benchmark.text]
     examples = readers.read_examples(
         rows,
+        findings,
         texts=texts,
         label=benchmark.label,
         where=f"task {name}",
         skip_blank=of_paper,
-        split_field="split",
     )
     if name == "arxiv-abstracts":
         # The archive of the first category, math of `math.CO cs.DM`: 38 classes.

@@ -15,11 +15,18 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.corpus.links import relevant_documents
+from docemb_lib.corpus.reader import local_documents, no_field
 from docemb_lib.corpus.rows import (
+    Findings,
     Row,
     any_word,
+    clean,
+    ending_of,
+    field_in,
     file_format,
-    read_csv,
+    lines_of,
+    listed,
     read_rows,
     text_of,
     visible_files,
@@ -44,43 +51,50 @@ SPLIT = any_word(*SPLITS, *VALIDATION)
 NO_SPLIT = ""  # the split of rows for which no split is named
 WORD = re.compile(r"\b[^\W\d_]\w*")  # begins with a letter
 TEXTS = ("first", "second")  # columns of the texts of examples
-LINK = ("source", "target")  # columns of a relevance file
 
 
-def source_rows(source: str, *, config: str | None = None) -> Iterator[tuple[str, Row]]:
+def source_rows(
+    source: str, findings: Findings, *, config: str | None = None
+) -> Iterator[tuple[str, Row]]:
     """The split and the fields of every row of a data set; NO_SPLIT where no split is named.
 
     source: a data file; a folder of data files or of classes; or the id of a data set on a hub.
-    Folders of classes give the fields text and label. config: the subfolder, or the configuration
-    on the hub.
+    Folders of classes give the fields text and label. findings: collects bad rows, and counts the
+    files that are passed over. config: the subfolder, or the configuration on the hub.
     """
     place = Path(source)
     if place.is_file():
-        yield from ((NO_SPLIT, row) for row in read_rows(place))
+        yield from ((NO_SPLIT, row) for row in read_rows(place, findings))
     elif place.is_dir():
         folder = place / config if config and (place / config).is_dir() else place
-        files = [file for file in visible_files(folder) if file_format(file)]
+        inside = visible_files(folder, findings.left_out)
+        files = [file for file in inside if file_format(file)]
+        if not files:
+            yield from class_folder_rows(folder, findings)
+            return
         splits = {file: split_in(file.relative_to(folder).as_posix()) for file in files}
         # A file that names no split may hold all splits of the others again.
         named = {file: split for file, split in splits.items() if split}
         for file, split in (named or splits).items():
-            yield from ((split, row) for row in read_rows(file))
-        if not files:
-            yield from class_folder_rows(folder)
+            yield from ((split, row) for row in read_rows(file, findings))
+        findings.left_out.update(ending_of(file) for file in inside if file not in splits)
+        if named and len(named) < len(splits):
+            findings.left_out["file without a split in its name"] = len(splits) - len(named)
     else:
         yield from hub_rows(source, config, SPLITS, streaming=False)
 
 
-def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
+def class_folder_rows(folder: Path, findings: Findings) -> Iterator[tuple[str, Row]]:
     """A row per visible file of a folder of classes, or of such folders that name splits.
 
-    A class is named as its folder. Texts are UTF-8, or else Latin-1, as in older data sets. Raises
-    InputError where there is no folder of a class.
+    A class is named as its folder. findings: see `source_rows`. Raises InputError where there is no
+    folder of a class.
     """
     folders = _subfolders(folder)
     splits = {split_in(part.name): part for part in folders}
     if not folders or NO_SPLIT in splits or len(splits) < len(folders):
         splits = {NO_SPLIT: folder}
+    read: set[Path] = set()
     for split, place in splits.items():
         classes = _subfolders(place)
         if not classes:
@@ -90,13 +104,12 @@ def class_folder_rows(folder: Path) -> Iterator[tuple[str, Row]]:
             )
         files = [file for part in classes for file in visible_files(part)]
         for number, file in enumerate(files, start=1):
-            data = file.read_bytes()
-            try:
-                text = data.decode("utf-8-sig")
-            except UnicodeDecodeError:
-                text = data.decode("latin-1")
             label = file.relative_to(place).parts[0]
-            yield split, Row(str(file), number, {"text": text, "label": label})
+            with findings.collecting():
+                text = clean("".join(lines_of(file)))
+                yield split, Row(str(file), number, {"text": text, "label": label})
+        read.update(files)
+    findings.left_out.update(ending_of(file) for file in visible_files(folder) if file not in read)
 
 
 def split_in(name: str) -> str:
@@ -117,8 +130,10 @@ def _subfolders(folder: Path) -> list[Path]:
 
 def read_examples(
     rows: Iterable[tuple[str, Row]],
+    findings: Findings,
     *,
     texts: Sequence[Sequence[str]],
+    joined: bool = False,
     label: Sequence[str],
     where: str,
     skip_blank: bool = False,
@@ -126,32 +141,38 @@ def read_examples(
 ) -> pd.DataFrame:
     """A row per example: split, its one or two texts (first, second), and label, a string.
 
-    rows: see `source_rows`; texts: for each text of an example the names that its field may have;
-    label: those of the label; where: the source in messages; skip_blank: leave out rows without a
-    text or a label, and log their number; split_field: names the split of a row, where a row has
-    it. Raises InputError for a row that is no example, and where there is none.
+    rows: see `source_rows`; findings: collects the rows that are no examples; texts: for each text
+    of an example the names that its field may have, or if `joined` the fields whose texts are
+    joined; label: the names that the field of the label may have; where: the source in messages;
+    skip_blank: leave out rows without a text or a label, and log their number; split_field: names
+    the split of a row; None: `split`, where a row has it; "": none does. Raises InputError for rows
+    that are no examples, for a named field that no row has, and where there is no example.
     """
     examples: list[tuple[str, ...]] = []
+    known: dict[str, None] = {}  # the fields of all rows
     without_split = ""
     skipped = 0
     for split, row in rows:
-        names = [_field_of(row, known) for known in (*texts, label)]
-        values = [row.fields[name] for name in names if name in row.fields]
+        known |= dict.fromkeys(row.fields)
+        names = [field_in(row.fields, *known_names) for known_names in (*texts, label)]
+        values = [row.fields[name] for name in names if name is not None]
         if skip_blank and any(value is None or not str(value).strip() for value in values):
             skipped += 1
             continue
-        documents = [text_of(row.fields, name, where=row.where) for name in names[:-1]]
-        label_text = _label_of(row, names[-1])
-        if split_field is not None and split_field in row.fields:
-            split = _canonical(row.fields[split_field])
-            if split not in SPLITS:
-                raise InputError(
-                    f"{row.where}: the field {split_field!r} is {split!r:.40}; write one of "
-                    f"{', '.join(SPLITS)}"
-                )
-        if split == NO_SPLIT:
-            without_split = without_split or row.where
-        examples.append((split, *documents, label_text))
+        with findings.collecting():
+            documents = []
+            for given, name in zip(texts, names, strict=False):
+                fields = given if joined else name or given[0]
+                documents.append(text_of(row.fields, fields, where=row.where))
+            label_text = _label_of(row, label)
+            if split_field != "":
+                split = _split_of(row, split_field or "split") or split
+            if split == NO_SPLIT:
+                without_split = without_split or row.where
+            examples.append((split, *documents, label_text))
+    if split_field and known and field_in(known, split_field) is None:
+        raise no_field(where, split_field, known, "split_field")
+    findings.end(where)
     if skipped:
         logger.warning("%s: %d rows without a class or a text are left out", where, skipped)
     if not examples:
@@ -166,20 +187,27 @@ def read_examples(
     return frame
 
 
-def _field_of(row: Row, known: Sequence[str]) -> str:
-    """The first of the known names that the row has, or the usual name."""
-    return next((name for name in known if name in row.fields), known[0])
+def _split_of(row: Row, field: str) -> str:
+    """The split that a field names; NO_SPLIT where the row has no such field."""
+    name = field_in(row.fields, field)
+    if name is None:
+        return NO_SPLIT
+    split = _canonical(row.fields[name])
+    if split not in SPLITS:
+        problem = f"the field {name!r} is {split!r:.40}"
+        raise InputError(f"{row.where}: {problem}; write one of {', '.join(SPLITS)}")
+    return split
 
 
-def _label_of(row: Row, field: str) -> str:
-    value = row.fields.get(field)
+def _label_of(row: Row, names: Sequence[str]) -> str:
+    name = field_in(row.fields, *names) or names[0]
+    value = row.fields.get(name)
     if isinstance(value, str | int) and str(value).strip():
-        return str(value).strip()
-    raise InputError(
-        f"{row.where}: the field {field!r} must hold the class, a string or an integer, but it is "
-        f"{value!r:.40}; write one, or name another field (the row has the fields "
-        f"{', '.join(map(repr, row.fields))})"
-    )
+        return clean(str(value).strip())
+    kind = "the class, a string or an integer"
+    problem = f"the field {name!r} must hold {kind}, but it is {value!r:.40}"
+    mend = f"write one, or name another field (the row has the fields {listed(row.fields)})"
+    raise InputError(f"{row.where}: {problem}; {mend}")
 
 
 def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) -> pd.DataFrame:
@@ -233,18 +261,22 @@ def own_task(settings: OwnTask) -> Task:
 
 def _own_examples(settings: OwnTask, place: Path, split: str | None = None) -> pd.DataFrame:
     """All examples of a file or of a folder of classes; all are in `split` where it is given."""
-    rows = source_rows(str(place))
+    findings = Findings(skip_bad=settings.skip_bad)
+    rows = source_rows(str(place), findings)
     if split is not None:
         rows = ((split, row) for _, row in rows)
-    texts = [[settings.text_field]]
+    given = settings.text_field
+    texts = [[given] if isinstance(given, str) else given]
     if settings.kind == "pairs":
         texts.append([settings.second_field])
     return read_examples(
         rows,
+        findings,
         texts=texts,
+        joined=True,
         label=[settings.label_field],
         where=str(place),
-        split_field=settings.split_field if split is None else None,
+        split_field=settings.split_field if split is None else "",
     )
 
 
@@ -265,12 +297,26 @@ def task_files(settings: OwnTask) -> dict[str, tuple[Path, list[Path]]]:
 
 def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
     """The whole pool in every split, with queries of its relevance file, or with drawn queries."""
-    texts = _own_pool(settings)
+    texts = {}
+    for document in local_documents(
+        cast(Path, settings.path),
+        text_field=settings.text_field,
+        id_field=settings.id_field,
+        skip_bad=settings.skip_bad,
+    ):
+        text = document.text
+        if settings.mask_names:
+            text = WORD.sub(lambda word: "" if word[0][0].isupper() else word[0], text)
+        texts[document.id] = text
+
+    def links_in(file: Path) -> dict[str, list[str]]:
+        return relevant_documents(file, texts, skip_bad=settings.skip_bad)
+
     relevance = settings.relevance
     if isinstance(relevance, dict):
-        links = {split: _own_links(file, texts) for split, file in relevance.items()}
+        links = {split: links_in(file) for split, file in relevance.items()}
         return {split: make_ranking(texts, queries) for split, queries in links.items()}
-    all_links = _own_links(cast(Path, relevance), texts)
+    all_links = links_in(cast(Path, relevance))
     # The rest of the queries is for test, since nothing is trained.
     held = round(settings.share * len(all_links))
     order = np.random.default_rng(settings.seed).permutation(sorted(all_links))
@@ -279,44 +325,6 @@ def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
     test = {id: targets for id, targets in all_links.items() if id not in drawn}
     rankings = {"validation": make_ranking(texts, validation)} if validation else {}
     return rankings | {"test": make_ranking(texts, test)}
-
-
-def _own_pool(settings: OwnTask) -> dict[str, str]:
-    """The text of each document by its id."""
-    texts: dict[str, str] = {}
-    for where, _, fields in read_rows(cast(Path, settings.path)):
-        id = fields.get(settings.id_field)
-        if not isinstance(id, str | int) or str(id) in texts:
-            raise InputError(
-                f"{where}: the field {settings.id_field!r} is {id!r:.40}; write a string or an "
-                "integer that no earlier row has"
-            )
-        text = text_of(fields, settings.text_field, where=where)
-        if settings.mask_names:
-            text = WORD.sub(lambda word: "" if word[0][0].isupper() else word[0], text)
-        texts[str(id)] = text
-    return texts
-
-
-def _own_links(file: Path, texts: Mapping[str, str]) -> dict[str, list[str]]:
-    """For each id the ids to retrieve, each once.
-
-    CSV and TSV may start with a line of column names.
-    """
-    delimiter = {".csv": ",", ".tsv": "\t"}.get(file_format(file) or "")
-    rows = read_csv(file, columns=LINK, delimiter=delimiter) if delimiter else read_rows(file)
-    links: dict[str, dict[str, None]] = {}
-    for where, number, fields in rows:
-        source, target = (str(fields.get(column)) for column in LINK)
-        if delimiter and number == 1 and (source, target) == LINK:
-            continue
-        if source == target or not {source, target} <= texts.keys():
-            raise InputError(
-                f"{where}: the row has the ids {[source, target]}, but it must name two different "
-                "documents, source and target; mend it"
-            )
-        links.setdefault(source, {})[target] = None
-    return {source: list(targets) for source, targets in links.items()}
 
 
 def make_ranking(texts: Mapping[str, str], links: Mapping[str, Sequence[str]]) -> Ranking:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.teachers.words import spaced
+from docemb_lib.teachers.words import COUNTED, spaced, words_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -99,13 +99,10 @@ def tfidf(texts: Sequence[str]) -> csr_array:
 def bm25(texts: Sequence[str]) -> Similarities:
     """BM25 as in Lucene; a text as a query is its QUERY_WORDS words of highest TF-IDF."""
     import bm25s
-    from sklearn.feature_extraction.text import CountVectorizer
 
-    texts = list(map(spaced, texts))
-    weights, vocabulary = _tfidf(texts, min_df=1)
-    words = CountVectorizer().build_analyzer()
+    weights, vocabulary = _tfidf(list(map(spaced, texts)), min_df=1)
     index = bm25s.BM25(k1=K1, b=B, method="lucene")
-    index.index([list(map(sys.intern, words(text))) for text in texts], show_progress=False)
+    index.index([list(map(sys.intern, words_of(text))) for text in texts], show_progress=False)
 
     def similarities(row: int) -> np.ndarray:
         query = weights[[row]]
@@ -153,7 +150,7 @@ def _tfidf(texts: Sequence[str], *, min_df: int) -> tuple[csr_array, list[str]]:
     from scipy.sparse import csr_array
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectorizer = TfidfVectorizer(min_df=min_df, sublinear_tf=True, dtype=np.float32)
+    vectorizer = TfidfVectorizer(min_df=min_df, sublinear_tf=True, dtype=np.float32, **COUNTED)
     try:
         X = csr_array(vectorizer.fit_transform(texts))
     except ValueError as error:

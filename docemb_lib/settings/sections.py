@@ -95,6 +95,7 @@ Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 MinCount = Count | Literal["10%"]
+TextFields = str | Annotated[list[str], Field(min_length=1)]
 
 
 class Section(BaseModel):
@@ -135,8 +136,12 @@ class TextSource(Section):
     # local: a folder of .txt/.md files, a data file (.jsonl, .csv, .tsv, .parquet), a pattern such
     # as news/*.jsonl.gz, or a list of them, relative to the folder of this profile
     path: Path | list[Path] | None = None
-    text_field: str = "text"  # of local data files
-    id_field: str = "id"  # of local data files; where it is missing, the number of the row
+    # of local data files; several are joined
+    text_field: TextFields = "text"
+    # of local data files; None: the first of id, _id, doc_id, docid, uid and uuid, or the number of
+    # the row where there is none
+    id_field: str | None = None
+    skip_bad: bool = False  # local: leave out files and rows that cannot be read, and say so
     datasets: list[HubDataset] = []  # hub: equal shares of each
     # Maximum; None: all. For a hub None must be written: all documents of the first data set, and
     # as many of each other one
@@ -406,7 +411,7 @@ HEADS: Mapping[str, HeadSettings] = {
 
 
 class OwnTask(Section):
-    """A task from data files of the user: .jsonl, .csv, .tsv or .parquet.
+    """A task from data files of the user: .jsonl, .json, .csv, .tsv or .parquet.
 
     Paths are relative to the folder of the profile. A classification may also be a folder that
     holds a folder of texts for each class, or such folders by split.
@@ -416,14 +421,15 @@ class OwnTask(Section):
     kind: Literal["classification", "pairs", "retrieval"]
     # One file or folder, or one per split; retrieval: the documents
     path: Path | dict[SplitName, Path]
-    text_field: str = "text"
+    text_field: TextFields = "text"  # several are joined
     second_field: str = "second"  # pairs: the field of the second text
     label_field: str = "label"
-    # One file: train, validation or test; where the field is missing, splits are drawn
-    split_field: str = "split"
+    # One file: train, validation or test; None: `split`; where that is missing, splits are drawn
+    split_field: str | None = None
     share: float = Field(0.2, gt=0, lt=0.5)  # of examples drawn for test, as many for validation
     seed: Seed = 0  # of this draw
-    id_field: str = "id"  # retrieval: the field of a document's id
+    id_field: str | None = None  # retrieval: the field of a document's id; None: as of a corpus
+    skip_bad: bool = False  # leave out rows that cannot be read, and say so
     # retrieval: pairs of ids, a document and one to be found
     relevance: Path | dict[SplitName, Path] | None = None
     # retrieval: words that begin with a capital letter are removed, so that no name is a key

@@ -57,7 +57,6 @@ def fit_lexical_half(
     from docemb_lib.student.lexical_module import LexicalHalf
     from docemb_lib.teachers import LSA
     from docemb_lib.teachers.lsa import LEADS, directions
-    from docemb_lib.teachers.words import UNSPACED
 
     if weight is not None and not 0 <= weight <= 1:
         raise InputError(f"weight: got {weight}; give a number from 0 to 1")
@@ -80,7 +79,7 @@ def fit_lexical_half(
         "dense_map": partial_whitening(X),
         "weight": torch.tensor(0.5 if weight is None else weight),
     }
-    half = LexicalHalf(lsa.vocabulary, fitted, LEADS, UNSPACED, weight_given=weight is not None)
+    half = LexicalHalf(lsa.vocabulary, fitted, LEADS, weight_given=weight is not None)
     if weight is None:
         half.weight.fill_(balance(half.dense(X), half.centred(lexical)))
     return half

@@ -9,13 +9,14 @@ N: documents; D: width of the dense half; L: width of the lexical half.
 import hashlib
 import json
 import os
-import re
+import unicodedata
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import regex
 import torch
 from safetensors.torch import load_file, save
 from sentence_transformers.sentence_transformer.modules import Transformer
@@ -29,6 +30,13 @@ FIRST_TOKENS = ((256, 3), (64, 4), (16, 8))
 WORDS = "words.json"
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
+# Words, and runs of scripts without spaces, of which each two neighbouring characters are a word.
+WORD = regex.compile(r"\w\w+")
+UNSPACED = regex.compile(
+    r"(?V1)[\w&&[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]+"
+)
+CHARACTER = regex.compile(r"\X")  # with its marks
+CUT = 2  # version of these rules
 Features = dict[str, Any]  # what the modules of sentence-transformers hand on
 
 
@@ -75,7 +83,6 @@ class LexicalHalf(nn.Module):
             (D, D), and `weight`, w.
         leads: pairs of numbers; a word among so many first words of a document counts so many times
             more.
-        unspaced: pattern of a run of characters of which each two neighbours are a word; "": none.
         weight_given: whether w was given by hand and does not follow from the documents.
     """
 
@@ -89,16 +96,16 @@ class LexicalHalf(nn.Module):
         vocabulary: list[str],
         tensors: dict[str, Tensor],
         leads: Sequence[Sequence[int]],
-        unspaced: str,
         weight_given: bool = False,
     ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
         self.leads = leads
-        self.unspaced = unspaced
         self.weight_given = weight_given
         self.vectors = tensors["vectors"].float().numpy()  # of words, summed on the CPU
-        self.counter = CountVectorizer(vocabulary=vocabulary, dtype=np.float32)
+        self.counter = CountVectorizer(
+            vocabulary=vocabulary, dtype=np.float32, tokenizer=WORD.findall, token_pattern=None
+        )
         for name in ("lexical_mean", "dense_mean", "dense_map", "weight"):
             self.register_buffer(name, tensors[name].float())
 
@@ -112,8 +119,7 @@ class LexicalHalf(nn.Module):
 
         The row of a text without a known word is zero.
         """
-        if self.unspaced:
-            texts = [re.sub(self.unspaced, _in_pairs, text) for text in texts]
+        texts = list(map(spaced, texts))
         counts = self.counter.transform(texts)  # (N, V)
         for first, more in self.leads:
             beginnings = (" ".join(text.split(maxsplit=first)[:first]) for text in texts)
@@ -156,7 +162,7 @@ class LexicalHalf(nn.Module):
             # The checksum of this file, with which docemb compares the copy in a folder.
             "code": hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
             "leads": self.leads,
-            "unspaced": self.unspaced,
+            "cut": CUT,
             "weight_given": self.weight_given,
         }
         _replace(path / CONFIG, json.dumps(config).encode())
@@ -167,17 +173,15 @@ class LexicalHalf(nn.Module):
 
     @classmethod
     def load(cls, folder: str) -> "LexicalHalf":
-        """Load a saved half. Raises ValueError for one that an earlier release has reduced."""
+        """Load a saved half. Raises ValueError for one that an earlier release has fitted."""
         path = Path(folder)
         words = json.loads((path / WORDS).read_text(encoding="utf-8"))
         config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        tensors = load_file(path / WEIGHTS)
-        if "reduction" in tensors:
-            problem = "the halves were reduced to fewer dimensions, which is supported no more"
+        if config.get("cut") != CUT:
+            problem = "its words were cut by other rules"
             raise ValueError(f"{folder}: {problem}; adapt the student again with `docemb adapt`")
-        # Folders of earlier releases lack the last two fields.
-        unspaced = config.get("unspaced", "")
-        return cls(words, tensors, config["leads"], unspaced, config.get("weight_given", False))
+        tensors = load_file(path / WEIGHTS)
+        return cls(words, tensors, config["leads"], config["weight_given"])
 
 
 def side_by_side(dense: Tensor, lexical: Tensor, weight: Tensor) -> Tensor:
@@ -189,8 +193,14 @@ def side_by_side(dense: Tensor, lexical: Tensor, weight: Tensor) -> Tensor:
     return torch.cat([(1 - weight).sqrt() * dense, weight.sqrt() * lexical], dim=1)
 
 
-def _in_pairs(run: re.Match[str]) -> str:
-    """Return a run of characters as words of two neighbours each; a single one is itself a word."""
-    characters = run[0]
-    pairs = " ".join(map("".join, pairwise(characters)))
-    return f" {pairs or characters} "
+def spaced(text: str) -> str:
+    """Return the text, composed (NFC), with blanks between words of scripts without spaces.
+
+    A character that is a run by itself is a word, too.
+    """
+
+    def pairs(run: regex.Match[str]) -> str:
+        words = " ".join(map("".join, pairwise(CHARACTER.findall(run[0]))))
+        return f" {words or run[0]} "
+
+    return UNSPACED.sub(pairs, unicodedata.normalize("NFC", text))

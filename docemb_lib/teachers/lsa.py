@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.teachers.words import spaced
+from docemb_lib.teachers.words import COUNTED, spaced
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -73,8 +73,8 @@ class LSA:
     divided by the square root of its singular value s, so that the first directions, which hold
     what all documents share, do not dominate the cosines, and multiplied by s^2 / (s^2 + NOISE), so
     that those of few documents fade. An embedding has unit length; without a known word it is zero.
-    Words are scikit-learn's default tokens: lower case, at least two characters; of Chinese and
-    Japanese, pairs of characters.
+    Words are those of `words_of`: lower case, at least two characters; pairs of characters in
+    scripts without spaces.
 
     Args:
         dim: width of an embedding. Few documents fill fewer directions, see `directions`; the
@@ -115,7 +115,9 @@ class LSA:
             raise InputError(f"{self.label}: {documents} documents are too few; {MEND}")
         if documents > DOCUMENTS:
             texts = [texts[int(row)] for row in np.linspace(0, documents - 1, DOCUMENTS)]
-        counter = CountVectorizer(min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32)
+        counter = CountVectorizer(
+            min_df=MIN_DOCUMENTS, max_features=self.words, dtype=np.float32, **COUNTED
+        )
         try:
             counts = counter.fit_transform(map(spaced, texts))  # (N, words)
             self.vocabulary = counter.get_feature_names_out().tolist()
@@ -185,4 +187,4 @@ class LSA:
         """Counts the words of the vocabulary; `fit` puts its own in this place."""
         from sklearn.feature_extraction.text import CountVectorizer
 
-        return CountVectorizer(vocabulary=self.vocabulary, dtype=np.float32)
+        return CountVectorizer(vocabulary=self.vocabulary, dtype=np.float32, **COUNTED)

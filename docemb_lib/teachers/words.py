@@ -1,8 +1,11 @@
-"""The words of a corpus as Paragraph Vector reads them (thesis, Table 4.5)."""
+"""The words of texts in every script, and those of a corpus as Paragraph Vector reads them.
+
+Table 4.5 of the thesis describes the latter.
+"""
 
 import hashlib
 import json
-import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Literal, Self, get_args
 
 import numpy as np
+import regex
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import progress
@@ -23,30 +27,40 @@ MAX_WORDS = 10_000
 LINES = "words.txt"
 COUNTS = "counts.npy"
 SUMMARY = "words.json"
-# A run of the characters of Chinese and Japanese, which are written without spaces. A lexical half
-# is saved with this pattern, and cuts runs as `spaced` does; its module
-# (student/lexical_module.py) imports nothing of docemb.
-UNSPACED = (
-    r"[\u3005-\u3007\u3041-\u3096\u309d\u309e\u30a1-\u30fa\u30fc-\u30fe"
-    r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f]+"
+# Two or more letters, digits and the marks that belong to them, such as the vowel signs of Hindi,
+# which are no word characters in Python's `re`. A lexical half has the same words: its module
+# (student/lexical_module.py) imports nothing of docemb, and a test compares the two.
+WORD = regex.compile(r"\w\w+")
+# A run of the characters of scripts that are written without spaces.
+UNSPACED = regex.compile(
+    r"(?V1)[\w&&[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]+"
 )
+CHARACTER = regex.compile(r"\X")  # with its marks
+# Options of scikit-learn's counters of words, which are given `spaced` texts.
+COUNTED = {"tokenizer": WORD.findall, "token_pattern": None}
 
 
 def spaced(text: str) -> str:
-    """The text with blanks between words of Chinese and Japanese.
+    """The text, composed (NFC), with blanks between words of scripts without spaces.
 
     Each two neighbouring characters of an UNSPACED run are a word, as in Lucene's CJKAnalyzer. A
     character that is a run by itself is a word, too.
     """
-    return re.sub(UNSPACED, lambda run: f" {_pairs(run[0])} ", text)
+    composed = unicodedata.normalize("NFC", text)
+    return UNSPACED.sub(lambda run: f" {_pairs(run[0])} ", composed)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in lower case and in their order, as COUNTED counts them."""
+    return WORD.findall(spaced(text).lower())
 
 
 def _pairs(run: str) -> str:
-    return " ".join(map("".join, pairwise(run))) or run
+    return " ".join(map("".join, pairwise(CHARACTER.findall(run)))) or run
 
 
 def preprocess(text: str, how: Preprocessing) -> list[str]:
-    """Split at white space, and Chinese and Japanese into pairs of characters, see `spaced`.
+    """Split at white space, and scripts without spaces into pairs of characters, see `spaced`.
 
     `lowercase` lower-cases first; `stem` also reduces each word to its Porter stem. Raises
     InputError for another `how`.

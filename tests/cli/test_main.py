@@ -82,8 +82,8 @@ def test_a_notebook_that_refuses_its_input_ends_the_command_with_its_line(
     builds = "begin('01_corpus', globals()).stages.corpus.artefact"
     begun = f"from docemb_lib.runs.run import begin\n{builds}"
     write_notebook("01_corpus", "profile = 'tiny'\nseed = 0", begun)
-    profile = corpus_profile(texts(workspace_root / "t", bad=b"caf\xe9"))
-    refused(docemb("run", "--profile", profile), "bad.txt", "byte 0xe9", "UTF-8")
+    profile = corpus_profile(texts(workspace_root / "t", bad=b"caf\0"))
+    refused(docemb("run", "--profile", profile), "bad.txt", "NUL bytes", "UTF-8")
 
 
 @pytest.mark.parametrize("given", [[], ["texts"]], ids=["alone", "with documents"])
@@ -158,7 +158,7 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
         source,
         "body" if kind == "rows" else "text",
     )
-    assert profile.corpus.id_field == ("doc_id" if kind == "rows" else "id")
+    assert profile.corpus.id_field == ("doc_id" if kind == "rows" else None)
     assert (profile.corpus.tasks, profile.corpus.validation, profile.parameters.documents) == (
         40,
         12,

@@ -94,17 +94,25 @@ def test_columns_may_be_named_by_the_caller(tmp_path):
         ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): the row must have 2"),
         (
             "a.csv",
-            b"id,text\n1,caf\xe9\n",
-            r"a\.csv, near line 2: .*byte 0xe9 in position 5: .*; "
-            "save it again, whole and as UTF-8",
+            b"id,text\n1,a\0b\n",
+            r"a\.csv, near line 2: .*it holds NUL bytes, .*; save it again, whole and as UTF-8",
         ),
+        ("a.csv", "id,text\n1,é\n".encode("utf-16-le"), r"a\.csv, near line 1: .*NUL bytes"),
+        ("a.csv", "id,text\n1,é\n".encode("utf-32"), r"a\.csv, near line 1: .*NUL bytes"),
+        (
+            "a.jsonl",
+            b'{"text": "a", "id": 1, "text": "b"}\n',
+            r"a\.jsonl, line 1: the line is not JSON \(the field 'text' is there twice\)",
+        ),
+        ("a.json", b'[\n{"text": "a"},\n]', r"a\.json: this is not JSON \(.*\); write it again"),
+        ("a.json", b'[{"text": "a"}, 5]', r"a\.json, item 2: there is a int and no object"),
         ("a.parquet", b"PAR1 but not really", r"a\.parquet: this is not a whole parquet file"),
         (
             "a.csv.gz",
             b"id,text\n",
             r"a\.csv\.gz, near line 0: the file cannot be read \(Not a gzipped file",
         ),
-        ("a.xlsx", b"", r"a\.xlsx: this is not a data file; give \.jsonl, \.json, \.csv, \.tsv"),
+        ("a.xlsx", b"", r"a\.xlsx: this is not a data file; give \.jsonl, .*\.csv, \.tsv"),
     ],
 )
 def test_what_is_broken_is_named_with_its_place(tmp_path, name, content, message, refused):

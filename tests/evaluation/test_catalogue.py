@@ -249,8 +249,8 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"a.jsonl": DOCUMENTS, "r.tsv": "d0\td1\nd2\td9\n"},
         {"own": {"kind": "retrieval", "path": "a.jsonl", "relevance": "r.tsv"}},
         (
-            r"r\.tsv, row 2: the row has the ids \['d2', 'd9'\], but it must name two "
-            r"different documents, source and target; mend it"
+            r"r\.tsv: 1 of 2 links name 1 ids that no document has \('d9'; the documents' ids "
+            r"look like 'd0', 'd1', 'd2'\); let them agree"
         ),
     ),
     (

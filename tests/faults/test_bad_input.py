@@ -179,18 +179,23 @@ TASKS = [
     (
         "links.jsonl",
         b'{"sauce": "1", "target": "2"}',
-        r"links.jsonl, line 1: the row has the ids \['None', '2'\], "
-        "but it must name two different documents, source and target",
+        r"links.jsonl, line 1: the row has no source, only \['1', '2'\]; "
+        "name two documents, source and target",
     ),
-    ("links.jsonl", b'{"source": "1"}', r"the ids \['1', 'None'\]"),
-    ("links.jsonl", b'{"source": "1", "target": "99"}', r"the ids \['1', '99'\]"),
+    ("links.jsonl", b'{"source": "1"}', r"the row has no target, only \['1'\]"),
+    (
+        "links.jsonl",
+        b'{"source": "1", "target": "99"}',
+        r"1 of 1 links name 1 ids that no document has \('99'; .* look like '0', '1', '2'\)",
+    ),
     ("links.jsonl", b"", "0 queries"),
-    ("links.jsonl", b'{"source": "1", "target": "1"}', r"the ids \['1', '1'\]"),
+    ("links.jsonl", b'{"source": "1", "target": "1"}', "line 1: the row names .* '1' twice"),
     ("links.jsonl", b"[", "not JSON"),
-    ("links.csv", b"1,2,3\n", "links.csv, row 1"),
+    ("links.csv", b"1,2,3,4,5\n", "links.csv, row 1: it has 5 values; write two ids"),
+    ("links.csv", b"1,2,high\n", "links.csv, row 1: the grade is 'high'; write an integer"),
     ("links.csv", b'"1,2\n', "broken quoting"),
-    ("links.csv", b"\xff,1", "save it again, whole and as UTF-8"),
-    ("links.csv", b"1,\x1b[31m\n", "must name two different documents"),
+    ("links.csv", b"\0,1", "save it again, whole and as UTF-8"),
+    ("links.csv", b"1,\x1b[31m\n", "1 ids that no document has"),
     ("links.xml", b"", "not a data file"),
     ("links.parquet", b"PAR1", "not a whole parquet file"),
     (

@@ -5,23 +5,26 @@ refused with a reason.
 import json
 import shutil
 import sys
+import unicodedata
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from conftest import docemb, write_files
-from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sklearn.preprocessing import normalize
 
 from docemb_lib.evaluation.retrieval import bm25, tfidf
-from docemb_lib.student import Student, pack
+from docemb_lib.student import Student, lexical_module, pack
 from docemb_lib.student.export import encoder_pooling
 from docemb_lib.student.lexical import balance, fit_lexical_half, partially_whitened
 from docemb_lib.teachers import LSA
+from docemb_lib.teachers.words import words_of
 
+normalize_text = unicodedata.normalize
 MODULES = {"Transformer": "", "Pooling": "1_Pooling"}
 WORDS = [f"word{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
 
@@ -63,11 +66,15 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
     np.testing.assert_allclose(found, np.hstack([0.7**0.5 * dense, 0.3**0.5 * lexical]), atol=1e-4)
 
 
-def test_a_half_reduced_by_an_earlier_release_is_refused(adapted, tmp_path, refused):
+@pytest.mark.parametrize("cut", [None, 1, "(a+)+$"])
+def test_a_half_whose_words_were_cut_by_other_rules_is_refused(adapted, tmp_path, refused, cut):
     adapted.save(tmp_path)
-    file = tmp_path / "3_Lexical" / "model.safetensors"
-    save_file(load_file(file) | {"reduction": torch.eye(22)[:, :9].contiguous()}, file)
-    refused("3_Lexical cannot be used .*adapt the student again", Student.load, tmp_path)
+    config = tmp_path / "3_Lexical" / "config.json"
+    fields = json.loads(config.read_text()) | {"cut": cut}
+    config.write_text(json.dumps(fields))
+    refused(
+        "3_Lexical cannot be used .*cut by other rules; adapt the student", Student.load, tmp_path
+    )
 
 
 def test_a_folder_says_whether_the_weight_was_given_and_what_trained_it(make_student, tmp_path):
@@ -80,13 +87,8 @@ def test_a_folder_says_whether_the_weight_was_given_and_what_trained_it(make_stu
         assert loaded.lexical.weight_given == (weight is not None)
         assert loaded.trained_on == "300 documents of reports"
         assert ("chosen by hand." in (tmp_path / "README.md").read_text()) == (weight is not None)
-    config = tmp_path / "3_Lexical" / "config.json"
-    fields = json.loads(config.read_text())
-    del fields["weight_given"]  # as in a student of an earlier release
-    config.write_text(json.dumps(fields))
-    (tmp_path / "docemb.json").unlink()
-    older = Student.load(tmp_path)
-    assert (older.lexical.weight_given, older.trained_on) == (False, None)
+    (tmp_path / "docemb.json").unlink()  # as in a student of an earlier release
+    assert Student.load(tmp_path).trained_on is None
 
 
 def test_the_lexical_half_reads_on_where_the_tokens_end(make_student):
@@ -295,6 +297,67 @@ def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
     np.testing.assert_array_equal(bm25(texts)([3]), bm25(pairs)([3]))
 
 
+def test_a_pattern_in_a_folder_is_never_used(adapted, tmp_path):
+    adapted.save(tmp_path)
+    config = tmp_path / "3_Lexical" / "config.json"
+    fields = json.loads(config.read_text()) | {"unspaced": "(w+)+$"}
+    config.write_text(json.dumps(fields))
+    text = f"{'w' * 60}! {collection()[0]}"  # on which the pattern runs for ever
+    torch.testing.assert_close(
+        Student.load(tmp_path).lexical.lexical([text]), adapted.lexical.lexical([text])
+    )
+
+
+@pytest.mark.parametrize("start", range(0, 0x110000, 0x11000))
+def test_the_code_of_a_folder_cuts_words_as_the_library_does(start):
+    codes = (chr(code) for code in range(start, start + 0x11000) if not 0xD800 <= code < 0xE000)
+    text = "".join(f"a{character}b{character}{character} " for character in codes)
+    cut = lexical_module.WORD.findall(lexical_module.spaced(text).lower())
+    assert cut == words_of(text)
+
+
+# Hindi, Bengali, Tamil, Arabic with vowel signs, Persian with a joiner
+SCRIPTS = "हिन्दी किताब में | বাংলা ভাষা | தமிழ் மொழி | كِتَابٌ مُحَمَّدٌ | می\u200cروم"
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_marks_belong_to_their_letters_in_all_that_counts_words(form):
+    rng = np.random.default_rng(0)
+    words = [word for word in SCRIPTS.split() if word != "|"]
+    drawn = [rng.choice(len(words), size=9) for _ in range(30)]
+    texts = [normalize_text(form, " ".join(words[row] for row in rows)) for rows in drawn]
+    plain = [" ".join(f"word{row}" for row in rows) for rows in drawn]  # the same in plain words
+    order = np.argsort([words[row] for row in range(len(words))])
+    assert words_of(texts[0]) == [normalize_text("NFC", words[row]) for row in drawn[0]]
+    np.testing.assert_allclose(
+        tfidf(texts).toarray()[:, np.argsort(order)], tfidf(plain).toarray(), atol=1e-6
+    )
+    np.testing.assert_allclose(bm25(texts)([3]), bm25(plain)([3]), rtol=1e-5)
+    spaces = [LSA(4).fit(given).embed(given) for given in (texts, plain)]
+    np.testing.assert_allclose(*(X @ X.T for X in spaces), atol=2e-3)
+    halves = [
+        fit_lexical_half(lambda: rng.random((30, 4)), given, dim=4).lexical(given)
+        for given in (texts, plain)
+    ]
+    torch.testing.assert_close(*(X @ X.T for X in halves), atol=5e-3, rtol=0)
+
+
+def test_a_text_has_one_embedding_however_its_accents_are_written(adapted):
+    text = "Élève à l'école: naïve, wordé worda"
+    both = [normalize_text(form, text) for form in ("NFC", "NFD")]
+    assert both[0] != both[1]
+    X = adapted.embed(both, bf16=False)
+    np.testing.assert_array_equal(X[0], X[1])
+
+
+@pytest.mark.parametrize("text", ["ภาษาไทยน้ำ", "မြန်မာစာ", "ភាសាខ្មែរ", "ພາສາລາວ"])
+def test_characters_of_scripts_without_spaces_are_paired_with_their_marks(text):
+    pairs = words_of(text)
+    assert len(pairs) > 2
+    assert all(first[-1] in second for first, second in pairwise(pairs))
+    assert not any(unicodedata.combining(pair[0]) for pair in pairs)
+
+
 def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
     adapted.save(tmp_path)
     code = tmp_path / "lexical_module.py"
@@ -326,9 +389,6 @@ def test_a_loaded_half_counts_the_first_words_as_it_was_fitted(adapted, tmp_path
         config.write_text(json.dumps(saved | {"leads": leads}))
         found.append(Student.load(tmp_path).lexical.lexical(given))
     torch.testing.assert_close(*found)
-    del saved["unspaced"]  # as in a student saved before there were pairs of characters
-    config.write_text(json.dumps(saved))
-    assert Student.load(tmp_path).lexical.unspaced == ""
     del saved["leads"]
     config.write_text(json.dumps(saved))
     refused("3_Lexical cannot be used", Student.load, tmp_path)

@@ -1,0 +1,223 @@
+"""Documents are read as people have them; what is bad or passed over is said in one line."""
+
+import json
+import os
+
+import pyarrow as pa
+import pytest
+from conftest import write_files, write_rows
+from pyarrow import parquet
+
+from docemb_lib.corpus.reader import local_documents
+
+ROWS = [{"id": "a", "text": "one, “two”;\nthree"}, {"id": "b", "text": "größer"}]
+IDS = ["a", "b"]
+JSON_LINES = "".join(json.dumps(row) + "\n" for row in ROWS)
+
+
+def read(path, **fields):
+    return list(local_documents(path, **fields))
+
+
+def ids(path, **fields):
+    return [document.id for document in local_documents(path, **fields)]
+
+
+def table(*values, delimiter=","):
+    return "".join(delimiter.join(row) + "\n" for row in values)
+
+
+# ---- Files
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.json", json.dumps(ROWS)),
+        ("a.json", json.dumps(ROWS, indent=2)),
+        ("a.json", JSON_LINES),
+        ("a.ndjson", JSON_LINES),
+        ("a.json", json.dumps({row["id"]: {"text": row["text"]} for row in ROWS})),
+        ("a.jsonl", json.dumps({row["id"]: {"text": row["text"]} for row in ROWS}, indent=1)),
+        ("a.csv", 'id;text\na;"one, “two”;\nthree"\nb;größer\n'),
+        ("a.csv", 'id\ttext\na\t"one, “two”;\nthree"\nb\tgrößer\n'),
+        ("a.tsv", 'id\ttext\na\t"one, “two”;\nthree"\nb\tgrößer\n'),
+        ("a.csv", 'id\ttext\na\t"one, “two”;\nthree"\nb\tgrößer\n'.encode("utf-16")),
+        ("a.jsonl", JSON_LINES.encode("utf-16")),
+        ("a.jsonl", "\ufeff" + JSON_LINES),
+        ("a.csv", 'ID , Text\na,"one, “two”;\nthree"\nb,größer\n'),
+        ("a.csv", 'text,_id\n"one, “two”;\nthree",a\ngrößer,b\n'),
+    ],
+)
+def test_every_layout_gives_the_same_documents(tmp_path, name, content):
+    write_files(tmp_path, {name: content})
+    documents = read(tmp_path / name)
+    assert [(document.id, document.text) for document in documents] == [
+        (row["id"], row["text"]) for row in ROWS
+    ]
+
+
+def test_a_text_of_utf_16_with_its_mark_is_read(tmp_path):
+    write_files(tmp_path, {"a.txt": "Ärger".encode("utf-16")})
+    assert read(tmp_path)[0].text == "Ärger"
+
+
+def test_several_fields_are_joined_in_their_order_and_null_ones_left_out(tmp_path):
+    rows = [{"title": "One", "body": "two"}, {"title": None, "body": "three"}]
+    file = write_rows(tmp_path / "a.jsonl", rows)
+    texts = [document.text for document in read(file, text_field=["title", "body"])]
+    assert texts == ["One\n\ntwo", "three"]
+
+
+def test_the_exact_name_of_a_field_comes_before_one_in_other_letters(tmp_path):
+    file = write_rows(tmp_path / "a.csv", [{"Text": "other", "text": "this"}])
+    assert read(file)[0].text == "this"
+
+
+def test_accents_are_composed_in_texts_and_ids(tmp_path):
+    file = write_rows(tmp_path / "a.jsonl", [{"id": "e\u0301", "text": "e\u0301cole"}])
+    assert read(file) == [("é", "école", "a", ())]
+
+
+@pytest.mark.parametrize(
+    "name", ["a.jsonl", "a.json", "a.csv", "a.parquet"], ids=lambda name: name[2:]
+)
+def test_two_fields_of_one_name_are_refused_in_every_format(tmp_path, name, refused):
+    file = tmp_path / name
+    if name == "a.parquet":
+        columns = [pa.array(["1"]), pa.array(["one"]), pa.array(["two"])]
+        parquet.write_table(pa.Table.from_arrays(columns, ["id", "text", "text"]), file)
+    else:
+        twice = '{"id": 1, "text": "one", "text": "two"}'
+        file.write_text("id,text,text\n1,one,two\n" if name == "a.csv" else twice)
+    refused("two columns have the same name|the field 'text' is there twice", read, file)
+
+
+# ---- Ids
+@pytest.mark.parametrize("kind", [float, int, str])
+def test_whole_numbers_give_the_ids_of_integers(tmp_path, kind):
+    rows = [{"id": kind(number), "text": f"text {number}"} for number in (1, 2)]
+    assert ids(write_rows(tmp_path / "a.parquet", rows)) == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (True, "bool True"),
+        (1.5, "float 1.5"),
+        (float("nan"), "float nan"),
+        (float("inf"), "float inf"),
+        (["a"], "list"),
+        ({"a": 1}, "dict"),
+        ("", "str ''"),
+        (" ", "str ' '"),
+    ],
+)
+def test_what_is_no_id_is_refused_with_its_row(tmp_path, value, kind, refused):
+    rows = [{"id": "a", "text": "one"}, {"id": value, "text": "two"}]
+    file = write_rows(tmp_path / "a.jsonl", rows)
+    refused(rf"a\.jsonl, line 2: the field 'id' holds the {kind}.* and no id; write a", read, file)
+
+
+def test_bytes_are_no_id(tmp_path, refused):
+    file = write_rows(tmp_path / "a.parquet", [{"id": b"a", "text": "one"}])
+    refused(r"a\.parquet, row 1: the field 'id' holds the bytes b'a' and no id", read, file)
+
+
+def test_an_id_that_is_null_in_some_rows_is_refused_with_the_row(tmp_path, refused):
+    rows = [{"id": 101.0, "text": "a"}, {"id": None, "text": "b"}]
+    message = r"a\.parquet, row 2: the id \(id\) is missing or null; give every row one, or none"
+    refused(message, read, write_rows(tmp_path / "a.parquet", rows))
+
+
+def test_a_column_of_json_values_gives_the_ids_and_not_their_quoted_text(tmp_path):
+    column = pa.ExtensionArray.from_storage(pa.json_(), pa.array(['"A-1"', "2"]))
+    parquet.write_table(pa.table({"id": column, "text": ["one", "two"]}), tmp_path / "a.parquet")
+    assert ids(tmp_path / "a.parquet") == ["A-1", "2"]
+
+
+@pytest.mark.parametrize("option", ["text_field", "id_field"])
+def test_a_named_field_that_no_row_has_is_refused_with_the_fields(tmp_path, option, refused):
+    file = write_rows(tmp_path / "a.jsonl", [{"docid": 1, "text": "one"}] * 2)
+    message = (
+        rf"a\.jsonl: no row has the field 'doc', only 'docid', 'text'; name another "
+        rf"\(--{option.replace('_', '-')}, or {option} in a profile\)"
+    )
+    refused(message, read, file, **{option: "doc"})
+
+
+def test_numbers_of_rows_as_ids_are_said_once(tmp_path, caplog):
+    file = write_rows(tmp_path / "a.csv", [{"text": "one"}, {"text": "two"}])
+    assert (ids(file), ids(file)) == (["1", "2"], ["1", "2"])
+    assert caplog.text.count("the numbers of the rows are the ids") == 1
+
+
+# ---- What is passed over, and what is bad
+def test_files_that_are_passed_over_are_counted_by_kind_in_one_line(tmp_path, caplog):
+    folder = write_files(tmp_path / "mixed", {"a.txt": "one", "sub/b.md": "two", ".c.html": ""})
+    write_files(folder, {f"sub/{n}.html": "" for n in range(3)} | {"d.PDF": "", "e": "", "f": ""})
+    os.symlink(folder / "sub", folder / "linked")
+    assert ids(folder) == ["a.txt", "sub/b.md"]
+    (line,) = caplog.messages
+    expected = "3 .html, 1 .pdf, 1 linked folder, 2 without an ending"
+    assert line == f"{folder}: left out: {expected}"
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_blank_lines_are_counted(tmp_path, name, caplog):
+    row = '{"id": 1, "text": "one"}' if name == "a.jsonl" else "id,text\n\n1,one"
+    write_files(tmp_path, {name: f"\n{row}\n\n\n"})
+    assert ids(tmp_path / name) == ["1"]
+    assert caplog.messages == [f"{tmp_path / name}: left out: {3 + ('csv' in name)} blank lines"]
+
+
+def test_lines_that_are_not_utf_8_are_read_as_latin_1_and_counted(tmp_path, caplog):
+    write_files(tmp_path, {"a.csv": "id,text\n1,ä\n2,café\n".encode("latin-1")})
+    assert [document.text for document in read(tmp_path / "a.csv")] == ["ä", "café"]
+    assert caplog.messages == [
+        f"{tmp_path / 'a.csv'}: lines that are not UTF-8 are read as Latin-1: 2"
+    ]
+
+
+@pytest.fixture
+def with_bad_rows(tmp_path):
+    """Thirty rows of JSON, of which every second is bad, in two ways."""
+    texts = ["good", " ", "good", None]
+    rows = [{"id": number, "text": texts[number % 4]} for number in range(30)]
+    return write_rows(tmp_path / "a.jsonl", rows)
+
+
+def test_bad_rows_are_reported_together_ten_of_them_by_name(with_bad_rows, refused):
+    message = (
+        r"a\.jsonl: bad are 15 rows or files: the text is blank \(line 2, line 6, .* line 18\); "
+        r"the field 'text' must be a string, but it is null \(line 4, .* line 20\); and 5 more; "
+        r"mend them, or leave them out with --skip-bad \(skip_bad: true in a profile\)"
+    )
+    refused(message, read, with_bad_rows)
+
+
+def test_bad_rows_are_left_out_on_request_and_said(with_bad_rows, caplog):
+    assert ids(with_bad_rows, skip_bad=True) == [str(number) for number in range(0, 30, 2)]
+    (line,) = caplog.messages
+    assert "left out as bad: 15 rows or files: the text is blank (line 2, line 6" in line
+
+
+def test_bad_files_of_a_folder_are_reported_together(tmp_path, refused, caplog):
+    files = {"a.txt": "good", "b.txt": b"\0", "c.md": " "}
+    write_files(tmp_path, files)
+    message = (
+        r"bad are 2 rows or files: the file cannot be read .*NUL.* \(b\.txt, near line 1\); "
+        r"the text is blank \(c\.md\); mend them"
+    )
+    refused(message, read, tmp_path)
+    assert ids(tmp_path, skip_bad=True) == ["a.txt"]
+
+
+def test_no_document_is_given_after_a_bad_one(with_bad_rows):
+    documents = local_documents(with_bad_rows)
+    assert next(documents).id == "0"
+    with pytest.raises(ValueError, match="bad are 15 rows"):
+        next(documents)
+
+
+def test_a_pipe_is_refused(tmp_path, refused):
+    os.mkfifo(tmp_path / "a.jsonl")
+    refused(r"a\.jsonl: this is a pipe or a device", read, tmp_path / "a.jsonl")
