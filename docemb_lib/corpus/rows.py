@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from sentencex import segment
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.integrity import warn_once
 
 FORMATS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -101,7 +101,7 @@ class Findings:
             raise InputError(f"{place}: bad are {named}; mend them, or {SKIP}")
         for said in (self.counted(), f"left out as bad: {named}" if self.bad else ""):
             if said:
-                warn_once("%s: %s", place, said)
+                warn_once("%s: %s", as_line(place), as_line(said))
 
 
 class Row(NamedTuple):

@@ -18,7 +18,7 @@ from docemb_lib import Profile, Workspace
 from docemb_lib.cli.commands import console, parse_parameters
 from docemb_lib.runs import records
 
-THAI = "เราไปเดินเล่น"  # a sentence without spaces
+SEQUENCE = "GATTACATGCATC"  # of DNA: no words
 
 
 def refused(done, *said):
@@ -199,9 +199,9 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
             "few.jsonl: it holds 59 different documents, and a student needs 60 or more; add some",
         ),
         (
-            "thai.jsonl",
-            "".join(f'{{"text": "{THAI * 7}{n}"}}\n' for n in range(60)),
-            "thai.jsonl: a word, from space to space, has 93 characters on average; "
+            "genes.jsonl",
+            "".join(f'{{"text": "{SEQUENCE * 7}{n}"}}\n' for n in range(60)),
+            "genes.jsonl: a word, from space to space, has 93 characters on average; "
             "put spaces between words",
         ),
         ("none.csv", "id,text\n", "none.csv: it holds no document; add rows to the file"),
