@@ -1,13 +1,14 @@
-"""Ranking by cosine, by words (TF-IDF, BM25) and by both fused; MAP and MRR (4.3 and 5.2).
+"""Ranking by cosine, by words (TF-IDF, BM25) and by both fused, and its metrics (4.3 and 5.2).
 
-Rankings by words are fitted on the unlabelled texts of a task, as a search engine fits its index.
+Rankings by words are fitted on the unlabelled documents that may be retrieved, as a search engine
+fits its index.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -28,6 +29,9 @@ K1 = 1.5  # of BM25, the usual value
 B = 0.75  # of BM25, the usual value
 QUERY_WORDS = 100  # a whole document as a query: its words of highest TF-IDF
 FUSION = 60  # constant of reciprocal rank fusion (Cormack et al., 2009)
+NDCG_AT = 10  # hits that nDCG counts
+RECALL_AT = 100  # hits that recall counts
+METRICS = ("map", "mrr", f"ndcg@{NDCG_AT}", f"recall@{RECALL_AT}")  # of retrieval
 
 # How similar the N texts of a task are, where there are no embeddings: (Q, N) from Q rows of the
 # texts. It is called with a few hundred rows at a time, which bounds the memory.
@@ -40,15 +44,23 @@ def unit(embeddings: np.ndarray) -> np.ndarray:
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float64).tiny)
 
 
-def rank_documents(similarities: Similarities, queries: Sequence[int]) -> Iterator[np.ndarray]:
-    """For each query the rows of all other documents (N - 1,), most similar first.
+def rank_documents(
+    similarities: Similarities,
+    queries: Sequence[int],
+    *,
+    candidates: np.ndarray | None = None,
+) -> Iterator[np.ndarray]:
+    """For each query the rows of all candidates but itself, most similar first.
 
-    Ties are in the order of the rows. Similarities are computed for BLOCK queries at a time.
+    Similarities are computed for BLOCK queries at a time. candidates: rows, in the order of ties;
+    None: all rows in their order.
     """
     for start in range(0, len(queries), BLOCK):
         block = list(queries[start : start + BLOCK])
         for query, row in zip(block, similarities(block), strict=True):
-            nearest_first = np.argsort(-np.round(row.astype(np.float64), DECIMALS), kind="stable")
+            rows = np.arange(len(row)) if candidates is None else candidates
+            near = np.round(row[rows].astype(np.float64), DECIMALS)
+            nearest_first = rows[np.argsort(-near, kind="stable")]
             yield nearest_first[nearest_first != query]
 
 
@@ -67,49 +79,98 @@ def neighbours(
     return pd.DataFrame(rows, columns=["query", "rank", "neighbour"])
 
 
-def precision_and_reciprocal_rank(
-    ranked: Iterable[np.ndarray], relevant: Sequence[Sequence[int]], *, top: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Average precision and reciprocal rank of every query, (Q,) each; their means are MAP and MRR.
+class QueryScores(NamedTuple):
+    """The results of Q queries with R relevant documents in all."""
+
+    by_metric: dict[str, np.ndarray]  # (Q,) for each of METRICS; their means are the scores
+    # The precision at the rank of each relevant document, (R,), query after query
+    precision: np.ndarray
+
+
+def score_queries(
+    ranked: Iterable[np.ndarray],
+    relevant: Sequence[Sequence[int]],
+    *,
+    grades: Sequence[Sequence[int]] = (),
+    missing: Sequence[Sequence[int]] = (),
+    top: int | None = None,
+) -> QueryScores:
+    """Average precision, reciprocal rank, nDCG@10 and recall@100 of every query, as in trec_eval.
 
     The average precision is the mean over the relevant documents of the precision at the rank of
-    each. ranked: see `rank_documents`; relevant: for each query the rows to retrieve. top: None is
-    the entire ordering (thesis, 5.3); a number counts only relevant documents among the first `top`
-    hits, also in the mean, as the author's code does with 1,000; a query without any has 0 and 1 /
-    top.
+    each; the gain of nDCG is the grade, divided by log2(1 + rank).
+
+    Args:
+        ranked: see `rank_documents`.
+        relevant: for each query the rows to retrieve.
+        grades: of these rows, from 1; empty: all are 1.
+        missing: for each query the grades of relevant documents that are in no row and count as
+            not retrieved; empty: there are none.
+        top: None is the entire ordering (thesis, 5.3). A number counts for average precision and
+            reciprocal rank only relevant documents among the first `top` hits, also in the mean, as
+            the author's code does with 1,000; a query without any has 0 and 1 / top.
     """
-    precision = []
-    reciprocal = []
-    for order, wanted in zip(ranked, relevant, strict=True):
-        ranks = np.flatnonzero(np.isin(order[:top], wanted)) + 1  # ascending
-        hits = np.arange(1, len(ranks) + 1)
-        precision.append((hits / ranks).mean() if len(ranks) else 0.0)
-        reciprocal.append(1 / min([*ranks, top or np.inf]))
-    return np.array(precision), np.array(reciprocal)
+    discounts = 1 / np.log2(np.arange(2, NDCG_AT + 2))
+    rows = []
+    precisions = []
+    for number, (order, wanted) in enumerate(zip(ranked, relevant, strict=True)):
+        grade_of = dict.fromkeys(wanted, 1)
+        if grades:
+            grade_of = dict(zip(wanted, grades[number], strict=True))
+        absent = list(missing[number]) if missing else []
+        places = np.flatnonzero(np.isin(order, wanted))  # ascending, from 0
+        ranks = places + 1
+        precision = np.arange(1, len(ranks) + 1) / ranks
+        at = dict(zip(order[places].tolist(), precision.tolist(), strict=True))
+        precisions += [at.get(row, 0.0) for row in wanted]
+
+        judged = len(wanted) + len(absent)
+        average = precision.sum() / judged
+        if top is not None:
+            met = precision[ranks <= top]
+            average = met.mean() if len(met) else 0.0
+        reciprocal = 1 / min([*ranks, top or np.inf])
+
+        early = places[places < NDCG_AT]
+        gains = np.array([grade_of[row] for row in order[early].tolist()], dtype=np.float64)
+        ideal = np.sort([*grade_of.values(), *absent])[::-1][:NDCG_AT]
+        ndcg = (gains @ discounts[early]) / (ideal @ discounts[: len(ideal)])
+        recall = np.count_nonzero(ranks <= RECALL_AT) / judged
+        rows.append((average, reciprocal, ndcg, recall))
+    columns = np.array(rows, dtype=np.float64).reshape(-1, len(METRICS)).T
+    return QueryScores(dict(zip(METRICS, columns, strict=True)), np.array(precisions))
 
 
-def tfidf(texts: Sequence[str]) -> csr_array:
+def tfidf(texts: Sequence[str], fitted: int | None = None) -> csr_array:
     """TF-IDF of all words of two documents or more: (N, words) float32, rows of unit length.
 
-    Frequencies are logarithmic.
+    Frequencies are logarithmic. fitted: the first so many texts are the documents that words are
+    counted in; None: all.
     """
-    return _tfidf(list(map(spaced, texts)), min_df=2)[0]
+    return _tfidf(list(map(spaced, texts)), fitted or len(texts), min_df=2)[0]
 
 
-def bm25(texts: Sequence[str]) -> Similarities:
-    """BM25 as in Lucene; a text as a query is its QUERY_WORDS words of highest TF-IDF."""
+def bm25(texts: Sequence[str], fitted: int | None = None) -> Similarities:
+    """BM25 as in Lucene; a text as a query is its QUERY_WORDS words of highest TF-IDF.
+
+    fitted: the first so many texts are the documents of the index, None: all; the similarity of any
+    text to one of the others is 0.
+    """
     import bm25s
 
-    weights, vocabulary = _tfidf(list(map(spaced, texts)), min_df=1)
+    documents = texts[:fitted]
+    weights, vocabulary = _tfidf(list(map(spaced, texts)), len(documents), min_df=1)
     index = bm25s.BM25(k1=K1, b=B, method="lucene")
-    index.index([list(map(sys.intern, words_of(text))) for text in texts], show_progress=False)
+    index.index([list(map(sys.intern, words_of(text))) for text in documents], show_progress=False)
 
     def similarities(row: int) -> np.ndarray:
         query = weights[[row]]
         heaviest = query.indices[np.argsort(-query.data, kind="stable")[:QUERY_WORDS]]
-        if not len(heaviest):
-            return np.zeros(len(texts), dtype=np.float32)
-        return index.get_scores([vocabulary[column] for column in heaviest])
+        scores = np.zeros(len(texts), dtype=np.float32)
+        if len(heaviest):
+            found = index.get_scores([vocabulary[column] for column in heaviest])
+            scores[: len(documents)] = found
+        return scores
 
     return lambda rows: np.stack([similarities(row) for row in rows])
 
@@ -127,35 +188,44 @@ def of_rows(similarities: Similarities, rows: Sequence[int]) -> Similarities:
     return lambda block: similarities([rows[query] for query in block])[:, rows]
 
 
-def fused(*parts: Similarities) -> Similarities:
+def fused(*parts: Similarities, fitted: int | None = None) -> Similarities:
     """Reciprocal rank fusion: the sum over the rankings of 1 / (60 + rank) among all other texts.
 
-    Ranks start from 1. Texts that are equally similar share the mean of their ranks.
+    Ranks start from 1. Texts that are equally similar share the mean of their ranks. fitted: the
+    first so many texts are ranked, None: all; the similarity to the others is 0.
     """
     from scipy.stats import rankdata
 
     def summed(rows: list[int]) -> np.ndarray:
-        total = np.zeros(1)
+        total = np.zeros((1, 1))
+        queries = np.array(rows)
         for part in parts:
-            values = part(rows).astype(np.float64)
-            # The query has rank 0, and shares it with documents of the same text.
-            values[np.arange(len(rows)), rows] = np.inf
-            total = total + 1 / (FUSION + rankdata(-values, axis=1) - 1)
+            everything = part(rows).astype(np.float64)
+            values = everything[:, :fitted]
+            # A query among the ranked texts has rank 0, and shares it with those of the same text.
+            inside = np.flatnonzero(queries < values.shape[1])
+            values[inside, queries[inside]] = np.inf
+            ranks = rankdata(-values, axis=1)
+            ranks[inside] -= 1
+            unranked = everything.shape[1] - values.shape[1]
+            total = total + np.pad(1 / (FUSION + ranks), ((0, 0), (0, unranked)))
         return total
 
     return summed
 
 
-def _tfidf(texts: Sequence[str], *, min_df: int) -> tuple[csr_array, list[str]]:
-    from scipy.sparse import csr_array
+def _tfidf(texts: Sequence[str], fitted: int, *, min_df: int) -> tuple[csr_array, list[str]]:
+    from scipy.sparse import csr_array, vstack
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(min_df=min_df, sublinear_tf=True, dtype=np.float32, **COUNTED)
     try:
-        X = csr_array(vectorizer.fit_transform(texts))
+        X = vectorizer.fit_transform(texts[:fitted])
     except ValueError as error:
         raise InputError(
-            f"no word occurs in {min_df} of the {len(texts)} texts; separate words by spaces or "
+            f"no word occurs in {min_df} of the {fitted} texts; separate words by spaces or "
             "punctuation, or use more texts"
         ) from error
-    return X, vectorizer.get_feature_names_out().tolist()
+    if fitted < len(texts):
+        X = vstack([X, vectorizer.transform(texts[fitted:])])
+    return csr_array(X), vectorizer.get_feature_names_out().tolist()

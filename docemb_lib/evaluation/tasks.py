@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.evaluation.retrieval import (
-    by_cosine,
-    of_rows,
-    precision_and_reciprocal_rank,
-    rank_documents,
-)
+from docemb_lib.evaluation.retrieval import by_cosine, of_rows, rank_documents, score_queries
 from docemb_lib.settings.sections import HeadSettings
 
 if TYPE_CHECKING:
@@ -132,27 +127,39 @@ class LabelledPairs:
 
 @dataclass(frozen=True)
 class Ranking(OneColumn):
-    """A pool of documents, some of which are queries.
+    """A pool of documents, some of which are queries, and perhaps queries that are no documents.
 
-    ids: of the documents; without them, equal texts are one document.
+    ids: of the texts; without them, equal texts are one document.
     """
 
     texts: Sequence[str]
     queries: Sequence[int]  # rows of texts
     relevant: Sequence[Sequence[int]]  # for each query the rows to retrieve
     ids: Sequence[str] = ()
+    grades: Sequence[Sequence[int]] = ()  # of the relevant rows, from 1; empty: all are 1
+    # For each query the grades of relevant documents that are in no row; empty: there are none
+    missing: Sequence[Sequence[int]] = ()
+    candidates: int | None = None  # the first so many texts can be retrieved; None: all
+
+    @property
+    def pool(self) -> Sequence[str]:
+        """The ids of the documents that can be retrieved."""
+        return self.ids[: self.candidates]
 
     def check(self, where: str) -> None:
         """Raise InputError where a query has no relevant rows, or rows that cannot be retrieved."""
         if not len(self.queries) == len(self.relevant) > 0:
             check_sizes(where, {"queries": self.queries, "lists of relevant rows": self.relevant})
         check_sizes(where, {"texts": self.texts, "ids": self.ids})
-        for query, rows in zip(self.queries, self.relevant, strict=True):
-            in_pool = all(0 <= row < len(self.texts) for row in (query, *rows))
-            if not (in_pool and 0 < len(rows) == len({*rows} - {query})):
+        sizes = list(map(len, self.grades or self.relevant))
+        for number, (query, rows) in enumerate(zip(self.queries, self.relevant, strict=True)):
+            in_pool = all(0 <= row < len(self.pool) for row in rows)
+            in_pool &= 0 <= query < len(self.texts)
+            some = bool(rows) or bool(self.missing and self.missing[number])
+            if not (in_pool and some and len(rows) == len({*rows} - {query}) == sizes[number]):
                 raise InputError(
                     f"{where}: query {query} has the relevant rows {list(rows)}; give one or more "
-                    f"of the {len(self.texts)} rows, each once, without the query"
+                    f"of the {len(self.pool)} rows, each once, without the query"
                 )
 
 
@@ -239,14 +246,16 @@ class Score:
     """The score of a model on a task.
 
     `per_example` holds what intervals and tests need: for each metric that is a mean over test
-    examples (accuracy, map, mrr) the values of the examples or queries, float32 (seeds, N) or (1,
-    Q). Equality ignores it.
+    examples (accuracy, those of retrieval) the values of the examples or queries, float32 (seeds,
+    N) or (1, Q). Equality ignores it, and `per_relevant`.
     """
 
     metric: str
     values: tuple[float, ...]  # one per seed; a single value where nothing is trained
     extra: Mapping[str, float] = field(default_factory=dict)  # further metrics
     per_example: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+    # Retrieval: see `QueryScores.precision`, float32 (R,)
+    per_relevant: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     @property
     def mean(self) -> float:
@@ -416,10 +425,13 @@ class Retrieval:
         seeds: int = SEEDS,
         top: int | None = None,
     ) -> Score:
-        """MAP, with MRR as an extra. `head` and `seeds` are ignored: see `HeadTask.score`.
+        """MAP, with the other METRICS as extras. `head` and `seeds` are ignored (`HeadTask.score`).
+
+        Equally similar documents are in the descending order of their ids, as in trec_eval, so that
+        the order of the rows does not count.
 
         embeddings: (N, D), row i belongs to document i of `documents(split)`, or the `Similarities`
-        of these documents. top: hits that count, or None for all.
+        of these documents. top: hits that count for MAP and MRR, or None for all.
         """
         ranking = pick(self.name, self.splits, split)
         ids = list(self.documents(split))
@@ -428,16 +440,25 @@ class Retrieval:
             similarities = of_rows(embeddings, [row[id] for id in ranking.ids])
         else:
             similarities = by_cosine(rows_by_id(self.name, embeddings, ids)(ranking.ids))
-        ranked = rank_documents(similarities, ranking.queries)
-        precision, reciprocal = precision_and_reciprocal_rank(ranked, ranking.relevant, top=top)
+        pool = ranking.pool
+        candidates = np.array(sorted(range(len(pool)), key=pool.__getitem__, reverse=True))
+        scores = score_queries(
+            rank_documents(similarities, ranking.queries, candidates=candidates),
+            ranking.relevant,
+            grades=ranking.grades,
+            missing=ranking.missing,
+            top=top,
+        )
+        means = {metric: float(values.mean()) for metric, values in scores.by_metric.items()}
+        per_example = {}
+        for metric, values in scores.by_metric.items():
+            per_example[metric] = values[None].astype(np.float32)
         return Score(
             self.metric,
-            values=(float(precision.mean()),),
-            extra={"mrr": float(reciprocal.mean())},
-            per_example={
-                "map": precision[None].astype(np.float32),
-                "mrr": reciprocal[None].astype(np.float32),
-            },
+            values=(means.pop(self.metric),),
+            extra=means,
+            per_example=per_example,
+            per_relevant=scores.precision.astype(np.float32),
         )
 
 
@@ -457,6 +478,21 @@ def example_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarr
     for column in data.columns:
         of_columns.append([length_of[id] for id in column.ids])
     return np.max(of_columns, axis=0)
+
+
+def relevant_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The query and the length of each relevant document in the test split, (2, R).
+
+    The order is that of `Score.per_relevant`; without retrieval there is none. lengths: see
+    `example_lengths`.
+    """
+    length_of = dict(zip(task.documents("test"), lengths, strict=True))
+    data = task.splits["test"]
+    pairs = []
+    if isinstance(data, Ranking):
+        for number, rows in enumerate(data.relevant):
+            pairs += [(number, length_of[data.ids[row]]) for row in rows]
+    return np.array(pairs, dtype=int).reshape(-1, 2).T
 
 
 def warn_of_problems(task: Task) -> None:

@@ -220,24 +220,32 @@ def all_results(scores: Scores, *, extra: bool = True) -> Iterator[Results]:
         yield Results(OVERALL, "mean", everywhere, main)
 
 
-def by_length(per_example: np.ndarray, lengths: Sequence[int] | np.ndarray) -> pd.DataFrame:
+def by_length(
+    per_example: np.ndarray,
+    lengths: Sequence[int] | np.ndarray,
+    group: np.ndarray | None = None,
+) -> pd.DataFrame:
     """A score by document length: columns bucket, examples, value, low, high (a 95% interval).
 
     Buckets end at those of EDGES that leave LEAST examples or more on either side, up to the edge
     before. So every example is in a bucket, and no bucket is too small to say something.
-    per_example: (seeds, N); lengths: (N,).
+    per_example: (seeds, N); lengths: (N,); group: (N,), results of a bucket with the same number
+    are one example, their mean; None: each is one.
     """
     results = np.asarray(per_example).mean(axis=0, dtype=np.float64)  # (N,)
     lengths = np.asarray(lengths)
+    group = np.arange(len(results)) if group is None else group
     edges = [0]  # a single bucket is `> 0`
     for edge in EDGES:
         inside = (lengths > edges[-1]) & (lengths <= edge)
-        if min(inside.sum(), (lengths > edge).sum()) >= LEAST:
+        sides = [len(np.unique(group[side])) for side in (inside, lengths > edge)]
+        if min(sides) >= LEAST:
             edges.append(edge)
     names = [f"{low + 1}-{high}" for low, high in pairwise(edges)] + [f"> {edges[-1]}"]
     bucket_of = np.searchsorted(edges[1:], lengths, side="left")
     rows = []
     for number, name in enumerate(names):
-        chosen = results[bucket_of == number]
+        inside = bucket_of == number
+        chosen = pd.Series(results[inside]).groupby(group[inside]).mean().to_numpy()
         rows.append((name, len(chosen), *bootstrap_over_tasks([chosen[None]]).ravel()))
     return pd.DataFrame(rows, columns=["bucket", "examples", "value", "low", "high"])

@@ -75,6 +75,9 @@ DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
 
 Embed = Callable[[list[str]], np.ndarray]  # N texts to (N, D)
+# N texts of a task, and the number of the first of them to fit on, None for all: not the queries
+# that are no documents
+Fit = Callable[[list[str], int | None], Any]
 
 
 def _no_embeddings(texts: list[str]) -> NoReturn:
@@ -91,9 +94,9 @@ class Model(NamedTuple):
     # Embeds N texts as (N, D), and loads what it needs. It is called only for texts that have not
     # been embedded yet. Models that only have scores on tasks, or only `fit`, go without it.
     embed: Embed = _no_embeddings
-    # Fits the model on the N texts of a task, without labels, and gives what the task scores:
-    # embeddings (N, D), dense or sparse, or `Similarities`. None: `embed` embeds any text.
-    fit: Callable[[list[str]], Any] | None = None
+    # Fits the model on texts of a task, without labels, and gives what the task scores: embeddings
+    # (N, D), dense or sparse, or `Similarities`. None: `embed` embeds any text.
+    fit: Fit | None = None
     ranks_only: bool = False  # gives similarities alone, so that only retrieval can be scored
     fitted_on: str = "corpus"  # or "task", or "" for a model as it was published
 
@@ -300,13 +303,16 @@ def beside_lsa(
     follows from the spreads of cosines in the two halves.
     """
 
-    def fit(texts: list[str]) -> np.ndarray:
+    def fit(texts: list[str], fitted: int | None = None) -> np.ndarray:
         from docemb_lib.student.lexical import fit_lexical_half
 
         X = embed_once(workspace, dense, texts)
-        filled = directions(len(texts), dim)
+        documents = texts[:fitted]
+        filled = directions(len(documents), dim)
         try:
-            half = fit_lexical_half(lambda: X, texts, dim=filled, words=words, weight=weight)
+            half = fit_lexical_half(
+                lambda: X[:fitted], documents, dim=filled, words=words, weight=weight
+            )
             return _joined(half, X, texts)
         except InputError as error:
             label = label_of(dense.kind, Form.ADAPTED, dense.name)
@@ -335,14 +341,15 @@ def on_task_models(
     chunks = partial(embed_once, workspace, sbert.chunks)
     of_sbert = sbert.chunks.fingerprint
 
-    def fit_lsa(texts: list[str]) -> np.ndarray:
-        return LSA(directions(len(texts), DIM)).fit(texts).embed(texts)
+    def fit_lsa(texts: list[str], fitted: int | None = None) -> np.ndarray:
+        documents = texts[:fitted]
+        return LSA(directions(len(documents), DIM)).fit(documents).embed(texts)
 
     def with_lead(texts: list[str]) -> np.ndarray:
         return unit(chunks(texts)) + unit(truncated(texts))
 
-    def fusion(texts: list[str]) -> Similarities:
-        return fused(bm25(texts), by_cosine(chunks(texts)))
+    def fusion(texts: list[str], fitted: int | None = None) -> Similarities:
+        return fused(bm25(texts, fitted), by_cosine(chunks(texts)), fitted=fitted)
 
     lead = Model(Kind.SBERT_LEAD, Form.SAVED, "", f"lead/{of_sbert}", with_lead, fitted_on="")
     models = [
@@ -357,8 +364,8 @@ def on_task_models(
     if paragraph_vector is not None:
         context = partial(embed_once, workspace, paragraph_vector)
 
-        def with_context(texts: list[str]) -> np.ndarray:
-            return _side_by_side(chunks(texts), context(texts))
+        def with_context(texts: list[str], fitted: int | None = None) -> np.ndarray:
+            return _side_by_side(chunks(texts), context(texts), fitted)
 
         key = f"{of_sbert}/{paragraph_vector.fingerprint}"
         models.append(_on_task(Kind.SBERT_WITH_PV, with_context, key))
@@ -366,20 +373,23 @@ def on_task_models(
 
 
 def fit_once(
-    fit: Callable[[list[str]], Embeddings | Similarities], texts: Sequence[str]
+    fit: Fit, texts: Sequence[str], fitted: int | None = None
 ) -> Embeddings | Similarities:
-    """What a model gives for N texts that it is fitted on. Equal texts count once in the fit."""
+    """What a model gives for N texts, of which it is fitted on the first `fitted`, None: on all.
+
+    Equal texts count once in the fit.
+    """
     row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    fitted = fit(list(row_of))
+    given = fit(list(row_of), len(set(texts[:fitted])))
     if len(row_of) == len(texts):
-        return fitted
+        return given
     rows = [row_of[text] for text in texts]
-    return of_rows(fitted, rows) if callable(fitted) else fitted[rows]
+    return of_rows(given, rows) if callable(given) else given[rows]
 
 
 def _on_task(
     kind: Kind,
-    fit: Callable[[list[str]], Any],
+    fit: Fit,
     key: str,
     *,
     form: Form = Form.SAVED,
@@ -400,17 +410,18 @@ def _joined(half: LexicalHalf, dense: np.ndarray, texts: list[str]) -> np.ndarra
     return half.join(torch.tensor(dense), half.lexical(texts)).numpy()
 
 
-def _side_by_side(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def _side_by_side(first: np.ndarray, second: np.ndarray, fitted: int | None) -> np.ndarray:
     """Two embeddings of N texts, (N, D) and (N, L), as one, (N, D + L).
 
-    Each is centred and partially whitened; their weights come from their spreads of cosines.
+    Each is centred and partially whitened; their weights come from their spreads of cosines. All
+    this is fitted on the first `fitted` texts, None: on all.
     """
     import torch
 
     from docemb_lib.student.lexical import balance, partially_whitened
 
-    X, Y = (partially_whitened(torch.tensor(embeddings)) for embeddings in (first, second))
-    w = balance(X, Y)
+    X, Y = (partially_whitened(torch.tensor(each), fitted) for each in (first, second))
+    w = balance(X[:fitted], Y[:fitted])
     return np.concatenate([np.sqrt(1 - w) * X.numpy(), np.sqrt(w) * Y.numpy()], axis=1)
 
 
@@ -499,9 +510,9 @@ def paragraph_vector_model(
 def centred_model(workspace: Workspace, model: Model) -> Model:
     """The model minus its mean embedding of the texts of a task."""
 
-    def fit(texts: list[str]) -> np.ndarray:
+    def fit(texts: list[str], fitted: int | None = None) -> np.ndarray:
         X = embed_once(workspace, model, texts)
-        return X - X.mean(axis=0)
+        return X - X[:fitted].mean(axis=0)
 
     key = f"centred/{model.fingerprint}"
     return _on_task(model.kind, fit, key, form=Form.CENTRED, name=model.name)

@@ -16,7 +16,13 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation import protocols, scoreboard, uncertainty
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import check_task, profile_task, task_inputs
-from docemb_lib.evaluation.tasks import Classification, HeadTask, Score, example_lengths
+from docemb_lib.evaluation.tasks import (
+    Classification,
+    HeadTask,
+    Score,
+    example_lengths,
+    relevant_lengths,
+)
 from docemb_lib.evaluation.uncertainty import Scores, differences, score_intervals, verdicts
 from docemb_lib.runs import records
 from docemb_lib.runs.kinds import Form, Kind, label_of
@@ -29,8 +35,10 @@ from docemb_lib.workspace import Inputs, Workspace, write_text
 
 logger = logging.getLogger(__name__)
 NUMBERS = "scores.json"  # {round: {metric, values, extra}}
-EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N)
+EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N); RELEVANT + round: float32 (R,)
+RELEVANT = "relevant/"
 LENGTHS = "lengths.npy"
+RELEVANT_LENGTHS = "relevant.npy"
 # Frames of `Final` that a record keeps beside the scores.
 KEPT = ("intervals", "comparison", "models")
 
@@ -274,19 +282,29 @@ class ScoreStage:
 
         Columns model, kind, form, task, metric, bucket, examples, value, low, high. A length is
         that of the example (of a pair the longer document, of retrieval the query), in tokens of
-        the structural teacher.
+        the structural teacher. Retrieval has further rows whose task is called `by_found(task)`:
+        there a length is that of the relevant document, and an example is a query with relevant
+        documents of this length, whose value is the mean precision at the ranks of these.
         """
         lengths = {task: self.lengths(task) for task in self._names(final=True)}
         last = self.by_round(models, final=True)[self.largest_round(final=True)]
         frames = []
         for model in models:
             for task, score in last.get(model.label, {}).items():
-                frame = uncertainty.by_length(score.per_example[score.metric], lengths[task])
-                frames.append(frame.assign(**_described(model), task=task, metric=score.metric))
+                of_examples, (query, of_relevant) = lengths[task]
+                parts = {task: (score.per_example[score.metric], of_examples, None)}
+                if score.per_relevant is not None:
+                    parts[by_found(task)] = (score.per_relevant[None], of_relevant, query)
+                for name, (results, tokens, group) in parts.items():
+                    frame = uncertainty.by_length(results, tokens, group)
+                    frames.append(frame.assign(**_described(model), task=name, metric=score.metric))
         return pd.concat(frames, ignore_index=True)
 
-    def lengths(self, name: str) -> np.ndarray:
-        """Tokens of each test example of a task, counted once: (N,)."""
+    def lengths(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens of each test example of a task, (N,), and `relevant_lengths`, (2, R).
+
+        They are counted once.
+        """
         settings = self.profile.structural_teacher
         inputs = {"tokens": pretrained.fingerprint(settings.model), **self._task_inputs(name)}
 
@@ -294,8 +312,10 @@ class ScoreStage:
             task = self.task(name)
             tokens = sbert_of(settings, settings.long).count_tokens(task.texts("test"))
             np.save(folder / LENGTHS, example_lengths(task, tokens))
+            np.save(folder / RELEVANT_LENGTHS, relevant_lengths(task, tokens))
 
-        return np.load(self.workspace.artefact("task-lengths", inputs, build).path / LENGTHS)
+        folder = self.workspace.artefact("task-lengths", inputs, build).path
+        return np.load(folder / LENGTHS), np.load(folder / RELEVANT_LENGTHS)
 
     def check(self, splits: Sequence[str] = ("test", "validation")) -> None:
         """Check that all tasks can be read and have the splits that are scored.
@@ -366,7 +386,11 @@ class ScoreStage:
         if model.fit is None:
             scores = self._score(name, embed_once(self.workspace, model, texts), final=final)
         else:
-            scores = self._score(name, fit_once(model.fit, texts), final=final)
+            task = self.task(name)
+            fitted = None
+            if not isinstance(task, HeadTask):
+                fitted = len(set(task.splits["test" if final else "validation"].pool))
+            scores = self._score(name, fit_once(model.fit, texts, fitted), final=final)
         write_scores(folder, scores)
 
     def _unscored(self, model: Model, *, final: bool) -> list[str]:
@@ -418,6 +442,11 @@ class ScoreStage:
         return dict.fromkeys(rounds, score)
 
 
+def by_found(task: str) -> str:
+    """What `ScoreStage.by_length` calls a task by the length of the documents to find."""
+    return f"{task}, length of the document to find"
+
+
 def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
     """Write a task's score of every round."""
     numbers = {}
@@ -430,6 +459,8 @@ def write_scores(folder: Path, by_round: Mapping[str, Score]) -> None:
         }
         for metric, answers in score.per_example.items():
             examples[f"{name}/{metric}"] = answers
+        if score.per_relevant is not None:
+            examples[RELEVANT + name] = score.per_relevant
     write_text(folder / NUMBERS, json.dumps(numbers))
     np.savez_compressed(folder / EXAMPLES, **examples)
 
@@ -446,7 +477,13 @@ def read_scores(folder: Path) -> dict[str, Score]:
                 for key in stored.files
                 if key.startswith(start)
             }
-            scores[name] = Score(score["metric"], tuple(score["values"]), score["extra"], answers)
+            scores[name] = Score(
+                score["metric"],
+                tuple(score["values"]),
+                score["extra"],
+                answers,
+                stored.get(RELEVANT + name),
+            )
     return scores
 
 

@@ -85,9 +85,13 @@ def fit_lexical_half(
     return half
 
 
-def partially_whitened(X: Tensor) -> Tensor:
-    """Centre X, whiten it partially and scale its rows to unit length, (N, D)."""
-    return nn.functional.normalize((X - X.mean(dim=0)) @ partial_whitening(X))
+def partially_whitened(X: Tensor, fitted: int | None = None) -> Tensor:
+    """Centre X, whiten it partially and scale its rows to unit length, (N, D).
+
+    fitted: mean and map are those of the first so many rows; None: of all.
+    """
+    documents = X[:fitted]
+    return nn.functional.normalize((X - documents.mean(dim=0)) @ partial_whitening(documents))
 
 
 def partial_whitening(X: Tensor) -> Tensor:

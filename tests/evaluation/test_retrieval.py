@@ -1,12 +1,15 @@
-"""Ranking by cosine and its metrics against plain loops and scikit-learn."""
+"""Ranking by cosine and its metrics against plain loops, scikit-learn and trec_eval."""
 
 import numpy as np
 import pytest
+import pytrec_eval
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from docemb_lib.evaluation import retrieval
-from docemb_lib.evaluation.retrieval import by_cosine, precision_and_reciprocal_rank, rank_documents
+from docemb_lib.evaluation import Ranking, Retrieval, Score, retrieval
+from docemb_lib.evaluation.retrieval import METRICS, by_cosine, rank_documents, score_queries
 
 
 def random_case(
@@ -44,10 +47,14 @@ def test_scores_are_those_of_a_plain_loop_and_scikit_learn(
         by_cosine(embeddings),
         similarities.__getitem__,
     ):  # the same from similarities, without embeddings
-        scores = precision_and_reciprocal_rank(rank_documents(given, queries), relevant)
-        np.testing.assert_allclose(np.transpose(scores), expected, atol=1e-12)
-        found = precision_and_reciprocal_rank(rank_documents(given, queries), relevant, top=7)
-        np.testing.assert_allclose(np.transpose(found), of_seven, atol=1e-12)
+        scores = score_queries(rank_documents(given, queries), relevant).by_metric
+        np.testing.assert_allclose(map_and_mrr(scores), expected, atol=1e-12)
+        found = score_queries(rank_documents(given, queries), relevant, top=7).by_metric
+        np.testing.assert_allclose(map_and_mrr(found), of_seven, atol=1e-12)
+
+
+def map_and_mrr(by_metric: dict[str, np.ndarray]) -> np.ndarray:
+    return np.transpose([by_metric["map"], by_metric["mrr"]])
 
 
 def test_equal_cosines_are_ordered_by_row_and_a_zero_embedding_is_as_far_from_all():
@@ -60,5 +67,87 @@ def test_equal_cosines_are_ordered_by_row_and_a_zero_embedding_is_as_far_from_al
         [3, 1, 2],
         [0, 2, 3],
     ]
-    scores = precision_and_reciprocal_rank(rank_documents(by_cosine(np.eye(2)), [0, 1]), [[1], [0]])
-    np.testing.assert_array_equal(scores, np.ones((2, 2)))
+    scores = score_queries(rank_documents(by_cosine(np.eye(2)), [0, 1]), [[1], [0]])
+    np.testing.assert_array_equal(map_and_mrr(scores.by_metric), np.ones((2, 2)))
+
+
+TREC = dict(zip(METRICS, ("map", "recip_rank", "ndcg_cut_10", "recall_100"), strict=True))
+QUERIES = 3
+
+
+@st.composite
+def judged_pools(draw: st.DrawFn) -> tuple[Ranking, np.ndarray]:
+    """Documents, queries among and beside them, grades, missing documents; similarities (N, N)."""
+    size = draw(st.integers(5, 150))
+    beside = draw(st.booleans())
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    texts = size + QUERIES * beside
+    queries = range(size, texts) if beside else rng.permutation(size)[:QUERIES].tolist()
+    relevant, grades, missing = [], [], []
+    for query in queries:
+        rows = np.setdiff1d(rng.permutation(size)[: rng.integers(0, size)], [query]).tolist()
+        absent = rng.integers(1, 4, size=rng.integers(0, 3) + (not rows)).tolist()
+        relevant.append(rows)
+        grades.append(rng.integers(1, 4, size=len(rows)).tolist())
+        missing.append(absent)
+    ids = [f"é{n}" if n % 3 else f"Z{n}" for n in rng.permutation(texts)]
+    pool = Ranking(ids, queries, relevant, ids, grades, missing, size if beside else None)
+    levels = draw(st.sampled_from([1, 3, 1000]))  # one level: all documents are tied
+    return pool, rng.integers(levels, size=(texts, texts)) / 1024
+
+
+def by_trec_eval(pool: Ranking, similarities: np.ndarray) -> dict[str, np.ndarray]:
+    judgements, runs = {}, {}
+    for number, query in enumerate(pool.queries):
+        named = [pool.ids[row] for row in pool.relevant[number]]
+        named += [f"missing {n}" for n in range(len(pool.missing[number]))]
+        values = [*pool.grades[number], *pool.missing[number]]
+        judgements[str(number)] = dict(zip(named, values, strict=True))
+        found = zip(pool.ids[: pool.candidates], similarities[query], strict=False)
+        scores = {id: float(value) for id, value in found if id != pool.ids[query]}
+        runs[str(number)] = scores
+    results = pytrec_eval.RelevanceEvaluator(judgements, {*TREC.values()}).evaluate(runs)
+    of_queries = [results[str(number)] for number in range(len(pool.queries))]
+    return {ours: np.array([row[name] for row in of_queries]) for ours, name in TREC.items()}
+
+
+def scored(pool: Ranking, similarities: np.ndarray) -> Score:
+    return Retrieval("r", {"test": pool}).score(similarities.__getitem__)
+
+
+@given(judged_pools())
+@settings(max_examples=200, deadline=None)
+def test_all_metrics_are_trec_evals_with_grades_ties_and_missing_documents(case) -> None:
+    pool, similarities = case
+    expected = by_trec_eval(pool, similarities)
+    score = scored(pool, similarities)
+    means = {score.metric: score.mean, **score.extra}
+    assert means == pytest.approx({m: v.mean() for m, v in expected.items()}, abs=1e-9)
+    for metric, values in expected.items():
+        np.testing.assert_allclose(score.per_example[metric][0], values, atol=1e-6)  # float32
+
+
+@given(judged_pools())
+@settings(max_examples=50, deadline=None)
+def test_the_order_of_documents_changes_no_score(case) -> None:
+    pool, similarities = case
+    size = len(pool.ids[: pool.candidates])
+    order = np.append(np.arange(size)[::-1], np.arange(size, len(pool.ids)))
+    place = np.argsort(order)
+    ids = [pool.ids[row] for row in order]
+    moved = Ranking(
+        ids,
+        place[list(pool.queries)].tolist(),
+        [[int(place[row]) for row in rows] for rows in pool.relevant],
+        ids,
+        pool.grades,
+        pool.missing,
+        pool.candidates,
+    )
+    assert scored(moved, similarities[np.ix_(order, order)]) == scored(pool, similarities)
+
+
+def test_the_precision_of_each_relevant_document_is_in_the_order_that_was_given() -> None:
+    found = score_queries([np.array([4, 2, 0, 1])], [[1, 7, 4]])
+    assert found.precision.tolist() == [2 / 4, 0, 1]
+    assert found.by_metric["map"].tolist() == [pytest.approx((2 / 4 + 0 + 1) / 3)]

@@ -253,7 +253,7 @@ def ranking() -> Ranking:
 
 def test_retrieval_is_perfect_where_relevant_documents_coincide():
     score = evaluate(ByText(one_hot), Retrieval("r", {"test": ranking()}))
-    assert score == Score("map", (1.0,), {"mrr": 1.0})
+    assert score == Score("map", (1.0,), {"mrr": 1.0, "ndcg@10": 1.0, "recall@100": 1.0})
 
 
 def test_retrieval_by_noise_is_at_chance():
@@ -277,9 +277,12 @@ def test_a_score_holds_the_result_of_each_example() -> None:
     assert {name: values.shape for name, values in found.per_example.items()} == {
         "map": (1, 2),
         "mrr": (1, 2),
+        "ndcg@10": (1, 2),
+        "recall@100": (1, 2),
     }
     assert found.per_example["map"].mean() == pytest.approx(found.mean)
-    assert found.per_example["mrr"].mean() == pytest.approx(found.extra["mrr"])
+    for metric, value in found.extra.items():
+        assert found.per_example[metric].mean() == pytest.approx(value)
 
 
 def test_examples_are_as_long_as_their_document():
