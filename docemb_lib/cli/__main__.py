@@ -250,7 +250,12 @@ def evaluate(
     ],
     profile: ProfileName = "tiny",
     task: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this task, or several.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Only this task, or several; NAME=FOLDER: a folder of BEIR's layout, with "
+            "corpus.jsonl, queries.jsonl and qrels.",
+        ),
     ] = None,
     alone: Annotated[
         bool, typer.Option("--alone", help="Score the model without references.")

@@ -26,6 +26,7 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.document import Document
 from docemb_lib.corpus.sources import files_fingerprint
 from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
+from docemb_lib.evaluation.judged import judged_task
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.readers import own_task, task_files
 from docemb_lib.evaluation.tasks import (
@@ -85,7 +86,9 @@ def load_task(name: str, settings: Evaluation) -> Task:
     Raises InputError for an embedded task, which needs a corpus.
     """
     task = _own_settings(name, settings)
-    return own_task(task) if task else benchmark_task(name, _place(name, settings))
+    if task is None:
+        return benchmark_task(name, _place(name, settings))
+    return judged_task(task) if task.is_judged else own_task(task)
 
 
 def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[str, Any]:
@@ -121,7 +124,8 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
                     "holds the data"
                 )
             contents[field] = files_fingerprint([(place, files)])
-        return f"{version} {task.model_dump_json(exclude={'path', 'relevance'})} {contents}"
+        fields = task.model_dump_json(exclude={"path", "queries", "relevance"})
+        return f"{version} {fields} {contents}"
     if name not in BENCHMARKS:
         return None
     source = _place(name, settings)

@@ -286,7 +286,7 @@ def task_files(settings: OwnTask) -> dict[str, tuple[Path, list[Path]]]:
     A path that is neither a file nor a folder stands for itself.
     """
     files = {}
-    for field in ("path", "relevance"):
+    for field in ("path", "queries", "relevance"):
         given = getattr(settings, field)
         places = given if isinstance(given, dict) else {"": given} if given else {}
         for split, place in places.items():

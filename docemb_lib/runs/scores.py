@@ -46,6 +46,13 @@ KEPT = ("intervals", "comparison", "models")
 Rounds = dict[str, dict[str, dict[str, Score]]]
 
 
+class TaskLengths(NamedTuple):
+    """Tokens of the test split of a task."""
+
+    examples: np.ndarray  # (N,), see `example_lengths`
+    relevant: np.ndarray  # (2, R), see `relevant_lengths`
+
+
 class Final(NamedTuple):
     """The final evaluation of several models, as tidy frames.
 
@@ -300,11 +307,8 @@ class ScoreStage:
                     frames.append(frame.assign(**_described(model), task=name, metric=score.metric))
         return pd.concat(frames, ignore_index=True)
 
-    def lengths(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens of each test example of a task, (N,), and `relevant_lengths`, (2, R).
-
-        They are counted once.
-        """
+    def lengths(self, name: str) -> TaskLengths:
+        """Tokens of the test examples of a task, in the structural teacher's, counted once."""
         settings = self.profile.structural_teacher
         inputs = {"tokens": pretrained.fingerprint(settings.model), **self._task_inputs(name)}
 
@@ -315,7 +319,7 @@ class ScoreStage:
             np.save(folder / RELEVANT_LENGTHS, relevant_lengths(task, tokens))
 
         folder = self.workspace.artefact("task-lengths", inputs, build).path
-        return np.load(folder / LENGTHS), np.load(folder / RELEVANT_LENGTHS)
+        return TaskLengths(np.load(folder / LENGTHS), np.load(folder / RELEVANT_LENGTHS))
 
     def check(self, splits: Sequence[str] = ("test", "validation")) -> None:
         """Check that all tasks can be read and have the splits that are scored.

@@ -19,7 +19,7 @@ SHIPPED = PACKAGE if (PACKAGE / "params").is_dir() else PACKAGE.parent
 # is such a file. Other values are names, of a hub or in `params/`.
 _PATHS = re.compile(
     r"(contextual_teachers\.)?corpus\.(path|datasets\.dataset)"
-    r"|evaluation\.own_tasks\.(path|relevance)(\.\w+)?"
+    r"|evaluation\.own_tasks\.(path|queries|relevance)(\.\w+)?"
     r"|evaluation\.benchmarks\.[\w-]+"
     r"|(student|structural_teacher|further_teachers)\.model"
     r"|plan\.(grid|profile)"
@@ -27,7 +27,7 @@ _PATHS = re.compile(
 # Fields that always hold a path.
 _ALWAYS_PATHS = re.compile(
     r"(contextual_teachers\.)?corpus\.path"
-    r"|evaluation\.own_tasks\.(path|relevance)(\.\w+)?"
+    r"|evaluation\.own_tasks\.(path|queries|relevance)(\.\w+)?"
     r"|evaluation\.benchmarks\.(aan|oc|s2orc|pan|wines|games)"  # no hub has them
 )
 MOST_DIGITS = 40  # of an integer in a YAML text

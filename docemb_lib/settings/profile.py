@@ -202,10 +202,22 @@ class Profile(sections.Section):
     def with_tasks(self, tasks: Sequence[str], *, source: str) -> Self:
         """The same profile with other tasks in its final evaluation.
 
-        Raises InputError for an unknown task; `source` begins the line of this error.
+        A task NAME=FOLDER is retrieval on a folder of BEIR's layout. Raises InputError for an
+        unknown task or folder; `source` begins the line of this error.
         """
         raw = self.model_dump()
-        raw["evaluation"]["tasks"] = list(tasks)
+        names = []
+        for task in tasks:
+            name, is_folder, place = task.partition("=")
+            names.append(name)
+            folder = Path(place).expanduser().resolve()
+            if is_folder and not (place and folder.is_dir()):
+                mend = "name one with corpus.jsonl, queries.jsonl and qrels"
+                raise InputError(f"{source} {task}: there is no folder {place!r}; {mend}")
+            if is_folder:
+                own = {"name": name, "kind": "retrieval", "path": folder}
+                raw["evaluation"]["own_tasks"].append(own)
+        raw["evaluation"]["tasks"] = names
         return validated(type(self), raw, source)
 
     def with_parameters(self, *, source: str = "parameters", **overrides: object) -> Self:

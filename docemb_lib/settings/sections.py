@@ -430,23 +430,37 @@ class OwnTask(Section):
     seed: Seed = 0  # of this draw
     id_field: str | None = None  # retrieval: the field of a document's id; None: as of a corpus
     skip_bad: bool = False  # leave out rows that cannot be read, and say so
-    # retrieval: pairs of ids, a document and one to be found
+    # retrieval: a file of queries that are no documents; None: documents are the queries
+    queries: Path | None = None
+    # retrieval: pairs of ids, a document or query and a document to be found; None: `path` is a
+    # folder with corpus.jsonl, queries.jsonl and qrels, as those of BEIR
     relevance: Path | dict[SplitName, Path] | None = None
     # retrieval: words that begin with a capital letter are removed, so that no name is a key
     mask_names: bool = False
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
-        if (self.kind == "retrieval") != (self.relevance is not None):
-            mend = "add it" if self.relevance is None else "leave it out"
-            belongs = "belongs to every retrieval task, to no other"
-            raise ValueError(f"relevance (a file of pairs of ids) {belongs}; {mend}")
-        if self.mask_names and self.kind != "retrieval":
-            raise ValueError("mask_names belongs to retrieval tasks; leave it out")
+        is_folder = isinstance(self.path, Path) and self.path.is_dir()
+        needed = self.kind == "retrieval" and not (is_folder and self.queries is None)
+        if needed != (self.relevance is not None):
+            mend = "add it" if needed else "leave it out"
+            belongs = "belongs to every retrieval task, but to no folder of BEIR's layout, and to"
+            raise ValueError(f"relevance (a file of pairs of ids) {belongs} no other task; {mend}")
+        if self.queries is not None and self.kind != "retrieval":
+            raise ValueError("queries belongs to retrieval tasks; leave it out")
+        if self.mask_names and (self.kind != "retrieval" or self.is_judged):
+            problem = "mask_names belongs to retrieval tasks whose queries are documents"
+            raise ValueError(f"{problem}; leave it out")
         if self.kind == "retrieval" and isinstance(self.path, dict):
             problem = "path of a retrieval task is one file of documents for all splits"
             raise ValueError(f"{problem}; name one file, and give relevance a file per split")
         return self
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the task is retrieval with queries beside the documents."""
+        no_links = self.kind == "retrieval" and self.relevance is None
+        return self.queries is not None or no_links
 
 
 class Evaluation(Section):

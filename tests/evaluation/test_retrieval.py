@@ -43,13 +43,13 @@ def test_scores_are_those_of_a_plain_loop_and_scikit_learn(
         of_seven.append(
             (average_precision_score(hits, range(7, 0, -1)) if any(hits) else 0, 1 / min(first, 7))
         )
-    for given in (
+    for similar in (
         by_cosine(embeddings),
         similarities.__getitem__,
     ):  # the same from similarities, without embeddings
-        scores = score_queries(rank_documents(given, queries), relevant).by_metric
+        scores = score_queries(rank_documents(similar, queries), relevant).by_metric
         np.testing.assert_allclose(map_and_mrr(scores), expected, atol=1e-12)
-        found = score_queries(rank_documents(given, queries), relevant, top=7).by_metric
+        found = score_queries(rank_documents(similar, queries), relevant, top=7).by_metric
         np.testing.assert_allclose(map_and_mrr(found), of_seven, atol=1e-12)
 
 

@@ -41,7 +41,7 @@ def ask(root: Path) -> dict[str, object]:
             scores.to_dict("records"),
             [frame["loss"].tolist() for frame in run.history()],
         )
-    values["lengths"] = run.stages.scores.lengths("topic").tolist()
+    values["lengths"] = run.stages.scores.lengths("topic").examples.tolist()
     values["statistics"] = views.described_tasks(run)[0].to_dict("records")
     return values
 

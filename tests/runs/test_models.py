@@ -51,17 +51,18 @@ def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace):
 def test_equal_texts_count_once_in_a_fit_and_get_equal_embeddings():
     asked = []
 
-    def fit(texts):
-        asked.append(texts)
+    def fit(texts, fitted):
+        asked.append((texts, fitted))
         return np.array([[len(text)] for text in texts])
 
     assert fit_once(fit, ["aa", "b", "aa"]).tolist() == [[2], [1], [2]]
-    assert asked == [["aa", "b"]]
+    assert fit_once(fit, ["aa", "aa", "b"], 2).tolist() == [[2], [2], [1]]
+    assert asked == [(["aa", "b"], 2), (["aa", "b"], 1)]
 
 
 def test_equal_texts_get_equal_similarities():
     table = np.array([[1.0, 0.2], [0.3, 1.0]])
-    similarities = fit_once(lambda texts: lambda rows: table[rows], ["aa", "b", "aa"])
+    similarities = fit_once(lambda texts, fitted: lambda rows: table[rows], ["aa", "b", "aa"])
     assert similarities([1, 2]).tolist() == [[0.3, 1.0, 0.3], [1.0, 0.2, 1.0]]
 
 

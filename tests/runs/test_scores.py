@@ -13,6 +13,7 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.cli.report import report
 from docemb_lib.evaluation import Classification, Labelled, Ranking, Retrieval, Score, protocols
 from docemb_lib.evaluation.scoreboard import with_interval
+from docemb_lib.evaluation.tasks import relevant_lengths
 from docemb_lib.evaluation.uncertainty import (
     OVERALL,
     by_length,
@@ -27,7 +28,7 @@ from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.scores import ScoreStage
+from docemb_lib.runs.scores import ScoreStage, TaskLengths
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation
 from docemb_lib.workspace import Workspace
@@ -184,7 +185,7 @@ def test_tidy_scores_tell_the_main_metrics_and_rounds_where_there_are_some(tmp_p
     columns = ["model", "kind", "form", "task", "metric", "seed", "value"]
     assert list(frame.columns) == columns
     assert frame.groupby("task")["metric"].unique().map(list).to_dict() == {
-        "find": ["map", "mrr"],
+        "find": ["map", "mrr", "ndcg@10", "recall@100"],
         "folded": ["accuracy", "f1_macro"],
         "sort": ["accuracy", "f1_macro"],
     }
@@ -388,11 +389,11 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
     both = Labelled(TEXTS, [0, 1] * 4)
     tasks = {
         "sort": Classification("sort", {"train": both, "test": both}),
-        "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]])}),
+        "find": Retrieval("find", {"test": Ranking(TEXTS[:5], [0, 1], [[2], [3, 4]], "edcba")}),
     }
     asked = []
 
-    def rank(texts):
+    def rank(texts, fitted):
         asked.append(texts)
         return lambda rows: np.eye(len(texts), len(texts), 2)[rows]
 
@@ -403,10 +404,10 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
     assert (asked, list(found["ranks"])) == ([TEXTS[:5]], ["find"])
     assert found["ranks"]["find"].mean == pytest.approx(
         (1 + (1 / 1 + 2 / 4) / 2) / 2
-    )  # ties in the order of rows
+    )  # ties in the order of ids, the last first
     assert world.is_scored(model)
 
-    def unfit(texts):
+    def unfit(texts, fitted):
         raise InputError("no word occurs in 2 of the 5 texts")
 
     left_out = model._replace(name="unfit", fingerprint="u", fit=unfit)
@@ -579,7 +580,8 @@ def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspac
 def test_scores_by_length_are_those_of_each_task_with_its_lengths(rounds, monkeypatch):
     found = rounds("1k", "all")["all"]
     lengths = {"sort": np.arange(300) * 10, "find": np.arange(80) * 5}
-    monkeypatch.setattr(ScoreStage, "lengths", lambda stage, task: lengths[task])
+    none = np.empty((2, 0))
+    monkeypatch.setattr(ScoreStage, "lengths", lambda stage, task: TaskLengths(lengths[task], none))
     profile = SimpleNamespace(
         evaluation=SimpleNamespace(tasks=["sort", "find"], largest_round=None)
     )
@@ -611,8 +613,40 @@ def test_lengths_are_counted_once_in_the_structural_teachers_tokens(workspace_ro
     )
     stage.task = {"package": task}.__getitem__
     for _ in range(2):
-        assert stage.lengths("package").tolist() == [3, 1]
+        assert stage.lengths("package").examples.tolist() == [3, 1]
+        assert stage.lengths("package").relevant.shape == (2, 0)
     assert counted == [task.texts("test")]
+
+
+def test_retrieval_by_length_of_documents_has_the_mean_precision_of_each_query(tmp_path):
+    """Queries 0 to 19 have a short and a long document to find, 20 to 29 two long ones."""
+    relevant = [[100 + n, 200 + n] for n in range(20)] + [[210 + n, 220 + n] for n in range(20, 30)]
+    texts = [f"text {n}" for n in range(260)]
+    task = Retrieval("find", {"test": Ranking(texts, list(range(30)), relevant)})
+    X = np.random.default_rng(0).normal(size=(260, 4)).astype(np.float32)
+    model = Model(Kind.STUDENT, Form.SAVED, "m", "1", lambda texts: X)
+    stage = a_world(tmp_path, {"find": task})
+    tokens = [100] * 200 + [1000] * 60
+    lengths = TaskLengths(np.full(30, 5), relevant_lengths(task, tokens))
+    stage.lengths = lambda name: lengths
+    frame = stage.by_length([model])
+    frame = frame[frame["task"] == by_found("find")].set_index("bucket")
+    assert frame["examples"].to_dict() == {"1-256": 20, "> 256": 30}
+
+    cosines = X @ X.T / np.linalg.norm(X, axis=1) / np.linalg.norm(X, axis=1)[:, None]
+    short, long = [], []
+    for query, wanted in enumerate(relevant):
+        order = [row for row in np.argsort(-cosines[query]) if row != query]
+        precision = {}
+        for number, row in enumerate(sorted(wanted, key=order.index), start=1):
+            precision[row] = number / (order.index(row) + 1)
+        if query < 20:
+            short.append(precision[wanted[0]])
+            long.append(precision[wanted[1]])
+        else:
+            long.append((precision[wanted[0]] + precision[wanted[1]]) / 2)
+    expected = {"1-256": np.mean(short), "> 256": np.mean(long)}
+    assert frame["value"].to_dict() == pytest.approx(expected, abs=1e-6)
 
 
 def test_truncated_texts_are_embedded_with_their_chunks_where_both_are_scored(workspace) -> None:
