@@ -298,8 +298,14 @@ tests = final.beside_references
 figures.table(tests.loc[tests["reference"].isin(rows), columns], names, digits=4)
 
 # %%
+section = "The other metrics of retrieval: MAP decides, and `all_rows = True` shows these."
+further = only_rows(final.further_board.reset_index()).set_index("model")
+figures.table(further if all_rows else further.head(0), section=section)
+
+# %%
 section = """**By length.** Where the truncated teacher is worse than the student on long documents
-and not on short ones, the longer context makes the difference."""
+and not on short ones, the longer context makes the difference. Retrieval is shown by the length
+of the query, and by that of the document to find."""
 by_length = run.stages.scores.by_length(run.models())
 plain = by_length["kind"].isin(["untrained", "sbert-truncated", "sbert-chunks"])
 plain &= by_length["form"] == "saved"

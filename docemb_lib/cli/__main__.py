@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -260,6 +260,13 @@ def evaluate(
     alone: Annotated[
         bool, typer.Option("--alone", help="Score the model without references.")
     ] = False,
+    metric: Annotated[
+        Literal["map", "mrr", "ndcg@10", "recall@100"],
+        typer.Option(help="The metric of retrieval that decides."),
+    ] = "map",
+    further: Annotated[
+        bool, typer.Option("--further", help="Also show the other metrics of retrieval.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Score a model on the tasks of a profile, beside references.
@@ -268,6 +275,7 @@ def evaluate(
     SBERT and what is fitted on the texts of each task, without training.
     """
     from docemb_lib.cli.terminal import SCORES, print_table
+    from docemb_lib.evaluation.scoreboard import METRIC_NAMES
     from docemb_lib.runs.key import RunKey
     from docemb_lib.runs.kinds import Kind
     from docemb_lib.runs.models import forms_at
@@ -286,14 +294,23 @@ def evaluate(
         labels = {row.label for row in forms.models}  # a model may be a reference, too
         references = [row for row in references_of(stages, loaded) if row.label not in labels]
     final = stages.scores.evaluate(
-        [*forms.models, *references], student=forms.compared, references=references
+        [*forms.models, *references],
+        student=forms.compared,
+        references=references,
+        metric=metric,
     )
     if as_json:
         frames = {"scores": final.scores, **final.tables}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         sys.stdout.write(json.dumps({"model": model, **rows}, ensure_ascii=False, indent=1) + "\n")
         return
-    print_table(final.board.reset_index(), console, f"{SCORES} with 95% intervals")
+    title = f"{SCORES.format(METRIC_NAMES[metric])} with 95% intervals"
+    print_table(final.board.reset_index(), console, title)
+    if further:
+        title = f"Other metrics of retrieval, of which none decides ({METRIC_NAMES[metric]} does)"
+        print_table(final.further_board.reset_index(), console, title)
+        columns = ["task", "metric", "model", "reference", "difference", "p_holm", "verdict"]
+        print_table(final.further.reindex(columns=columns), console, "Paired tests by them")
     if any(row.kind == Kind.SBERT_CHUNKS for row in references):
         console.print(final.standing(), soft_wrap=not console.is_terminal)
 

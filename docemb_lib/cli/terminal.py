@@ -24,7 +24,7 @@ QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no 
 # Characters in a line of a cell, tried until the table fits.
 FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)
 BREAKS = re.compile(rf"[;)/]|,(?!{NO_BREAK})|(?<=\S)-(?=\w)")
-SCORES = "Test scores (accuracy; MAP for retrieval)"
+SCORES = "Test scores (accuracy; {} for retrieval)"
 
 
 class Terminal(Reporter):
@@ -133,7 +133,7 @@ def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
     table = board.drop(columns=["mean", "fitted on"]).map("{:.3f}".format).replace("nan", "")
     table["mean [95%]"] = board["mean"].str.replace(", ", f",{NO_BREAK}")
     table["fitted on"] = board["fitted on"]
-    print_table(table.rename_axis("model").reset_index(), console, SCORES)
+    print_table(table.rename_axis("model").reset_index(), console, SCORES.format("MAP"))
 
 
 def print_runs(frame: pd.DataFrame, console: Console) -> None:

@@ -15,6 +15,14 @@ from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 
 MAIN_METRICS = ("accuracy", "map")  # one per task; means and tables leave out further metrics
+METRIC_NAMES = {  # in tables and figures; others are as they are
+    "map": "MAP",
+    "mrr": "MRR",
+    "ndcg@10": "nDCG@10",
+    "recall@100": "recall@100",
+    "f1_macro": "macro-F1",
+    "mean": "mean score",
+}
 BETTER, WORSE, UNCLEAR = VERDICTS
 RELATIONS = {BETTER: "better than", WORSE: "worse than", UNCLEAR: "not shown to differ from"}
 NO_BREAK = "\u00a0"  # inside an interval, so that a narrow column wraps before it
@@ -45,7 +53,7 @@ def mean_over_tasks(scores: pd.DataFrame) -> pd.DataFrame:
     A task that trains nothing has a single value, which counts for every seed. A model without
     scores on some task (BM25 ranks only) has no mean.
     """
-    main = scores[scores["metric"].isin(MAIN_METRICS)]
+    main = main_rows(scores)
     main = main[main.groupby("model")["task"].transform("nunique") == main["task"].nunique()]
     table = main.pivot(index=["model", "task"], columns="seed", values="value")
     # bfill and ffill copy a single value to all seeds and change nothing where each seed has a
@@ -75,7 +83,7 @@ def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:
     The last column is the mean over tasks, or the single task; a model without some task comes last
     and has no mean. intervals: see `score_intervals`, perhaps with `round`.
     """
-    main = intervals[intervals["metric"].isin([*MAIN_METRICS, "mean"])]
+    main = main_rows(intervals)
     index = ["round", "model"] if "round" in main else ["model"]
     rows = main[["value", "low", "high"]].itertuples(index=False)
     main = main.assign(text=[with_interval(*row).replace(", ", f",{NO_BREAK}") for row in rows])
@@ -220,4 +228,25 @@ def beside_references(comparison: pd.DataFrame, student: str) -> pd.DataFrame:
 def over_tasks(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of the mean over tasks; for a single task the rows of the main metric."""
     means = rows[rows["task"] == OVERALL]
-    return rows[rows["metric"].isin(MAIN_METRICS)] if means.empty else means
+    return main_rows(rows) if means.empty else means
+
+
+def main_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the metric that decides on each task, the first one that it has in the frame."""
+    first = rows.groupby("task", sort=False)["metric"].transform("first")
+    return rows[rows["metric"] == first]
+
+
+def further_board(intervals: pd.DataFrame) -> pd.DataFrame:
+    """Models x further metrics of tasks as text, such as `.792 [.77, .81]`, models in their order.
+
+    intervals: see `score_intervals`, without rounds.
+    """
+    further = intervals.drop(main_rows(intervals).index)
+    rows = further[["value", "low", "high"]].itertuples(index=False)
+    column = further["task"] + ", " + further["metric"]
+    text = [with_interval(*row).replace(", ", f",{NO_BREAK}") for row in rows]
+    table = further.assign(column=column, text=text).pivot_table(
+        index="model", columns="column", values="text", aggfunc="first", sort=False
+    )
+    return table.fillna("").rename_axis(columns=None)

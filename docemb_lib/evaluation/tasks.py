@@ -13,12 +13,13 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.evaluation.copies import near_copies
 from docemb_lib.evaluation.retrieval import by_cosine, of_rows, rank_documents, score_queries
 from docemb_lib.settings.sections import HeadSettings
 
@@ -266,6 +267,13 @@ class Score:
         """Sample standard deviation over seeds; 0 for a single value."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
 
+    def decided_by(self, metric: str) -> Score:
+        """The same score with another main metric, one of `per_example`."""
+        values = self.per_example[metric].mean(axis=1, dtype=np.float64)
+        extra = {self.metric: self.mean, **self.extra}
+        extra.pop(metric)
+        return replace(self, metric=metric, values=tuple(values.tolist()), extra=extra)
+
 
 class HeadInputs(NamedTuple):
     """The input of heads for one split."""
@@ -498,16 +506,29 @@ def relevant_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndar
 def warn_of_problems(task: Task) -> None:
     """Log how many examples of a split have no text, or are in train too (leakage), and the first.
 
-    A pair in train leaks in either order.
+    A pair in train leaks in either order; near-copies (`near_copies`) leak as well.
     """
+    copies = {}
+    if isinstance(task, HeadTask) and len(task.splits) > 1:
+        texts = [*documents_of(*task.splits.values()).values()]
+        copies = dict(zip(texts, near_copies(texts), strict=True))
+
+    def keys_of(examples: list[tuple[str, ...]]) -> list[frozenset[int]]:
+        return [frozenset(copies[text] for text in texts) for texts in examples]
+
     for split, data in task.splits.items():
         examples = texts_of_examples(data)
         blank = [i for i, texts in enumerate(examples) if "" in map(str.strip, texts)]
         problems = {"have no text": blank}
         if isinstance(task, HeadTask) and split != "train":
-            train = set(map(frozenset, texts_of_examples(task.splits["train"])))
+            of_train = texts_of_examples(task.splits["train"])
+            train = set(map(frozenset, of_train))
             leaked = [i for i, texts in enumerate(examples) if frozenset(texts) in train]
             problems["are also in train (leakage)"] = leaked
+            alike = set(keys_of(of_train))
+            near = [i for i, key in enumerate(keys_of(examples)) if key in alike]
+            near = sorted({*near} - {*leaked, *blank})
+            problems["are near-copies of one in train (leakage)"] = near
         for problem, rows in problems.items():
             if rows:
                 message = "task %s, split %s: %d of %d examples %s, the first of which is %d"

@@ -138,6 +138,21 @@ def holm(p_values: np.ndarray) -> np.ndarray:
     return corrected
 
 
+def decided_by(scores: Scores, metric: str, *, alone: bool = False) -> Scores:
+    """The scores with another main metric, on the tasks that have it for each example.
+
+    alone: leave out other tasks, and models without such a task.
+    """
+    decided: dict[str, dict[str, Score]] = {}
+    for model, by_task in scores.items():
+        for task, score in by_task.items():
+            if metric in score.per_example:
+                decided.setdefault(model, {})[task] = score.decided_by(metric)
+            elif not alone:
+                decided.setdefault(model, {})[task] = score
+    return decided
+
+
 def score_intervals(scores: Scores) -> pd.DataFrame:
     """Columns model, task, metric, examples, value, low, high.
 

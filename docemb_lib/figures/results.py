@@ -16,7 +16,12 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.typing import ColorType
 from pandas.core.groupby import DataFrameGroupBy
 
-from docemb_lib.evaluation.scoreboard import MAIN_METRICS, mean_over_tasks, normalised
+from docemb_lib.evaluation.scoreboard import (
+    MAIN_METRICS,
+    METRIC_NAMES,
+    mean_over_tasks,
+    normalised,
+)
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 from docemb_lib.figures import (
     BESIDE,
@@ -32,7 +37,6 @@ from docemb_lib.figures import (
 )
 from docemb_lib.thesis.values import BASELINE, PUBLISHED_BOX
 
-METRICS = {"map": "MAP", "mrr": "MRR", "mean": "mean score", "f1_macro": "macro-F1"}
 # Columns of the validation history. A balanced delta is a weight.
 NOT_LOSSES = {"step", "epoch", "norm", "spread", "collapsed", "cca", "cca_embeddings", "delta"}
 BOXED = 5  # tasks from which a row has a box, as in the thesis, whose boxes are over six
@@ -202,7 +206,7 @@ def plot_retrieval(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     for metric in metrics:
         points = unique[unique["metric"] == metric]
         means = _means(points.groupby("model")).sort_values("mean", ascending=False, kind="stable")
-        label(ax, METRICS[metric], (0, place), (4, 0), weight="bold")
+        label(ax, METRIC_NAMES[metric], (0, place), (4, 0), weight="bold")
         for model, row in means.iterrows():
             place += 1
             of_model = points[points["model"] == model]
@@ -553,7 +557,7 @@ def plot_few_shot(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
 def _metric(rows: pd.DataFrame) -> str:
     metric = str(rows["metric"].iloc[0])
-    return METRICS.get(metric, metric)
+    return METRIC_NAMES.get(metric, metric)
 
 
 def _dodged(count: int, gap: float) -> np.ndarray:

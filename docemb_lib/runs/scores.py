@@ -16,14 +16,22 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation import protocols, scoreboard, uncertainty
 from docemb_lib.evaluation.benchmarks import missing_files
 from docemb_lib.evaluation.catalogue import check_task, profile_task, task_inputs
+from docemb_lib.evaluation.retrieval import METRICS
 from docemb_lib.evaluation.tasks import (
     Classification,
     HeadTask,
+    Retrieval,
     Score,
     example_lengths,
     relevant_lengths,
 )
-from docemb_lib.evaluation.uncertainty import Scores, differences, score_intervals, verdicts
+from docemb_lib.evaluation.uncertainty import (
+    Scores,
+    decided_by,
+    differences,
+    score_intervals,
+    verdicts,
+)
 from docemb_lib.runs import records
 from docemb_lib.runs.kinds import Form, Kind, label_of
 from docemb_lib.runs.models import SIMPLEST_FIRST, Model, embed_once, fit_once, models_of_table
@@ -40,10 +48,10 @@ RELEVANT = "relevant/"
 LENGTHS = "lengths.npy"
 RELEVANT_LENGTHS = "relevant.npy"
 # Frames of `Final` that a record keeps beside the scores.
-KEPT = ("intervals", "comparison", "models")
+KEPT = ("intervals", "comparison", "models", "further")
 
 # {round: {model: {task: score}}}; the round with most training examples comes last.
-Rounds = dict[str, dict[str, dict[str, Score]]]
+Rounds = dict[str, Scores]
 
 
 class TaskLengths(NamedTuple):
@@ -67,6 +75,9 @@ class Final(NamedTuple):
     # Kind, form and name make the label; the rest identifies the artefacts of the scores.
     models: pd.DataFrame
     student: str  # the label of the model that is compared with each reference
+    # As `comparison`, by each further metric that has a result for each example; corrected for the
+    # tests of one metric
+    further: pd.DataFrame = pd.DataFrame()
 
     @classmethod
     def of_record(cls, workspace: Workspace, record: Record, student: str) -> Self:
@@ -92,6 +103,11 @@ class Final(NamedTuple):
         frames["models"] = self.models.assign(name=names)
         replaced = {table: frame.replace(columns) for table, frame in frames.items()}
         return self._replace(**replaced, student=labels.get(self.student, self.student))
+
+    @property
+    def further_board(self) -> pd.DataFrame:
+        """Models × further metrics with intervals."""
+        return scoreboard.further_board(self.last)
 
     def label(self, kind: Kind, form: Form = Form.SAVED) -> str | None:
         """The label of the first model of this kind and form; None without one."""
@@ -211,12 +227,12 @@ class ScoreStage:
 
         A sweep has one round, a final evaluation those of the profile.
         """
-        rounds: Rounds = {}
+        rounds: dict[str, dict[str, dict[str, Score]]] = {}
         for model in models:
             for task, scores in self._of_model(model, final=final).items():
                 for name, score in scores.items():
                     rounds.setdefault(name, {}).setdefault(model.label, {})[task] = score
-        return rounds
+        return {**rounds}
 
     def is_scored(self, model: Model, *, final: bool = True) -> bool:
         """Whether the model has scores on all tasks that it can be scored on, at least one."""
@@ -257,13 +273,17 @@ class ScoreStage:
         student: Model,
         references: Sequence[Model],
         final: bool = True,
+        metric: str = Retrieval.metric,
     ) -> Final:
         """Score the models on the tasks of the profile, with intervals and paired tests.
 
         student: the model that is compared with each of the `references`. The other models are
-        compared with the common practice, SBERT over chunks.
+        compared with the common practice, SBERT over chunks. metric: that of METRICS which decides
+        on retrieval.
         """
-        rounds = self.by_round(models, final=final)
+        rounds: Rounds = {}
+        for name, scores in self.by_round(models, final=final).items():
+            rounds[name] = decided_by(scores, metric)
         last = rounds[self.largest_round(final)]
         rows = []
         for model in models:
@@ -276,12 +296,18 @@ class ScoreStage:
             }
             rows.append(row)
         comparison = _comparison(last, student, references)
+        further = [pd.DataFrame()]
+        for other in METRICS:
+            if other != metric:
+                on_retrieval = decided_by(last, other, alone=True)
+                further.append(_comparison(on_retrieval, student, references))
         return Final(
             scores=_with_kinds(_stacked(rounds, scoreboard.score_frame), models),
             intervals=_with_kinds(_stacked(rounds, score_intervals), models),
             comparison=_with_kinds(comparison, models),
             models=pd.DataFrame(rows),
             student=student.label,
+            further=_with_kinds(pd.concat(further, ignore_index=True), models),
         )
 
     def by_length(self, models: Sequence[Model]) -> pd.DataFrame:
@@ -524,7 +550,7 @@ def _comparison(scores: Scores, student: Model, references: Sequence[Model]) -> 
     """
     others = {model: by_task for model, by_task in scores.items() if model != student.label}
     compared = [model for model in references if model.label in others]
-    if not compared:
+    if not compared or student.label not in scores:
         return pd.DataFrame()
     of_student = []
     for reference in compared:

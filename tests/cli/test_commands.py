@@ -95,3 +95,23 @@ def test_a_model_is_scored_alone_beside_untrained_or_beside_recorded_references(
         {}, tables={"models": found[found["model"].isin([name, "TF-IDF"])]}
     )  # of its settings' `beside`, say
     assert [*scored()["model"]] == [name, "TF-IDF"]
+
+
+def test_a_folder_of_beir_is_a_task_whose_deciding_metric_is_chosen(workspace_root):
+    documents = [{"_id": f"d{n}", "text": f"about topic{n}, page {n}"} for n in range(20)]
+    queries = [{"_id": f"q{n}", "text": f"which page is on topic{n}?"} for n in range(20)]
+    qrels = "query-id\tcorpus-id\tscore\n"
+    qrels += "".join(f"q{n}\td{n}\t2\nq{n}\td{(n + 1) % 20}\t1\n" for n in range(20))
+    files = {"corpus.jsonl": documents, "queries.jsonl": queries, "qrels/test.tsv": qrels}
+    write_files(workspace_root / "beir", files)
+    task = ("--profile", "small", "--task", "mine=beir", "--metric", "ndcg@10")
+    done = docemb("evaluate", "all-MiniLM-L6-v2", *task, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["intervals"][0]["metric"] == "ndcg@10"
+    metrics = {name: {row["metric"] for row in found[name]} for name in ("comparison", "further")}
+    assert metrics == {"comparison": {"ndcg@10"}, "further": {"map", "mrr", "recall@100"}}
+    shown = docemb("evaluate", "all-MiniLM-L6-v2", *task, "--further").stdout
+    assert "Test scores (accuracy; nDCG@10 for retrieval) with 95% intervals" in shown
+    assert "Other metrics of retrieval, of which none decides (nDCG@10 does)" in shown
+    assert "mine, recall@100" in shown

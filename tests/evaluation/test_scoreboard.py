@@ -285,3 +285,19 @@ def test_tests_are_told_by_verdict_with_differences_and_corrected_p_values():
         "better on package (+.029, p < .001), on halves (+.010, p .012) and in the mean (+.011, "
         "p .030); not shown to differ on see-also (-.006, p .840)"
     )
+
+
+def test_the_board_of_further_metrics_has_all_but_the_first_of_each_task() -> None:
+    rows = [
+        ("a", "find", "map", 0.5, 0.4, 0.6),
+        ("a", "find", "mrr", 0.9, 0.8, 0.95),
+        ("a", "find", "recall@100", 1, 1, 1),
+        ("b", "find", "map", 0.5, 0.4, 0.6),
+        ("b", "find", "mrr", 0.7, 0.6, 0.8),
+        ("a", "package", "accuracy", 1, 1, 1),
+    ]
+    board = boards.further_board(intervals(*rows)).map(lambda text: text.replace("\u00a0", " "))
+    assert board.to_dict("index") == {
+        "a": {"find, mrr": ".900 [.80, .95]", "find, recall@100": "1.000 [1.00, 1.00]"},
+        "b": {"find, mrr": ".700 [.60, .80]", "find, recall@100": ""},
+    }

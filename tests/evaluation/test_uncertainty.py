@@ -290,3 +290,29 @@ def test_every_example_is_in_a_bucket_of_ten_or_more_that_ends_with_its_edge(
     for row, chosen in zip(frame.itertuples(), buckets.values(), strict=True):
         alone = uncertainty.bootstrap_over_tasks([right[:, list(chosen)].mean(axis=0)[None]])
         assert (row.value, row.low, row.high) == tuple(alone[:, 0])
+
+
+def ranked(seed: int) -> Score:
+    draw = np.random.default_rng(seed).random((2, 1, 40)).astype(np.float32)
+    answers = {"map": draw[0], "mrr": draw[1]}
+    return Score("map", (float(draw[0].mean()),), {"mrr": float(draw[1].mean())}, answers)
+
+
+def test_another_metric_decides_where_a_task_has_it() -> None:
+    pairs = some_scores()["base"]["pairs"]
+    scores = {"a": {"find": ranked(0), "pairs": pairs}, "b": {"pairs": pairs}}
+    decided = uncertainty.decided_by(scores, "mrr")
+    assert decided["a"]["find"].metric == "mrr"
+    assert decided["a"]["find"].mean == pytest.approx(scores["a"]["find"].extra["mrr"])
+    assert decided["a"]["find"].extra == {"map": pytest.approx(scores["a"]["find"].mean)}
+    assert decided["a"]["pairs"] is pairs
+    assert list(uncertainty.decided_by(scores, "mrr", alone=True)) == ["a"]
+    assert list(uncertainty.decided_by(scores, "mrr", alone=True)["a"]) == ["find"]
+
+
+def test_tests_by_another_metric_are_those_of_its_examples() -> None:
+    scores = {"a": {"find": ranked(0)}, "b": {"find": ranked(1)}}
+    (row,) = uncertainty.differences(uncertainty.decided_by(scores, "mrr"), "b").itertuples()
+    of_a, of_b = (by_task["find"].per_example["mrr"][0] for by_task in scores.values())
+    assert (row.metric, row.difference) == ("mrr", pytest.approx(of_a.mean() - of_b.mean()))
+    assert row.p == uncertainty.paired_p_value((of_a - of_b).astype(float))

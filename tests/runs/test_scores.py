@@ -28,7 +28,7 @@ from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.scores import ScoreStage, TaskLengths
+from docemb_lib.runs.scores import ScoreStage, TaskLengths, by_found
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation
 from docemb_lib.workspace import Workspace
