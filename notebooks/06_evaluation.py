@@ -173,28 +173,34 @@ for task in [task for task in tasks if isinstance(task, HeadTask)][:1]:
 # rank $r$ counts the share of relevant ones among the first $r$.
 
 # %%
-def average_precision(X, query, relevant):
-    """The mean precision at the ranks of the relevant rows. X: (N, D) of unit length."""
-    ranking = np.argsort(-np.round(X @ X[query], 12), kind="stable")
+def average_precision(X, candidates, query, relevant):
+    """The mean precision at the ranks of the relevant rows. X: (N, D) of unit length.
+
+    candidates: the rows that can be retrieved, in the order of ties.
+    """
+    ranking = candidates[np.argsort(-np.round(X[candidates] @ X[query], 12), kind="stable")]
     hits = np.isin(ranking[ranking != query], relevant)
     precision = np.cumsum(hits) / np.arange(1, len(hits) + 1)
     return precision[hits].mean(), precision, hits
 
 
 # %%
-for task in [task for task in tasks if isinstance(task, Retrieval)][:1]:
+rankings = [task for task in tasks if isinstance(task, Retrieval)]
+for task in [task for task in rankings if not any(task.splits["test"].missing)][:1]:
     data = task.splits["test"]
+    pool = data.pool  # ids; of equally near documents that with the last one comes first
+    candidates = np.array(sorted(range(len(pool)), key=pool.__getitem__, reverse=True))
     row_of = {id: row for row, id in enumerate(task.documents("test"))}
     X = embeddings_of(task)[[row_of[id] for id in data.ids]].astype(np.float64)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     examples = list(zip(data.queries, data.relevant, strict=True))
-    values = [average_precision(X, *example)[0] for example in examples]
+    values = [average_precision(X, candidates, *example)[0] for example in examples]
     print(f"{task.name}: X {X.shape}; of three queries {np.round(values[:3], 3)}", end=", ")
     print(f"MAP of {len(values)} {np.mean(values):.4f}")
     np.testing.assert_allclose(np.mean(values), task.score(embeddings_of(task)).mean, atol=1e-6)
 
     most = int(np.argmax([len(rows) for rows in data.relevant]))
-    value, precision, hits = average_precision(X, *examples[most])
+    value, precision, hits = average_precision(X, candidates, *examples[most])
     ranks = np.flatnonzero(hits) + 1
     _, ax = plt.subplots(figsize=(5, 2.4))
     ax.plot(np.arange(1, len(hits) + 1), precision, color=figures.GREY)

@@ -52,7 +52,7 @@ def test_the_average_precision_is_that_of_scikit_learn(defined):
     X = np.random.default_rng(1).normal(size=(40, 6))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     relevant = [3, 17, 20, 31]
-    value, _, hits = defined.average_precision(X, 5, relevant)
+    value, _, hits = defined.average_precision(X, np.arange(40), 5, relevant)
     others = [row for row in range(40) if row != 5]
     expected = average_precision_score(np.isin(others, relevant), (X @ X[5])[others])
     assert value == pytest.approx(expected)
