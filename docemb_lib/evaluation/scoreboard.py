@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.tasks import Score
@@ -120,35 +121,58 @@ def standing(
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
     scores = over_tasks(intervals).set_index("model")
     verdict_of = _verdicts(comparison, student)
+    test_of = beside_references(comparison, student).set_index("reference")
     references = [model for model in verdict_of if model in scores.index]
     best = str(scores.loc[references, "value"].idxmax())
 
     def scored(model: str) -> str:
-        return f"({with_interval(*scores.loc[model, ['value', 'low', 'high']])})"
+        return with_interval(*scores.loc[model, ["value", "low", "high"]])
 
     clauses = []
     for model in dict.fromkeys(filter(None, (best, practice, before))):
         among = model == best and len(references) > 1
         title = f"the best of {len(references)} references, {best}" if among else model
-        clauses.append(f"{RELATIONS[verdict_of[model]]} {title} {scored(model)}")
+        takes = would_show(test_of.loc[[model]])
+        clauses.append(f"{RELATIONS[verdict_of[model]]} {title} ({scored(model)}{takes})")
     over = f"{tasks} task{'' if tasks == 1 else 's'}"
-    return f"In the mean over {over}, {student} {scored(student)} is {'; it is '.join(clauses)}."
+    return f"In the mean over {over}, {student} ({scored(student)}) is {'; it is '.join(clauses)}."
+
+
+def would_show(tests: pd.DataFrame) -> str:
+    """What it takes to show the nearest of the differences that are not shown, as a clause.
+
+    An example is `; 104 examples can show .031, about 480 this`; "" where all are shown. tests: see
+    `verdicts`.
+    """
+    unclear = tests[tests["verdict"] == UNCLEAR]
+    if unclear.empty or "needed" not in unclear:  # records of earlier releases lack it
+        return ""
+    nearest = unclear.sort_values("needed").iloc[0]
+    least = f"{nearest['detectable']:.3f}".removeprefix("0")
+    clause = f"; {nearest['examples']:,} examples can show {least}"
+    examples = float(nearest["needed"])
+    if np.isfinite(examples):
+        clause += f", about {float(f'{examples:.2g}'):,.0f} this"
+    return clause
 
 
 def told(tests: pd.DataFrame) -> str:
     """The tests of one model against another in words, by verdict.
 
-    An example is `better on halves (+.041, p .002) and in the mean (+.020, p .013), and not shown
-    to differ on package (-.001, p .84)`. tests: see `verdicts`; p-values are corrected.
+    An example is `better on halves (+.041, p .002) and in the mean (+.020, p .013); not shown to
+    differ on package (-.014, p .84; 104 examples can show .031, about 480 this)`. tests: see
+    `verdicts`; p-values are corrected.
     """
     clauses = []
     for verdict in (BETTER, WORSE, UNCLEAR):
         cases = []
         rows = tests[tests["verdict"] == verdict]
-        for task, d, p in zip(rows["task"], rows["difference"], rows["p_holm"], strict=True):
+        columns = ["task", "difference", "p_holm"]
+        for row, task, d, p in rows[columns].itertuples():
             where = "in the mean" if task == OVERALL else f"on {task}"
             difference = f"{d:+.3f}".replace("0.", ".")
-            cases.append(f"{where} ({difference}, {p_value(p)})")
+            takes = would_show(rows.loc[[row]])
+            cases.append(f"{where} ({difference}, {p_value(p)}{takes})")
         if cases:
             relation = "not shown to differ" if verdict == UNCLEAR else verdict
             clauses.append(f"{relation} {listed(cases)}")

@@ -14,6 +14,7 @@ B: resamples; K: tasks; M: models; N: examples of a task.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from docemb_lib.evaluation.tasks import Score
 
 LEVEL = 0.95  # confidence level of intervals
 ALPHA = 0.05  # significance level of tests
+POWER = 0.8  # probability that a test shows a difference, for which `Needed` says what it takes
 RESAMPLES = 2000  # of the examples, for an interval
 PERMUTATIONS = 9999  # of the results of two models, so that the smallest p-value is 1e-4
 CELLS = 4_000_000  # examples drawn at a time; bounds the memory
@@ -36,6 +38,13 @@ OVERALL = "mean over tasks"  # the name in the column `task` for the mean over s
 VERDICTS = ("better", "worse", "no difference shown")
 
 Scores = Mapping[str, Mapping[str, Score]]  # {model: {task: score}}
+
+
+class Needed(NamedTuple):
+    """What it takes to show a difference with the probability POWER."""
+
+    detectable: float  # the difference that the present number of examples can show
+    examples: float  # the number of examples that can show the present difference
 
 
 class Results(NamedTuple):
@@ -129,6 +138,35 @@ def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS)
     return extreme / (1 + permutations)
 
 
+def paired_error(differences: Sequence[np.ndarray]) -> float:
+    """The standard error of a mean over K tasks of paired differences, if models were equal.
+
+    sqrt(sum over tasks of mean(d^2) / N) / K, the deviation of the mean under the swaps of
+    `paired_p_value`. differences: K arrays (N,).
+    """
+    variances = [np.mean(np.square(d, dtype=np.float64)) / len(d) for d in differences]
+    return float(np.sqrt(np.sum(variances))) / len(differences)
+
+
+def needed(
+    difference: float, error: float, examples: int, *, alpha: float = ALPHA, power: float = POWER
+) -> Needed:
+    """What shows a difference by a two-sided paired test of level `alpha`, in the given power.
+
+    The mean of N paired differences is nearly normal, so that a test shows the difference
+    D = (z(1 - alpha/2) + z(power)) * error with this power, where z are quantiles of the normal
+    distribution. The error falls with the root of N: the present difference d takes N (D / d)^2
+    examples, of each task in its present share.
+
+    error: see `paired_error`; examples: N, of all tasks.
+    """
+    quantile = NormalDist().inv_cdf
+    detectable = (quantile(1 - alpha / 2) + quantile(power)) * error
+    if not difference:
+        return Needed(detectable, np.inf)
+    return Needed(detectable, examples * (detectable / difference) ** 2)
+
+
 def holm(p_values: np.ndarray) -> np.ndarray:
     """p-values corrected for their number (Holm, 1979): they bound the probability of any error."""
     p = np.asarray(p_values, dtype=np.float64)
@@ -172,7 +210,8 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
 
     Tasks on which a model or the reference was not scored are left out.
     Columns: task, metric, model, reference, difference (model minus reference), low and high (the
-    interval of the difference), p. Raises InputError where `reference` has no scores.
+    interval of the difference), p, examples (of all tasks) and error (`paired_error`). Raises
+    InputError where `reference` has no scores.
     """
     if reference not in scores:
         there = ", ".join(scores)
@@ -187,28 +226,39 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
         ahead = [np.delete(X, place, axis=0) - X[place] for X in examples]
         others = [model for model in models if model != reference]
         by_model = zip(others, bootstrap_over_tasks(ahead).T, side_by_side(ahead), strict=True)
-        for model, interval, by_example in by_model:
+        for number, (model, interval, by_example) in enumerate(by_model):
             p = paired_p_value(by_example)
-            rows.append((task, metric, model, reference, *interval, p))
+            error = paired_error([X[number] for X in ahead])
+            rows.append((task, metric, model, reference, *interval, p, len(by_example), error))
     columns = ["task", "metric", "model", "reference", "difference", "low", "high", "p"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*columns, "examples", "error"])
 
 
 def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
-    """All `differences` of one comparison, with p_holm and verdict by ALPHA.
+    """All `differences` of one comparison, with p_holm and verdict by ALPHA, detectable and needed.
 
     p_holm is corrected for the number of tests of means over tasks, and separately for the number
     of tests of single tasks: the means decide what is recommended, and the many tests of single
-    tasks must not hide them.
+    tasks must not hide them. detectable and needed are those of `Needed`, at the level of the next
+    test that Holm's correction would find.
     """
     p = tests["p"].to_numpy()
     means = (tests["task"] == OVERALL).to_numpy()
     corrected = np.empty(len(tests))
+    level = np.empty(len(tests))
     for family in (means, ~means):
         corrected[family] = holm(p[family])
+        level[family] = ALPHA / max(1, int(np.sum(corrected[family] >= ALPHA)))
     better, worse, unclear = VERDICTS
     direction = np.where(tests["difference"] > 0, better, worse)
-    return tests.assign(p_holm=corrected, verdict=np.where(corrected < ALPHA, direction, unclear))
+    inputs = tests[["difference", "error", "examples"]].itertuples(index=False)
+    takes = [needed(*row, alpha=alpha) for row, alpha in zip(inputs, level, strict=True)]
+    return tests.assign(
+        p_holm=corrected,
+        verdict=np.where(corrected < ALPHA, direction, unclear),
+        detectable=[each.detectable for each in takes],
+        needed=[each.examples for each in takes],
+    )
 
 
 def all_results(scores: Scores, *, extra: bool = True) -> Iterator[Results]:

@@ -16,6 +16,7 @@ from docemb_lib.evaluation.scoreboard import (
     over_tasks,
     told,
     with_interval,
+    would_show,
 )
 from docemb_lib.evaluation.uncertainty import (
     OVERALL,
@@ -179,7 +180,8 @@ def _best(run: Run, scores: Scores) -> str:
             relations.append(f"{relation} than {_share(int(count), others)} {listed(places)}")
     if not relations:
         which = "the other" if others == 1 else "any other"
-        return f"{sentence}; paired tests do not show it to differ from {which}."
+        takes = would_show(over_tasks(tests)).removeprefix("; ")
+        return f"{sentence}; paired tests do not show it to differ from {which} ({takes})."
     return f"{sentence}; paired tests show it to be {'; '.join(relations)}."
 
 

@@ -301,3 +301,25 @@ def test_the_board_of_further_metrics_has_all_but_the_first_of_each_task() -> No
         "a": {"find, mrr": ".900 [.80, .95]", "find, recall@100": "1.000 [1.00, 1.00]"},
         "b": {"find, mrr": ".700 [.60, .80]", "find, recall@100": ""},
     }
+
+
+@pytest.mark.parametrize(
+    ("needed", "expected"),
+    [
+        (484.2, "; 1,104 examples can show .031, about 480 this"),
+        (12_345.0, "; 1,104 examples can show .031, about 12,000 this"),
+        (np.inf, "; 1,104 examples can show .031"),
+    ],
+)
+def test_the_nearest_of_what_is_not_shown_says_what_it_takes(needed: float, expected: str) -> None:
+    tests = pd.DataFrame(
+        {
+            "verdict": ["better", "no difference shown", "no difference shown"],
+            "examples": [5, 1104, 7],
+            "detectable": [0.5, 0.0312, 0.7],
+            "needed": [1.0, needed, np.inf],
+        }
+    )
+    assert boards.would_show(tests) == expected
+    assert boards.would_show(tests.head(1)) == ""
+    assert boards.would_show(tests.drop(columns="needed")) == ""

@@ -316,3 +316,79 @@ def test_tests_by_another_metric_are_those_of_its_examples() -> None:
     of_a, of_b = (by_task["find"].per_example["mrr"][0] for by_task in scores.values())
     assert (row.metric, row.difference) == ("mrr", pytest.approx(of_a.mean() - of_b.mean()))
     assert row.p == uncertainty.paired_p_value((of_a - of_b).astype(float))
+
+
+def paired(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
+    """Differences of two models on n examples, as right answers or precisions differ."""
+    if kind == "accuracy":
+        return rng.choice([-1.0, 0.0, 1.0], p=[0.09, 0.77, 0.14], size=n)
+    return np.round(rng.beta(0.6, 0.5, size=n) - rng.beta(0.6, 0.58, size=n), 1)
+
+
+@pytest.mark.parametrize("kind", ["accuracy", "precision"])
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_the_needed_number_of_examples_shows_the_difference_in_four_of_five(kind, alpha):
+    rng = np.random.default_rng(0)
+    population = paired(rng, kind, 100_000)
+    error = uncertainty.paired_error([population])
+    takes = uncertainty.needed(population.mean(), error, len(population), alpha=alpha)
+    n = round(takes.examples)
+    assert 100 < n < 3000
+    shown = 0
+    for _ in range(600):
+        sample = rng.choice(population, size=n)
+        shown += uncertainty.paired_p_value(sample, permutations=999) < alpha
+    assert 0.75 <= shown / 600 <= 0.85
+
+
+def test_a_detectable_difference_is_shown_in_four_of_five() -> None:
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=(600, 150)).round(1)
+    takes = uncertainty.needed(0.1, uncertainty.paired_error([noise.ravel()]) * 600**0.5, 150)
+    p = [uncertainty.paired_p_value(row + takes.detectable, permutations=999) for row in noise]
+    assert 0.75 <= np.mean(np.array(p) < 0.05) <= 0.85
+
+
+def test_the_needed_number_over_tasks_keeps_the_shares_of_the_tasks() -> None:
+    rng = np.random.default_rng(2)
+    populations = [paired(rng, kind, 50_000) for kind in ("accuracy", "precision")]
+    difference = np.mean([d.mean() for d in populations])
+    sizes = (120, 40)
+    first = [d[:n] for d, n in zip(populations, sizes, strict=True)]
+    error = np.sqrt(sum(np.mean(d**2) / n for d, n in zip(populations, sizes, strict=True))) / 2
+    assert uncertainty.paired_error(first) == pytest.approx(error, rel=0.15)
+    factor = uncertainty.needed(difference, error, 160).examples / 160
+    shown = 0
+    for _ in range(400):
+        drawn = []
+        for d, n in zip(populations, sizes, strict=True):
+            drawn.append(rng.choice(d, size=(1, round(n * factor))))
+        together = uncertainty.side_by_side(drawn)[0]
+        shown += uncertainty.paired_p_value(together, permutations=999) < 0.05
+    assert 0.74 <= shown / 400 <= 0.86
+
+
+def test_the_error_is_the_deviation_of_the_mean_under_random_swaps() -> None:
+    rng = np.random.default_rng(3)
+    tasks = [rng.normal(0.2, 1, size=30), rng.normal(size=80)]
+    means = []
+    for _ in range(20_000):
+        swapped = [(rng.choice([-1, 1], size=len(d)) * d).mean() for d in tasks]
+        means.append(np.mean(swapped))
+    assert uncertainty.paired_error(tasks) == pytest.approx(np.std(means), rel=0.02)
+
+
+def test_equal_models_take_more_examples_than_there_are() -> None:
+    takes = uncertainty.needed(0.0, 0.01, 100)
+    assert takes.examples == np.inf
+    assert takes.detectable == pytest.approx(0.028, abs=1e-4)  # (1.96 + 0.84) * 0.01
+
+
+def test_what_is_needed_is_corrected_for_the_tests_that_show_nothing() -> None:
+    frame = compare(some_scores(), "base").query("model == 'same'").set_index("task")
+    single = frame.loc["pairs"]
+    # Of six tests of single tasks, those of `same` show nothing.
+    expected = uncertainty.needed(
+        single["difference"], single["error"], single["examples"], alpha=0.05 / 2
+    )
+    assert (single["detectable"], single["needed"]) == pytest.approx(tuple(expected))
