@@ -311,13 +311,13 @@ else:
     intervals = score_intervals(scores)
     intervals = intervals[intervals["metric"].isin(["map", "accuracy", "mean"])]
     display(intervals.pivot(index="model", columns="task", values="value").round(3))
-    columns = ["task", "model", "difference", "low", "high", "p_holm", "verdict"]
+    columns = ["task", "model", "difference", "low", "high", "p_holm", "verdict", "detectable"]
     tests = verdicts(differences(scores, "student"))
     display(tests[columns].round(3).style.hide())
 
 # %% [markdown]
 # Differences are those of a model minus the student, with 95% intervals and paired permutation tests, corrected for
-# their number.
+# their number. *Detectable* is the difference that as many examples can show.
 #
 # ## In BERTopic
 #

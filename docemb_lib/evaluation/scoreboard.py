@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
+from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS, Needed
 
 MAIN_METRICS = ("accuracy", "map")  # one per task; means and tables leave out further metrics
 METRIC_NAMES = {  # in tables and figures; others are as they are
@@ -148,11 +148,16 @@ def would_show(tests: pd.DataFrame) -> str:
     if unclear.empty or "needed" not in unclear:  # records of earlier releases lack it
         return ""
     nearest = unclear.sort_values("needed").iloc[0]
-    least = f"{nearest['detectable']:.3f}".removeprefix("0")
-    clause = f"; {nearest['examples']:,} examples can show {least}"
-    examples = float(nearest["needed"])
-    if np.isfinite(examples):
-        clause += f", about {float(f'{examples:.2g}'):,.0f} this"
+    takes = Needed(float(nearest["detectable"]), float(nearest["needed"]))
+    return f"; {what_shows(int(nearest['examples']), takes)}"
+
+
+def what_shows(examples: int, takes: Needed) -> str:
+    """What so many examples can show, as in `104 examples can show .031, about 480 this`."""
+    least = f"{takes.detectable:.3f}".removeprefix("0")
+    clause = f"{examples:,} examples can show {least}"
+    if np.isfinite(takes.examples):
+        clause += f", about {float(f'{takes.examples:.2g}'):,.0f} this"
     return clause
 
 

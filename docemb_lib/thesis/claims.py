@@ -17,13 +17,15 @@ import pandas as pd
 from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.catalogue import kind_of_task
 from docemb_lib.evaluation.protocols import round_name
-from docemb_lib.evaluation.scoreboard import last_round
+from docemb_lib.evaluation.scoreboard import last_round, what_shows
 from docemb_lib.evaluation.tasks import HeadTask, Score
 from docemb_lib.evaluation.uncertainty import (
     ALPHA,
     DECIMALS,
     OVERALL,
     holm,
+    needed,
+    paired_error,
     paired_p_value,
     side_by_side,
 )
@@ -524,8 +526,8 @@ def comparisons(order: Order, means: Mapping[str, Mean], where: str) -> pd.DataF
     """Compare each model of a group with each model of all later groups.
 
     `where` names the round and says whether scores are normalised. Returns the columns ahead,
-    behind, where, difference and p, the p-value of the paired test (NaN without per-example
-    scores).
+    behind, where, difference, p, the p-value of the paired test, error, the `paired_error`, and
+    examples, their number (the last three NaN without per-example scores).
     """
     rows = []
     for place, group in enumerate(order, start=1):
@@ -533,12 +535,14 @@ def comparisons(order: Order, means: Mapping[str, Mean], where: str) -> pd.DataF
             first = means[ahead]
             second = means[behind]
             difference = (first.values - second.values).mean().round(DECIMALS)
-            p = np.nan
+            tested = (np.nan, np.nan, np.nan)
             if first.answers and second.answers:
-                by_task = zip(first.answers, second.answers, strict=True)
-                p = paired_p_value(side_by_side([(a - b)[None] for a, b in by_task])[0])
-            rows.append((ahead, behind, where, difference, p))
-    return pd.DataFrame(rows, columns=["ahead", "behind", "where", "difference", "p"])
+                by_task = [a - b for a, b in zip(first.answers, second.answers, strict=True)]
+                by_example = side_by_side([d[None] for d in by_task])[0]
+                tested = (paired_p_value(by_example), paired_error(by_task), len(by_example))
+            rows.append((ahead, behind, where, difference, *tested))
+    columns = ["ahead", "behind", "where", "difference", "p", "error", "examples"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def normalised_means(means: Mapping[str, Mean]) -> dict[str, Mean]:
@@ -610,6 +614,10 @@ def check_order(
         verdict = HOLDS
     else:
         verdict = UNDECIDED
+        if not significant[compared["difference"].argmin()]:
+            alpha = ALPHA / int(np.sum(~significant))
+            takes = needed(least["difference"], least["error"], least["examples"], alpha=alpha)
+            detail += f"; {what_shows(int(least['examples']), takes)}"
     if not tested:
         what = f"{unit} as claimed" if ahead is None else f"{unit} ahead"
         return Verdict(verdict + NO_INTERVAL, f"{confirmed} of {total} {what}; {detail}")
