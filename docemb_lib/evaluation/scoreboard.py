@@ -141,11 +141,13 @@ def standing(
 def would_show(tests: pd.DataFrame) -> str:
     """What it takes to show the nearest of the differences that are not shown, as a clause.
 
-    An example is `; 104 examples can show .031, about 480 this`; "" where all are shown. tests: see
-    `verdicts`.
+    An example is `; 104 examples can show .031, about 480 this`; "" where all are shown, or models
+    agree on every example. tests: see `verdicts`.
     """
-    unclear = tests[tests["verdict"] == UNCLEAR]
-    if unclear.empty or "needed" not in unclear:  # records of earlier releases lack it
+    if "needed" not in tests:  # in records of earlier releases
+        return ""
+    unclear = tests[(tests["verdict"] == UNCLEAR) & (tests["detectable"] > 0)]
+    if unclear.empty:
         return ""
     nearest = unclear.sort_values("needed").iloc[0]
     takes = Needed(float(nearest["detectable"]), float(nearest["needed"]))

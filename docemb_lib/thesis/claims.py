@@ -23,6 +23,7 @@ from docemb_lib.evaluation.uncertainty import (
     ALPHA,
     DECIMALS,
     OVERALL,
+    PairedError,
     holm,
     needed,
     paired_error,
@@ -526,8 +527,8 @@ def comparisons(order: Order, means: Mapping[str, Mean], where: str) -> pd.DataF
     """Compare each model of a group with each model of all later groups.
 
     `where` names the round and says whether scores are normalised. Returns the columns ahead,
-    behind, where, difference, p, the p-value of the paired test, error, the `paired_error`, and
-    examples, their number (the last three NaN without per-example scores).
+    behind, where, difference, p, the p-value of the paired test, and those of `PairedError` (p and
+    these NaN without per-example scores).
     """
     rows = []
     for place, group in enumerate(order, start=1):
@@ -535,13 +536,13 @@ def comparisons(order: Order, means: Mapping[str, Mean], where: str) -> pd.DataF
             first = means[ahead]
             second = means[behind]
             difference = (first.values - second.values).mean().round(DECIMALS)
-            tested = (np.nan, np.nan, np.nan)
+            tested = [np.nan] * (1 + len(PairedError._fields))
             if first.answers and second.answers:
                 by_task = [a - b for a, b in zip(first.answers, second.answers, strict=True)]
                 by_example = side_by_side([d[None] for d in by_task])[0]
-                tested = (paired_p_value(by_example), paired_error(by_task), len(by_example))
+                tested = [paired_p_value(by_example), *paired_error(by_task)]
             rows.append((ahead, behind, where, difference, *tested))
-    columns = ["ahead", "behind", "where", "difference", "p", "error", "examples"]
+    columns = ["ahead", "behind", "where", "difference", "p", *PairedError._fields]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -616,7 +617,7 @@ def check_order(
         verdict = UNDECIDED
         if not significant[compared["difference"].argmin()]:
             alpha = ALPHA / int(np.sum(~significant))
-            takes = needed(least["difference"], least["error"], least["examples"], alpha=alpha)
+            takes = needed(*least[["difference", *PairedError._fields]], alpha=alpha)
             detail += f"; {what_shows(int(least['examples']), takes)}"
     if not tested:
         what = f"{unit} as claimed" if ahead is None else f"{unit} ahead"

@@ -331,7 +331,7 @@ def test_the_needed_number_of_examples_shows_the_difference_in_four_of_five(kind
     rng = np.random.default_rng(0)
     population = paired(rng, kind, 100_000)
     error = uncertainty.paired_error([population])
-    takes = uncertainty.needed(population.mean(), error, len(population), alpha=alpha)
+    takes = uncertainty.needed(population.mean(), *error, alpha=alpha)
     n = round(takes.examples)
     assert 100 < n < 3000
     shown = 0
@@ -344,7 +344,7 @@ def test_the_needed_number_of_examples_shows_the_difference_in_four_of_five(kind
 def test_a_detectable_difference_is_shown_in_four_of_five() -> None:
     rng = np.random.default_rng(1)
     noise = rng.normal(size=(600, 150)).round(1)
-    takes = uncertainty.needed(0.1, uncertainty.paired_error([noise.ravel()]) * 600**0.5, 150)
+    takes = uncertainty.needed(0.0, np.sqrt(np.mean(noise**2) / 150), 0.0, 150)
     p = [uncertainty.paired_p_value(row + takes.detectable, permutations=999) for row in noise]
     assert 0.75 <= np.mean(np.array(p) < 0.05) <= 0.85
 
@@ -356,8 +356,8 @@ def test_the_needed_number_over_tasks_keeps_the_shares_of_the_tasks() -> None:
     sizes = (120, 40)
     first = [d[:n] for d, n in zip(populations, sizes, strict=True)]
     error = np.sqrt(sum(np.mean(d**2) / n for d, n in zip(populations, sizes, strict=True))) / 2
-    assert uncertainty.paired_error(first) == pytest.approx(error, rel=0.15)
-    factor = uncertainty.needed(difference, error, 160).examples / 160
+    assert uncertainty.paired_error(first).error == pytest.approx(error, rel=0.15)
+    factor = uncertainty.needed(difference, error, 0.0, 160).examples / 160
     shown = 0
     for _ in range(400):
         drawn = []
@@ -368,6 +368,24 @@ def test_the_needed_number_over_tasks_keeps_the_shares_of_the_tasks() -> None:
     assert 0.74 <= shown / 400 <= 0.86
 
 
+@pytest.mark.parametrize("share", [0.4, 0.1])
+@pytest.mark.parametrize("ahead", [0.9, 0.75, 0.65])
+def test_the_number_of_right_or_wrong_answers_gives_mcnemars_test_its_power(share, ahead) -> None:
+    """Against the exact power of McNemar's test, summed over the numbers of differing answers."""
+    won, lost = ahead * share, (1 - ahead) * share
+    error = np.sqrt(share / 100)
+    takes = uncertainty.needed(won - lost, error, 1.0, 100)
+    n = round(takes.examples)
+    power = 0.0
+    for differing in range(n + 1):
+        wins = np.arange(differing + 1)
+        tails = stats.binom.sf(np.maximum(wins, differing - wins) - 1, differing, 0.5)
+        p = np.minimum(1, 2 * tails)
+        shown = stats.binom.pmf(wins, differing, won / share)[p < 0.05].sum()
+        power += stats.binom.pmf(differing, n, share) * shown
+    assert power == pytest.approx(0.8, abs=0.035)
+
+
 def test_the_error_is_the_deviation_of_the_mean_under_random_swaps() -> None:
     rng = np.random.default_rng(3)
     tasks = [rng.normal(0.2, 1, size=30), rng.normal(size=80)]
@@ -375,13 +393,16 @@ def test_the_error_is_the_deviation_of_the_mean_under_random_swaps() -> None:
     for _ in range(20_000):
         swapped = [(rng.choice([-1, 1], size=len(d)) * d).mean() for d in tasks]
         means.append(np.mean(swapped))
-    assert uncertainty.paired_error(tasks) == pytest.approx(np.std(means), rel=0.02)
+    found = uncertainty.paired_error(tasks)
+    assert found.error == pytest.approx(np.std(means), rel=0.02)
+    assert found.examples == 110
 
 
 def test_equal_models_take_more_examples_than_there_are() -> None:
-    takes = uncertainty.needed(0.0, 0.01, 100)
+    takes = uncertainty.needed(0.0, 0.01, 1.0, 100)
     assert takes.examples == np.inf
-    assert takes.detectable == pytest.approx(0.028, abs=1e-4)  # (1.96 + 0.84) * 0.01
+    # (1.96 + 0.84) / 100, and half of 1 / 100
+    assert takes.detectable == pytest.approx(0.028 + 0.005, abs=1e-4)
 
 
 def test_what_is_needed_is_corrected_for_the_tests_that_show_nothing() -> None:
@@ -389,6 +410,6 @@ def test_what_is_needed_is_corrected_for_the_tests_that_show_nothing() -> None:
     single = frame.loc["pairs"]
     # Of six tests of single tasks, those of `same` show nothing.
     expected = uncertainty.needed(
-        single["difference"], single["error"], single["examples"], alpha=0.05 / 2
+        *single[["difference", "error", "step", "examples"]], alpha=0.05 / 2
     )
     assert (single["detectable"], single["needed"]) == pytest.approx(tuple(expected))

@@ -122,11 +122,11 @@ def test_each_group_is_compared_with_all_later_groups_and_corrected_for_their_nu
     compared = module.comparisons([["a"], ["b", "c"], ["d"]], means, "all")
     assert (compared["ahead"] + compared["behind"]).tolist() == ["ab", "ac", "ad", "bd", "cd"]
     assert module.check_order(compared).verdict == HOLDS + NO_INTERVAL
-    single = compared[:1].assign(p=0.03, error=0.45, examples=100)
+    single = compared[:1].assign(p=0.03, error=0.45, step=1.0, examples=100)
     assert module.check_order(single).verdict == HOLDS
     undecided = module.check_order(pd.concat([single] * 10))
     assert undecided.verdict == UNDECIDED
-    assert undecided.because.endswith("; 100 examples can show 1.642, about 270 this")
+    assert undecided.because.endswith("; 100 examples can show 1.637, about 270 this")
 
 
 def test_normalised_means_divide_each_task_and_its_answers_by_the_best():

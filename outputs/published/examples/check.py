@@ -21,8 +21,8 @@ from docemb_lib.evaluation.uncertainty import (
 )
 from docemb_lib.runs.scores import read_scores
 
-PAIRS = 40  # of models on each task, drawn at random
-SAMPLES = 500  # of each pair
+PAIRS = 30  # of models on each task, drawn at random
+SAMPLES = 400  # of each pair
 SIZES = (30, 5000)  # needed examples of the pairs that are drawn
 outputs = Path(sys.argv[1])
 
@@ -49,7 +49,7 @@ for task in [*answers, OVERALL]:
         by_task = [answers[name][first] - answers[name][second] for name in names]
         difference = float(np.mean([d.mean() for d in by_task]))
         examples = sum(map(len, by_task))
-        takes = needed(difference, paired_error(by_task), examples)
+        takes = needed(difference, *paired_error(by_task))
         if SIZES[0] <= takes.examples <= SIZES[1]:
             pairs.append((first, second, by_task, difference, examples, takes))
     for number in rng.permutation(len(pairs))[:PAIRS]:
@@ -60,7 +60,7 @@ for task in [*answers, OVERALL]:
             for d in by_task:
                 size = max(1, round(len(d) * takes.examples / examples))
                 sample.append(rng.choice(d, size=(1, size)))
-            p = paired_p_value(side_by_side(sample)[0].round(6), permutations=499)
+            p = paired_p_value(side_by_side(sample)[0].round(6), permutations=999)
             shown += p < ALPHA
         rows.append((task, first, second, difference, examples, *takes, shown / SAMPLES))
     print(task, len(pairs), np.mean([row[-1] for row in rows if row[0] == task]), flush=True)
