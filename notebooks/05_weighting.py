@@ -340,6 +340,13 @@ widgets.weighting_explorer(run, points, profile=profile)
 views.hypotheses_of_students(run).round(3)
 
 # %%
+section = """**The training, or the luck of one?** This run minus the student of the structural loss
+alone, over all recorded seeds of both (`docemb sweep 05 --grid weighting-teachers -p seed=1`):
+intervals and p-values beyond these seeds and these examples, which three seeds or more make
+trustworthy."""
+figures.table(thesis.over_recorded_seeds(run).set_index("task"), section=section, digits=4)
+
+# %%
 claims = thesis.tested(thesis.claims_of_figures(run), profile)
 figures.table(claims, section=thesis.CLAIMS)
 

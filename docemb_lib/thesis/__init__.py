@@ -19,7 +19,7 @@ from docemb_lib.thesis.comparison import (
     table_5_7,
     with_head,
 )
-from docemb_lib.thesis.findings import conclusion
+from docemb_lib.thesis.findings import conclusion, over_recorded_seeds
 from docemb_lib.thesis.settings_table import settings
 from docemb_lib.thesis.tables import table
 from docemb_lib.thesis.values import published
@@ -34,6 +34,7 @@ __all__ = [
     "conclusion",
     "corpus_tables",
     "deviations",
+    "over_recorded_seeds",
     "published",
     "recorded_finals",
     "runs_by_figure",

@@ -7,6 +7,7 @@ from as many documents and with the same seed.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import (
@@ -20,8 +21,10 @@ from docemb_lib.evaluation.scoreboard import (
 )
 from docemb_lib.evaluation.uncertainty import (
     OVERALL,
+    OverSeeds,
     Scores,
     differences,
+    over_seeds,
     score_intervals,
     verdicts,
 )
@@ -29,6 +32,7 @@ from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, models_of_table
+from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import STRUCTURAL_LOSS
@@ -101,16 +105,76 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
             continue
         if entry.record is None:
             continue
-        table = records.table_of(run.workspace, entry.record, "models")
-        forms = {}
-        for model in [] if table.empty else models_of_table(table):
-            if model._replace(form=Form.SAVED).label == entry.model:
-                forms[model.form] = model
-        if forms:
-            compared = forms.get(Form.ADAPTED) or forms[Form.SAVED]
-            model = Model(Kind.STUDENT, Form.SAVED, entry.label, compared.fingerprint)
+        model = _recorded_model(run, entry.record, entry.model, entry.label)
+        if model is not None:
             others[entry.label] = Other(entry.key, model)
     return others, elsewhere
+
+
+def _recorded_model(run: Run, record: Record, label: str, name: str) -> Model | None:
+    """The student of a record, in the form that is compared, with a name; None: it has none."""
+    table = records.table_of(run.workspace, record, "models")
+    forms = {}
+    for model in [] if table.empty else models_of_table(table):
+        if model._replace(form=Form.SAVED).label == label:
+            forms[model.form] = model
+    if not forms:
+        return None
+    compared = forms.get(Form.ADAPTED) or forms[Form.SAVED]
+    return Model(Kind.STUDENT, Form.SAVED, name, compared.fingerprint)
+
+
+def over_recorded_seeds(run: Run) -> pd.DataFrame:
+    """What the contextual teacher has added, beyond the recorded seeds and the examples.
+
+    The student of this run is compared with that of the structural loss alone, in each seed for
+    which runs of this notebook have recorded both. Columns task, seeds, examples and those of
+    `OverSeeds`; there are no rows for fewer than two seeds.
+    """
+    columns = ["task", "seeds", "examples", *OverSeeds._fields]
+    empty = pd.DataFrame(columns=columns)
+    if "contextual" not in run.key.roles:
+        return empty
+    own = run.validation.model(run.validation.student)
+    both: dict[object, Model] = {run.key.parameters["seed"]: own}
+    alone: dict[object, Model] = {}
+    for record in run.comparable():
+        key = run.key_of(record)
+        seed = key.parameters["seed"]
+        model = _recorded_model(run, record, record.label, f"{record.label}, seed {seed}")
+        if model is None or key.only("documents") != run.key.only("documents"):
+            continue
+        same_loss = key.only(*STRUCTURAL_LOSS) == run.key.only(*STRUCTURAL_LOSS)
+        if key.same_but("seed") == run.key.same_but("seed"):
+            both.setdefault(seed, model)
+        elif same_loss and key.roles == {"structural"}:
+            alone.setdefault(seed, model)
+    stage = run.stages.scores
+    pairs = []
+    for seed, model in both.items():
+        pair = [model, alone.get(seed, model)]
+        if seed in alone and all(stage.is_scored(each, final=False) for each in pair):
+            pairs.append(pair)
+    if len(pairs) < 2:
+        return empty
+    models = [model for pair in pairs for model in pair]
+    scores = stage.by_round(models, final=False)[stage.largest_round(False)]
+    by_task: dict[str, np.ndarray] = {}
+    for task in scores[pairs[0][0].label]:
+        rows = []
+        for pair in pairs:
+            first, second = (scores[model.label][task] for model in pair)
+            answers = first.per_example[first.metric] - second.per_example[second.metric]
+            rows.append(answers.mean(axis=0, dtype=np.float64))
+        by_task[task] = np.stack(rows)  # (S, N)
+    frames = [(task, [d]) for task, d in by_task.items()]
+    if len(frames) > 1:
+        frames.append((OVERALL, list(by_task.values())))
+    lines = []
+    for task, parts in frames:
+        examples = sum(d.shape[1] for d in parts)
+        lines.append((task, len(pairs), examples, *over_seeds(parts)))
+    return pd.DataFrame(lines, columns=columns)
 
 
 def _size(key: RunKey) -> dict[str, object]:

@@ -413,3 +413,61 @@ def test_what_is_needed_is_corrected_for_the_tests_that_show_nothing() -> None:
         *single[["difference", "error", "step", "examples"]], alpha=0.05 / 2
     )
     assert (single["detectable"], single["needed"]) == pytest.approx(tuple(expected))
+
+
+def crossed(rng: np.random.Generator, spreads: tuple[float, float, float], n: int) -> np.ndarray:
+    """Differences of mean 0 in five seeds on n examples: those of seeds, of examples, the rest."""
+    of_seed, of_example, rest = spreads
+    noise = of_seed * rng.normal(size=(5, 1)) + of_example * rng.normal(size=(1, n))
+    return noise + rest * rng.normal(size=(5, n))
+
+
+@pytest.mark.parametrize(
+    "spreads",
+    [(0.0, 0.3, 0.3), (0.01, 0.3, 0.3), (0.03, 0.3, 0.3), (0.1, 0.3, 0.3), (0.03, 0.0, 0.4)],
+)
+@pytest.mark.parametrize("tasks", [(200,), (60, 200)])
+def test_intervals_over_five_seeds_cover_the_truth_about_as_often_as_they_say(spreads, tasks):
+    rng = np.random.default_rng(0)
+    covered = p_small = 0
+    for _ in range(1500):
+        found = uncertainty.over_seeds([crossed(rng, spreads, n) for n in tasks])
+        covered += found.low <= 0 <= found.high
+        p_small += found.p < 0.05
+    assert 0.93 <= covered / 1500 <= 0.97
+    assert covered + p_small == 1500
+
+
+def test_right_and_wrong_answers_of_five_seeds_are_covered_as_well() -> None:
+    rng = np.random.default_rng(1)
+    covered = 0
+    for _ in range(1500):
+        hard = rng.random(150)
+        skill = rng.normal([[0.7], [0.65]], 0.03, size=(2, 5))
+        first, second = (hard + 0.2 * rng.normal(size=(5, 150)) < s[:, None] for s in skill)
+        found = uncertainty.over_seeds([first.astype(float) - second])
+        covered += found.low <= 0.05 <= found.high
+    assert 0.93 <= covered / 1500 <= 0.97
+
+
+def test_over_seeds_alone_it_is_the_t_test_of_their_means() -> None:
+    """Where all examples are alike, only the seeds vary."""
+    means = np.array([0.02, 0.05, -0.01, 0.03])
+    found = uncertainty.over_seeds([np.tile(means[:, None], (1, 30))])
+    expected = stats.ttest_1samp(means, 0)
+    assert found.p == pytest.approx(expected.pvalue)
+    assert found[1:3] == pytest.approx(tuple(expected.confidence_interval()))
+
+
+def test_over_examples_alone_it_is_the_normal_test_of_their_mean() -> None:
+    """Where all seeds agree, only the examples vary."""
+    examples = np.random.default_rng(0).normal(0.1, 1, size=300)
+    found = uncertainty.over_seeds([np.tile(examples, (3, 1))])
+    z = examples.mean() / (examples.std(ddof=1) / 300**0.5)
+    assert found.p == pytest.approx(2 * stats.norm.sf(z), rel=1e-4)
+
+
+@pytest.mark.parametrize(("value", "p"), [(0.0, 1.0), (0.1, 0.0)])
+def test_seeds_that_agree_on_examples_that_are_alike_leave_no_doubt(value, p) -> None:
+    found = uncertainty.over_seeds([np.full((3, 20), value)])
+    assert tuple(found) == pytest.approx((value, value, value, p))

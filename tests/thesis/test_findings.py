@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from docemb_lib.evaluation.tasks import Score
+from docemb_lib.evaluation.uncertainty import over_seeds
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
 from docemb_lib.runs.scores import ScoreStage
-from docemb_lib.thesis import conclusion
+from docemb_lib.thesis import conclusion, over_recorded_seeds
 from docemb_lib.thesis.comparison import LINES
 
 UNTRAINED = "student before distillation"
@@ -148,3 +149,76 @@ def test_lines_break_between_words_so_that_a_page_can_join_them():
 def test_a_conclusion_begins_with_the_collapse_of_the_student(concluded):
     note = "The student has collapsed."
     assert concluded(COSINE, note=note).startswith(f"{note} In the mean over 2 tasks")
+
+
+ALONE = {"notebook": "05_weighting", "structural_loss": "cosine", "contextual_teacher": None}
+
+
+@pytest.fixture
+def over_seeds_of(make_run, monkeypatch):
+    """What 05 shows over seeds, where answers depend on the run's label, its seed and the task."""
+
+    def by_round(_, models, final):
+        scores = {}
+        for model in models:
+            label, _, seed = model.fingerprint.rpartition(" ")
+            rng = np.random.default_rng([len(label), int(seed)])
+            shift = 0.3 if "λ" in label else 0.0
+            by_task = {}
+            for task in ("package", "halves"):
+                answers = rng.random((1, 50)).astype(np.float32) + np.float32(shift)
+                score = Score("accuracy", (float(answers.mean()),), {}, {"accuracy": answers})
+                by_task[task] = score
+            scores[model.label] = by_task
+        return {"all": scores}
+
+    monkeypatch.setattr(ScoreStage, "by_round", by_round)
+    monkeypatch.setattr(ScoreStage, "is_scored", lambda _, model, final: True)
+
+    def shown(*runs):
+        for parameters in runs:
+            run = make_run(**parameters)
+            labels[run.key.roles == {"structural"}] = run.label
+            named = f"{run.label} {run.parameters['seed']}"
+            run._student = StudentForms(Model(Kind.STUDENT, Form.SAVED, run.label, named))
+            run.references = []
+            run.finish({}, scores=run.scores(), tables=run.validation.tables)
+        return over_recorded_seeds(run), labels, by_round
+
+    labels = {}
+    return shown
+
+
+def test_seeds_of_both_students_are_compared_over_seeds_and_examples(over_seeds_of):
+    runs = [{**kind, "seed": seed} for seed in (0, 1, 2) for kind in (ALONE, HALF)]
+    frame, labels, by_round = over_seeds_of({**ALONE, "seed": 7}, *runs)
+    assert frame["task"].tolist() == ["package", "halves", "mean over tasks"]
+    assert frame[["seeds", "examples"]].to_numpy().tolist() == [[3, 50], [3, 50], [3, 100]]
+
+    def answers(label, task, seed):
+        model = Model(Kind.STUDENT, Form.SAVED, "m", f"{label} {seed}")
+        return by_round(None, [model], final=False)["all"]["m"][task].per_example["accuracy"][0]
+
+    differences = []
+    for task in ("package", "halves"):
+        rows = []
+        for seed in (0, 1, 2):
+            with_teacher = answers(labels[False], task, seed)
+            rows.append(with_teacher - answers(labels[True], task, seed))
+        differences.append(np.array(rows, dtype=np.float64))
+    expected = over_seeds(differences)
+    found = frame.iloc[2][["difference", "low", "high", "p"]].astype(float)
+    assert found.tolist() == pytest.approx(list(expected), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [ALONE, HALF],
+        [ALONE, {**HALF, "seed": 1}, HALF],
+        [{**ALONE, "seed": 1}, {**HALF, "seed": 1}, {**ALONE, "documents": 30}, HALF],
+        [HALF, {**HALF, "seed": 1}, {**ALONE, "seed": 1}, ALONE],
+    ],
+)
+def test_without_two_seeds_of_both_students_nothing_is_shown_over_seeds(over_seeds_of, runs):
+    assert over_seeds_of(*runs)[0].empty
