@@ -615,7 +615,7 @@ def check_order(
         verdict = HOLDS
     else:
         verdict = UNDECIDED
-        if not significant[compared["difference"].argmin()]:
+        if "error" in compared and not significant[compared["difference"].argmin()]:
             alpha = ALPHA / int(np.sum(~significant))
             takes = needed(*least[["difference", *PairedError._fields]], alpha=alpha)
             detail += f"; {what_shows(int(least['examples']), takes)}"
