@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,7 +70,7 @@ def _heatmap(explanation: Explanation, linked: list[Pair], titles: tuple[str, st
 def _passages(title: str, text: str, spans: np.ndarray, linked: list[int], chosen: int) -> str:
     """A document by its passages: those of linked pairs in full, with marks, others in short."""
     body = ""
-    for number, (start, end) in zip(count(), spans.tolist(), strict=False):
+    for number, (start, end) in enumerate(spans.tolist()):
         marks = "".join(mark for mark, place in zip(MARKS, linked, strict=False) if place == number)
         passage = text[start:end] if marks else short(" ".join(text[start:end].split()), BEGIN)
         shade = f"background: rgba({MORE}, 0.25);" if marks else "opacity: 0.75;"
