@@ -197,6 +197,10 @@ def search(
         str | None, typer.Option(metavar="ID", help="Search for more like this document instead.")
     ] = None,
     count: Annotated[int, typer.Option("-k", min=1, help="Documents to show.")] = 10,
+    by_passages: Annotated[
+        bool,
+        typer.Option("--by-passages", help="Rank documents by their nearest passage and words."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the documents nearest to a text, and the passage of each that is nearest.
@@ -217,7 +221,8 @@ def search(
     student = Student.load(model)
     file.check_student(fingerprint(model), model, student.width)
     vector = student.encode(text) if row is None else file.document(row).embedding
-    hits = hits_table(file, file.nearest(vector, count, without=row), vector)
+    nearest = file.nearest(vector, count, without=row, by_passages=by_passages)
+    hits = hits_table(file, nearest, vector)
     if as_json:
         write_json(hits)
     else:

@@ -10,7 +10,7 @@ N: documents; D: width of an embedding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -165,32 +165,58 @@ class EmbeddingsFile:
         vector = np.array(fields["embedding"], dtype=np.float32)
         return Found(str(fields["id"]), vector, fields.get("text"), passages)
 
-    def blocks(self) -> Iterator[np.ndarray]:
-        """Give the embeddings of the documents in order, float32 (B, D) at a time."""
-        for batch in self._file.iter_batches(ROWS, columns=["embedding"]):
-            values = batch.column(0).flatten().to_numpy(zero_copy_only=False)
-            if len(values) % len(batch):
-                mend = "embed the documents again with one student"
-                raise InputError(f"{self.path}: the embeddings have several widths; {mend}")
-            yield values.astype(np.float32, copy=False).reshape(len(batch), -1)
-
-    def nearest(self, query: np.ndarray, count: int, *, without: int | None = None) -> list[Hit]:
+    def nearest(
+        self,
+        query: np.ndarray,
+        count: int,
+        *,
+        without: int | None = None,
+        by_passages: bool = False,
+    ) -> list[Hit]:
         """Return the documents of the highest cosines, exactly; equal ones in the order of rows.
 
-        query: (D,); without: a row that is left out.
+        query: (D,); without: a row that is left out; by_passages: the nearest passage stands for
+        the dense half of a document in its cosine. Raises InputError where there are no passages.
         """
-        direction = query / max(float(np.linalg.norm(query)), 1e-12)
-        cosines = []
-        for X in self.blocks():
-            cosines.append(X @ direction / np.maximum(np.linalg.norm(X, axis=1), 1e-12))
-        together = np.concatenate(cosines)
-        order = np.argsort(-together, kind="stable")
+        if by_passages and "passage" not in self.columns:
+            mend = "write them with `docemb embed --passages 256`"
+            raise InputError(f"{self.path}: the file holds no passages; {mend}")
+        wanted = ["embedding", "passage"] if by_passages else ["embedding"]
+        blocks = []
+        for batch in self._file.iter_batches(ROWS, columns=wanted):
+            X = self._matrix(batch.column(0))  # (B, D)
+            products = X @ query
+            if by_passages:
+                of_passages = batch.column(1)
+                V = self._matrix(of_passages.flatten())  # (passages of all B, width of a passage)
+                dense = X[:, : V.shape[1]]
+                first = np.cumsum([0, *of_passages.value_lengths().to_pylist()])[:-1]
+                nearest = np.maximum.reduceat(_cosines(V, query), first)  # (B,)
+                # Cosines of halves, each by the lengths that the halves have in the embeddings.
+                lengths = np.linalg.norm(dense, axis=1) * np.linalg.norm(query[: V.shape[1]])
+                products += nearest * lengths - dense @ query[: V.shape[1]]
+            blocks.append(products / np.maximum(np.linalg.norm(X, axis=1), 1e-12))
+        cosines = np.concatenate(blocks) / max(float(np.linalg.norm(query)), 1e-12)
+        order = np.argsort(-cosines, kind="stable")
         rows = [int(row) for row in order[: count + 1] if row != without]
-        return [Hit(row, float(together[row])) for row in rows[:count]]
+        return [Hit(row, float(cosines[row])) for row in rows[:count]]
+
+    def _matrix(self, lists: pa.ListArray) -> np.ndarray:
+        """Lists of one length as the rows of a float32 matrix."""
+        values = lists.flatten().to_numpy(zero_copy_only=False)
+        if len(values) % len(lists):
+            mend = "embed the documents again with one student"
+            raise InputError(f"{self.path}: the embeddings have several widths; {mend}")
+        return values.astype(np.float32, copy=False).reshape(len(lists), -1)
+
+
+def _cosines(passages: np.ndarray, query: np.ndarray) -> np.ndarray:
+    """The cosines of passages, (P, width), with the dense columns of a query, (D,)."""
+    direction = query[: passages.shape[1]]
+    lengths = np.linalg.norm(passages, axis=1) * np.linalg.norm(direction)
+    return passages @ direction / np.maximum(lengths, 1e-12)
 
 
 def best_passage(passages: Passages, query: np.ndarray) -> int:
     """Return the passage of the highest cosine with the dense columns of a query, (D,)."""
-    vectors = passages.embeddings
-    lengths = np.maximum(np.linalg.norm(vectors, axis=1), 1e-12)
-    return int(np.argmax(vectors @ query[: vectors.shape[1]] / lengths))
+    return int(np.argmax(_cosines(passages.embeddings, query)))

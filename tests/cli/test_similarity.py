@@ -67,6 +67,11 @@ def test_search_takes_the_text_of_a_file(folder):
     assert from_file == search(folder, text, "--json")
 
 
+def test_search_by_passages_finds_the_pages_of_a_question(folder):
+    hits = json.loads(search(folder, TOPICS["waves"], "-k", 2, "--by-passages", "--json"))
+    assert {hit["id"] for hit in hits} == {"waves.txt", "more-waves.txt"}
+
+
 def test_search_for_more_like_a_document_leaves_it_out(folder):
     hits = json.loads(search(folder, "--like", "graphs.txt", "--json"))
     assert hits[0]["id"] == "more-graphs.txt"

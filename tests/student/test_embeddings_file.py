@@ -73,6 +73,25 @@ def test_the_nearest_documents_are_those_of_a_loop(documents, without):
     np.testing.assert_allclose(found, [cosines[row] for row in expected], atol=1e-6)
 
 
+def test_the_nearest_passage_stands_for_the_dense_half_of_its_document(documents):
+    file, X, _, passages = documents
+    query = np.array([0.5, -1.0, 2.0, 0.7], dtype=np.float32)
+    scores = []
+    for x, own in zip(X, passages, strict=True):
+        best = max(1 - cosine(vector, query[:3]) for vector in own.embeddings)
+        dense = best * np.linalg.norm(x[:3]) * np.linalg.norm(query[:3])
+        scores.append((dense + x[3] * query[3]) / np.linalg.norm(x) / np.linalg.norm(query))
+    hits = EmbeddingsFile(file).nearest(query, N, by_passages=True)
+    assert [hit.row for hit in hits] == np.argsort(-np.array(scores)).tolist()
+    np.testing.assert_allclose([hit.cosine for hit in hits], sorted(scores)[::-1], atol=1e-6)
+
+
+def test_a_file_without_passages_is_not_searched_by_them(tmp_path, refused):
+    rows = [{"id": "a", "embedding": [1.0, 0.0]}]
+    file = EmbeddingsFile(write_rows(tmp_path / "e.parquet", rows))
+    refused("holds no passages", file.nearest, np.ones(2), 1, by_passages=True)
+
+
 def test_more_documents_than_there_are_gives_all(documents):
     assert len(EmbeddingsFile(documents[0]).nearest(documents[1][0], 99)) == N
 
