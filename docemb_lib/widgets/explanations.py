@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 MARKS = "①②③④⑤"  # of the pairs of passages that are linked in the texts
 WORDS = 12  # that are listed
-BEGIN = 90  # characters of a passage that no pair links
+BEGIN = 90  # characters of a passage in a list
 CELL = "padding: 1px 6px; text-align: right;"
 # Translucent, so that the text of a cell is legible on light and dark pages: more and less similar.
 MORE = "49, 130, 206"
 LESS = "221, 107, 32"
+CHOSEN = f"border-left: 4px solid rgb({MORE}); padding-left: 4px; margin: 4px 0;"
 
 
 def side_by_side(
@@ -59,7 +60,8 @@ def _heatmap(explanation: Explanation, linked: list[Pair], titles: tuple[str, st
         for second, value in enumerate(contributions.tolist()):
             colour = MORE if value > 0 else LESS
             shade = f"background: rgba({colour}, {0.6 * abs(value) / strongest:.2f});"
-            text = f"{100 * value:.1f}{marks.get((first, second), '')}"
+            # Adding zero turns -0.0 into 0.0.
+            text = f"{round(100 * value, 1) + 0.0:.1f}{marks.get((first, second), '')}"
             cells += f'<td style="{CELL} {shade}">{text}</td>'
         rows += f"<tr>{cells}</tr>"
     caption = f"<caption>passages of {escape(titles[0])} by those of {escape(titles[1])}</caption>"
@@ -68,17 +70,18 @@ def _heatmap(explanation: Explanation, linked: list[Pair], titles: tuple[str, st
 
 
 def _passages(title: str, text: str, spans: np.ndarray, linked: list[int], chosen: int) -> str:
-    """A document by its passages: those of linked pairs in full, with marks, others in short."""
-    body = ""
+    """A document by its passages: first that of the chosen pair in full, then how each begins."""
+    whole = ""
+    listed = ""
     for number, (start, end) in enumerate(spans.tolist()):
+        passage = text[start:end]
         marks = "".join(mark for mark, place in zip(MARKS, linked, strict=False) if place == number)
-        passage = text[start:end] if marks else short(" ".join(text[start:end].split()), BEGIN)
-        shade = f"background: rgba({MORE}, 0.25);" if marks else "opacity: 0.75;"
-        is_chosen = chosen >= 0 and linked[chosen] == number
-        if is_chosen:
-            shade += f" border-left: 4px solid rgb({MORE}); padding-left: 4px;"
-        kind = "docemb-linked" if marks else "docemb-passage"
-        content = f"<b>{number + 1} {marks}</b> {escape(passage)}"
-        body += f'<div class="{kind}" style="{shade} margin: 2px 0;">{content}</div>'
+        name = f"<b>{number + 1} {marks}</b>"
+        if chosen >= 0 and linked[chosen] == number:
+            content = f"{name} {escape(passage)}"
+            whole = f'<div class="docemb-chosen" style="{CHOSEN}">{content}</div>'
+        shade = f"background: rgba({MORE}, 0.25);" if marks else ""
+        begin = escape(short(" ".join(passage.split()), BEGIN))
+        listed += f'<div class="docemb-passage" style="{shade}">{name} {begin}</div>'
     label = f'tabindex="0" role="region" aria-label="{escape(title)}"'
-    return f'<div {label} style="{html.BOX}"><b>{escape(title)}</b>{body}</div>'
+    return f'<div {label} style="{html.BOX}"><b>{escape(title)}</b>{whole}{listed}</div>'
