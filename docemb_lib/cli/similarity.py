@@ -55,12 +55,13 @@ def hits_table(file: EmbeddingsFile, hits: Sequence[Hit], query: np.ndarray) -> 
     """A row for each document: rank, cosine, id, and its best passage where there are passages."""
     rows = []
     for rank, (row, cosine) in enumerate(hits, start=1):
-        found = file.document(row)
-        fields: dict[str, object] = {"rank": rank, "cosine": round(cosine, 4), "id": found.id}
-        if found.passages is not None:
-            best = best_passage(found.passages, query)
-            start, end = found.passages.spans[best].tolist()
-            fields |= {"start": start, "end": end, "passage": (found.text or "")[start:end]}
+        document = file.document(row)
+        fields: dict[str, object] = {"rank": rank, "cosine": round(cosine, 4), "id": document.id}
+        if document.passages is not None:
+            best = best_passage(document.passages, query)
+            start, end = document.passages.spans[best].tolist()
+            passage = (document.text or "")[start:end]
+            fields |= {"start": start, "end": end, "passage": passage}
         rows.append(fields)
     return pd.DataFrame(rows)
 
@@ -93,8 +94,9 @@ def print_explanation(
 ) -> None:
     tables = explanation_tables(explanation, texts, count)
     console.print(str(explanation))
-    pairs = tables["pairs"].map(lambda cell: _in_short(cell) if isinstance(cell, str) else cell)
-    print_table(pairs, console, "Strongest pairs of passages")
+    pairs = tables["pairs"]
+    texts_of_pairs = pairs.filter(like="passage of").map(_in_short)
+    print_table(pairs.assign(**texts_of_pairs), console, "Strongest pairs of passages")
     if explanation.words:
         print_table(tables["words"], console, "Strongest words")
     console.print(NOTE)

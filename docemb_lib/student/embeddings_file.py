@@ -36,7 +36,7 @@ class Hit(NamedTuple):
     cosine: float
 
 
-class Found(NamedTuple):
+class StoredDocument(NamedTuple):
     """A document of a file; text and passages where the file has them."""
 
     id: str
@@ -137,20 +137,23 @@ class EmbeddingsFile:
         """Raise InputError for embeddings of another student than `name`, or of another width."""
         metadata = self._file.schema_arrow.metadata or {}
         stored = metadata.get(STUDENT, fingerprint.encode()).decode()
-        found = len(self.document(0).embedding)
-        if stored == fingerprint and found == width:
+        stored_width = len(self.document(0).embedding)
+        if stored == fingerprint and stored_width == width:
             return
         problem = f"its student has the fingerprint {stored}, and {name} has {fingerprint}"
-        if found != width:
-            problem = f"its embeddings have {found} dimensions, and those of {name} have {width}"
+        if stored_width != width:
+            problem = (
+                f"its embeddings have {stored_width} dimensions, and those of {name} have {width}"
+            )
         mend = f"embed the documents again with `docemb embed {name} INPUT -o {self.path}`"
         raise InputError(f"{self.path}: {problem}; {mend}")
 
-    def document(self, row: int) -> Found:
+    def document(self, row: int) -> StoredDocument:
         """Read one document, and the row group that holds it."""
         from docemb_lib.student.passages import Passages
 
-        group, before = 0, 0
+        group = 0
+        before = 0  # documents of earlier row groups
         while before + self._file.metadata.row_group(group).num_rows <= row:
             before += self._file.metadata.row_group(group).num_rows
             group += 1
@@ -163,7 +166,7 @@ class EmbeddingsFile:
             spans = np.stack([starts, ends], axis=1)
             passages = Passages(spans, weights, vectors.astype(np.float32))
         vector = np.array(fields["embedding"], dtype=np.float32)
-        return Found(str(fields["id"]), vector, fields.get("text"), passages)
+        return StoredDocument(str(fields["id"]), vector, fields.get("text"), passages)
 
     def nearest(
         self,

@@ -112,10 +112,10 @@ def explained(
     scale = 1 / max(lengths[0] * lengths[1], 1e-24)
     pairs = scale * first.parts @ second.parts.T
     added: defaultdict[str, float] = defaultdict(float)
-    for own, other in (words, words[::-1]):
+    for document, partner in (words, words[::-1]):
         # Half of the products of each word with all words of the other document.
-        halves = own.parts @ other.parts.sum(axis=0) / 2
-        for word, half in zip(own.words, halves.tolist(), strict=True):
+        halves = document.parts @ partner.parts.sum(axis=0) / 2
+        for word, half in zip(document.words, halves.tolist(), strict=True):
             added[word] += scale * half
     strongest_first = sorted(added, key=lambda word: -abs(added[word]))
     cosine = float(pairs.sum() + sum(added.values()))

@@ -33,10 +33,10 @@ def side_by_side(
     """
     linked = [pair for pair in explanation.strongest_pairs(len(MARKS)) if pair.contribution > 0]
     chosen = min(chosen, len(linked) - 1)
-    sides = ([pair.first for pair in linked], [pair.second for pair in linked])
     boxes = ""
-    for title, text, spans, places in zip(titles, texts, explanation.spans, sides, strict=True):
-        boxes += _passages(title, text, spans, places, chosen)
+    for side, title in enumerate(titles):
+        places = [(pair.first, pair.second)[side] for pair in linked]
+        boxes += _passages(title, texts[side], explanation.spans[side], places, chosen)
     words = pd.Series(explanation.words, dtype=float).head(WORDS)
     by_word = words.rename("contribution").rename_axis("word").reset_index()
     listed = html.table("words", by_word) if explanation.words else ""

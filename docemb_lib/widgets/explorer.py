@@ -140,7 +140,7 @@ def choice(options: Mapping[str, Any], first: Any) -> Control:
     return Control(partial(ipywidgets.Dropdown, options=list(options.items()), index=index), first)
 
 
-def buttons(options: Mapping[str, Any], first: Any) -> Control:
+def buttons(options: Mapping[str, int], first: int) -> Control:
     """A row of buttons for values by label, of which one is pressed, the value `first` to begin."""
     make = partial(ipywidgets.ToggleButtons, options=list(options.items()), value=first)
     return Control(make, first)
