@@ -61,17 +61,25 @@ def write_embeddings(
     import pyarrow as pa
     from pyarrow import parquet
 
-    types = {"id": pa.string(), "embedding": pa.list_(pa.float32())}
+    types = {
+        "id": pa.string(),
+        "embedding": pa.list_(pa.float32()),
+    }
     if cut is not None:
         vectors = pa.list_(pa.list_(pa.float32()))
         numbers = pa.list_(pa.int32())
         types["text"] = pa.string()
-        types |= dict(zip(PASSAGE_COLUMNS, (vectors, numbers, numbers, numbers), strict=True))
+        types["passage"] = vectors
+        for name in PASSAGE_COLUMNS[1:]:
+            types[name] = numbers
     schema = pa.schema(list(types.items()), metadata={STUDENT: student})
     with parquet.ParquetWriter(file, schema) as writer:
         for start in range(0, len(ids), ROWS):
             block = slice(start, start + ROWS)
-            columns = [pa.array(ids[block], pa.string()), _lists(embeddings[block])]
+            columns = [
+                pa.array(ids[block], pa.string()),
+                _lists(embeddings[block]),
+            ]
             if cut is not None:
                 texts, passages = cut
                 columns.append(pa.array(texts[block], pa.string()))
@@ -83,18 +91,26 @@ def _lists(matrix: np.ndarray) -> pa.ListArray:
     """A list for each row of a matrix of numbers."""
     import pyarrow as pa
 
-    bounds = np.arange(len(matrix) + 1, dtype=np.int32) * matrix.shape[1]
-    return pa.ListArray.from_arrays(bounds, pa.array(np.ascontiguousarray(matrix).ravel()))
+    rows, width = matrix.shape
+    bounds = width * np.arange(rows + 1, dtype=np.int32)
+    values = np.ascontiguousarray(matrix).ravel()
+    return pa.ListArray.from_arrays(bounds, pa.array(values))
 
 
 def _passage_columns(passages: Sequence[Passages]) -> list[pa.ListArray]:
     import pyarrow as pa
 
-    bounds = np.cumsum([0, *(len(each.weights) for each in passages)]).astype(np.int32)
-    spans = np.concatenate([each.spans for each in passages]).astype(np.int32)
-    weights = np.concatenate([each.weights for each in passages]).astype(np.int32)
-    vectors = _lists(np.concatenate([each.embeddings for each in passages]))
-    values = [vectors, pa.array(spans[:, 0]), pa.array(spans[:, 1]), pa.array(weights)]
+    counts = [len(each.weights) for each in passages]
+    bounds = np.cumsum([0, *counts]).astype(np.int32)
+    spans = np.concatenate([each.spans for each in passages])
+    weights = np.concatenate([each.weights for each in passages])
+    vectors = np.concatenate([each.embeddings for each in passages])
+    values = [
+        _lists(vectors),
+        pa.array(spans[:, 0], pa.int32()),
+        pa.array(spans[:, 1], pa.int32()),
+        pa.array(weights, pa.int32()),
+    ]
     return [pa.ListArray.from_arrays(bounds, column) for column in values]
 
 
@@ -154,12 +170,14 @@ class EmbeddingsFile:
 
         group = 0
         before = 0  # documents of earlier row groups
-        while before + self._file.metadata.row_group(group).num_rows <= row:
-            before += self._file.metadata.row_group(group).num_rows
+        sizes = self._file.metadata.row_group
+        while before + sizes(group).num_rows <= row:
+            before += sizes(group).num_rows
             group += 1
         names = ["id", "embedding", "text", *PASSAGE_COLUMNS]
         wanted = [name for name in names if name in self.columns]
-        fields = self._file.read_row_group(group, wanted).slice(row - before, 1).to_pylist()[0]
+        table = self._file.read_row_group(group, wanted)
+        (fields,) = table.slice(row - before, 1).to_pylist()
         passages = None
         if set(PASSAGE_COLUMNS) <= set(fields):
             vectors, starts, ends, weights = (np.array(fields[name]) for name in PASSAGE_COLUMNS)
@@ -192,12 +210,15 @@ class EmbeddingsFile:
             if by_passages:
                 of_passages = batch.column(1)
                 V = self._matrix(of_passages.flatten())  # (passages of all B, width of a passage)
-                dense = X[:, : V.shape[1]]
-                first = np.cumsum([0, *of_passages.value_lengths().to_pylist()])[:-1]
+                width = V.shape[1]
+                dense = X[:, :width]
+                counts = of_passages.value_lengths().to_numpy()
+                first = np.cumsum(counts) - counts  # passage of each document, (B,)
                 nearest = np.maximum.reduceat(_cosines(V, query), first)  # (B,)
-                # Cosines of halves, each by the lengths that the halves have in the embeddings.
-                lengths = np.linalg.norm(dense, axis=1) * np.linalg.norm(query[: V.shape[1]])
-                products += nearest * lengths - dense @ query[: V.shape[1]]
+                # The halves keep the lengths that they have in the embeddings.
+                lengths = np.linalg.norm(dense, axis=1)
+                lengths *= np.linalg.norm(query[:width])
+                products += nearest * lengths - dense @ query[:width]
             blocks.append(products / np.maximum(np.linalg.norm(X, axis=1), 1e-12))
         cosines = np.concatenate(blocks) / max(float(np.linalg.norm(query)), 1e-12)
         order = np.argsort(-cosines, kind="stable")

@@ -124,14 +124,16 @@ class PassageEncoder(nn.Module):
     def forward(self, batch: PackedBatch) -> Tensor:
         states, totals = self.student.weighted_states(batch)
         documents = means(states, totals, batch)  # (B, D)
+        B, D = documents.shape
         sizes = [passage_sizes(tokens, self.size) for tokens in batch.sizes]
+        counts = [len(each) for each in sizes]  # passages of each document
         lengths = torch.from_numpy(np.concatenate(sizes)).to(states.device)
         sums = torch.segment_reduce(states, "sum", lengths=lengths, axis=0, unsafe=True)
-        rows = documents.new_zeros(len(sizes), 1 + self.most, documents.shape[1])
+        rows = documents.new_zeros(B, 1 + self.most, D)
         rows[:, 0] = documents
-        for row, passages in enumerate(sums.split([len(each) for each in sizes])):
-            rows[row, 1 : 1 + len(passages)] = passages
-        return rows.flatten(1)
+        for row, passages in zip(rows, sums.split(counts), strict=True):
+            row[1 : 1 + len(passages)] = passages
+        return rows.flatten(1)  # (B, (1 + most) * D)
 
     def compile_if_possible(self, run: Callable[[], object]) -> None:
         self.student.compile_if_possible(run)
