@@ -40,7 +40,6 @@ from docemb_lib.student.passages import (
 if TYPE_CHECKING:
     from tqdm import tqdm
     from transformers import (
-        BatchEncoding,
         PretrainedConfig,
         PreTrainedModel,
         PreTrainedTokenizerFast,
@@ -295,15 +294,17 @@ class Student(nn.Module):
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:
         """Return the token ids of each text, cut at `max_tokens`."""
-        if not texts:
-            return Encoded([], 0)
-        tokens = self._tokens(texts)
-        return Encoded(tokens["input_ids"], _truncated(tokens))
+        return self._tokenize(texts, None)[0]
 
-    def _tokens(self, texts: Sequence[str]) -> BatchEncoding:
+    def _tokenize(
+        self, texts: Sequence[str], passages: int | None
+    ) -> tuple[Encoded, Sequence[Windows]]:
+        """Also return where the passages of at most so many tokens of each text lie."""
+        if not texts:
+            return Encoded([], 0), []
         loading.remove_limits(self.tokenizer)  # set by the call below
         beginnings = tokenizing.heads(self.tokenizer.backend_tokenizer, texts, self.max_tokens)
-        return self.tokenizer(
+        tokens = self.tokenizer(
             beginnings,
             truncation=True,
             max_length=self.max_tokens,
@@ -311,6 +312,12 @@ class Student(nn.Module):
             return_token_type_ids=False,
             verbose=False,
         )
+        truncated = sum(bool(encoding.overflowing) for encoding in tokens.encodings)
+        windows: list[Windows] = []
+        if passages is not None:
+            leads = _first_tokens() if self.pooling == "lead" else ()
+            windows = [Windows.of(encoding, passages, leads) for encoding in tokens.encodings]
+        return Encoded(tokens["input_ids"], truncated), windows
 
     def encode(self, texts: str | Sequence[str], **options: Any) -> np.ndarray:
         """Embed as sentence-transformers does: float32 (N, width), or (width,) for a single text.
@@ -378,25 +385,23 @@ class Student(nn.Module):
             check_size(passages)
             self._check_mean()
             encoder = PassageEncoder(self, passages)
-        leads = _first_tokens() if self.pooling == "lead" else ()
         half = self.lexical
         in_memory = [np.empty((0, self.width), dtype=np.float32)]
         lexical_rows: deque[Tensor] = deque()  # of chunks that are tokenised and not yet embedded
-        cuts: deque[list[Windows]] = deque()  # of such chunks into passages
+        cuts: deque[Sequence[Windows]] = deque()  # of such chunks into passages
         of_documents: list[Passages] = []
         truncated = 0
         total = 0
 
         def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
             nonlocal truncated, total
-            tokens = self._tokens(chunk)
-            truncated += _truncated(tokens)
+            encoded, windows = self._tokenize(chunk, passages)
+            truncated += encoded.truncated
             total += len(chunk)
             if half is not None:
                 lexical_rows.append(half.lexical(chunk))
-            if passages is not None:
-                cuts.append([Windows.of(each, passages, leads) for each in tokens.encodings])
-            return tokens["input_ids"]
+            cuts.append(windows)
+            return encoded.sequences
 
         with ExitStack() as stack:
             append: Callable[[np.ndarray], object] = in_memory.append
@@ -445,11 +450,6 @@ class Student(nn.Module):
             problem = f"pooling {self.pooling!r} is the state of one token and no mean over tokens"
             mend = f"give a student with pooling {', '.join(MEANS[:-1])} or {MEANS[-1]}"
             raise InputError(f"{problem}, so that no passage has a part in an embedding; {mend}")
-
-
-def _truncated(tokens: BatchEncoding) -> int:
-    """Count the texts that are cut."""
-    return sum(bool(encoding.overflowing) for encoding in tokens.encodings or ())
 
 
 def _lead_weighted(hidden: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
