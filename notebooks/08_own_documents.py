@@ -152,8 +152,9 @@ nearest(student.encode(query)).style.hide()
 # without a student), and words alone.
 
 # %%
+from docemb_lib.student.explanation import Explanation
 from docemb_lib.teachers import LSA, SBERT
-from docemb_lib.widgets import neighbour_browser
+from docemb_lib.widgets import explanation_explorer, neighbour_browser
 from docemb_lib.widgets.neighbours import Pool
 
 sbert = SBERT(encoder, long="chunks")
@@ -175,8 +176,17 @@ class Collection:
         models = {"student": student, "SBERT over chunks": sbert, "LSA": lsa}
         return {name: model.embed([text])[0] for name, model in models.items()}
 
+    def explain(self, a: str, b: str) -> Explanation:
+        return student.explain(a, b)
+
 
 neighbour_browser(Collection())
+
+# %% [markdown]
+# Why are two documents near? Their cosine is the sum of all pairs of passages and of words, here the strongest ones.
+
+# %%
+explanation_explorer(Collection())
 
 # %% [markdown]
 # ## Groups

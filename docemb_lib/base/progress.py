@@ -46,7 +46,7 @@ def progress(
 ) -> tqdm[Item]:
     """A bar over `items`, or a bar to `update` by hand where `items` is None.
 
-    The bar is written at most once a second, and not at all for a single item.
+    The bar is written at most once a second, and not at all for one or two items.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
@@ -57,7 +57,7 @@ def progress(
         unit=unit,
         bar_format=BAR_WITHOUT_END if total is None else BAR,
         mininterval=1.0,
-        disable=total == 1,
+        disable=total is not None and total <= 2,
         file=sys.stdout if in_kernel() else sys.stderr,
     )
     return cast("tqdm[Item]", bar)

@@ -132,12 +132,17 @@ def embed(
     id_field: IdField = None,
     skip_bad: SkipBad = False,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    passages: Annotated[
+        int | None,
+        typer.Option(min=8, help="Also write texts and passages of at most so many tokens."),
+    ] = None,
 ) -> None:
     """Turn documents into embeddings with a trained student.
 
     The file is written whole or not at all.
     """
     from docemb_lib.base.hardware import devices_at_hand
+    from docemb_lib.base.pretrained import fingerprint
     from docemb_lib.corpus.reader import local_documents
 
     if out.suffix not in {".parquet", ".npy"}:
@@ -148,14 +153,15 @@ def embed(
     if out.exists() and not force:
         mend = "give --force to write over it, or another name"
         raise InputError(f"-o {out}: this file exists already; {mend}")
+    if passages is not None and out.suffix == ".npy":
+        raise InputError(f"-o {out}: passages need a .parquet file; name one")
     reading = local_documents(
         source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
     )
     documents = list(reading)
 
-    import pandas as pd
-
     from docemb_lib.student import Student
+    from docemb_lib.student.embeddings_file import write_embeddings
 
     student = Student.load(model)
     ids = [document.id for document in documents]
@@ -164,13 +170,101 @@ def embed(
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, "embeddings.npy")
         # The embeddings are written to disk as they come.
-        embeddings = student.embed(texts, out=written, devices=devices_at_hand())
+        devices = devices_at_hand()
+        cut = None  # the texts and their passages
+        if passages is None:
+            embeddings = student.embed(texts, out=written, devices=devices)
+        else:
+            embeddings, of_documents = student.embed(
+                texts, out=written, devices=devices, passages=passages
+            )
+            cut = (texts, of_documents)
         if out.suffix == ".parquet":
             written = Path(folder, "embeddings.parquet")
-            table = pd.DataFrame({"id": ids, "embedding": list(embeddings)})
-            table.to_parquet(written, index=False)
+            write_embeddings(written, ids, embeddings, student=fingerprint(model), cut=cut)
         written.replace(out)
     console.print(f"{len(documents)} documents, {student.width} dimensions each: {out}")
+
+
+@command
+def search(
+    model: Annotated[str, typer.Argument(help="The student that EMBEDDINGS are of.")],
+    embeddings: Annotated[
+        Path, typer.Argument(help="A .parquet file of `docemb embed`; --passages shows passages.")
+    ],
+    query: Annotated[str | None, typer.Argument(help="A text, or a text file.")] = None,
+    like: Annotated[
+        str | None, typer.Option(metavar="ID", help="Search for more like this document instead.")
+    ] = None,
+    count: Annotated[int, typer.Option("-k", min=1, help="Documents to show.")] = 10,
+    by_passages: Annotated[
+        bool,
+        typer.Option("--by-passages", help="Rank documents by their nearest passage and words."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find the documents nearest to a text, and the passage of each that is nearest.
+
+    The cosines are exact, with all documents.
+    """
+    if (query is None) == (like is None):
+        raise InputError("give either a QUERY or --like ID")
+    from docemb_lib.base.pretrained import fingerprint
+    from docemb_lib.cli.similarity import given_text, hits_table, print_hits
+    from docemb_lib.cli.terminal import write_json
+    from docemb_lib.student import Student
+    from docemb_lib.student.embeddings_file import EmbeddingsFile
+
+    file = EmbeddingsFile(embeddings)
+    row = None if like is None else file.row_of(like)
+    text = "" if query is None else given_text(query)
+    student = Student.load(model)
+    file.check_student(fingerprint(model), model, student.width)
+    vector = student.encode(text) if row is None else file.document(row).embedding
+    nearest = file.nearest(vector, count, without=row, by_passages=by_passages)
+    hits = hits_table(file, nearest, vector)
+    if as_json:
+        write_json(hits)
+    else:
+        print_hits(hits, console)
+
+
+@command
+def explain(
+    model: Annotated[str, typer.Argument(metavar="STUDENT", help="A folder or a hub id.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A text, a text file, or an id.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(help="A .parquet file of `docemb embed --passages`: A and B are ids in it."),
+    ] = None,
+    passages: Annotated[int, typer.Option(min=8, help="Most tokens of a passage.")] = 128,
+    count: Annotated[int, typer.Option("-k", min=1, help="Pairs of passages to show.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Show which passages and words of two documents make them similar.
+
+    The contributions of all pairs and words sum to the cosine.
+    """
+    from docemb_lib.cli.similarity import (
+        given_text,
+        print_explanation,
+        stored_text,
+        write_explanation,
+    )
+    from docemb_lib.student import Student
+    from docemb_lib.student.embeddings_file import EmbeddingsFile
+
+    if embeddings is None:
+        texts = (given_text(first), given_text(second))
+    else:
+        file = EmbeddingsFile(embeddings)
+        texts = (stored_text(file, first), stored_text(file, second))
+    explanation = Student.load(model).explain(*texts, passages=passages)
+    if as_json:
+        write_explanation(explanation, texts, count)
+    else:
+        print_explanation(explanation, texts, count, console)
 
 
 @command

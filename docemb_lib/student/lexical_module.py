@@ -19,6 +19,7 @@ import numpy as np
 import regex
 import torch
 from safetensors.torch import load_file, save
+from scipy.sparse import csr_matrix
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sklearn.feature_extraction.text import CountVectorizer
 from torch import Tensor, nn
@@ -114,17 +115,21 @@ class LexicalHalf(nn.Module):
         """D + L."""
         return self.dense_map.shape[1] + self.vectors.shape[1]
 
-    def lexical(self, texts: Sequence[str]) -> Tensor:
-        """Compute the lexical half of texts, (N, L) on the CPU, with rows of unit length.
-
-        The row of a text without a known word is zero.
-        """
+    def frequencies(self, texts: Sequence[str]) -> csr_matrix:
+        """Compute the square roots of counts of words, a sparse matrix (N, V)."""
         texts = list(map(spaced, texts))
         counts = self.counter.transform(texts)  # (N, V)
         for first, more in self.leads:
             beginnings = (" ".join(text.split(maxsplit=first)[:first]) for text in texts)
             counts = counts + more * self.counter.transform(beginnings)
-        sums = torch.from_numpy(counts.sqrt() @ self.vectors)  # (N, L)
+        return counts.sqrt()
+
+    def lexical(self, texts: Sequence[str]) -> Tensor:
+        """Compute the lexical half of texts, (N, L) on the CPU, with rows of unit length.
+
+        The row of a text without a known word is zero.
+        """
+        sums = torch.from_numpy(self.frequencies(texts) @ self.vectors)  # (N, L)
         return self.centred(nn.functional.normalize(sums))
 
     def centred(self, lexical: Tensor) -> Tensor:

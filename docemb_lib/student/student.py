@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -22,20 +22,33 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.base.progress import progress
 from docemb_lib.student import export, lexical, loading, longformer
-from docemb_lib.student.embedding import CHUNK, embed_chunks, growing_npy, one_ahead
+from docemb_lib.student.embedding import CHUNK, Encoder, embed_chunks, growing_npy, one_ahead
+from docemb_lib.student.explanation import Explanation, explained, word_vectors
 from docemb_lib.student.export import MEANS, WITH_GLOBAL_ATTENTION, Pooling
 from docemb_lib.student.longformer import Backend
 from docemb_lib.student.packing import PackedBatch
+from docemb_lib.student.passages import (
+    Embedded,
+    PassageEncoder,
+    Passages,
+    Windows,
+    check_size,
+    means,
+    passages_of,
+)
 
 if TYPE_CHECKING:
     from tqdm import tqdm
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import (
+        PretrainedConfig,
+        PreTrainedModel,
+        PreTrainedTokenizerFast,
+    )
 
     from docemb_lib.student.lexical_module import LexicalHalf
 
 logger = logging.getLogger(__name__)
 
-PIECE = 64  # tokens summed one after the other
 # Encoders and poolings with a packed forward, then those without.
 PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"))
 KINDS = (
@@ -248,14 +261,18 @@ class Student(nn.Module):
 
     def forward(self, batch: PackedBatch) -> Tensor:
         """Compute the embeddings of B packed documents, pooled over their tokens, (B, D)."""
+        states, totals = self.weighted_states(batch)
+        if self.pooling not in MEANS:
+            return states[batch.first]
+        return means(states, totals, batch)
+
+    def weighted_states(self, batch: PackedBatch) -> tuple[Tensor, Tensor]:
+        """Compute the states that pooling averages, (T, D), and their sums of weights, (B,)."""
         hidden = self.hidden(batch)  # (T, D)
         hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
-        if self.pooling not in MEANS:
-            return hidden[batch.first]
-        totals = batch.lengths
         if self.pooling == "lead":
-            hidden, totals = _lead_weighted(hidden, batch)
-        return _means(hidden, totals, batch)
+            return _lead_weighted(hidden, batch)
+        return hidden, batch.lengths
 
     def hidden(self, batch: PackedBatch) -> Tensor:
         """Compute the last hidden states of a batch of T tokens, (T, D).
@@ -277,8 +294,14 @@ class Student(nn.Module):
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:
         """Return the token ids of each text, cut at `max_tokens`."""
+        return self._tokenize(texts, None)[0]
+
+    def _tokenize(
+        self, texts: Sequence[str], passages: int | None
+    ) -> tuple[Encoded, Sequence[Windows]]:
+        """Also return where the passages of at most so many tokens of each text lie."""
         if not texts:
-            return Encoded([], 0)
+            return Encoded([], 0), []
         loading.remove_limits(self.tokenizer)  # set by the call below
         beginnings = tokenizing.heads(self.tokenizer.backend_tokenizer, texts, self.max_tokens)
         tokens = self.tokenizer(
@@ -290,7 +313,11 @@ class Student(nn.Module):
             verbose=False,
         )
         truncated = sum(bool(encoding.overflowing) for encoding in tokens.encodings)
-        return Encoded(tokens["input_ids"], truncated)
+        windows: list[Windows] = []
+        if passages is not None:
+            leads = _first_tokens() if self.pooling == "lead" else ()
+            windows = [Windows.of(encoding, passages, leads) for encoding in tokens.encodings]
+        return Encoded(tokens["input_ids"], truncated), windows
 
     def encode(self, texts: str | Sequence[str], **options: Any) -> np.ndarray:
         """Embed as sentence-transformers does: float32 (N, width), or (width,) for a single text.
@@ -301,6 +328,7 @@ class Student(nn.Module):
             return self.embed([texts], **options)[0]
         return self.embed(texts, **options)
 
+    @overload
     def embed(
         self,
         texts: Iterable[str],
@@ -309,7 +337,31 @@ class Student(nn.Module):
         bf16: bool | None = None,
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
-    ) -> np.ndarray:
+        passages: None = None,
+    ) -> np.ndarray: ...
+
+    @overload
+    def embed(
+        self,
+        texts: Iterable[str],
+        *,
+        out: str | Path | None = None,
+        bf16: bool | None = None,
+        devices: Sequence[str | torch.device] | None = None,
+        desc: str = "embedding",
+        passages: int,
+    ) -> Embedded: ...
+
+    def embed(
+        self,
+        texts: Iterable[str],
+        *,
+        out: str | Path | None = None,
+        bf16: bool | None = None,
+        devices: Sequence[str | torch.device] | None = None,
+        desc: str = "embedding",
+        passages: int | None = None,
+    ) -> np.ndarray | Embedded:
         """Embed N documents without dropout or gradients; logs how many were cut.
 
         Args:
@@ -319,25 +371,36 @@ class Student(nn.Module):
             bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
             devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
+            passages: also give the passages of at most so many tokens of each document, from the
+                same pass; they are held in memory. The lexical half, if any, has no passages.
 
-        Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map.
-        Raises InputError for a single string and for embeddings that are not finite.
+        Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map;
+        with `passages`, `Embedded`. Raises InputError for a single string, for embeddings that are
+        not finite, and for passages of a student that does not average its states.
         """
         if isinstance(texts, str):
             raise InputError("texts: this is one string; give a list of documents")
+        encoder: Encoder = self
+        if passages is not None:
+            check_size(passages)
+            self._check_mean()
+            encoder = PassageEncoder(self, passages)
         half = self.lexical
         in_memory = [np.empty((0, self.width), dtype=np.float32)]
         lexical_rows: deque[Tensor] = deque()  # of chunks that are tokenised and not yet embedded
+        cuts: deque[Sequence[Windows]] = deque()  # of such chunks into passages
+        of_documents: list[Passages] = []
         truncated = 0
         total = 0
 
         def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
             nonlocal truncated, total
-            encoded = self.tokenize(chunk)
+            encoded, windows = self._tokenize(chunk, passages)
             truncated += encoded.truncated
             total += len(chunk)
             if half is not None:
                 lexical_rows.append(half.lexical(chunk))
+            cuts.append(windows)
             return encoded.sequences
 
         with ExitStack() as stack:
@@ -351,8 +414,12 @@ class Student(nn.Module):
             # Generators are closed on an error: their threads end, and no partial file is left.
             chunks = closing(one_ahead(tokenize, tokenizing.batched(texts, CHUNK)))
             tokenised = stack.enter_context(chunks)
-            embeddings = closing(embed_chunks(self, tokenised, devices, bf16, bar.update))
+            embeddings = closing(embed_chunks(encoder, tokenised, devices, bf16, bar.update))
             for rows in stack.enter_context(embeddings):
+                if passages is not None:
+                    for row, windows in zip(rows, cuts.popleft(), strict=True):
+                        of_documents.append(passages_of(windows, row, self.dim, half))
+                    rows = rows[:, : self.dim]
                 if half is not None:
                     rows = half.join(torch.from_numpy(rows), lexical_rows.popleft()).numpy()
                 if not np.isfinite(rows).all():
@@ -362,39 +429,45 @@ class Student(nn.Module):
         if truncated:
             message = "%d of %d documents are cut at %d tokens"
             logger.warning(message, truncated, total, self.max_tokens)
-        return np.concatenate(in_memory) if out is None else np.load(out, mmap_mode="r")
+        result = np.concatenate(in_memory) if out is None else np.load(out, mmap_mode="r")
+        return result if passages is None else Embedded(result, of_documents)
+
+    def explain(
+        self, a: str, b: str, *, passages: int = 128, bf16: bool | None = None
+    ) -> Explanation:
+        """Tell which passages and words of two texts add how much to the cosine of `embed`.
+
+        A passage has at most `passages` tokens. See `Explanation` for what is attributed, and
+        `embed` for bf16. Raises InputError for a student that does not average its states.
+        """
+        X, (of_a, of_b) = self.embed([a, b], passages=passages, bf16=bf16, desc="explaining")
+        first, second = np.linalg.norm(X.astype(np.float64), axis=1).tolist()
+        words = (word_vectors(self.lexical, a), word_vectors(self.lexical, b))
+        return explained((first, second), (of_a, of_b), words)
+
+    def _check_mean(self) -> None:
+        if self.pooling not in MEANS:
+            problem = f"pooling {self.pooling!r} is the state of one token and no mean over tokens"
+            mend = f"give a student with pooling {', '.join(MEANS[:-1])} or {MEANS[-1]}"
+            raise InputError(f"{problem}, so that no passage has a part in an embedding; {mend}")
 
 
 def _lead_weighted(hidden: Tensor, batch: PackedBatch) -> tuple[Tensor, Tensor]:
     """Weigh states (T, D) by their place; return them and each document's sum of weights, (B,)."""
-    # Imported here, because it imports sentence-transformers.
-    from docemb_lib.student.lexical_module import FIRST_TOKENS
-
     place = torch.arange(len(hidden), device=hidden.device) - batch.first[batch.document]  # (T,)
     weights = torch.ones_like(place)
     totals = batch.lengths
-    for first, more in FIRST_TOKENS:
+    for first, more in _first_tokens():
         weights = weights + more * (place < first)
         totals = totals + more * batch.lengths.clamp(max=first)
     return hidden * weights[:, None], totals
 
 
-def _means(hidden: Tensor, totals: Tensor, batch: PackedBatch) -> Tensor:
-    """Divide the sum over each document's rows of (T, D) by its total of `totals`, (B,): (B, D).
+def _first_tokens() -> tuple[tuple[int, int], ...]:
+    # Imported here, because it imports sentence-transformers.
+    from docemb_lib.student.lexical_module import FIRST_TOKENS
 
-    A GPU sums a segment row by row, so sum pieces of a document in parallel first, then their sums.
-    Scattered additions would also be fast, but in another order every time.
-    """
-    pieces = []  # rows of each piece
-    counts = []  # pieces of each document
-    for size in batch.sizes:
-        full, rest = divmod(size, PIECE)
-        pieces += [PIECE] * full + [rest] * (rest > 0)
-        counts.append(full + (rest > 0))
-    for lengths in (pieces, counts):
-        on_device = torch.tensor(lengths).to(hidden.device, non_blocking=True)
-        hidden = torch.segment_reduce(hidden, "sum", lengths=on_device, axis=0, unsafe=True)
-    return hidden / totals[:, None]
+    return FIRST_TOKENS
 
 
 def adapted_on(dim: int) -> int:

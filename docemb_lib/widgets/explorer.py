@@ -140,6 +140,12 @@ def choice(options: Mapping[str, Any], first: Any) -> Control:
     return Control(partial(ipywidgets.Dropdown, options=list(options.items()), index=index), first)
 
 
+def buttons(options: Mapping[str, int], first: int) -> Control:
+    """A row of buttons for values by label, of which one is pressed, the value `first` to begin."""
+    make = partial(ipywidgets.ToggleButtons, options=list(options.items()), value=first)
+    return Control(make, first)
+
+
 def slider(low: float, high: float, step: float, value: float | tuple[int, int]) -> Control:
     """A slider for a number, an integer if `step` is one, or for the two ends of an interval."""
     if isinstance(value, tuple):

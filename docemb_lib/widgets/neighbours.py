@@ -1,7 +1,11 @@
-"""The neighbour browser: nearest documents of a task in the embedding spaces of several models."""
+"""Nearest documents of a task in the embedding spaces of several models, and why they are near."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
+from html import escape
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pandas as pd
@@ -14,10 +18,16 @@ from docemb_lib.runs.models import Model, embed_once
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.run import Run
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider, text_field
+from docemb_lib.widgets.explanations import MARKS, side_by_side
+from docemb_lib.widgets.explorer import Answer, Explorer, buttons, choice, slider, text_field
+
+if TYPE_CHECKING:
+    from docemb_lib.student import Student
+    from docemb_lib.student.explanation import Explanation
 
 POOL = 2000  # most texts of a task
 OFFERED = 50  # documents that a slider reaches; `find` chooses others
+RANKS = 10  # most neighbours of a document
 
 
 class Pool:
@@ -56,6 +66,21 @@ class Pool:
         return nearest
 
 
+class Documents(Protocol):
+    """What the explorers ask for: documents by task, and the student's answers to further texts."""
+
+    @property
+    def tasks(self) -> Sequence[str]: ...
+
+    def pool(self, task: str, /) -> Pool: ...
+
+    def embed(self, text: str, /) -> Mapping[str, np.ndarray]:
+        """The embedding (·,) of a text by each model."""
+
+    def explain(self, a: str, b: str, /) -> Explanation:
+        """The parts of the student's cosine."""
+
+
 class Neighbourhoods:
     """The tasks of a profile as pools, each built at the first use, and models for further texts.
 
@@ -85,6 +110,16 @@ class Neighbourhoods:
         """
         return {label: model.embed([text])[0] for label, model in self.models.items()}
 
+    @cached_property
+    def _student(self) -> Student:
+        from docemb_lib.student import Student
+
+        return Student.load(self.stages.students.trained.path)
+
+    def explain(self, a: str, b: str) -> Explanation:
+        """The parts of the student's cosine of two texts. It is loaded once."""
+        return self._student.explain(a, b)
+
 
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
     """The student, the structural teacher in both forms and the Paragraph Vectors side by side."""
@@ -101,18 +136,32 @@ def neighbourhoods_of(run: Run) -> Neighbourhoods:
     return Neighbourhoods(run.stages, {names[model.label]: model for model in models})
 
 
-def neighbour_browser(neighbourhoods: Neighbourhoods) -> Explorer:
+def neighbour_browser(neighbourhoods: Documents) -> Explorer:
     """Compare the neighbours of a document by model.
 
-    Choose a document of a task (`find` filters by words) or write a text. The first text that is
-    written loads the models, which takes seconds.
+    Choose a document of a task (`find` filters by words) or write a text. A number of `why` shows
+    what makes this neighbour near to the student. The first text that is written, and the first
+    `why`, load models, which takes seconds.
     """
     embed = cache(neighbourhoods.embed)
+    explain = cache(neighbourhoods.explain)
 
-    def answer(task: str, words: str, place: int, k: int, text: str) -> Answer:
+    def of_text(
+        pool: Pool, nearest: dict[str, pd.Series], title: str, text: str, why: int
+    ) -> Answer:
+        of_student = next(iter(nearest.values())).index
+        because = ""
+        if why and len(of_student):
+            row = int(of_student[min(why, len(of_student)) - 1])
+            texts = (text, pool.texts[row])
+            titles = (title.partition(",")[0], f"document {row}")
+            because = side_by_side(explain(*texts), texts, titles)
+        return Answer(because + _table(pool, nearest, title, text))
+
+    def answer(task: str, words: str, place: int, k: int, why: int, text: str) -> Answer:
         pool = neighbourhoods.pool(task)
         if text.strip():
-            return Answer(_table(pool, pool.neighbours(embed(text), k), "your text", text))
+            return of_text(pool, pool.neighbours(embed(text), k), "your text", text, why)
         rows = pool.find(words)
         if not rows:
             problem = f"no document of {task} contains “{words}”; search for other words"
@@ -120,15 +169,52 @@ def neighbour_browser(neighbourhoods: Neighbourhoods) -> Explorer:
         place = min(place, len(rows))
         row = rows[place - 1]
         title = f"document {row}, {pool.lengths[row]} tokens; {place} of {len(rows)} found"
-        return Answer(_table(pool, pool.neighbours(row, k), title, pool.texts[row]))
+        return of_text(pool, pool.neighbours(row, k), title, pool.texts[row], why)
 
     tasks = neighbourhoods.tasks
     controls = {
         "task": choice(dict(zip(tasks, tasks, strict=True)), tasks[0]),
         "find": text_field("words of a document, then the return key"),
         "document": slider(1, OFFERED, 1, 1),
-        "neighbours": slider(1, 10, 1, 5),
+        "neighbours": slider(1, RANKS, 1, 5),
+        "why": buttons({"–": 0, **{str(rank): rank for rank in range(1, RANKS + 1)}}, 0),
         "your text": text_field("any text; empty: the document above", lines=3),
+    }
+    return Explorer(controls, answer)
+
+
+def explanation_explorer(neighbourhoods: Documents) -> Explorer:
+    """Set a document beside a neighbour, and show what makes them near to the student.
+
+    Where the neighbours of another model differ from the student's, choose one of this model.
+    """
+    explain = cache(neighbourhoods.explain)
+
+    def answer(task: str, place: int, model: str, rank: int, pair: int) -> Answer:
+        pool = neighbourhoods.pool(task)
+        row = min(place, len(pool.texts)) - 1
+        cosines = pool.neighbours(row, len(pool.texts))
+        nearest = cosines[model].index
+        if not len(nearest):
+            return Answer(html.message(f"{task} has one document; there is no neighbour"))
+        other = int(nearest[min(rank, len(nearest)) - 1])
+        standing = []
+        for name, of_model in cosines.items():
+            place_of_other = of_model.index.tolist().index(other) + 1
+            standing.append(f"{name} {of_model[other]:.3f} (neighbour {place_of_other})")
+        line = f"<p>cosines: {escape('; '.join(standing))}</p>"
+        texts = (pool.texts[row], pool.texts[other])
+        titles = (f"document {row}", f"document {other}")
+        return Answer(line + side_by_side(explain(*texts), texts, titles, pair))
+
+    tasks = neighbourhoods.tasks
+    models = list(neighbourhoods.pool(tasks[0]).directions)
+    controls = {
+        "from task": choice(dict(zip(tasks, tasks, strict=True)), tasks[0]),
+        "first": slider(1, OFFERED, 1, 1),
+        "near by": choice(dict(zip(models, models, strict=True)), models[0]),
+        "rank": slider(1, RANKS, 1, 1),
+        "pair": buttons(dict(zip(MARKS, range(len(MARKS)), strict=True)), 0),
     }
     return Explorer(controls, answer)
 

@@ -203,6 +203,20 @@ def test_a_text_of_ones_own_is_shown_as_text(notebook):
     assert notebook.page.evaluate("() => window.harmed") is None
 
 
+@pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
+def test_a_key_on_a_button_shows_why_a_neighbour_is_near(notebook):
+    button = notebook.page.locator(".docemb-explorer .widget-toggle-button").get_by_text(
+        "1", exact=True
+    )
+    before = notebook.count(".docemb-pairs")
+    button.first.press("Enter")
+    notebook.page.locator(".docemb-pairs").nth(before).wait_for(timeout=60_000)
+    text = notebook.page.locator(".docemb-explorer [role=region]").first
+    text.focus()
+    assert text.evaluate("one => document.activeElement === one")
+    assert text.get_attribute("aria-label")
+
+
 # ---- last, because they move controls and look at all that was drawn
 
 

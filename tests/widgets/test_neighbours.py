@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cosine
 
+from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
-from docemb_lib.widgets import neighbour_browser
+from docemb_lib.student.explanation import Explanation
+from docemb_lib.widgets import explanation_explorer, neighbour_browser
+from docemb_lib.widgets.explorer import message
 from docemb_lib.widgets.neighbours import Neighbourhoods, Pool
 
 TEXTS = [f"text {row} of {'Graphs' if row % 2 else 'violins'}" for row in range(9)]
@@ -110,6 +113,7 @@ def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(tabl
         models=spaces,
         pool=lambda task: pool,
         embed=lambda text: asked.append(text) or {model: X[3] for model, X in spaces.items()},
+        explain=lambda a, b: pytest.fail("nothing asks why"),
     )
     explorer = neighbour_browser(neighbourhoods)
 
@@ -138,3 +142,75 @@ def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(tabl
     assert "<b>own" not in text
     moved(explorer, neighbours=2)
     assert asked == ["my <b>own</b> words"]  # embedded once
+
+
+@pytest.fixture
+def explained(spaces, hostile):
+    """Documents whose explanations link their only passages; and the pairs that were asked for."""
+    pool = Pool([f"page {n} {hostile}" for n in range(9)], np.arange(9), spaces)
+    asked = []
+
+    def explain(first, second):
+        asked.append((first, second))
+        spans = tuple(np.array([[0, len(text)]]) for text in (first, second))
+        return Explanation(0.3, np.array([[0.2]]), spans, {hostile: 0.1})
+
+    def embed(text):
+        return {model: X[3] for model, X in spaces.items()}
+
+    documents = SimpleNamespace(
+        tasks=["find"], pool=lambda task: pool, embed=embed, explain=explain
+    )
+    return documents, asked
+
+
+LINE = "cosine 0.300: 33 % words, 67 % meaning, of it 100 % between passages 1 and 1"
+
+
+def test_one_click_shows_why_a_neighbour_is_near(explained, moved):
+    documents, asked = explained
+    explorer = neighbour_browser(documents)
+    assert LINE not in moved(explorer, document=3)
+    text = moved(explorer, why=2)
+    pool = documents.pool("find")
+    second = pool.neighbours(2, 2)["student"].index[1]
+    assert asked == [(pool.texts[2], pool.texts[second])]
+    assert LINE in text
+    assert "<script" not in text
+    moved(explorer, **{"your text": "my own words"})
+    assert asked[1] == (
+        "my own words",
+        pool.texts[
+            pool.neighbours({m: X[3] for m, X in pool.directions.items()}, 2)["student"].index[1]
+        ],
+    )
+
+
+def test_why_is_asked_once_for_a_pair(explained, moved):
+    documents, asked = explained
+    explorer = neighbour_browser(documents)
+    for why in (1, 0, 1):
+        moved(explorer, why=why)
+    assert len(asked) == 1
+
+
+def test_the_explorer_sets_a_document_beside_a_neighbour_of_any_model(explained, moved):
+    documents, asked = explained
+    text = moved(explanation_explorer(documents), first=4, rank=3, **{"near by": "SBERT"})
+    pool = documents.pool("find")
+    nearest = pool.neighbours(3, 8)
+    other = nearest["SBERT"].index[2]
+    assert asked[-1] == (pool.texts[3], pool.texts[other])
+    rank = nearest["student"].index.tolist().index(other) + 1
+    assert f"student {nearest['student'][other]:.3f} (neighbour {rank})" in text
+    assert f"SBERT {nearest['SBERT'][other]:.3f} (neighbour 3)" in text
+
+
+def test_a_student_that_cannot_explain_says_so_in_one_line(explained, moved):
+    documents, _ = explained
+
+    def explain(first, second):
+        raise InputError("pooling 'cls' is no mean")
+
+    documents.explain = explain
+    assert moved(explanation_explorer(documents)) == message("pooling 'cls' is no mean")
