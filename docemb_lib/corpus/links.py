@@ -42,6 +42,19 @@ def read_links(file: Path, findings: Findings | None = None) -> Iterator[tuple[R
                 yield (row, *_ids(row), _grade(row))
 
 
+def read_judgements(file: Path) -> dict[str, dict[str, int]]:
+    """The grades of documents by query; those below 1 mean that a document is not relevant.
+
+    Raises InputError for bad rows.
+    """
+    findings = Findings()
+    judgements: dict[str, dict[str, int]] = {}
+    for _, query, document, grade in read_links(file, findings):
+        judgements.setdefault(query, {})[document] = grade
+    findings.end(file)
+    return judgements
+
+
 def relevant_documents(
     file: Path, known: Collection[str], *, skip_bad: bool = False
 ) -> dict[str, list[str]]:
@@ -63,6 +76,10 @@ def relevant_documents(
             warn_once("%s: the first line (%s, %s) is read as names", file, source, target)
             continue
         count += 1
+        if source == target:
+            problem = f"the row names the document {source!r:.40} twice"
+            with findings.collecting():
+                raise InputError(f"{row.where}: {problem}; name two different documents")
         if strange:
             lost += 1
             unknown |= dict.fromkeys(strange)
@@ -90,9 +107,6 @@ def _ids(row: Row) -> tuple[str, str]:
                 f"{row.where}: {problem}; name two documents, {SOURCE[0]} and {TARGET[0]}"
             )
         ids.append(id_text(value, row.where, str(name)))
-    if ids[0] == ids[1]:
-        problem = f"the row names the document {ids[0]!r:.40} twice"
-        raise InputError(f"{row.where}: {problem}; name two different documents")
     return ids[0], ids[1]
 
 

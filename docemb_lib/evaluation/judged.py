@@ -4,38 +4,25 @@ A folder holds `corpus.jsonl`, `queries.jsonl`, and `qrels/test.tsv` and `qrels/
 `qrels.jsonl` (LongEmbed). The candidates are the documents alone.
 """
 
-import csv
 import logging
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.rows import file_format, lines_of, read_rows, text_of
+from docemb_lib.corpus.links import read_judgements
+from docemb_lib.corpus.reader import IDS, id_text
+from docemb_lib.corpus.rows import Findings, field_in, listed, read_rows, text_of
 from docemb_lib.evaluation.readers import split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
 from docemb_lib.settings.sections import OwnTask, SplitName
 
 logger = logging.getLogger(__name__)
 
+QUERY = "qid"  # the id of a query in LongEmbed
 TITLE = "title"  # of a document, which stands before its text where a row has one
-# Names of fields in the different layouts.
-IDS = ("_id", "doc_id", "qid")
-QUERY = ("query-id", "qid", "query_id", "source")
-DOCUMENT = ("corpus-id", "doc_id", "docid", "corpus_id", "target")
-GRADE = ("score", "relevance", "grade")
-# The columns of a file without a line of names, by their number; four are TREC's
-COLUMNS = {
-    2: (QUERY[0], DOCUMENT[0]),
-    3: (QUERY[0], DOCUMENT[0], GRADE[0]),
-    4: (QUERY[0], "iteration", DOCUMENT[0], GRADE[0]),
-}
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-INTEGER = re.compile(r"-?\d{1,9}(\.0+)?")
-
 Judgements = dict[str, dict[str, int]]  # the grade of each document for each query, by their ids
 
 
@@ -105,67 +92,21 @@ def _file(folder: Path, name: str, *further: str) -> Path:
 def _texts(file: Path, settings: OwnTask) -> dict[str, Text]:
     """The documents or queries of a file by id."""
     texts: dict[str, Text] = {}
-    known = (settings.id_field, *IDS)
-    for where, _, fields in read_rows(file):
-        name = next((name for name in known if name in fields), settings.id_field)
-        id = fields.get(name)
-        if isinstance(id, bool) or not isinstance(id, str | int) or str(id) in texts:
-            raise InputError(
-                f"{where}: the field {name!r} is {id!r:.40}; write a string or an integer that no "
-                "earlier row has"
-            )
-        body = text_of(fields, settings.text_field, where=where)
-        title = fields.get(TITLE)
-        texts[str(id)] = Text(body, title if isinstance(title, str) else "")
+    findings = Findings(skip_bad=settings.skip_bad)
+    names = (*IDS, QUERY) if settings.id_field is None else (settings.id_field, *IDS, QUERY)
+    for where, _, fields in read_rows(file, findings):
+        with findings.collecting():
+            name = field_in(fields, *names)
+            if name is None:
+                raise InputError(f"{where}: the row has no id, only {listed(fields)}; add {IDS[0]}")
+            id = id_text(fields[name], where, name)
+            if id in texts:
+                raise InputError(f"{where}: an earlier row has the id {id!r:.40}, too; rename one")
+            body = text_of(fields, settings.text_field, where=where)
+            title = fields.get(TITLE)
+            texts[id] = Text(body, title if isinstance(title, str) else "")
+    findings.end(file)
     return texts
-
-
-def read_judgements(file: Path) -> Judgements:
-    """The grades of documents by query; those below 1 mean that a document is not relevant.
-
-    Formats: BEIR's (query-id, corpus-id, score, separated by tabs or commas), TREC's (query,
-    iteration, document, grade, separated by white space), two ids a line, and JSON lines. Raises
-    InputError for a line that is none of these.
-    """
-    judgements: Judgements = {}
-    for where, fields in _judged_rows(file):
-        query, document = (_value(fields, names) for names in (QUERY, DOCUMENT))
-        grade = _value(fields, GRADE) or "1"
-        if not query or not document or not INTEGER.fullmatch(grade):
-            raise InputError(
-                f"{where}: the row is {list(fields.values())!r:.80}, but it must name a query, a "
-                "document and perhaps a grade, an integer; mend it"
-            )
-        judgements.setdefault(query, {})[document] = int(float(grade))
-    return judgements
-
-
-def _value(fields: Mapping[str, object], names: Sequence[str]) -> str:
-    return next((str(fields[name]).strip() for name in names if name in fields), "")
-
-
-def _judged_rows(file: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The place and the fields of each row."""
-    kind = file_format(file) or ""
-    if kind and kind not in DELIMITERS:
-        yield from ((row.where, row.fields) for row in read_rows(file))
-        return
-    columns: Sequence[str] = ()
-    for number, line in enumerate(lines_of(file), start=1):
-        values = next(csv.reader([line], delimiter=DELIMITERS[kind])) if kind else line.split()
-        if not values:
-            continue
-        if not columns:
-            is_named = values[0] in QUERY
-            columns = values if is_named else COLUMNS.get(len(values), ())
-            if is_named or (len(values) > 2 and not INTEGER.fullmatch(values[-1])):
-                continue
-        if len(values) != len(columns):
-            raise InputError(
-                f"{file}, line {number}: it has {len(values)} values; write two ids a line, or a "
-                "query, a document and a grade"
-            )
-        yield f"{file}, line {number}", dict(zip(columns, values, strict=True))
 
 
 def _drawn(judgements: Judgements, settings: OwnTask) -> dict[str, Judgements]:

@@ -8,8 +8,9 @@ import pytest
 import pytrec_eval
 from conftest import write_files
 
+from docemb_lib.corpus.links import read_judgements
 from docemb_lib.evaluation import Retrieval
-from docemb_lib.evaluation.judged import judged_task, read_judgements
+from docemb_lib.evaluation.judged import judged_task
 from docemb_lib.evaluation.retrieval import bm25, by_cosine, fused, tfidf
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import OwnTask
@@ -85,7 +86,7 @@ def test_scores_of_a_folder_are_trec_evals(tmp_path: Path) -> None:
         ("a.tsv", "query-id\tcorpus-id\tscore\nq\td 1\t2\nq\te\t0\n"),
         ("a.tsv", "q\td 1\t2\nq\te\t0.0\n"),
         ("a.csv", 'query-id,corpus-id,score\nq,"d 1",2\nq,e,0\n'),
-        ("a.csv", "topic,page,judged\nq,d 1,2\nq,e,0\n"),  # a line of other names
+        ("a.csv", "Query,Document,Grade\nq,d 1,2\nq,e,0\n"),
         (
             "a.jsonl",
             '{"qid": "q", "doc_id": "d 1", "score": 2}\n{"qid": "q", "docid": "e", "score": 0}',
@@ -107,11 +108,14 @@ def test_judgements_of_trec_have_four_columns_between_white_space(tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("q\td\t1\nq\te\n", r"a\.tsv, line 2: it has 2 values; write two ids a line"),
-        ("q\td\t1\nq\te\thigh\n", r"a\.tsv, line 2: the row is .*a grade, an integer"),
-        ("q\td\t0.5\nq\te\t1\nq\tf\t0.5\n", r"a\.tsv, line 3: the row is"),
-        ("q\t\t1\n", r"a\.tsv, line 1: the row is .* must name a query, a document"),
-        ("only\n", r"a\.tsv, line 1: it has 1 values"),
+        ("q\td\t1\nq\te\n", r"a\.tsv, row 2: it has 2 values; write two ids"),
+        ("q\td\t1\nq\te\thigh\n", r"a\.tsv, row 2: the grade is 'high'; write an integer"),
+        (
+            "q\td\t0.5\nq\te\t1\nq\tf\t0.5\n",
+            r"a\.tsv: bad are 2 rows .*the grade is '0\.5' \(row 1, row 3\)",
+        ),
+        ("q\t\t1\n", r"a\.tsv, row 1: the field 'target' holds .* no id"),
+        ("only\n", r"a\.tsv, row 1: it has 1 values"),
     ],
 )
 def test_an_unsound_judgement_is_refused(tmp_path, content, message, refused) -> None:
@@ -154,14 +158,17 @@ def test_a_query_that_has_only_the_id_of_a_document_is_a_query(tmp_path: Path) -
             {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels.tsv": "1\t2\n"},
             r"split test: no query with a text .*\(1 ids are in no document: '2'; .* id is 'c1'\)",
         ),
-        ({"corpus.jsonl": CORPUS * 2, "queries.jsonl": QUERIES, "qrels.tsv": ""}, "line 5: the fi"),
+        (
+            {"corpus.jsonl": CORPUS * 2, "queries.jsonl": QUERIES, "qrels.tsv": ""},
+            "has the id .c1., too .line 5",
+        ),
         (
             {
                 "corpus.jsonl": [{"_id": True, "text": "a"}],
                 "queries.jsonl": QUERIES,
                 "qrels.tsv": "",
             },
-            "line 1: the field '_id' is True; write a string or an integer",
+            "line 1: the field '_id' holds the bool True and no id",
         ),
     ],
 )
