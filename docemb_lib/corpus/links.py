@@ -28,10 +28,13 @@ TABLES = (".csv", ".tsv", ".txt", ".qrels", "")  # endings of files of columns
 SHOWN = 3  # ids in a message
 
 
-def read_links(file: Path, findings: Findings | None = None) -> Iterator[tuple[Row, str, str, int]]:
+def read_links(
+    file: Path, findings: Findings | None = None, *, of_documents: bool = True
+) -> Iterator[tuple[Row, str, str, int]]:
     """Each row with its two ids and the grade, 1 where there is none.
 
-    findings: collects bad rows, see `read_rows`.
+    findings: collects bad rows, see `read_rows`; of_documents: both ids are those of documents,
+    which must differ.
     """
     ending = Path(file.name.removesuffix(".gz")).suffix.lower()
     rows = _table_rows(file) if ending in TABLES else read_rows(file, findings)
@@ -39,7 +42,11 @@ def read_links(file: Path, findings: Findings | None = None) -> Iterator[tuple[R
     with findings.collecting():
         for row in rows:
             with findings.collecting():
-                yield (row, *_ids(row), _grade(row))
+                source, target = _ids(row)
+                if of_documents and source == target:
+                    problem = f"the row names the document {source!r:.40} twice"
+                    raise InputError(f"{row.where}: {problem}; name two different documents")
+                yield row, source, target, _grade(row)
 
 
 def relevant_documents(
@@ -90,9 +97,6 @@ def _ids(row: Row) -> tuple[str, str]:
                 f"{row.where}: {problem}; name two documents, {SOURCE[0]} and {TARGET[0]}"
             )
         ids.append(id_text(value, row.where, str(name)))
-    if ids[0] == ids[1]:
-        problem = f"the row names the document {ids[0]!r:.40} twice"
-        raise InputError(f"{row.where}: {problem}; name two different documents")
     return ids[0], ids[1]
 
 

@@ -4,51 +4,29 @@ A folder holds `corpus.jsonl`, `queries.jsonl`, and `qrels/test.tsv` and `qrels/
 `qrels.jsonl` (LongEmbed). The candidates are the documents alone.
 """
 
-import csv
 import logging
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.rows import file_format, lines_of, read_rows, text_of
+from docemb_lib.corpus.links import read_links
+from docemb_lib.corpus.reader import local_documents
+from docemb_lib.corpus.rows import Findings, field_in, read_rows
 from docemb_lib.evaluation.readers import split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
 from docemb_lib.settings.sections import OwnTask, SplitName
 
 logger = logging.getLogger(__name__)
 
-TITLE = "title"  # of a document, which stands before its text where a row has one
-# Names of fields in the different layouts.
-IDS = ("_id", "doc_id", "qid")
-QUERY = ("query-id", "qid", "query_id", "source")
-DOCUMENT = ("corpus-id", "doc_id", "docid", "corpus_id", "target")
-GRADE = ("score", "relevance", "grade")
-# The columns of a file without a line of names, by their number; four are TREC's
-COLUMNS = {
-    2: (QUERY[0], DOCUMENT[0]),
-    3: (QUERY[0], DOCUMENT[0], GRADE[0]),
-    4: (QUERY[0], "iteration", DOCUMENT[0], GRADE[0]),
-}
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-INTEGER = re.compile(r"-?\d{1,9}(\.0+)?")
+TITLE = "title"  # the field of a document that is joined with its text
+SHOWN = 3  # ids in a message
 
+Texts = Mapping[str, str]  # of documents or queries, by id
 Judgements = dict[str, dict[str, int]]  # the grade of each document for each query, by their ids
-
-
-class Text(NamedTuple):
-    """A document or a query."""
-
-    body: str
-    title: str = ""
-
-    @property
-    def whole(self) -> str:
-        """The title and the body, separated by a blank as in BEIR."""
-        return f"{self.title} {self.body}".strip()
 
 
 class Layout(NamedTuple):
@@ -67,10 +45,14 @@ def judged_task(settings: OwnTask) -> Retrieval:
     layout = layout_of(settings)
     documents = _texts(layout.corpus, settings)
     queries = _texts(layout.queries, settings)
+
+    def judgements_in(file: Path) -> Judgements:
+        return read_judgements(file, documents, queries, skip_bad=settings.skip_bad)
+
     if isinstance(layout.relevance, Path):
-        by_split = _drawn(read_judgements(layout.relevance), settings)
+        by_split = _drawn(judgements_in(layout.relevance), settings)
     else:
-        by_split = {split: read_judgements(file) for split, file in layout.relevance.items()}
+        by_split = {split: judgements_in(file) for split, file in layout.relevance.items()}
     rankings = {}
     for split, judgements in by_split.items():
         where = f"task {settings.name}, split {split}"
@@ -102,70 +84,34 @@ def _file(folder: Path, name: str, *further: str) -> Path:
     return file
 
 
-def _texts(file: Path, settings: OwnTask) -> dict[str, Text]:
-    """The documents or queries of a file by id."""
-    texts: dict[str, Text] = {}
-    known = (settings.id_field, *IDS)
-    for where, _, fields in read_rows(file):
-        name = next((name for name in known if name in fields), settings.id_field)
-        id = fields.get(name)
-        if isinstance(id, bool) or not isinstance(id, str | int) or str(id) in texts:
-            raise InputError(
-                f"{where}: the field {name!r} is {id!r:.40}; write a string or an integer that no "
-                "earlier row has"
-            )
-        body = text_of(fields, settings.text_field, where=where)
-        title = fields.get(TITLE)
-        texts[str(id)] = Text(body, title if isinstance(title, str) else "")
-    return texts
+def _texts(file: Path, settings: OwnTask) -> dict[str, str]:
+    """The documents or queries of a file by id; a title is joined with the text."""
+    text_field = settings.text_field
+    first = next(iter(read_rows(file)), None)
+    if isinstance(text_field, str) and first and field_in(first.fields, TITLE):
+        text_field = [TITLE, text_field]
+    documents = local_documents(
+        file, text_field=text_field, id_field=settings.id_field, skip_bad=settings.skip_bad
+    )
+    return {document.id: document.text for document in documents}
 
 
-def read_judgements(file: Path) -> Judgements:
+def read_judgements(
+    file: Path, documents: Texts, queries: Texts, *, skip_bad: bool = False
+) -> Judgements:
     """The grades of documents by query; those below 1 mean that a document is not relevant.
 
-    Formats: BEIR's (query-id, corpus-id, score, separated by tabs or commas), TREC's (query,
-    iteration, document, grade, separated by white space), two ids a line, and JSON lines. Raises
-    InputError for a line that is none of these.
+    The layouts are those of `read_links`. A first row that names neither a query nor a document and
+    has no digits is a line of names. Raises InputError for bad rows, unless they are left out.
     """
+    findings = Findings(skip_bad=skip_bad)
     judgements: Judgements = {}
-    for where, fields in _judged_rows(file):
-        query, document = (_value(fields, names) for names in (QUERY, DOCUMENT))
-        grade = _value(fields, GRADE) or "1"
-        if not query or not document or not INTEGER.fullmatch(grade):
-            raise InputError(
-                f"{where}: the row is {list(fields.values())!r:.80}, but it must name a query, a "
-                "document and perhaps a grade, an integer; mend it"
-            )
-        judgements.setdefault(query, {})[document] = int(float(grade))
+    for row, query, document, grade in read_links(file, findings, of_documents=False):
+        is_known = query in queries or document in documents
+        if row.number > 1 or is_known or any(map(str.isdigit, query + document)):
+            judgements.setdefault(query, {})[document] = grade
+    findings.end(file)
     return judgements
-
-
-def _value(fields: Mapping[str, object], names: Sequence[str]) -> str:
-    return next((str(fields[name]).strip() for name in names if name in fields), "")
-
-
-def _judged_rows(file: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """The place and the fields of each row."""
-    kind = file_format(file) or ""
-    if kind and kind not in DELIMITERS:
-        yield from ((row.where, row.fields) for row in read_rows(file))
-        return
-    columns: Sequence[str] = ()
-    for number, line in enumerate(lines_of(file), start=1):
-        values = next(csv.reader([line], delimiter=DELIMITERS[kind])) if kind else line.split()
-        if not values:
-            continue
-        if not columns:
-            is_named = values[0] in QUERY
-            columns = values if is_named else COLUMNS.get(len(values), ())
-            if is_named or (len(values) > 2 and not INTEGER.fullmatch(values[-1])):
-                continue
-        if len(values) != len(columns):
-            raise InputError(
-                f"{file}, line {number}: it has {len(values)} values; write two ids a line, or a "
-                "query, a document and a grade"
-            )
-        yield f"{file}, line {number}", dict(zip(columns, values, strict=True))
 
 
 def _drawn(judgements: Judgements, settings: OwnTask) -> dict[str, Judgements]:
@@ -179,26 +125,22 @@ def _drawn(judgements: Judgements, settings: OwnTask) -> dict[str, Judgements]:
     return {split: of_split for split, of_split in splits.items() if of_split}
 
 
-def _ranking(
-    documents: Mapping[str, Text],
-    queries: Mapping[str, Text],
-    judgements: Judgements,
-    where: str,
-) -> Ranking:
+def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: str) -> Ranking:
     """The ranking of one split. What is left out or missing is logged.
 
     A query with the id and the text of a document is this document, and not one of its hits.
     """
     row_of = {id: row for row, id in enumerate(documents)}
-    texts = [text.whole for text in documents.values()]
+    texts = list(documents.values())
     ids = list(documents)
     rows, relevant, grades, missing = [], [], [], []
     absent: list[str] = []
     without = 0
     for query, judged in judgements.items():
         text = queries.get(query)
-        same = documents.get(query)
-        is_document = text is not None and same is not None and text.body in {*same, same.whole}
+        # The text of a document ends with its body, below a title if there is one.
+        same = documents.get(query, "")
+        is_document = bool(text) and (same == text or same.endswith(f"\n\n{text}"))
         positive = {id: grade for id, grade in judged.items() if grade > 0}
         if is_document:
             positive.pop(query, None)
@@ -209,7 +151,7 @@ def _ranking(
             rows.append(row_of[query])
         else:
             rows.append(len(texts))
-            texts.append(text.whole)
+            texts.append(text)
             ids.append(f"query {query}")
         here = [id for id in positive if id in row_of]
         gone = [id for id in positive if id not in row_of]
@@ -218,7 +160,8 @@ def _ranking(
         grades.append([positive[id] for id in here])
         missing.append([positive[id] for id in gone])
     judged_documents = sum(map(len, relevant)) + len(absent)
-    named = f"{', '.join(map(repr, absent[:3]))}; a document's id is {ids[0]!r}" if ids else ""
+    looks = ", ".join(map(repr, islice(documents, SHOWN)))
+    named = f"{', '.join(map(repr, absent[:SHOWN]))}; the documents' ids look like {looks}"
     if not any(relevant):
         raise InputError(
             f"{where}: no query with a text has a relevant document ({len(absent)} ids are in no "
