@@ -28,10 +28,13 @@ TABLES = (".csv", ".tsv", ".txt", ".qrels", "")  # endings of files of columns
 SHOWN = 3  # ids in a message
 
 
-def read_links(file: Path, findings: Findings | None = None) -> Iterator[tuple[Row, str, str, int]]:
+def read_links(
+    file: Path, findings: Findings | None = None, *, of_documents: bool = True
+) -> Iterator[tuple[Row, str, str, int]]:
     """Each row with its two ids and the grade, 1 where there is none.
 
-    findings: collects bad rows, see `read_rows`.
+    findings: collects bad rows, see `read_rows`; of_documents: both ids are those of documents,
+    which must differ.
     """
     ending = Path(file.name.removesuffix(".gz")).suffix.lower()
     rows = _table_rows(file) if ending in TABLES else read_rows(file, findings)
@@ -39,20 +42,11 @@ def read_links(file: Path, findings: Findings | None = None) -> Iterator[tuple[R
     with findings.collecting():
         for row in rows:
             with findings.collecting():
-                yield (row, *_ids(row), _grade(row))
-
-
-def read_judgements(file: Path) -> dict[str, dict[str, int]]:
-    """The grades of documents by query; those below 1 mean that a document is not relevant.
-
-    Raises InputError for bad rows.
-    """
-    findings = Findings()
-    judgements: dict[str, dict[str, int]] = {}
-    for _, query, document, grade in read_links(file, findings):
-        judgements.setdefault(query, {})[document] = grade
-    findings.end(file)
-    return judgements
+                source, target = _ids(row)
+                if of_documents and source == target:
+                    problem = f"the row names the document {source!r:.40} twice"
+                    raise InputError(f"{row.where}: {problem}; name two different documents")
+                yield row, source, target, _grade(row)
 
 
 def relevant_documents(
@@ -76,10 +70,6 @@ def relevant_documents(
             warn_once("%s: the first line (%s, %s) is read as names", file, source, target)
             continue
         count += 1
-        if source == target:
-            problem = f"the row names the document {source!r:.40} twice"
-            with findings.collecting():
-                raise InputError(f"{row.where}: {problem}; name two different documents")
         if strange:
             lost += 1
             unknown |= dict.fromkeys(strange)

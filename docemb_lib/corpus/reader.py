@@ -28,7 +28,15 @@ from docemb_lib.corpus.rows import (
     well_formed,
 )
 
-IDS = ("id", "_id", "doc_id", "docid", "uid", "uuid")  # fields that may hold an id; the first one
+IDS = (
+    "id",
+    "_id",
+    "doc_id",
+    "docid",
+    "uid",
+    "uuid",
+    "qid",
+)  # fields that may hold an id; the first one
 TEXTS = {".txt", ".md"}  # endings of the files of a folder that are documents
 
 

@@ -6,36 +6,27 @@ A folder holds `corpus.jsonl`, `queries.jsonl`, and `qrels/test.tsv` and `qrels/
 
 import logging
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.links import read_judgements
-from docemb_lib.corpus.reader import IDS, id_text
-from docemb_lib.corpus.rows import Findings, field_in, listed, read_rows, text_of
+from docemb_lib.corpus.links import read_links
+from docemb_lib.corpus.reader import local_documents
+from docemb_lib.corpus.rows import Findings, field_in, read_rows
 from docemb_lib.evaluation.readers import split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
 from docemb_lib.settings.sections import OwnTask, SplitName
 
 logger = logging.getLogger(__name__)
 
-QUERY = "qid"  # the id of a query in LongEmbed
-TITLE = "title"  # of a document, which stands before its text where a row has one
+TITLE = "title"  # the field of a document that is joined with its text
+SHOWN = 3  # ids in a message
+
+Texts = Mapping[str, str]  # of documents or queries, by id
 Judgements = dict[str, dict[str, int]]  # the grade of each document for each query, by their ids
-
-
-class Text(NamedTuple):
-    """A document or a query."""
-
-    body: str
-    title: str = ""
-
-    @property
-    def whole(self) -> str:
-        """The title and the body, separated by a blank as in BEIR."""
-        return f"{self.title} {self.body}".strip()
 
 
 class Layout(NamedTuple):
@@ -54,10 +45,14 @@ def judged_task(settings: OwnTask) -> Retrieval:
     layout = layout_of(settings)
     documents = _texts(layout.corpus, settings)
     queries = _texts(layout.queries, settings)
+
+    def judgements_in(file: Path) -> Judgements:
+        return read_judgements(file, documents, queries, skip_bad=settings.skip_bad)
+
     if isinstance(layout.relevance, Path):
-        by_split = _drawn(read_judgements(layout.relevance), settings)
+        by_split = _drawn(judgements_in(layout.relevance), settings)
     else:
-        by_split = {split: read_judgements(file) for split, file in layout.relevance.items()}
+        by_split = {split: judgements_in(file) for split, file in layout.relevance.items()}
     rankings = {}
     for split, judgements in by_split.items():
         where = f"task {settings.name}, split {split}"
@@ -70,7 +65,8 @@ def layout_of(settings: OwnTask) -> Layout:
     if settings.queries is not None and settings.relevance is not None:
         return Layout(Path(str(settings.path)), settings.queries, settings.relevance)
     folder = Path(str(settings.path))
-    corpus, queries = _file(folder, "corpus"), _file(folder, "queries")
+    corpus = _file(folder, "corpus")
+    queries = _file(folder, "queries")
     files = {}
     for file in sorted((folder / "qrels").glob("*")):
         split = split_in(file.name)
@@ -89,24 +85,34 @@ def _file(folder: Path, name: str, *further: str) -> Path:
     return file
 
 
-def _texts(file: Path, settings: OwnTask) -> dict[str, Text]:
-    """The documents or queries of a file by id."""
-    texts: dict[str, Text] = {}
-    findings = Findings(skip_bad=settings.skip_bad)
-    names = (*IDS, QUERY) if settings.id_field is None else (settings.id_field, *IDS, QUERY)
-    for where, _, fields in read_rows(file, findings):
-        with findings.collecting():
-            name = field_in(fields, *names)
-            if name is None:
-                raise InputError(f"{where}: the row has no id, only {listed(fields)}; add {IDS[0]}")
-            id = id_text(fields[name], where, name)
-            if id in texts:
-                raise InputError(f"{where}: an earlier row has the id {id!r:.40}, too; rename one")
-            body = text_of(fields, settings.text_field, where=where)
-            title = fields.get(TITLE)
-            texts[id] = Text(body, title if isinstance(title, str) else "")
+def _texts(file: Path, settings: OwnTask) -> dict[str, str]:
+    """The documents or queries of a file by id; a title is joined with the text."""
+    text_field = settings.text_field
+    first = next(iter(read_rows(file)), None)
+    if isinstance(text_field, str) and first and field_in(first.fields, TITLE):
+        text_field = [TITLE, text_field]
+    documents = local_documents(
+        file, text_field=text_field, id_field=settings.id_field, skip_bad=settings.skip_bad
+    )
+    return {document.id: document.text for document in documents}
+
+
+def read_judgements(
+    file: Path, documents: Texts, queries: Texts, *, skip_bad: bool = False
+) -> Judgements:
+    """The grades of documents by query; those below 1 mean that a document is not relevant.
+
+    The layouts are those of `read_links`. A first row that names neither a query nor a document and
+    has no digits is a line of names. Raises InputError for bad rows, unless they are left out.
+    """
+    findings = Findings(skip_bad=skip_bad)
+    judgements: Judgements = {}
+    for row, query, document, grade in read_links(file, findings, of_documents=False):
+        is_known = query in queries or document in documents
+        if row.number > 1 or is_known or any(map(str.isdigit, query + document)):
+            judgements.setdefault(query, {})[document] = grade
     findings.end(file)
-    return texts
+    return judgements
 
 
 def _drawn(judgements: Judgements, settings: OwnTask) -> dict[str, Judgements]:
@@ -120,26 +126,25 @@ def _drawn(judgements: Judgements, settings: OwnTask) -> dict[str, Judgements]:
     return {split: of_split for split, of_split in splits.items() if of_split}
 
 
-def _ranking(
-    documents: Mapping[str, Text],
-    queries: Mapping[str, Text],
-    judgements: Judgements,
-    where: str,
-) -> Ranking:
+def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: str) -> Ranking:
     """The ranking of one split. What is left out or missing is logged.
 
     A query with the id and the text of a document is this document, and not one of its hits.
     """
     row_of = {id: row for row, id in enumerate(documents)}
-    texts = [text.whole for text in documents.values()]
+    texts = list(documents.values())
     ids = list(documents)
-    rows, relevant, grades, missing = [], [], [], []
+    rows: list[int] = []
+    relevant: list[list[int]] = []
+    grades: list[list[int]] = []
+    missing: list[list[int]] = []
     absent: list[str] = []
     without = 0
     for query, judged in judgements.items():
         text = queries.get(query)
-        same = documents.get(query)
-        is_document = text is not None and same is not None and text.body in {*same, same.whole}
+        # The text of a document ends with its body, below a title if there is one.
+        same = documents.get(query, "")
+        is_document = bool(text) and (same == text or same.endswith(f"\n\n{text}"))
         positive = {id: grade for id, grade in judged.items() if grade > 0}
         if is_document:
             positive.pop(query, None)
@@ -150,7 +155,7 @@ def _ranking(
             rows.append(row_of[query])
         else:
             rows.append(len(texts))
-            texts.append(text.whole)
+            texts.append(text)
             ids.append(f"query {query}")
         here = [id for id in positive if id in row_of]
         gone = [id for id in positive if id not in row_of]
@@ -159,7 +164,8 @@ def _ranking(
         grades.append([positive[id] for id in here])
         missing.append([positive[id] for id in gone])
     judged_documents = sum(map(len, relevant)) + len(absent)
-    named = f"{', '.join(map(repr, absent[:3]))}; a document's id is {ids[0]!r}" if ids else ""
+    looks = ", ".join(map(repr, islice(documents, SHOWN)))
+    named = f"{', '.join(map(repr, absent[:SHOWN]))}; the documents' ids look like {looks}"
     if not any(relevant):
         raise InputError(
             f"{where}: no query with a text has a relevant document ({len(absent)} ids are in no "
