@@ -16,6 +16,7 @@ from docemb_lib.cli.commands import (
     ProfileName,
     app,
     command,
+    command_in_workspace,
     console,
     parse_parameters,
 )
@@ -74,7 +75,7 @@ def init(
         console.print(f"{name + ':':<16}{value}")
 
 
-@command
+@command_in_workspace
 def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
     """Distil one student without a notebook.
 
@@ -219,7 +220,7 @@ def adapt(
     console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{by_hand}")
 
 
-@command
+@command_in_workspace
 def evaluate(
     model: Annotated[
         str, typer.Argument(help="A sentence-transformers model or student: a folder or a hub id.")

@@ -200,7 +200,8 @@ class Run:
 
         A record from before a parameter was introduced has another fingerprint than a record of the
         same run with the default of this parameter. So the newest record of equal parameters
-        counts. Records with parameters that are gone are left out.
+        counts. Records with parameters that are gone, or made by other code of one's own, are left
+        out.
 
         notebook: None for that of this run.
         """
@@ -210,8 +211,9 @@ class Run:
         for record in records.comparable(key, self.workspace):
             if not record.parameters.keys() <= set(key.registered.values):
                 continue
-            parameters = self.key_of(record).same_but()
-            if parameters not in seen:
+            other = self.key_of(record)
+            parameters = other.same_but()
+            if other.sources == record.sources and parameters not in seen:
                 seen.add(parameters)
                 others.append(record)
         return others
@@ -281,7 +283,7 @@ class Run:
         student: str | None = None,
         tables: Mapping[str, pd.DataFrame] | None = None,
     ) -> pd.DataFrame:
-        """Publish the run's record and return its numbers, a row each.
+        """Publish the run's record and return its numbers and its own code, a row each.
 
         A run that is executed again keeps the times of its first execution, because it reuses the
         artefacts of that one.
@@ -322,9 +324,11 @@ class Run:
         rows = {name: _rows(table) for name, table in (tables or {}).items()}
         records.save(self.workspace, record, [] if scores is None else _rows(scores), rows)
         numbers = {**numbers, "seconds": record.seconds}
-        rounded = {name: round(value, 4) for name, value in numbers.items()}
+        shown: dict[str, object] = {name: round(value, 4) for name, value in numbers.items()}
+        for file, digest in record.sources.items():
+            shown[file] = f"SHA-256 {digest[:12]}…"
         # As objects, counts stay integers.
-        return pd.Series(rounded, dtype=object, name=record.label).to_frame()
+        return pd.Series(shown, dtype=object, name=record.label).to_frame()
 
 
 def _rows(table: pd.DataFrame) -> records.Rows:
