@@ -38,6 +38,8 @@ def resolve(name: str) -> str:
 
     Raises InputError for a damaged artefact or package.
     """
+    if not name.strip():
+        raise InputError("MODEL: the name of the model is empty; give a folder or a hub id")
     if is_published(Path(name)) or Path(name).is_dir():
         return str(Path(name))
     return _packaged_folder(name) if name in PACKAGED else name

@@ -4,7 +4,6 @@ import json
 import sys
 from pathlib import Path
 from shlex import quote
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -20,6 +19,7 @@ from docemb_lib.cli.commands import (
     console,
     parse_parameters,
 )
+from docemb_lib.cli.output import check_output, given_path, written_beside
 
 TextField = Annotated[str, typer.Option(help="The field of a data file that holds the text.")]
 IdField = Annotated[str, typer.Option(help="The field of a data file that holds the id.")]
@@ -34,7 +34,7 @@ WINDOW = 256
 
 @command
 def init(
-    source: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help=DOCUMENTS)] = None,
+    given: Annotated[str | None, typer.Argument(metavar="[INPUT]", help=DOCUMENTS)] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")
     ] = None,
@@ -48,11 +48,14 @@ def init(
     from docemb_lib.settings.profile import folder_above
     from docemb_lib.workspace import write_text
 
+    source = None if given is None else given_path(given, "INPUT")
     root = folder_above() or Path.cwd()
     if source is None and out is not None:
         problem = "this option names the profile of an INPUT, and no INPUT is given"
         raise InputError(f"-o {out}: {problem}; give `docemb init INPUT -o {quote(str(out))}`")
     profile = out or Path(f"{stem((source or root).resolve()).strip('.')}.yaml")
+    if source:
+        check_output(profile)
     if source and profile.exists():
         raise InputError(f"-o {profile}: this exists already; name a new file")
     if source and profile.suffix != ".yaml":
@@ -105,7 +108,7 @@ def embed(
     model: Annotated[
         str, typer.Argument(help="A student's folder, e.g. outputs/students/<label>, or a hub id.")
     ],
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help=DOCUMENTS)],
+    given: Annotated[str, typer.Argument(metavar="INPUT", help=DOCUMENTS)],
     out: Annotated[
         Path,
         typer.Option("-o", "--out", help="Where to write: .parquet (id and embedding) or .npy."),
@@ -119,8 +122,9 @@ def embed(
     The file is written whole or not at all.
     """
     from docemb_lib.base.hardware import devices_at_hand
-    from docemb_lib.corpus.sources import local_documents
+    from docemb_lib.corpus.sources import local_documents, local_paths
 
+    source = given_path(given, "INPUT")
     if out.suffix not in {".parquet", ".npy"}:
         problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
         raise InputError(f"-o {out}: {problem}; name such a file")
@@ -129,22 +133,21 @@ def embed(
     if out.exists() and not force:
         mend = "give --force to write over it, or another name"
         raise InputError(f"-o {out}: this file exists already; {mend}")
+    check_output(out, local_paths(source))
     documents = list(local_documents(source, text_field=text_field, id_field=id_field))
+    with written_beside(out) as folder:
+        import pandas as pd
 
-    import pandas as pd
+        from docemb_lib.student import Student
 
-    from docemb_lib.student import Student
-
-    student = Student.load(model)
-    ids = [document.id for document in documents]
-    texts = [document.text for document in documents]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-        written = Path(folder, "embeddings.npy")
+        student = Student.load(model)
+        ids = [document.id for document in documents]
+        texts = [document.text for document in documents]
+        written = folder / "embeddings.npy"
         # The embeddings are written to disk as they come.
         embeddings = student.embed(texts, out=written, devices=devices_at_hand())
         if out.suffix == ".parquet":
-            written = Path(folder, "embeddings.parquet")
+            written = folder / "embeddings.parquet"
             table = pd.DataFrame({"id": ids, "embedding": list(embeddings)})
             table.to_parquet(written, index=False)
         written.replace(out)
@@ -159,7 +162,7 @@ def adapt(
             metavar="MODEL", help="A student, or a short encoder: a folder or a hub id."
         ),
     ],
-    source: Annotated[Path, typer.Argument(metavar="CORPUS", help=DOCUMENTS)],
+    given: Annotated[str, typer.Argument(metavar="CORPUS", help=DOCUMENTS)],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")
     ],
@@ -189,28 +192,29 @@ def adapt(
     )
     from docemb_lib.student.loading import SHORT, load_config
 
+    source = given_path(given, "CORPUS")
+    check_output(out)
     if out.exists():
         raise InputError(f"-o {out}: this exists already; name a new folder")
     paths = local_paths(source)  # raises where there is none
     if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
-    if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
-        pooling = encoder_pooling(model)
-        pooling = "lead" if pooling == "mean" else pooling
-        student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
-        card = student_card(student, model)
-    else:
-        student = Student.load(model)
-        card = saved_card(model) or student_card(student)
-    texts = [
-        document.text
-        for document in local_documents(source, text_field=text_field, id_field=id_field)
-    ]
-    student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-        written = Path(folder, out.name)
+    with written_beside(out) as folder:
+        if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
+            pooling = encoder_pooling(model)
+            pooling = "lead" if pooling == "mean" else pooling
+            student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
+            card = student_card(student, model)
+        else:
+            student = Student.load(model)
+            card = saved_card(model) or student_card(student)
+        texts = [
+            document.text
+            for document in local_documents(source, text_field=text_field, id_field=id_field)
+        ]
+        student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
+        written = folder / out.name
         documents = f"{len(texts)} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student, documents))
         written.replace(out)

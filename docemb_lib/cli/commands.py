@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
-from pathlib import Path
 from pkgutil import resolve_name
 from shlex import quote
 from typing import Annotated, Any, Literal
@@ -26,6 +25,7 @@ from rich.text import Text
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError, as_line, plain
 from docemb_lib.base.hardware import asked_precision, tune_environment
+from docemb_lib.cli.output import check_output, given_path
 from docemb_lib.settings.files import WORKSPACE, find_root
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -317,13 +317,18 @@ def results(
 def report(
     profile: ProfileName = "tiny",
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")
+        str | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")
     ] = None,
 ) -> None:
     """Write the executed notebooks of a profile's plan as pages, with an index and the table."""
     from docemb_lib.cli.report import write_pages
 
-    console.print(str(write_pages(profile, out)))
+    folder = None if out is None else given_path(out, "-o")
+    if folder is not None:
+        check_output(folder)
+        if folder.is_file():
+            raise InputError(f"-o {out}: this is a file; name a folder")
+    console.print(str(write_pages(profile, folder)))
 
 
 @command

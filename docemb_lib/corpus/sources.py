@@ -203,6 +203,10 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
             raise InputError(
                 f"{place} does not exist; name a folder of .txt/.md files or data files"
             )
+        for match in places:
+            if not (match.is_file() or match.is_dir()):
+                mend = "write what it gives into a file"
+                raise InputError(f"{match}: this is neither a file nor a folder; {mend}")
         matches += places
     twice = repeated([match.resolve() for match in matches])
     if twice is not None:
