@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.text import Text
 
 from docemb_lib.base import __version__
-from docemb_lib.base.errors import InputError, as_line, plain
+from docemb_lib.base.errors import InputError, as_line, plain, spreadsheet_cell
 from docemb_lib.base.hardware import asked_precision, tune_environment
 from docemb_lib.cli.output import check_output, given_path
 from docemb_lib.settings.files import WORKSPACE, find_root
@@ -306,7 +306,7 @@ def results(
     if as_json:
         terminal.write_json(frame)
     elif as_csv:
-        sys.stdout.write(frame.to_csv(index=False))
+        sys.stdout.write(frame.map(spreadsheet_cell).to_csv(index=False))
     elif claims is not None:
         terminal.print_table(frame, console)
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, spreadsheet_cell
 from docemb_lib.base.hardware import tune_environment
 from docemb_lib.base.private import INJECTED_CELL
 from docemb_lib.base.progress import log_to_notebook
@@ -253,7 +253,7 @@ class Run:
             display(Image(filename=folder / f"{name}.png", width=round(box.width * figure_dpi)))
             pyplot.close(figure)
         if data is not None:
-            data.to_csv(folder / f"{name}.csv", index=False)
+            data.map(spreadsheet_cell).to_csv(folder / f"{name}.csv", index=False)
         self.figures.append(self.workspace.relative(folder / f"{name}.png"))
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:
