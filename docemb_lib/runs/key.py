@@ -58,6 +58,9 @@ class RunKey:
 
     notebook: str
     profile: Profile
+    # Another run of the notebook whose profile differs in parameters alone: the setting of both is
+    # computed once, because that reads many files.
+    alike: "RunKey | None" = None
 
     @classmethod
     def of(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
@@ -207,6 +210,8 @@ class RunKey:
 
         Runs of one setting are comparable. The section `simde` counts in self-supervised runs only.
         """
+        if self.alike is not None:
+            return self.alike.setting
         profile = self.profile
         evaluation = profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below. The plan and the

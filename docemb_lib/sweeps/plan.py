@@ -58,9 +58,14 @@ class _Resolver(NamedTuple):
             return self
         return _Resolver(Profile.load(profile), profile_argument(profile), self.workspace)
 
-    def run(self, notebook: str, parameters: Mapping[str, object]) -> Planned:
-        """One run with these parameters over those of the profile. Raises InputError."""
-        key = RunKey.of(notebook, self.profile, **parameters)
+    def run(
+        self, notebook: str, parameters: Mapping[str, object], alike: RunKey | None = None
+    ) -> Planned:
+        """One run with these parameters over those of the profile. Raises InputError.
+
+        alike: another run of this notebook by this resolver.
+        """
+        key = replace(RunKey.of(notebook, self.profile, **parameters), alike=alike)
         key.check()
         source = self.workspace.root / "notebooks" / f"{notebook}.ipynb"
         if not source.is_file():
@@ -89,7 +94,7 @@ class _Resolver(NamedTuple):
                     mend = "give it as --profile"
                     raise InputError(f"profile: a sweep has one profile for all its runs; {mend}")
                 profiles.check_names(notebook, parameters)
-                run = self.run(notebook, parameters)
+                run = self.run(notebook, parameters, planned[0].key if planned else None)
                 counting = run.key.same_but()
                 earlier = first.get(counting) or first.get(run.executed)
                 if earlier:
