@@ -227,7 +227,8 @@ def first_task(kind):
 
 
 def opening(text, words=25):
-    return " ".join(islice(text.split(), words)) + " …"
+    first = " ".join(islice(text.split(), words))
+    return "".join(c for c in first if c.isprintable()) + " …"  # no control characters of others
 
 
 # %%

@@ -75,7 +75,7 @@ def test_a_command_without_a_working_folder_says_what_to_type(command, tmp_path)
     done = command(tmp_path, "-m", "docemb_lib.cli", "run", "--dry-run")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     problem = f"{tmp_path} lies in no working folder (one with params/ and notebooks/)"
-    assert done.stderr.endswith(f"{problem}; make it one with `docemb init`\n")
+    assert f"{problem}; make it one with `docemb init`, or name one: --workspace" in done.stderr
     assert not any(tmp_path.iterdir())
 
 

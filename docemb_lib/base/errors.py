@@ -13,6 +13,8 @@ LONGEST = 1000
 UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+# The beginning of a formula; a single - is a projection.
+FORMULA = re.compile(r"[=+@\t]|-.*[^\d.,e-]")
 
 
 class InputError(ValueError):
@@ -40,6 +42,14 @@ def nearest(name: str, allowed: Collection[str]) -> str:
 def plain(text: str) -> str:
     """The text with U+FFFD for every character that controls a terminal or has no display."""
     return UNSAFE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def spreadsheet_cell(value: object) -> object:
+    """A value for a CSV file: a text that a spreadsheet would run as a formula begins with '."""
+    if not isinstance(value, str):
+        return value
+    text = plain(value)
+    return f"'{text}" if FORMULA.match(text) else text
 
 
 def as_line(text: object) -> str:

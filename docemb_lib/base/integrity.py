@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ logger = logging.getLogger(__name__)
 
 MANIFEST = "artefact.json"  # of a published folder
 MARKER = "whole.json"  # the manifest of a checkpoint
+STUDENT = "docemb.json"  # the manifest of a saved student, beside what docemb alone knows of it
+MODULES = "modules.json"  # of a sentence-transformers folder
 AGAIN = "give the command that made it again"
 CARD = "README.md"  # a model card, which may gain scores later
 
@@ -36,16 +38,22 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
 
 
-def sealed(folder: Path, content: Mapping[str, object], manifest: str = MANIFEST) -> str:
+def sealed(
+    folder: Path,
+    content: Mapping[str, object],
+    manifest: str = MANIFEST,
+    files: Iterable[Path] | None = None,
+) -> str:
     """The text of a folder's manifest: `content` and the checksums of all files, as JSON.
 
-    Paths in `content` become strings.
+    Paths in `content` become strings. files: relative to the folder; None: all that are there.
     """
-    names = (name for name in files_of(folder) if name.name not in (manifest, CARD))
+    listed = files_of(folder) if files is None else sorted(files)
+    names = (name for name in listed if name.name not in (manifest, CARD))
     digests = {name.as_posix(): digest_of(folder / name) for name in names}
-    listed = json.loads(json.dumps({**content, "files": digests}, default=str))
-    listed["checksum"] = _checksum(listed)
-    return json.dumps(listed, indent=1, ensure_ascii=False) + "\n"
+    sealed = json.loads(json.dumps({**content, "files": digests}, default=str))
+    sealed["checksum"] = _checksum(sealed)
+    return json.dumps(sealed, indent=1, ensure_ascii=False) + "\n"
 
 
 def damaged(folder: Path, manifest: str = MANIFEST) -> list[Path]:
@@ -89,6 +97,26 @@ def is_published(folder: Path) -> bool:
     if damage:
         raise InputError(f"{fault(damage[0])}; remove {folder.resolve()} and {AGAIN}")
     return True
+
+
+def check_student(folder: Path) -> None:
+    """Check that a saved student is as docemb has saved it.
+
+    A folder without a manifest, or whose list of modules no longer names the manifest, is that of
+    another program: sentence-transformers writes the list anew when it saves a model there. Raises
+    InputError.
+    """
+    if not (folder / STUDENT).is_file() or _saved_by_others(folder / MODULES):
+        return
+    damage = damaged(folder, STUDENT)
+    if damage:
+        on_purpose = f"remove {folder / STUDENT} if it was changed on purpose"
+        raise InputError(f"{fault(damage[0])}; restore it, or {on_purpose}")
+
+
+def _saved_by_others(modules: Path) -> bool:
+    """Whether a list of modules is there that does not name the manifest of a student."""
+    return modules.is_file() and STUDENT.encode() not in modules.read_bytes()
 
 
 def fault(file: Path) -> str:

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from huggingface_hub import constants
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import MANIFEST, digest_of, files_of, is_published, warn_once
+from docemb_lib.base.integrity import (
+    MANIFEST,
+    check_student,
+    digest_of,
+    files_of,
+    is_published,
+    warn_once,
+)
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -36,10 +43,14 @@ SILENT = f"the hub does not answer within {HUB_SECONDS:g} s, or HF_HUB_OFFLINE s
 def resolve(name: str) -> str:
     """The folder or hub id to load the model `name` from.
 
-    Raises InputError for a damaged artefact or package.
+    Raises InputError for a damaged artefact, student or package.
     """
-    if is_published(Path(name)) or Path(name).is_dir():
-        return str(Path(name))
+    if not name.strip():
+        raise InputError("MODEL: the name of the model is empty; give a folder or a hub id")
+    folder = Path(name)
+    if is_published(folder) or folder.is_dir():
+        check_student(folder)
+        return str(folder)
     return _packaged_folder(name) if name in PACKAGED else name
 
 

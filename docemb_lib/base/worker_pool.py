@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from docemb_lib.base.private import keep_grown_workers
+from docemb_lib.base.scratch import remove_abandoned_semaphores
 
 if TYPE_CHECKING:
     from joblib.externals.loky import ProcessPoolExecutor
@@ -76,6 +77,7 @@ class WorkerPool:
             from joblib.externals.loky import ProcessPoolExecutor
 
             self.stop()
+            remove_abandoned_semaphores()
             self.size = jobs
             self._executor = ProcessPoolExecutor(
                 jobs,

@@ -8,13 +8,13 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from joblib import cpu_count
 
 from docemb_lib.base.progress import progress
+from docemb_lib.base.scratch import scratch_folder
 from docemb_lib.bench.harness import Report, Row, interleaved, ratio_row, thesis_lengths
 from docemb_lib.teachers import ParagraphVector, paragraph_vector
 
@@ -34,9 +34,9 @@ def bench_paragraph_vector(*, quick: bool = False) -> Report:
     processes = [1, 2] if cpu_count() > 1 else [1]
     texts = random_texts(documents)
     rows = []
-    with TemporaryDirectory(prefix="docemb-") as temporary:
+    with scratch_folder("docemb-bench-") as temporary:
         for name in progress(("DM", "DBOW"), desc="bench", unit="parts"):
-            folder = Path(temporary) / name
+            folder = temporary / name
             ParagraphVector(dm=name == "DM", **options).fit(texts, folder)
             rows += inference(name, texts, folder, processes, repeats)
     paragraph_vector.PROCESSES.stop()

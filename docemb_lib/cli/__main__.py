@@ -4,7 +4,6 @@ import json
 import sys
 from pathlib import Path
 from shlex import quote
-from tempfile import TemporaryDirectory
 from typing import Annotated, Literal
 
 import typer
@@ -16,9 +15,11 @@ from docemb_lib.cli.commands import (
     ProfileName,
     app,
     command,
+    command_in_workspace,
     console,
     parse_parameters,
 )
+from docemb_lib.cli.output import check_output, given_path, written_beside
 
 TextField = Annotated[
     list[str] | None,
@@ -47,7 +48,7 @@ WINDOW = 256
 
 @command
 def init(
-    source: Annotated[Path | None, typer.Argument(metavar="[INPUT]", help=DOCUMENTS)] = None,
+    given: Annotated[str | None, typer.Argument(metavar="[INPUT]", help=DOCUMENTS)] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The profile; default: INPUT's name, here.")
     ] = None,
@@ -64,11 +65,14 @@ def init(
     from docemb_lib.settings.profile import folder_above
     from docemb_lib.workspace import write_text
 
+    source = None if given is None else given_path(given, "INPUT")
     root = folder_above() or Path.cwd()
     if source is None and out is not None:
         problem = "this option names the profile of an INPUT, and no INPUT is given"
         raise InputError(f"-o {out}: {problem}; give `docemb init INPUT -o {quote(str(out))}`")
     profile = out or Path(f"{stem((source or root).resolve()).strip('.')}.yaml")
+    if source:
+        check_output(profile)
     if source and profile.exists():
         raise InputError(f"-o {profile}: this exists already; name a new file")
     if source and profile.suffix != ".yaml":
@@ -93,7 +97,7 @@ def init(
         console.print(f"{name + ':':<16}{value}")
 
 
-@command
+@command_in_workspace
 def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
     """Distil one student without a notebook.
 
@@ -123,7 +127,7 @@ def embed(
     model: Annotated[
         str, typer.Argument(help="A student's folder, e.g. outputs/students/<label>, or a hub id.")
     ],
-    source: Annotated[Path, typer.Argument(metavar="INPUT", help=DOCUMENTS)],
+    given: Annotated[str, typer.Argument(metavar="INPUT", help=DOCUMENTS)],
     out: Annotated[
         Path,
         typer.Option("-o", "--out", help="Where to write: .parquet (id and embedding) or .npy."),
@@ -143,8 +147,9 @@ def embed(
     """
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import fingerprint
-    from docemb_lib.corpus.reader import local_documents
+    from docemb_lib.corpus.reader import local_documents, local_paths
 
+    source = given_path(given, "INPUT")
     if out.suffix not in {".parquet", ".npy"}:
         problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
         raise InputError(f"-o {out}: {problem}; name such a file")
@@ -155,20 +160,19 @@ def embed(
         raise InputError(f"-o {out}: this file exists already; {mend}")
     if passages is not None and out.suffix == ".npy":
         raise InputError(f"-o {out}: passages need a .parquet file; name one")
+    check_output(out, local_paths(source))
     reading = local_documents(
         source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
     )
     documents = list(reading)
+    with written_beside(out) as folder:
+        from docemb_lib.student import Student
+        from docemb_lib.student.embeddings_file import write_embeddings
 
-    from docemb_lib.student import Student
-    from docemb_lib.student.embeddings_file import write_embeddings
-
-    student = Student.load(model)
-    ids = [document.id for document in documents]
-    texts = [document.text for document in documents]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-        written = Path(folder, "embeddings.npy")
+        student = Student.load(model)
+        ids = [document.id for document in documents]
+        texts = [document.text for document in documents]
+        written = folder / "embeddings.npy"
         # The embeddings are written to disk as they come.
         devices = devices_at_hand()
         cut = None  # the texts and their passages
@@ -180,7 +184,7 @@ def embed(
             )
             cut = (texts, of_documents)
         if out.suffix == ".parquet":
-            written = Path(folder, "embeddings.parquet")
+            written = folder / "embeddings.parquet"
             write_embeddings(written, ids, embeddings, student=fingerprint(model), cut=cut)
         written.replace(out)
     console.print(f"{len(documents)} documents, {student.width} dimensions each: {out}")
@@ -275,7 +279,7 @@ def adapt(
             metavar="MODEL", help="A student, or a short encoder: a folder or a hub id."
         ),
     ],
-    source: Annotated[Path, typer.Argument(metavar="CORPUS", help=DOCUMENTS)],
+    given: Annotated[str, typer.Argument(metavar="CORPUS", help=DOCUMENTS)],
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of the adapted student; must not exist.")
     ],
@@ -306,28 +310,29 @@ def adapt(
     )
     from docemb_lib.student.loading import SHORT, load_config
 
+    source = given_path(given, "CORPUS")
+    check_output(out)
     if out.exists():
         raise InputError(f"-o {out}: this exists already; name a new folder")
     paths = local_paths(source)  # raises where there is none
     if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
-    if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
-        pooling = encoder_pooling(model)
-        pooling = "lead" if pooling == "mean" else pooling
-        student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
-        card = student_card(student, model)
-    else:
-        student = Student.load(model)
-        card = saved_card(model) or student_card(student)
-    reading = local_documents(
-        source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
-    )
-    texts = [document.text for document in reading]
-    student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-        written = Path(folder, out.name)
+    with written_beside(out) as folder:
+        if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
+            pooling = encoder_pooling(model)
+            pooling = "lead" if pooling == "mean" else pooling
+            student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
+            card = student_card(student, model)
+        else:
+            student = Student.load(model)
+            card = saved_card(model) or student_card(student)
+        reading = local_documents(
+            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+        )
+        texts = [document.text for document in reading]
+        student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
+        written = folder / out.name
         documents = f"{len(texts)} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student, documents))
         written.replace(out)
@@ -337,7 +342,7 @@ def adapt(
     console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{by_hand}")
 
 
-@command
+@command_in_workspace
 def evaluate(
     model: Annotated[
         str, typer.Argument(help="A sentence-transformers model or student: a folder or a hub id.")

@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import wraps
-from pathlib import Path
 from pkgutil import resolve_name
 from shlex import quote
 from typing import Annotated, Any, Literal
@@ -24,8 +23,10 @@ from rich.console import Console
 from rich.text import Text
 
 from docemb_lib.base import __version__
-from docemb_lib.base.errors import InputError, as_line, plain
+from docemb_lib.base.errors import InputError, as_line, plain, spreadsheet_cell
 from docemb_lib.base.hardware import asked_precision, tune_environment
+from docemb_lib.cli.output import check_output, given_path
+from docemb_lib.settings.files import WORKSPACE, find_root
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -65,9 +66,34 @@ Parameter = Annotated[
     typer.Option("-p", "--parameter", metavar="NAME=VALUE", help="A parameter of the notebook."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print everything as JSON.")]
+WorkingFolder = Annotated[
+    str | None,
+    typer.Option(metavar="FOLDER", help="The working folder; default: the one around this folder."),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 Value = str | int | float | None  # of a parameter
 COLOURS = {"ok": "green", "slow": "yellow", "wrong": "red"}
+
+
+def command_in_workspace(function: Callable[..., None]) -> Callable[..., None]:
+    """Register a command that needs a working folder, with the option --workspace besides."""
+    option = inspect.Parameter(
+        "workspace", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=WorkingFolder
+    )
+
+    @wraps(function)
+    def in_workspace(*args: Any, workspace: str | None, **kwargs: Any) -> None:
+        if workspace is not None:
+            if not workspace:
+                raise InputError("--workspace: the argument is empty; name a folder")
+            os.environ[WORKSPACE] = os.path.abspath(workspace)  # for kernels and workers, too
+        find_root()
+        function(*args, **kwargs)
+
+    options = inspect.signature(function, eval_str=True).parameters.values()
+    signature = inspect.Signature([*options, option])
+    in_workspace.__signature__ = signature  # type: ignore[attr-defined]
+    return command(in_workspace)
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -110,7 +136,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return app.command()(wrapped)
 
 
-@command
+@command_in_workspace
 def run(
     notebook: Annotated[
         str | None, typer.Argument(help="Only this notebook, e.g. 05; default: the plan.")
@@ -182,7 +208,7 @@ def run(
     _end([], failures)
 
 
-@command
+@command_in_workspace
 def sweep(
     notebook: Annotated[str, typer.Argument(help="Its name or number, e.g. 05_weighting or 05.")],
     grid: Annotated[
@@ -248,7 +274,7 @@ def sweep(
     _end(paths, failures)
 
 
-@command
+@command_in_workspace
 def results(
     notebook: Annotated[
         str | None, typer.Argument(help="Only the runs of this notebook, e.g. 05.")
@@ -280,24 +306,29 @@ def results(
     if as_json:
         terminal.write_json(frame)
     elif as_csv:
-        sys.stdout.write(frame.to_csv(index=False))
+        sys.stdout.write(frame.map(spreadsheet_cell).to_csv(index=False))
     elif claims is not None:
         terminal.print_table(frame, console)
     else:
         terminal.print_runs(frame, console)
 
 
-@command
+@command_in_workspace
 def report(
     profile: ProfileName = "tiny",
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")
+        str | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")
     ] = None,
 ) -> None:
     """Write the executed notebooks of a profile's plan as pages, with an index and the table."""
     from docemb_lib.cli.report import write_pages
 
-    console.print(str(write_pages(profile, out)))
+    folder = None if out is None else given_path(out, "-o")
+    if folder is not None:
+        check_output(folder)
+        if folder.is_file():
+            raise InputError(f"-o {out}: this is a file; name a folder")
+    console.print(str(write_pages(profile, folder)))
 
 
 @command

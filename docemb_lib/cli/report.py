@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from html import escape
@@ -25,6 +26,8 @@ from docemb_lib.workspace import Workspace, write_text
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
+
+logger = logging.getLogger(__name__)
 
 TEX = r"((?:[^$\n]|\n(?!\s*\n))+)"  # within one paragraph
 # A formula in a paragraph of its own, or between words; a price is none.
@@ -170,7 +173,13 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     workspace = Workspace()
     loaded = Profile.load(profile)
     steps = resolve_plan(loaded, profile_argument(profile), workspace)
-    done = [run for run in chosen_runs(steps) if is_done(run, workspace)]
+    planned = chosen_runs(steps)
+    done = [run for run in planned if is_done(run, workspace)]
+    without = [run for run in planned if run not in done and run.record(workspace) is not None]
+    if without:
+        names = ", ".join(f"{run.notebook} ({run.label})" for run in without)
+        problem = "the executed notebook is missing, damaged or of an earlier text"
+        logger.warning("left out: %s: %s; `docemb run` executes it again", names, problem)
     if not done:
         raise InputError(
             f"report: no run of profile {loaded.name} is done; `docemb run` makes them"

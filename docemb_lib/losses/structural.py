@@ -8,7 +8,6 @@ B: documents of a batch; D: width of an embedding; y: the student's embeddings; 
 """
 
 from abc import ABC, abstractmethod
-from importlib import import_module
 from typing import Literal, get_args
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.losses.negatives import NegativePool, unit
+from docemb_lib.settings.own_code import load_class
 
 Distance = Literal["mse", "cosine"]
 
@@ -206,15 +206,15 @@ def structural_loss(
     if name == "contrastive":
         return Contrastive(temperature)
 
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         known = "mse, cosine, max-margin, contrastive or None"
         raise InputError(f"structural_loss must be one of {known}, got {name!r}")
     try:
-        loss = getattr(import_module(module), attribute)()
-    except (ImportError, AttributeError, TypeError) as error:
+        loss = load_class(name)()
+    except (ImportError, AttributeError, SyntaxError, TypeError) as error:
         problem = f"{name} cannot be imported ({error})"
-        raise InputError(f"structural_loss: {problem}; put it on PYTHONPATH") from None
+        mend = "put it into notebooks/, or its folder on PYTHONPATH"
+        raise InputError(f"structural_loss: {problem}; {mend}") from None
     if not isinstance(loss, StructuralLoss):
         mend = "make it one, as docs/extending.md shows"
         problem = f"{name} is not a subclass of docemb_lib.losses.StructuralLoss"

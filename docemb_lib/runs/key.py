@@ -3,17 +3,20 @@
 import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
 from docemb_lib.base import pretrained
+from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import asked_precision
 from docemb_lib.corpus.sources import source_fingerprint
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.runs.checks import check_training
 from docemb_lib.settings.labels import contextual_label, roles_of
 from docemb_lib.settings.notebooks import REGISTRY, Notebook
+from docemb_lib.settings.own_code import Sources, sources_of
 from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
@@ -55,6 +58,9 @@ class RunKey:
 
     notebook: str
     profile: Profile
+    # Another run of the notebook whose profile differs in parameters alone: the setting of both is
+    # computed once, because that reads many files.
+    alike: "RunKey | None" = None
 
     @classmethod
     def of(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
@@ -153,7 +159,24 @@ class RunKey:
         counting = _values(p, names)
         if self.taught:
             counting |= objective_settings(self.profile)
+        if self.sources:
+            counting["sources"] = self.sources
         return counting
+
+    @cached_property
+    def sources(self) -> Sources:
+        """The code of one's own that the run uses, see `own_code.sources_of`.
+
+        It is empty for losses of docemb's, and where the code is gone: then the run cannot be
+        executed, but an old record of it can be read.
+        """
+        with suppress(InputError):
+            return self._sources_now()
+        return {}
+
+    def _sources_now(self) -> Sources:
+        loss = self.profile.parameters.structural_loss
+        return sources_of(loss) if self.taught and loss is not None and ":" in loss else {}
 
     def same_but(self, *names: str) -> str:
         """A text that two runs share if their `counting` parameters differ in `names` at most.
@@ -187,6 +210,8 @@ class RunKey:
 
         Runs of one setting are comparable. The section `simde` counts in self-supervised runs only.
         """
+        if self.alike is not None:
+            return self.alike.setting
         profile = self.profile
         evaluation = profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below. The plan and the
@@ -282,8 +307,15 @@ class RunKey:
 
         `Stages.check` also checks files, models and the corpus. Raises InputError.
         """
+        self.check_sources()
         if self.trains:
             check_training(self.profile, self.teachers, self_supervised=self.self_supervised)
+
+    def check_sources(self) -> None:
+        """Check that code of one's own is as it was when the run began. Raises InputError."""
+        if self._sources_now() != self.sources:
+            changed = f"{', '.join(self.sources)}: the code has changed since the run began"
+            raise InputError(f"{changed}; begin it again")
 
 
 def teachers_of(profile: Profile) -> list[FurtherTeacher]:

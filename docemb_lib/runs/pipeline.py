@@ -64,6 +64,17 @@ class Stages:
             yield partial(pretrained.require, model, stay_online=True)
 
     @property
+    def checked_as(self) -> tuple[object, ...]:
+        """What the checks depend on: those of two runs with equal values have the same results.
+
+        `RunKey.check` is not covered. It depends on all parameters, and reads no files.
+        """
+        key = self.key
+        fits_contextual = bool(key.paragraph_vectors) or any(t.teacher for t in key.teachers)
+        documents = key.profile.parameters.documents
+        return (key.alike or key, documents, fits_contextual)
+
+    @property
     def models(self) -> list[str]:
         """The pretrained models that the run loads, by name.
 

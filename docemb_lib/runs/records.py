@@ -57,6 +57,8 @@ class Record:
     versions: dict[str, str] = field(default_factory=installed_versions)
     # Threads of torch, if it was loaded: the last digits of weights and scores depend on them.
     threads: int | None = None
+    # Files of code of one's own, with their SHA-256.
+    sources: dict[str, str] = field(default_factory=dict)
     revision: str | None = None  # git commit, with "+" where the tree had changes
     # Records are sorted by the time of their end. Several runs may end in one second.
     finished: str = field(
@@ -73,6 +75,7 @@ class Record:
             key.setting,
             key.profile.name,
             key.parameters,
+            sources=key.sources,
             **result,
         )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from docemb_lib.base.errors import InputError, spreadsheet_cell
 from docemb_lib.base.hardware import tune_environment
 from docemb_lib.base.private import INJECTED_CELL
 from docemb_lib.base.progress import log_to_notebook
@@ -200,7 +201,8 @@ class Run:
 
         A record from before a parameter was introduced has another fingerprint than a record of the
         same run with the default of this parameter. So the newest record of equal parameters
-        counts. Records with parameters that are gone are left out.
+        counts. Records with parameters that are gone, or made by other code of one's own, are left
+        out.
 
         notebook: None for that of this run.
         """
@@ -210,8 +212,9 @@ class Run:
         for record in records.comparable(key, self.workspace):
             if not record.parameters.keys() <= set(key.registered.values):
                 continue
-            parameters = self.key_of(record).same_but()
-            if parameters not in seen:
+            other = self.key_of(record)
+            parameters = other.same_but()
+            if other.sources == record.sources and parameters not in seen:
                 seen.add(parameters)
                 others.append(record)
         return others
@@ -250,7 +253,7 @@ class Run:
             display(Image(filename=folder / f"{name}.png", width=round(box.width * figure_dpi)))
             pyplot.close(figure)
         if data is not None:
-            data.to_csv(folder / f"{name}.csv", index=False)
+            data.map(spreadsheet_cell).to_csv(folder / f"{name}.csv", index=False)
         self.figures.append(self.workspace.relative(folder / f"{name}.png"))
 
     def link_student(self, scores: pd.DataFrame | None = None) -> str:
@@ -281,7 +284,7 @@ class Run:
         student: str | None = None,
         tables: Mapping[str, pd.DataFrame] | None = None,
     ) -> pd.DataFrame:
-        """Publish the run's record and return its numbers, a row each.
+        """Publish the run's record and return its numbers and its own code, a row each.
 
         A run that is executed again keeps the times of its first execution, because it reuses the
         artefacts of that one.
@@ -322,9 +325,11 @@ class Run:
         rows = {name: _rows(table) for name, table in (tables or {}).items()}
         records.save(self.workspace, record, [] if scores is None else _rows(scores), rows)
         numbers = {**numbers, "seconds": record.seconds}
-        rounded = {name: round(value, 4) for name, value in numbers.items()}
+        shown: dict[str, object] = {name: round(value, 4) for name, value in numbers.items()}
+        for file, digest in record.sources.items():
+            shown[file] = f"SHA-256 {digest[:12]}…"
         # As objects, counts stay integers.
-        return pd.Series(rounded, dtype=object, name=record.label).to_frame()
+        return pd.Series(shown, dtype=object, name=record.label).to_frame()
 
 
 def _rows(table: pd.DataFrame) -> records.Rows:
@@ -349,8 +354,21 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     cells = namespace.get("In", [])
     injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")
     check_names(notebook, re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE))
+    # Without a cell tagged `parameters` papermill's comes first, and the notebook's own undoes it.
+    if injected and cells[1] == injected and _undone(injected, namespace):
+        problem = (
+            "no cell is tagged `parameters`, and a later one replaces what papermill was given"
+        )
+        raise InputError(f"{notebook}: {problem}; tag the cell of the parameters again")
     profile = Profile.load(namespace.get("profile", "tiny"))
     given = {name: namespace[name] for name in REGISTRY[notebook].values if name in namespace}
     run = Run(RunKey.of(notebook, profile, **given))
     run.stages.check()
     return run
+
+
+def _undone(injected: str, namespace: Mapping[str, Any]) -> bool:
+    """Whether a parameter has another value than papermill's cell has given it."""
+    given: dict[str, Any] = {}
+    exec(injected, given)  # assignments that papermill wrote
+    return any(namespace.get(name) != given[name] for name in given.keys() & namespace.keys())

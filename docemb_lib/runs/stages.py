@@ -28,6 +28,7 @@ from docemb_lib.corpus.sources import (
 )
 from docemb_lib.runs.checks import check_documents, check_layers
 from docemb_lib.runs.key import RunKey, teachers_of
+from docemb_lib.settings.own_code import sources_of_object
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
     FurtherTeacher,
@@ -304,7 +305,7 @@ class TeacherStage:
 
         inputs = {
             "corpus": f"{self.corpus.fingerprint}/{split}",
-            "teacher": teacher.fingerprint,
+            "teacher": identity_of(teacher),
             "rows": rows,
         }
         artefact = self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True)
@@ -341,7 +342,7 @@ class TeacherStage:
         def build(folder: Path) -> None:
             Moments.of(self.embeddings(teacher, "train", rows)).save(folder)
 
-        inputs = {"corpus": self.corpus.fingerprint, "teacher": teacher.fingerprint, "rows": rows}
+        inputs = {"corpus": self.corpus.fingerprint, "teacher": identity_of(teacher), "rows": rows}
         return Moments.load(self.workspace.artefact("teacher-moments", inputs, build).path)
 
     def _teacher(self, settings: FurtherTeacher) -> Teacher:
@@ -374,6 +375,12 @@ class TeacherStage:
 
         inputs = {**self._fitted_on("scikit-learn"), "dim": dim}
         return LSA.load(self.workspace.artefact("lsa", inputs, build).path)
+
+
+def identity_of(teacher: Teacher) -> str | list[object]:
+    """What identifies a teacher: its fingerprint, with the code of a class of one's own."""
+    sources = sources_of_object(teacher)
+    return [teacher.fingerprint, sources] if sources else teacher.fingerprint
 
 
 def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:

@@ -32,7 +32,7 @@ from docemb_lib.losses import (
 from docemb_lib.losses.contextual import contextual_loss
 from docemb_lib.losses.structural import structural_loss
 from docemb_lib.runs.key import RunKey, teachers_of
-from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student
+from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student, identity_of
 from docemb_lib.settings.labels import WITH_NEGATIVES
 from docemb_lib.settings.notebooks import EVALUATION
 from docemb_lib.settings.parameters import Parameters
@@ -107,7 +107,7 @@ class StudentStage:
         teachers = {}
         if key.taught:
             of_student = self.teachers.of_student
-            teachers = {name: teacher.fingerprint for name, teacher in of_student.items()}
+            teachers = {name: identity_of(teacher) for name, teacher in of_student.items()}
         packages = ["torch", "transformers"]
         pairs = None
         if key.self_supervised:
@@ -385,8 +385,9 @@ def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> 
     """The objective of a run: a loss and two projections for each teacher of the profile.
 
     widths: of the embeddings of each teacher, by name. The projections draw their weights from
-    torch's global generator.
+    torch's global generator. Raises InputError where code of one's own has changed meanwhile.
     """
+    key.check_sources()
     p = key.profile.parameters
     training = key.training
     teachings = []

@@ -1,5 +1,6 @@
 """YAML files: where they lie, how they are read, and how a profile builds on its bases."""
 
+import os
 import re
 from collections.abc import Hashable, Mapping
 from glob import glob
@@ -10,6 +11,7 @@ from typing import Any
 import yaml
 
 from docemb_lib.base.errors import InputError, repeated
+from docemb_lib.base.integrity import warn_once
 
 PACKAGE = Path(__file__).resolve().parents[1]
 # The folder of the notebooks and params that come with docemb: in a wheel the package, in a
@@ -30,20 +32,39 @@ _ALWAYS_PATHS = re.compile(
     r"|evaluation\.own_tasks\.(path|queries|relevance)(\.\w+)?"
     r"|evaluation\.benchmarks\.(aan|oc|s2orc|pan|wines|games)"  # no hub has them
 )
+WORKSPACE = "DOCEMB_WORKSPACE"  # the variable that names the working folder
 MOST_DIGITS = 40  # of an integer in a YAML text
 Settings = dict[str, Any]  # a mapping in a YAML file
 
 
 def find_root() -> Path:
-    """The working folder around the working directory, or else the checkout that docemb runs from.
+    """The working folder, see `working_folder`; a warning names one that is not above this folder.
 
-    Raises InputError where docemb was installed from a wheel and there is no working folder.
+    Raises InputError where there is none.
     """
-    root = folder_above()
-    if root is None and SHIPPED == PACKAGE:  # installed from a wheel
+    root = working_folder()
+    if root is None:
         problem = f"{Path.cwd()} lies in no working folder (one with params/ and notebooks/)"
-        raise InputError(f"{problem}; make it one with `docemb init`")
-    return root or SHIPPED
+        mend = "make it one with `docemb init`, or name one: --workspace FOLDER"
+        raise InputError(f"{problem}; {mend}, or {WORKSPACE}=FOLDER in the environment")
+    if not Path.cwd().is_relative_to(root):
+        warn_once("the working folder is %s", root)
+    return root
+
+
+def working_folder() -> Path | None:
+    """The folder that the environment names (`DOCEMB_WORKSPACE`), or else `folder_above`.
+
+    Raises InputError where the named one is no working folder.
+    """
+    named = os.environ.get(WORKSPACE)
+    if not named:
+        return folder_above()
+    root = Path(named).resolve()
+    if not any((root / "params").glob("*.yaml")):
+        problem = "this is no working folder (one with params/ and notebooks/)"
+        raise InputError(f"{WORKSPACE}={named}: {problem}; make it one with `docemb init`")
+    return root
 
 
 def folder_above() -> Path | None:

@@ -6,8 +6,8 @@ folder (`lexical_module`), which release 6 runs where it is allowed to. The Long
 attention on its first token needs release 5.4: its folder asks for the last hidden state of a
 `LongformerForSequenceClassification`, which sets that attention itself.
 
-What docemb itself knows of a student, but sentence-transformers does not, is in `docemb.json`. The
-text of the card decides nothing.
+What docemb itself knows of a student, but sentence-transformers does not, is in `docemb.json`, with
+the checksums of all other files. The text of the card decides nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from torch import Tensor
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import MODULES, STUDENT, sealed
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import (
@@ -54,9 +55,9 @@ STUDENT_MODULES = "(Text|Weighted)?Transformer Pooling( LexicalHalf)?"
 ENCODER_MODULES = "Transformer Pooling( Normalize)?"
 STOCK = "sentence_transformers.models"
 MODULE = CODE.removesuffix(".py")
+WEIGHTS = "model.safetensors"
 POOLING = "1_Pooling"
 README = "README.md"
-STATE = "docemb.json"  # what docemb knows of a student beyond the files of sentence-transformers
 # These settings mark a folder whose first tokens have global attention.
 GLOBAL_ATTENTION = {
     "transformer_task": "sequence-classification",
@@ -92,7 +93,8 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     _write_model(student, folder)
     remove_limits(student.tokenizer)
-    student.tokenizer.save_pretrained(folder)
+    files = [folder / WEIGHTS, folder / "config.json"]
+    files += map(Path, student.tokenizer.save_pretrained(folder))
 
     runs_code = student.pooling == "lead" or student.lexical is not None
     first = f"{STOCK}.Transformer"
@@ -100,20 +102,23 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
         kind = "WeightedTransformer" if student.pooling == "lead" else "TextTransformer"
         first = f"{MODULE}.{kind}"
         (folder / CODE).write_bytes((Path(__file__).parent / CODE).read_bytes())
+        files.append(folder / CODE)
     folders = {first: "", f"{STOCK}.Pooling": POOLING}  # of each module
     if student.lexical is not None:  # it reads the texts that the first module hands on
         folders[f"{MODULE}.LexicalHalf"] = FOLDER
         (folder / FOLDER).mkdir(exist_ok=True)
         student.lexical.save(str(folder / FOLDER))
-    modules = []
+        files += (folder / FOLDER).iterdir()
+    modules: list[dict[str, object]] = []
     for place, (kind, path) in enumerate(folders.items()):
         modules.append({"idx": place, "name": str(place), "path": path, "type": kind})
-    _write_json(folder / "modules.json", modules)
+    modules[0]["checksums"] = STUDENT  # see `integrity.check_student`
+    files.append(_write_json(folder / MODULES, modules))
 
     settings: dict[str, object] = {"max_seq_length": student.max_tokens, "do_lower_case": False}
     if student.pooling in WITH_GLOBAL_ATTENTION:
         settings |= GLOBAL_ATTENTION
-    _write_json(folder / SETTINGS, settings)
+    files.append(_write_json(folder / SETTINGS, settings))
     general = {
         "model_type": "SentenceTransformer",
         "__version__": {
@@ -124,7 +129,7 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
         "prompts": {},
         "similarity_fn_name": "cosine",
     }
-    _write_json(folder / "config_sentence_transformers.json", general)
+    files.append(_write_json(folder / "config_sentence_transformers.json", general))
     pooling = {
         "word_embedding_dimension": student.config.hidden_size,
         "pooling_mode_cls_token": student.pooling not in MEANS,
@@ -132,8 +137,7 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
-    _write_json(folder / POOLING / "config.json", pooling)
-    _write_json(folder / STATE, {"trained_on": student.trained_on})
+    files.append(_write_json(folder / POOLING / "config.json", pooling))
 
     if card is None:
         card = student_card(student)
@@ -142,6 +146,9 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
     if runs_code:
         card = card.replace(*WITH_CODE)
     (folder / README).write_text(card, encoding="utf-8")
+    names = [file.relative_to(folder) for file in files if file.is_file()]
+    known = {"trained_on": student.trained_on}
+    write_text(folder / STUDENT, sealed(folder, known, STUDENT, names))
 
 
 def _write_model(student: Writable, folder: Path) -> None:
@@ -166,13 +173,14 @@ def _write_model(student: Writable, folder: Path) -> None:
         weights[f"{layer}.bias"] = torch.zeros(rows)
     # `save_file` would create a file that only its owner can read. A loaded student maps the old
     # file into its memory: it must be replaced, not written to.
-    write_bytes(folder / "model.safetensors", save(weights, metadata={"format": "pt"}))
+    write_bytes(folder / WEIGHTS, save(weights, metadata={"format": "pt"}))
     config.save_pretrained(folder)
 
 
-def _write_json(path: Path, content: object) -> None:
+def _write_json(path: Path, content: object) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return path
 
 
 def saved_pooling(path_or_id: str) -> Pooling:
@@ -313,7 +321,7 @@ def saved_training(path_or_id: str) -> str | None:
 
     None: the encoder was converted, or the folder is older than this field.
     """
-    trained_on: str | None = read_json(path_or_id, STATE).get("trained_on")
+    trained_on: str | None = read_json(path_or_id, STUDENT).get("trained_on")
     return trained_on
 
 

@@ -65,6 +65,7 @@ GIVE_STUDENT = (
     f" of type {', '.join(SHORT[:-1])} or {SHORT[-1]}."
 )
 DEFAULT_WINDOW = 512  # both directions together, as in longformer-base-4096
+LEAST_TOKENS = 3  # a word between two special tokens
 POSITIONS = "embeddings.position_embeddings.weight"
 SETTINGS = "sentence_bert_config.json"
 # The names of the masked-language heads of BERT, RoBERTa and Longformer, and ModernBERT, without
@@ -186,18 +187,19 @@ def positions(config: PretrainedConfig) -> int:
 def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
     """Return the token limit of a saved model, at most its `positions`.
 
-    Raises InputError for one that is no number.
+    Raises InputError for one that is no number, or leaves no room for a word.
     """
     folder = transformer_subfolder(path_or_id)
     limit = read_json(path_or_id, SETTINGS, subfolder=folder).get("max_seq_length")
     if limit is None:  # sentence-transformers leaves it to the tokenizer, whose limit may be 10^30
         tokenizer = read_json(path_or_id, "tokenizer_config.json", subfolder=folder)
         limit = tokenizer.get("model_max_length")
-    limit = limit or positions
-    if not isinstance(limit, int | float) or limit < 1:
+    limit = positions if limit is None else limit
+    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
+    if not is_number or not limit >= LEAST_TOKENS:
         raise InputError(
             f"{path_or_id}: {SETTINGS} or tokenizer_config.json gives a limit of {limit!r} tokens; "
-            "write a number"
+            f"write a number from {LEAST_TOKENS} on"
         )
     return int(min(positions, limit))
 
@@ -206,7 +208,12 @@ def load_config(path_or_id: str) -> PretrainedConfig:
     """Load the configuration of a model. Raises InputError where it cannot be used."""
     with one_line(path_or_id, "its config.json cannot be used"):
         folder = transformer_subfolder(path_or_id)
-        return AutoConfig.from_pretrained(path_or_id, subfolder=folder, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(path_or_id, subfolder=folder, trust_remote_code=False)
+    padding = getattr(config, "pad_token_id", None)
+    if config.model_type in (*SHORT, "longformer") and not isinstance(padding, int):
+        mend = "write the id of the tokenizer's padding token"
+        raise InputError(f"{path_or_id}: config.json: pad_token_id is {padding!r}; {mend}")
+    return config
 
 
 def load_weights(path_or_id: str, config: PretrainedConfig) -> PreTrainedModel:
@@ -275,6 +282,16 @@ def load_tokenizer(path_or_id: str, *, max_tokens: int) -> PreTrainedTokenizerFa
     for field in ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of"):
         tokenizer.init_kwargs.pop(field, None)
     return tokenizer
+
+
+def check_tokens(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Check that every token has an embedding. name: the model in messages. Raises InputError."""
+    rows = model.get_input_embeddings().num_embeddings
+    largest = max(tokenizer.get_vocab().values())
+    if largest >= rows:
+        problem = f"its tokenizer gives ids up to {largest}, and its encoder has {rows} embeddings"
+        mend = "give files that belong together, tokenizer_config.json among them"
+        raise InputError(f"{name}: {problem}; {mend}")
 
 
 def remove_limits(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -150,6 +150,7 @@ class Student(nn.Module):
         source = resolve(str(path_or_id))
         model = loading.convert(source, layers, max_tokens, attention_window, dropout)
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
+        loading.check_tokens(str(path_or_id), model, tokenizer)
         return cls(model, tokenizer, pooling=pooling).eval()
 
     @classmethod
@@ -164,7 +165,14 @@ class Student(nn.Module):
         model = loading.load_long(source, str(folder_or_id))
         max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
+        loading.check_tokens(str(folder_or_id), model, tokenizer)
         half = lexical.saved_lexical_half(source)
+        if half is not None and len(half.dense_mean) != model.config.hidden_size:
+            problem = f"its dense half is {len(half.dense_mean)} wide"
+            raise InputError(
+                f"{folder_or_id}: {lexical.FOLDER}: {problem}, and the encoder is "
+                f"{model.config.hidden_size} wide; give files that belong together"
+            )
         trained_on = export.saved_training(source)
         return cls(model, tokenizer, pooling=pooling, lexical=half, trained_on=trained_on).eval()
 

@@ -13,9 +13,10 @@ import json
 import logging
 import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from textwrap import shorten
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MEMORY = 4 * 2**30  # bytes for a run without a GPU: torch, a small student, its teachers
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10  # seconds for a scheduler to answer
 ATTEMPTS = 3  # after so many killed workers a run has failed
@@ -62,22 +64,50 @@ def local_workers(count: int) -> Iterator[Client]:
         # worker would count as well.
         "distributed.scheduler.worker-saturation": 1.0,
     }
-    with (
-        dask.config.set(settings),
-        LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            memory_limit=0,  # a run's memory is that of the kernel, which Dask does not see
-            host=LOOPBACK,
-            security=Security.temporary(),
-            dashboard_address=f"{LOOPBACK}:0",
-            silence_logs=logging.CRITICAL,
-            preload=[__name__],
-            env=_environment(count),
-        ) as workers,
-        Client(workers) as client,
-    ):
+    with dask.config.set(settings), ExitStack() as stack:
+        with _uninterrupted():
+            workers = LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                memory_limit=0,  # a run's memory is that of the kernel, which Dask does not see
+                host=LOOPBACK,
+                security=Security.temporary(),
+                dashboard_address=f"{LOOPBACK}:0",
+                silence_logs=logging.CRITICAL,
+                preload=[__name__],
+                env=_environment(count),
+            )
+            stack.enter_context(workers)
+            client = stack.enter_context(Client(workers))
         yield client
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C and SIGTERM to the end of the block, also for the processes that it starts.
+
+    A cluster that is interrupted while it starts cannot be closed, and its processes would print
+    their tracebacks.
+    """
+    if threading.current_thread() is not threading.main_thread():  # gets no signals
+        yield
+        return
+    put_off: list[int] = []
+    handlers = {}
+    for number in SIGNALS:
+        handlers[number] = signal.signal(number, lambda number, frame: put_off.append(number))
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # new processes inherit it
+    try:
+        yield
+    except Exception:
+        if not put_off:  # a process that starts may have been ended, too
+            raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if put_off:
+        signal.raise_signal(put_off[0])
 
 
 @contextmanager
@@ -174,6 +204,7 @@ def dask_setup(worker: Worker) -> None:
     """Assign one of the GPUs to the kernels of a new worker process, in which Dask calls this."""
     # Ctrl-C in a terminal reaches all processes, and the sweep alone handles it.
     signal.signal(signal.SIGINT, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
 

@@ -6,18 +6,14 @@ after its training has written a checkpoint.
 """
 
 import os
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from queue import Empty
 from typing import Any
 
 import psutil
-from filelock import FileLock, Timeout
 from jupyter_client.asynchronous import AsyncKernelClient
 from jupyter_client.channels import AsyncZMQSocketChannel
 from jupyter_client.manager import AsyncKernelManager
@@ -25,6 +21,7 @@ from traitlets.config import Config
 
 from docemb_lib.base import worker_pool
 from docemb_lib.base.private import KERNEL_PROCESS
+from docemb_lib.base.scratch import scratch_folder
 
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
@@ -32,8 +29,6 @@ POLL = 1.0  # seconds after which a silent socket is polled again
 # The paths of sockets may have 103 bytes, and other temporary folders can be longer than that.
 SOCKETS = "/tmp"
 FOLDERS = "docemb-kernel-"  # how the names of the folders of sockets begin
-LOCK = "lock"  # the file that the owner of such a folder locks
-NEW = 60.0  # seconds after which a folder is locked, if its owner lives
 PARENT = "JPY_PARENT_PID"  # the variable in which jupyter_client tells a kernel its parent
 RUN_OF_SWEEP = "DOCEMB_RUN_OF_SWEEP"  # the variable that marks the kernels of a sweep
 
@@ -119,24 +114,11 @@ def is_run_of_sweep() -> bool:
 def socket_folder() -> Iterator[str]:
     """Make a folder for the sockets of a kernel, and remove it at the end of the block.
 
-    Where this process and its kernel are killed together, the folder stays. The next call in any
-    process removes it: the operating system has freed its lock.
+    Where this process and its kernel are killed together, the folder stays until the next call in
+    any process.
     """
-    _remove_abandoned_folders()
-    with (
-        tempfile.TemporaryDirectory(prefix=FOLDERS, dir=SOCKETS) as sockets,
-        FileLock(Path(sockets, LOCK)),
-    ):
-        yield sockets
-
-
-def _remove_abandoned_folders() -> None:
-    """Remove the folders whose lock no process holds. A new folder may not be locked yet."""
-    for folder in Path(SOCKETS).glob(f"{FOLDERS}*"):
-        with suppress(OSError, Timeout):  # of another user; in use
-            if time.time() - folder.stat().st_mtime > NEW:
-                with FileLock(folder / LOCK, timeout=0):
-                    shutil.rmtree(folder)
+    with scratch_folder(FOLDERS, SOCKETS) as sockets:
+        yield str(sockets)
 
 
 @contextmanager

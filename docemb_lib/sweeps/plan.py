@@ -8,9 +8,12 @@ the parameters of the best run of each list of grids. `compounds: 3` replaces it
 of its three best DM and DBOW. The best have the highest mean validation score.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from itertools import product
 from math import isfinite, nan
 from operator import itemgetter
@@ -26,6 +29,8 @@ from docemb_lib.settings.profile import PlanLine, Profile
 from docemb_lib.sweeps.execution import Planned, Runs
 from docemb_lib.sweeps.grids import Grid, GridLike, NotebookParameters, load_grid
 from docemb_lib.workspace import Workspace
+
+CONFLICT = re.compile(r"^(<<<<<<<|>>>>>>>) ", re.MULTILINE)  # a line that git leaves
 
 
 class Step(NamedTuple):
@@ -53,14 +58,24 @@ class _Resolver(NamedTuple):
             return self
         return _Resolver(Profile.load(profile), profile_argument(profile), self.workspace)
 
-    def run(self, notebook: str, parameters: Mapping[str, object]) -> Planned:
-        """One run with these parameters over those of the profile. Raises InputError."""
-        key = RunKey.of(notebook, self.profile, **parameters)
+    def run(
+        self, notebook: str, parameters: Mapping[str, object], alike: RunKey | None = None
+    ) -> Planned:
+        """One run with these parameters over those of the profile. Raises InputError.
+
+        alike: another run of this notebook by this resolver.
+        """
+        key = replace(RunKey.of(notebook, self.profile, **parameters), alike=alike)
         key.check()
         source = self.workspace.root / "notebooks" / f"{notebook}.ipynb"
         if not source.is_file():
             mend = "make it again with `docemb init` or `jupytext --sync *.py`"
             raise InputError(f"{source}: there is no such notebook; {mend}")
+        state = source.stat()
+        problem = _fault_of_notebook(source, state.st_size, state.st_mtime_ns)
+        if problem:
+            mend = f"restore it, or give `jupytext --to ipynb {notebook}.py` there"
+            raise InputError(f"{source}: {problem}; {mend}")
         executed = self.workspace.outputs / "notebooks" / notebook / f"{key.slug}.ipynb"
         return Planned(key, {"profile": self.name, **key.parameters}, source, executed)
 
@@ -79,7 +94,7 @@ class _Resolver(NamedTuple):
                     mend = "give it as --profile"
                     raise InputError(f"profile: a sweep has one profile for all its runs; {mend}")
                 profiles.check_names(notebook, parameters)
-                run = self.run(notebook, parameters)
+                run = self.run(notebook, parameters, planned[0].key if planned else None)
                 counting = run.key.same_but()
                 earlier = first.get(counting) or first.get(run.executed)
                 if earlier:
@@ -240,6 +255,33 @@ def chosen_runs(steps: Iterable[Step]) -> list[Planned]:
         with suppress(InputError):  # of records that are missing
             runs += step.runs if step.choose is None else step.choose()
     return runs
+
+
+@cache  # a grid asks for each of its runs
+def _fault_of_notebook(source: Path, size: int, time: int) -> str:
+    """Why a notebook cannot be executed with parameters; "" for a sound one.
+
+    size, time: of the file, so that a changed one is read again.
+    """
+    text = source.read_text(encoding="utf-8", errors="replace")
+    marked = "git has left conflict markers (<<<<<<<) in it"
+    if CONFLICT.search(text):
+        return marked
+    try:
+        cells = json.loads(text)["cells"]
+        code = [cell for cell in cells if cell["cell_type"] == "code"]
+        sources = ["".join(cell["source"]) for cell in code]
+        tags = [tag for cell in code for tag in cell["metadata"].get("tags", ())]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        return f"this is no notebook ({type(error).__name__}: {error})"
+    if not code:
+        return "it has no cells of code"
+    if CONFLICT.search("\n".join(sources)):
+        return marked
+    if tags.count("parameters") != 1:
+        number = tags.count("parameters")
+        return f"{number} cells have the tag `parameters`, and one must have it"
+    return ""
 
 
 def profile_argument(profile: str | Path) -> str:

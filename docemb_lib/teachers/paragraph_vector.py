@@ -14,10 +14,10 @@ import os
 import shutil
 import weakref
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from joblib import cpu_count
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import progress
+from docemb_lib.base.scratch import scratch_folder
 from docemb_lib.base.worker_pool import WorkerPool
 from docemb_lib.settings.sections import SINGLE, label_of_paragraph_vector
 from docemb_lib.teachers.store import BAR_FROM
@@ -125,10 +126,11 @@ class ParagraphVector:
 
         None is a temporary folder, which exists as long as this object.
         """
-        temporary = TemporaryDirectory(prefix="docemb-")
-        weakref.finalize(self, temporary.cleanup)
-        words = write_words(Path(temporary.name, "words"), texts, self.preprocess)
-        self.fit_words(words, folder or Path(temporary.name, "model"))
+        stack = ExitStack()
+        temporary = stack.enter_context(scratch_folder("docemb-vectors-"))
+        weakref.finalize(self, stack.close)
+        words = write_words(temporary / "words", texts, self.preprocess)
+        self.fit_words(words, folder or temporary / "model")
         shutil.rmtree(words.folder)
         return self
 

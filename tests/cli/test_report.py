@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
+from conftest import docemb
 
 from docemb_lib.cli.report import collapsed_runs, page_of
 from docemb_lib.runs.key import RunKey
@@ -40,3 +41,11 @@ def test_the_runs_whose_students_have_collapsed_are_named_with_what_to_change(wo
     assert line.startswith("05_weighting")
     assert "λ=0.2" in line
     assert line.endswith(COLLAPSE_MEND)
+
+
+def test_a_run_whose_executed_notebook_is_missing_is_named(workspace_root, caplog):
+    run = Run(RunKey("01_corpus", Profile.load("small")))
+    run.finish({})
+    done = docemb("report", "--profile", "small")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert f"left out: 01_corpus ({run.label}): the executed notebook is missing" in caplog.text

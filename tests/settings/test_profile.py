@@ -334,13 +334,31 @@ def test_a_model_of_unknown_width_is_found_from_the_folder_of_the_profile(load, 
     assert profile.structural_teacher.model == "sentence-transformers/all-mpnet-base-v2"
 
 
-def test_the_root_is_found_from_below_and_else_from_the_source(tmp_path, monkeypatch):
+def test_the_root_is_found_from_below(tmp_path, monkeypatch):
     monkeypatch.chdir(REPOSITORY / "notebooks")
     assert find_root() == REPOSITORY
     monkeypatch.chdir(tmp_path)
-    assert find_root() == REPOSITORY
     write_files(tmp_path, {"params/mine.yaml": ""})
     assert find_root() == tmp_path
+
+
+def test_outside_a_working_folder_none_is_taken_and_three_ways_are_named(
+    tmp_path, monkeypatch, refused
+):
+    monkeypatch.chdir(tmp_path)
+    refused("docemb init.*--workspace FOLDER.*DOCEMB_WORKSPACE=FOLDER", find_root)
+
+
+def test_the_environment_names_a_working_folder_which_is_said_once(
+    tmp_path, monkeypatch, caplog, refused
+):
+    root = write_files(tmp_path / "named", {"params/mine.yaml": ""})
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DOCEMB_WORKSPACE", str(root))
+    assert [find_root(), find_root()] == [root, root]
+    assert caplog.messages == [f"the working folder is {root}"]
+    monkeypatch.setenv("DOCEMB_WORKSPACE", "nowhere")
+    refused("DOCEMB_WORKSPACE=nowhere: this is no working folder", find_root)
 
 
 def test_further_teachers_of_both_roles_are_read_and_a_projection_may_bridge_widths(load, tmp_path):

@@ -211,9 +211,11 @@ def texts() -> list[str]:
 @pytest.fixture(scope="session")
 def edit_files() -> Callable[[Path, dict], None]:
     """Edits files of a folder, by name: None removes one, a text replaces it, a slice of its bytes
-    stays, of a mapping the fields of its JSON or its tensors are set (None removes a tensor)."""
+    stays, of a mapping the fields of its JSON or its tensors are set (None removes a tensor). The
+    checksums go first, as they do where someone changes a student on purpose."""
 
     def edit(folder: Path, files: dict) -> None:
+        (folder / "docemb.json").unlink(missing_ok=True)
         for name, content in files.items():
             file = folder / name
             if content is None:

@@ -69,6 +69,7 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
 @pytest.mark.parametrize("cut", [None, 1, "(a+)+$"])
 def test_a_half_whose_words_were_cut_by_other_rules_is_refused(adapted, tmp_path, refused, cut):
     adapted.save(tmp_path)
+    (tmp_path / "docemb.json").unlink()  # the checksums
     config = tmp_path / "3_Lexical" / "config.json"
     fields = json.loads(config.read_text()) | {"cut": cut}
     config.write_text(json.dumps(fields))
@@ -299,6 +300,7 @@ def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
 
 def test_a_pattern_in_a_folder_is_never_used(adapted, tmp_path):
     adapted.save(tmp_path)
+    (tmp_path / "docemb.json").unlink()  # the checksums
     config = tmp_path / "3_Lexical" / "config.json"
     fields = json.loads(config.read_text()) | {"unspaced": "(w+)+$"}
     config.write_text(json.dumps(fields))
@@ -360,6 +362,7 @@ def test_characters_of_scripts_without_spaces_are_paired_with_their_marks(text):
 
 def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
     adapted.save(tmp_path)
+    (tmp_path / "docemb.json").unlink()  # the checksums
     code = tmp_path / "lexical_module.py"
     config = tmp_path / "3_Lexical" / "config.json"
     code.write_text(
@@ -378,6 +381,7 @@ def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
 
 def test_a_loaded_half_counts_the_first_words_as_it_was_fitted(adapted, tmp_path, refused):
     adapted.save(tmp_path)
+    (tmp_path / "docemb.json").unlink()  # the checksums
     config = tmp_path / "3_Lexical" / "config.json"
     texts = collection(1)[:4]
     saved = json.loads(config.read_text())

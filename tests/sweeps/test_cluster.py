@@ -3,6 +3,8 @@
 import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -153,3 +155,34 @@ def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said
     assert cluster.unfit({**here, **changes}, seen, worker) == (
         None if said is None else said.format_map(here)
     )
+
+
+STARTING = """
+import os, signal, threading
+from docemb_lib.sweeps.cluster import local_workers
+threading.Timer(1.0, {send}).start()
+signal.signal(signal.SIGTERM, signal.default_int_handler)  # as in a command
+try:
+    with local_workers(1):
+        print("started", flush=True)
+        signal.pause()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "send",
+    [
+        "os.killpg, (0, signal.SIGINT)",  # Ctrl-C in a terminal
+        "os.kill, (os.getpid(), signal.SIGTERM)",
+    ],
+)
+def test_workers_that_are_interrupted_while_they_start_end_without_a_traceback(send):
+    command = [sys.executable, "-c", STARTING.format(send=send)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, start_new_session=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "interrupted"

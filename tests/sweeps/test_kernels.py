@@ -17,6 +17,7 @@ import pytest
 import zmq.asyncio
 from jupyter_client.session import Session
 
+from docemb_lib.base import scratch
 from docemb_lib.sweeps import kernels
 
 CHILD = """
@@ -200,7 +201,7 @@ def folders_of_kernels(tmp_path, monkeypatch):
 
 
 def age(folder):
-    long_ago = time.time() - 2 * kernels.NEW
+    long_ago = time.time() - 2 * scratch.NEW
     os.utime(folder, (long_ago, long_ago))
 
 

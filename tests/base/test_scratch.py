@@ -1,0 +1,69 @@
+"""Temporary folders and semaphores of processes that were killed."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from docemb_lib.base import scratch
+from docemb_lib.base.scratch import remove_abandoned_semaphores, scratch_folder
+
+HELD = """
+import sys, time
+from docemb_lib.base.scratch import scratch_folder
+with scratch_folder(sys.argv[1], sys.argv[2]) as folder:
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+PREFIX = ".out.parquet."
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A process that holds a folder."""
+    command = [sys.executable, "-c", HELD, PREFIX, str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_the_folder_of_a_killed_process_is_removed_by_the_next(held, tmp_path):
+    held.kill()
+    held.wait()
+    assert len([*tmp_path.iterdir()]) == 1
+    with scratch_folder(PREFIX, tmp_path) as folder:
+        assert [*tmp_path.iterdir()] == [folder]
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_folder_of_a_living_process_is_kept(held, tmp_path):
+    with scratch_folder(PREFIX, tmp_path):
+        assert len([*tmp_path.iterdir()]) == 2
+    assert len([*tmp_path.iterdir()]) == 1
+
+
+@pytest.mark.parametrize("name", [f"{PREFIX}abcdefgh", ".other.parquet.abcdefgh"])
+def test_folders_of_other_programs_are_kept_however_old(name, tmp_path):
+    (tmp_path / name).mkdir()
+    long_ago = time.time() - 2 * scratch.NEW
+    os.utime(tmp_path / name, (long_ago, long_ago))
+    with scratch_folder(PREFIX, tmp_path):
+        pass
+    assert (tmp_path / name).is_dir()
+
+
+def test_old_semaphores_of_a_process_that_is_gone_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch, "SHARED_MEMORY", tmp_path)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    names = [f"sem.loky-{gone.pid}-a", f"sem.loky-{gone.pid}-new", f"sem.loky-{os.getpid()}-b"]
+    for name in [*names, "sem.other"]:
+        (tmp_path / name).touch()
+        age = 0 if name.endswith("new") else 2 * scratch.UNUSED
+        os.utime(tmp_path / name, (time.time() - age, time.time() - age))
+    remove_abandoned_semaphores()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[1:], "sem.other"])

@@ -1,0 +1,157 @@
+"""Students that were damaged are named when they are loaded, and changed ones are used."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from conftest import docemb, write_files
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+
+from docemb_lib.base import integrity
+from docemb_lib.student import Student
+
+TEXTS = [
+    f"page {n} of {'red' if n % 2 else 'blue'} with word{n % 7} and word{n % 5}" for n in range(40)
+]
+
+
+@pytest.fixture
+def adapted(root, monkeypatch):
+    """A folder as `docemb adapt` writes it."""
+    monkeypatch.chdir(root)
+    student = Student.from_encoder(
+        str(root / "encoder"), pooling="lead", max_tokens=64, attention_window=16
+    )
+    student.adapt(TEXTS, dim=4, bf16=False)
+    student.save(root / "student")
+    return root / "student"
+
+
+def exchange_words(folder):
+    words = json.loads((folder / "3_Lexical/words.json").read_text())
+    words[:2] = words[1::-1]
+    (folder / "3_Lexical/words.json").write_text(json.dumps(words))
+
+
+def write_zeros(folder):
+    with (folder / "model.safetensors").open("r+b") as file:
+        file.seek(100_000)
+        file.write(bytes(2**16))
+
+
+DAMAGE = {
+    "modules.json is missing": lambda folder: (folder / "modules.json").unlink(),
+    "3_Lexical/words.json is damaged": exchange_words,
+    "model.safetensors is damaged": write_zeros,
+    "tokenizer_config.json is missing": lambda folder: (folder / "tokenizer_config.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("said", DAMAGE)
+def test_a_damaged_adapted_student_is_one_line_of_a_command(adapted, said):
+    DAMAGE[said](adapted)
+    write_files(adapted.parent, {"in.jsonl": [{"id": "1", "text": "one"}]})
+    done = docemb("embed", "student", "in.jsonl", "-o", "out.npy")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"{said}" in done.stderr
+    assert "restore it, or remove student/docemb.json if it was changed on purpose" in done.stderr
+
+
+def test_every_file_of_a_student_but_its_card_is_compared(adapted, refused):
+    files = {file for file in adapted.rglob("*") if file.is_file()}
+    files -= {adapted / "README.md", adapted / "docemb.json"}
+    assert len(files) >= 9
+    for file in sorted(files):
+        content = file.read_bytes()
+        file.write_bytes(content + b" ")
+        refused(f"{file} is damaged", Student.load, adapted)
+        file.write_bytes(content)
+        integrity._digests.clear()
+    (adapted / "README.md").write_text("another card")
+    assert Student.load(adapted).lexical is not None
+
+
+def test_a_student_that_sentence_transformers_saves_over_is_used_as_it_is_then(adapted):
+    stock = SentenceTransformer(str(adapted), trust_remote_code=True, device="cpu")
+    with torch.no_grad():
+        for parameter in stock[0].parameters():
+            parameter.mul_(1.01)  # stands for a training
+    stock.save_pretrained(str(adapted))
+    integrity._digests.clear()
+    changed = Student.load(adapted)
+    np.testing.assert_allclose(
+        changed.embed(TEXTS[:4], bf16=False), stock.encode(TEXTS[:4]), atol=1e-4
+    )
+
+
+def test_a_student_without_its_checksums_is_used_as_it_is(adapted):
+    (adapted / "docemb.json").unlink()
+    exchange_words(adapted)
+    assert Student.load(adapted).lexical is not None
+
+
+def test_a_student_saved_again_has_the_checksums_of_its_new_files(adapted):
+    student = Student.load(adapted)
+    student.adapt(TEXTS[:30], dim=3, bf16=False)
+    student.save(adapted)
+    integrity._digests.clear()
+    assert Student.load(adapted).width == student.dim + 3
+
+
+def edit_half(folder, **tensors):
+    file = folder / "3_Lexical/model.safetensors"
+    save_file({**load_file(file), **tensors}, file)
+
+
+def edit_words(folder, change):
+    file = folder / "3_Lexical/words.json"
+    file.write_text(json.dumps(change(json.loads(file.read_text()))))
+
+
+def edit_json(folder, name, **fields):
+    file = folder / name
+    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
+
+
+def add_token(folder):
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"]["vocab"]["beyond"] = 40_000
+    file.write_text(json.dumps(content))
+
+
+NAN = torch.tensor(torch.nan)
+MISFITS = {
+    "vectors has the shape .* for [0-9]+ words": lambda f: edit_words(f, lambda w: w[:-1]),
+    "the word '.*' is there twice": lambda f: edit_words(f, lambda w: [*w[:-1], w[0]]),
+    "a word is no text": lambda f: edit_words(f, lambda w: [*w[:-1], 7]),
+    "lexical_mean has the shape": lambda f: edit_half(f, lexical_mean=torch.zeros(5)),
+    "dense_mean has the shape": lambda f: edit_half(f, dense_mean=torch.zeros(7)),
+    "vectors and dense_map must be matrices": lambda f: edit_half(f, dense_map=torch.zeros(8)),
+    "its dense half is 6 wide, and the encoder is 8 wide": lambda f: edit_half(
+        f, dense_map=torch.eye(6), dense_mean=torch.zeros(6)
+    ),
+    "weight has a value that is not finite": lambda f: edit_half(f, weight=NAN),
+    "the weight is 2.0, and lies between": lambda f: edit_half(f, weight=torch.tensor(2.0)),
+    "ids up to 40000, and its encoder has 30522": add_token,
+    "config.json: pad_token_id is None": lambda f: edit_json(f, "config.json", pad_token_id=None),
+}
+for few in (0, 1, 2, True, -5):
+    MISFITS[f"gives a limit of {few} tokens; write a number from 3 on"] = lambda f, few=few: (
+        edit_json(f, "sentence_bert_config.json", max_seq_length=few)
+    )
+
+
+@pytest.mark.parametrize("said", MISFITS)
+def test_files_that_do_not_belong_together_are_named_at_loading(adapted, said, refused):
+    (adapted / "docemb.json").unlink()  # a student of someone else
+    MISFITS[said](adapted)
+    refused(said, Student.load, adapted)
+
+
+def test_a_tokenizer_without_its_settings_is_refused_at_loading(adapted, refused):
+    (adapted / "docemb.json").unlink()
+    (adapted / "tokenizer_config.json").unlink()
+    refused("files that belong together, tokenizer_config.json among", Student.load, adapted)
