@@ -218,7 +218,12 @@ def adapt(
     if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
-    if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
+    is_short = load_config(resolve(model)).model_type in SHORT
+    reading = local_documents(
+        source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+    )
+    texts = [document.text for document in reading]
+    if is_short:  # converted, not trained
         pooling = encoder_pooling(model)
         pooling = "lead" if pooling == "mean" else pooling
         student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
@@ -226,10 +231,6 @@ def adapt(
     else:
         student = Student.load(model)
         card = saved_card(model) or student_card(student)
-    reading = local_documents(
-        source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
-    )
-    texts = [document.text for document in reading]
     student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:

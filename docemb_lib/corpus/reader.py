@@ -29,6 +29,7 @@ from docemb_lib.corpus.rows import (
 )
 
 IDS = ("id", "_id", "doc_id", "docid", "uid", "uuid")  # fields that may hold an id; the first one
+COMMAND_LINE = ("text_field", "id_field")  # what is an option of a command, too
 TEXTS = {".txt", ".md"}  # endings of the files of a folder that are documents
 
 
@@ -195,7 +196,8 @@ def _of_file(
 
 def no_field(where: object, name: str, known: Mapping[str, object], option: str) -> InputError:
     """The error about a named field that no row has. option: what names the field in a profile."""
-    mend = f"name another (--{option.replace('_', '-')}, or {option} in a profile)"
+    on_command_line = f"--{option.replace('_', '-')}, or " if option in COMMAND_LINE else ""
+    mend = f"name another ({on_command_line}{option} in a profile)"
     return InputError(f"{where}: no row has the field {name!r}, only {listed(known)}; {mend}")
 
 

@@ -289,7 +289,7 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(
     [
         (
             hf.RobertaConfig(position_embedding_type="relative_key"),
-            "type roberta with positions of type relative_key cannot .* absolute positions; give one",
+            "type roberta with positions of type relative_key cannot .* absolute positions; give",
         ),
         (
             hf.MPNetConfig(),
