@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-from docemb_lib.base.errors import InputError, repeated
+from docemb_lib.base.errors import InputError, as_line, repeated
 from docemb_lib.base.integrity import warn_once
 from docemb_lib.corpus.document import Document
 from docemb_lib.corpus.rows import (
@@ -191,7 +191,7 @@ def _of_file(
             raise no_field(file, name, known, option)
     if with_ids is False and not findings.refused:
         message = "%s: no row has an id (%s); the numbers of the rows are the ids"
-        warn_once(message, file, ", ".join(IDS))
+        warn_once(message, as_line(file), ", ".join(IDS))
 
 
 def no_field(where: object, name: str, known: Mapping[str, object], option: str) -> InputError:

@@ -456,7 +456,8 @@ def lines_of(file: Path) -> Iterator[str]:
         mend = "save it again, whole and as UTF-8"
         raise InputError(f"{file}, near line {number}: {problem}; {mend}") from error
     if in_latin_1:
-        warn_once("%s: lines that are not UTF-8 are read as Latin-1: %d", file, in_latin_1)
+        message = "%s: lines that are not UTF-8 are read as Latin-1: %d"
+        warn_once(message, as_line(file), in_latin_1)
 
 
 def _decoded(line: str | bytes, number: int) -> tuple[str, bool]:
