@@ -224,7 +224,7 @@ def search(
     text = "" if query is None else given_text(query)
     student = Student.load(model)
     file.check_student(fingerprint(model), model, student.width)
-    vector = student.encode(text) if row is None else file.document(row).embedding
+    vector = student.embed([text])[0] if row is None else file.document(row).embedding
     nearest = file.nearest(vector, count, without=row, by_passages=by_passages)
     hits = hits_table(file, nearest, vector)
     if as_json:
@@ -318,19 +318,20 @@ def adapt(
     if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
+    is_short = load_config(resolve(model)).model_type in SHORT
+    reading = local_documents(
+        source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+    )
+    texts = [document.text for document in reading]
+    if is_short:  # converted, not trained
+        pooling = encoder_pooling(model)
+        pooling = "lead" if pooling == "mean" else pooling
+        student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
+        card = student_card(student, model)
+    else:
+        student = Student.load(model)
+        card = saved_card(model) or student_card(student)
     with written_beside(out) as folder:
-        if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
-            pooling = encoder_pooling(model)
-            pooling = "lead" if pooling == "mean" else pooling
-            student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
-            card = student_card(student, model)
-        else:
-            student = Student.load(model)
-            card = saved_card(model) or student_card(student)
-        reading = local_documents(
-            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
-        )
-        texts = [document.text for document in reading]
         student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
         written = folder / out.name
         documents = f"{len(texts)} documents of {source.resolve().name}"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.integrity import warn_once
 from docemb_lib.corpus.reader import id_text
 from docemb_lib.corpus.rows import Findings, Row, field_in, lines_of, read_rows
@@ -67,7 +67,8 @@ def relevant_documents(
     for row, source, target, grade in read_links(file, findings):
         strange = [id for id in (source, target) if id not in known]
         if row.number == 1 and len(strange) == 2 and not any(map(str.isdigit, source + target)):
-            warn_once("%s: the first line (%s, %s) is read as names", file, source, target)
+            named = as_line(f"{source}, {target}")
+            warn_once("%s: the first line (%s) is read as names", as_line(file), named)
             continue
         count += 1
         if strange:
@@ -82,7 +83,7 @@ def relevant_documents(
         looks = f"; the documents' ids look like {like})"
         if not skip_bad:
             raise InputError(f"{file}: {problem}{looks}; let them agree")
-        warn_once("%s: %s%s, and are left out", file, problem, looks)
+        warn_once("%s: %s%s, and are left out", as_line(file), as_line(problem), as_line(looks))
     return {source: list(targets) for source, targets in links.items()}
 
 

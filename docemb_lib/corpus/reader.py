@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-from docemb_lib.base.errors import InputError, repeated
+from docemb_lib.base.errors import InputError, as_line, repeated
 from docemb_lib.base.integrity import warn_once
 from docemb_lib.corpus.document import Document
 from docemb_lib.corpus.rows import (
@@ -28,15 +28,9 @@ from docemb_lib.corpus.rows import (
     well_formed,
 )
 
-IDS = (
-    "id",
-    "_id",
-    "doc_id",
-    "docid",
-    "uid",
-    "uuid",
-    "qid",
-)  # fields that may hold an id; the first one
+# Fields that may hold an id; the first one. qid is LongEmbed's.
+IDS = ("id", "_id", "doc_id", "docid", "uid", "uuid", "qid")
+COMMAND_LINE = ("text_field", "id_field")  # what is an option of a command, too
 TEXTS = {".txt", ".md"}  # endings of the files of a folder that are documents
 
 
@@ -202,12 +196,13 @@ def _of_file(
             raise no_field(file, name, known, option)
     if with_ids is False and not findings.refused:
         message = "%s: no row has an id (%s); the numbers of the rows are the ids"
-        warn_once(message, file, ", ".join(IDS))
+        warn_once(message, as_line(file), ", ".join(IDS))
 
 
 def no_field(where: object, name: str, known: Mapping[str, object], option: str) -> InputError:
     """The error about a named field that no row has. option: what names the field in a profile."""
-    mend = f"name another (--{option.replace('_', '-')}, or {option} in a profile)"
+    on_command_line = f"--{option.replace('_', '-')}, or " if option in COMMAND_LINE else ""
+    mend = f"name another ({on_command_line}{option} in a profile)"
     return InputError(f"{where}: no row has the field {name!r}, only {listed(known)}; {mend}")
 
 

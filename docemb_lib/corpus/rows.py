@@ -34,7 +34,7 @@ UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 BATCH = 256  # rows of a parquet file held in memory
 COUNTED = re.compile(r"\b(file|folder|line|link|text)\b")  # what is passed over, without an s
 REPORTED = 10  # bad rows and files that an error names; the others are counted
-SKIP = "leave them out with --skip-bad (skip_bad: true in a profile)"
+SKIP = "leave out what is bad with --skip-bad (skip_bad: true in a profile)"
 # Characters split into sentences at a time. In scripts without spaces, the time that sentencex
 # takes grows with the square of the number of characters.
 WINDOW = 10_000
@@ -88,7 +88,7 @@ class Findings:
     def end(self, place: object) -> None:
         """Say in one line what is left out of a place; raises InputError for what is bad."""
         if self.refused and len(self.bad) == 1:
-            raise self.bad[0]
+            raise InputError(f"{self.bad[0]}, or {SKIP}")
         causes: dict[str, list[str]] = {}
         for bad in self.bad[:REPORTED]:
             where, _, problem = str(bad).partition(": ")
@@ -298,7 +298,8 @@ def text_of(fields: Mapping[str, object], field: str | Sequence[str], *, where: 
     with `where`, if no field is there or one holds no string.
     """
     names = [field] if isinstance(field, str) else list(field)
-    there = [name for name in (field_in(fields, name) for name in names) if name is not None]
+    written = [field_in(fields, name) for name in names]
+    there = [name for name in written if name is not None]
     if not there:
         mend = "name the one that holds the text (--text-field, or text_field in a profile)"
         problem = f"there is no field {' or '.join(map(repr, names))}, only {listed(fields)}"
@@ -455,7 +456,8 @@ def lines_of(file: Path) -> Iterator[str]:
         mend = "save it again, whole and as UTF-8"
         raise InputError(f"{file}, near line {number}: {problem}; {mend}") from error
     if in_latin_1:
-        warn_once("%s: lines that are not UTF-8 are read as Latin-1: %d", file, in_latin_1)
+        message = "%s: lines that are not UTF-8 are read as Latin-1: %d"
+        warn_once(message, as_line(file), in_latin_1)
 
 
 def _decoded(line: str | bytes, number: int) -> tuple[str, bool]:

@@ -154,14 +154,14 @@ def read_examples(
     skipped = 0
     for split, row in rows:
         known |= dict.fromkeys(row.fields)
-        names = [field_in(row.fields, *known_names) for known_names in (*texts, label)]
-        values = [row.fields[name] for name in names if name is not None]
+        written = [field_in(row.fields, *names) for names in (*texts, label)]
+        values = [row.fields[name] for name in written if name is not None]
         if skip_blank and any(value is None or not str(value).strip() for value in values):
             skipped += 1
             continue
         with findings.collecting():
             documents = []
-            for given, name in zip(texts, names, strict=False):
+            for given, name in zip(texts, written, strict=False):
                 fields = given if joined else name or given[0]
                 documents.append(text_of(row.fields, fields, where=row.where))
             label_text = _label_of(row, label)
@@ -170,8 +170,13 @@ def read_examples(
             if split == NO_SPLIT:
                 without_split = without_split or row.where
             examples.append((split, *documents, label_text))
-    if split_field and known and field_in(known, split_field) is None:
-        raise no_field(where, split_field, known, "split_field")
+    if known and joined:  # the names are a user's
+        wanted = [("text_field", name) for name in texts[0]]
+        wanted += [("second_field", name) for names in texts[1:] for name in names]
+        wanted += [("label_field", label[0]), ("split_field", split_field or "")]
+        for option, name in wanted:
+            if name and field_in(known, name) is None:
+                raise no_field(where, name, known, option)
     findings.end(where)
     if skipped:
         logger.warning("%s: %d rows without a class or a text are left out", where, skipped)

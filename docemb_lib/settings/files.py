@@ -33,6 +33,8 @@ _ALWAYS_PATHS = re.compile(
     r"|evaluation\.benchmarks\.(aan|oc|s2orc|pan|wines|games)"  # no hub has them
 )
 WORKSPACE = "DOCEMB_WORKSPACE"  # the variable that names the working folder
+# A number to the base of 60 or 8 in YAML 1.1: 1:20 and 010.
+NOT_DECIMAL = re.compile(r"[-+]?(?:[0-9][0-9_]*(?::[0-9._]+)+|0[0-9_]+)")
 MOST_DIGITS = 40  # of an integer in a YAML text
 Settings = dict[str, Any]  # a mapping in a YAML file
 
@@ -129,7 +131,10 @@ class _Loader(yaml.SafeLoader):
         if len(node.value) > MOST_DIGITS:
             problem = f"a number of {len(node.value):,} digits"
             raise yaml.YAMLError(f"{problem}; write at most {MOST_DIGITS}")
-        return super().construct_yaml_int(node)
+        return int(super().construct_yaml_int(_plain_number(node)))
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        return float(super().construct_yaml_float(_plain_number(node)))
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         key = repeated([key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)])
@@ -140,6 +145,15 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+
+
+def _plain_number(node: yaml.ScalarNode) -> yaml.ScalarNode:
+    """The node; raises yaml.YAMLError for a number to the base of 60 (1:20) or 8 (010)."""
+    if NOT_DECIMAL.fullmatch(node.value):
+        problem = f"{node.value} is not a decimal number{node.start_mark}"
+        raise yaml.YAMLError(f"{problem}; write it in digits without : and without a leading 0")
+    return node
 
 
 def read_profile_file(path: Path) -> tuple[Settings, list[Path]]:

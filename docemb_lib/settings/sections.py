@@ -67,6 +67,17 @@ def _projection(value: object) -> object:
     return text
 
 
+def _values_in(value: object) -> Iterator[object]:
+    """A value, or all values inside of lists and mappings."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        yield value
+        return
+    for part in value:
+        yield from _values_in(part)
+
+
 def _head_of_that_name(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -107,7 +118,7 @@ class Section(BaseModel):
     @classmethod
     def _no_bool_for_a_number(cls, value: object, info: ValidationInfo) -> object:
         """Refuse `off` and `true` in place of a number, because pydantic reads them as 0 and 1."""
-        if isinstance(value, bool):
+        if any(isinstance(part, bool) for part in _values_in(value)):
             types = list(_types_in(cls.model_fields[str(info.field_name)].annotation))
             if bool not in types and (int in types or float in types):
                 raise ValueError("must be a number")

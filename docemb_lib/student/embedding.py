@@ -5,7 +5,16 @@ from __future__ import annotations
 import copy
 import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+    Sized,
+)
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import uses_bf16
 from docemb_lib.student.packing import PackedBatch, pack, token_batches
 
@@ -55,6 +65,49 @@ class Encoder(Protocol):
     def eval(self) -> object: ...
     def train(self, mode: bool = True) -> object: ...
     def to(self, device: str | torch.device) -> Self: ...
+
+
+def checked(texts: Iterable[str]) -> Iterable[str]:
+    """The texts; raises InputError for what is no collection of strings, naming the item.
+
+    What has a length is checked as a whole, an iterator while it is read.
+    """
+    if isinstance(texts, str):
+        raise InputError("texts: this is one string; give a list of documents")
+    is_other = isinstance(texts, bytes | Mapping | Set) or hasattr(texts, "columns")
+    if is_other or not isinstance(texts, Iterable):
+        problem = f"this is a {type(texts).__name__} and no sequence of documents"
+        raise InputError(f"texts: {problem}; give a list of strings")
+    if not isinstance(texts, Sized):
+        return _checked_items(texts)
+    for _ in _checked_items(texts):
+        pass
+    return texts
+
+
+def _checked_items(texts: Iterable[object]) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            problem = f"item {number} is the {type(text).__name__} {text!r:.40}"
+            raise InputError(f"texts: {problem} and no string; mend or leave it out")
+        yield text
+
+
+def check_npy(path: Path, *, force: bool) -> None:
+    """Raise InputError unless a path is that of a .npy file to write.
+
+    force: write over a file of another kind.
+    """
+    if path.suffix != ".npy":
+        raise InputError(f"out: {path} is no .npy file; name one")
+    if path.is_dir():
+        raise InputError(f"out: {path} is a folder; name a file")
+    magic = np.lib.format.MAGIC_PREFIX
+    if not force and path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(magic)) != magic:
+                problem = f"{path} exists and holds no array"
+                raise InputError(f"out: {problem}; name another file, or give force=True")
 
 
 def one_ahead(

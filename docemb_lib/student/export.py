@@ -27,14 +27,15 @@ from torch import Tensor
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import MODULES, STUDENT, sealed
+from docemb_lib.base.integrity import MODULES, STUDENT, sealed, warn_once
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import (
     GIVE_STUDENT,
+    LONG,
     SETTINGS,
     find_file,
-    is_short,
+    load_config,
     no_student,
     read_json,
     read_modules,
@@ -57,6 +58,8 @@ STOCK = "sentence_transformers.models"
 MODULE = CODE.removesuffix(".py")
 WEIGHTS = "model.safetensors"
 POOLING = "1_Pooling"
+GENERAL = "config_sentence_transformers.json"
+PROMPT = "default"  # the name of a student's prompt in its folder
 README = "README.md"
 # These settings mark a folder whose first tokens have global attention.
 GLOBAL_ATTENTION = {
@@ -71,8 +74,12 @@ class Writable(Protocol):
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerFast
-    pooling: Pooling
+
+    @property
+    def pooling(self) -> Pooling: ...
+
     trained_on: str | None
+    prompt: str
 
     @property
     def lexical(self) -> LexicalHalf | None: ...
@@ -126,10 +133,11 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
             "transformers": version("transformers"),
             "pytorch": torch.__version__,
         },
-        "prompts": {},
+        "prompts": {PROMPT: student.prompt} if student.prompt else {},
+        "default_prompt_name": PROMPT if student.prompt else None,
         "similarity_fn_name": "cosine",
     }
-    files.append(_write_json(folder / "config_sentence_transformers.json", general))
+    files.append(_write_json(folder / GENERAL, general))
     pooling = {
         "word_embedding_dimension": student.config.hidden_size,
         "pooling_mode_cls_token": student.pooling not in MEANS,
@@ -188,6 +196,8 @@ def saved_pooling(path_or_id: str) -> Pooling:
 
     Raises InputError for others.
     """
+    if load_config(resolve(path_or_id)).model_type not in LONG:
+        raise no_student(path_or_id, resolve(path_or_id))
     return _pooling(path_or_id, "a student", STUDENT_MODULES, GIVE_STUDENT)
 
 
@@ -210,8 +220,6 @@ def _pooling(name: str, kind: str, expected: str, mend: str) -> Pooling:
         return "mean"
     names = " ".join(class_name for class_name, _ in modules)
     if not re.fullmatch(expected, names):
-        if re.fullmatch(ENCODER_MODULES, names) and is_short(path_or_id):
-            raise no_student(name, path_or_id)
         required = expected.removeprefix("(Text|Weighted)?").removesuffix(")?")
         needed = f"{kind} has {required.replace('( ', ' and perhaps ')}"
         raise InputError(f"The model {name} has the modules {names}, and {needed}. {mend}")
@@ -323,6 +331,26 @@ def saved_training(path_or_id: str) -> str | None:
     """
     trained_on: str | None = read_json(path_or_id, STUDENT).get("trained_on")
     return trained_on
+
+
+def default_prompt(name: str) -> str:
+    """Return what a model wants before every text, as in "passage: ", and say so; "" for nothing.
+
+    Raises InputError for a model whose pooling leaves the prompt out.
+    """
+    path_or_id = resolve(name)
+    general = read_json(path_or_id, GENERAL)
+    prompts = general.get("prompts")
+    prompt = prompts.get(general.get("default_prompt_name")) if isinstance(prompts, dict) else None
+    if not isinstance(prompt, str) or not prompt:
+        return ""
+    modules = read_modules(path_or_id)
+    folder = modules[1][1] if len(modules) > 1 else ""
+    if read_json(path_or_id, "config.json", subfolder=folder).get("include_prompt") is False:
+        problem = f"The model {name} leaves its prompt {prompt!r} out of the mean"
+        raise InputError(f"{problem}, which a student does not. Give another encoder.")
+    warn_once("%s: its prompt %r stands before every text", name, prompt)
+    return prompt
 
 
 def saved_card(path_or_id: str) -> str:

@@ -115,13 +115,18 @@ def convert(
     max_tokens: int,
     attention_window: int | None,
     dropout: float | None,
-) -> PreTrainedModel:
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Make a Longformer of a BERT- or RoBERTa-like encoder; others of `LONG` stay as they are.
 
     A Longformer is converted, too, to other layers, positions or windows. The arguments and errors
     are those of `Student.from_encoder`. Learnt positions are repeated or cut; missing projections
-    for global attention are copies of the local ones.
+    for global attention are copies of the local ones. A Longformer counts positions from the
+    padding id on, which is that of the tokenizer: a BERT with the tokenizer of XLM-R has another
+    one in its configuration. Returns the model with its tokenizer.
     """
+    if attention_window is not None and (attention_window < 2 or attention_window % 2):
+        mend = "give an even number from 2 on, or None for the encoder's own or 512"
+        raise InputError(f"attention_window: got {attention_window}; {mend}")
     config = load_config(path_or_id)
     if config.model_type in STOCK:
         most = positions(config)
@@ -130,14 +135,17 @@ def convert(
                 f"{path_or_id}: {STOCK[config.model_type]} becomes a student as it is, so layers "
                 f"and attention_window must be None, and max_tokens at most {most}; change them"
             )
-        return load_weights(path_or_id, _with_dropout(config, dropout))
+        tokenizer = load_tokenizer(path_or_id, max_tokens=max_tokens)
+        return load_weights(path_or_id, _with_dropout(config, dropout)), tokenizer
 
-    absolute = getattr(config, "position_embedding_type", "absolute") == "absolute"
-    if config.model_type not in (*SHORT, "longformer") or not absolute:
+    kind = f"a model of type {config.model_type}"
+    positions_of_config = getattr(config, "position_embedding_type", "absolute")
+    if positions_of_config != "absolute":
+        kind += f" with positions of type {positions_of_config}"
+    if config.model_type not in (*SHORT, "longformer") or positions_of_config != "absolute":
         raise InputError(
-            f"{path_or_id}: a model of type {config.model_type} cannot become a student, which has "
-            "BERT's layers and learnt absolute positions; "
-            f"give one of type {', '.join((*SHORT, *LONG))}"
+            f"{path_or_id}: {kind} cannot become a student, which has BERT's layers and learnt "
+            f"absolute positions; give one of type {', '.join((*SHORT, *LONG))}"
         )
     keep = list(range(config.num_hidden_layers)) if layers is None else list(layers)
     if not keep or not all(0 <= layer < config.num_hidden_layers for layer in keep):
@@ -151,16 +159,20 @@ def convert(
     if isinstance(windows, int):
         windows = [windows] * config.num_hidden_layers
     shared = {name: getattr(config, name) for name in (*SHARED_FIELDS, *DROPOUTS["longformer"])}
+    tokenizer = load_tokenizer(path_or_id, max_tokens=max_tokens)
+    if tokenizer.pad_token_id is not None:
+        shared["pad_token_id"] = tokenizer.pad_token_id
     target = LongformerConfig(
         **shared,
         num_hidden_layers=len(keep),
         sep_token_id=getattr(config, "sep_token_id", None),
-        max_position_embeddings=max_tokens + config.pad_token_id + 1,
+        max_position_embeddings=max_tokens + shared["pad_token_id"] + 1,
         attention_window=[windows[layer] for layer in keep],
     )
     source = load_weights(path_or_id, config).state_dict()
     weights = {name: tensor for name, tensor in source.items() if name.startswith("embeddings.")}
-    weights[POSITIONS] = _tile_positions(path_or_id, source[POSITIONS], config, max_tokens)
+    unused = shared["pad_token_id"] + 1
+    weights[POSITIONS] = _tile_positions(path_or_id, source[POSITIONS], config, max_tokens, unused)
     for new, old in enumerate(keep):
         before = f"encoder.layer.{old}."
         for name, tensor in source.items():
@@ -172,7 +184,7 @@ def convert(
         is_given = name in weights
         complete[name] = weights[name if is_given else name.replace("_global.", ".")]
     model.load_state_dict(complete)
-    return model
+    return model, tokenizer
 
 
 def positions(config: PretrainedConfig) -> int:
@@ -406,20 +418,20 @@ def _with_dropout(config: PretrainedConfig, dropout: float | None) -> Pretrained
 
 
 def _tile_positions(
-    path_or_id: str, source: Tensor, config: PretrainedConfig, max_tokens: int
+    path_or_id: str, source: Tensor, config: PretrainedConfig, max_tokens: int, unused: int
 ) -> Tensor:
-    """Repeat the learnt positions of an encoder up to `max_tokens`: (pad + 1 + max_tokens, D).
+    """Repeat the learnt positions of an encoder up to `max_tokens`: (unused + max_tokens, D).
 
-    The rows that no position uses come first. A sentence encoder was tuned on texts up to its own
-    limit alone: with its further rows (MiniLM: 512 of 256), a student is worse on validation
-    splits. BERT counts positions from row 0, the others from the row after the padding id's, as a
-    Longformer does.
+    The `unused` rows, which no position of the Longformer has, come first. A sentence encoder was
+    tuned on texts up to its own limit alone: with its further rows (MiniLM: 512 of 256), a student
+    is worse on validation splits. BERT counts positions from row 0, the others from the row after
+    the padding id's, as a Longformer does.
     """
-    unused = config.pad_token_id + 1
-    if config.model_type == "bert":
-        source = torch.cat([source.new_zeros(unused, source.shape[1]), source])
-    learnt = len(source) - unused
+    first = 0 if config.model_type == "bert" else config.pad_token_id + 1
+    learnt = len(source) - first
     if config.model_type in SHORT:
         learnt = saved_max_tokens(path_or_id, positions=learnt)
-    rows = unused + torch.arange(max_tokens) % learnt
-    return source[torch.cat([torch.arange(unused), rows])]
+    before = source.new_zeros(unused, source.shape[1])
+    if first == unused:
+        before = source[:unused]
+    return torch.cat([before, source[first + torch.arange(max_tokens) % learnt]])

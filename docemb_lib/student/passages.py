@@ -36,9 +36,13 @@ class Windows(NamedTuple):
     weights: np.ndarray
 
     @classmethod
-    def of(cls, encoding: Encoding, size: int, leads: Sequence[tuple[int, int]]) -> Self:
-        """Cut a tokenised document. leads: a token among so many first ones counts so many times
-        more.
+    def of(
+        cls, encoding: Encoding, size: int, leads: Sequence[tuple[int, int]], before: int = 0
+    ) -> Self:
+        """Cut a tokenised document.
+
+        leads: a token among so many first ones counts so many times more. before: characters of a
+        prompt before the text, which are in no span.
         """
         bounds = np.cumsum([0, *passage_sizes(len(encoding), size)])
         weights = np.diff(bounds)
@@ -51,6 +55,7 @@ class Windows(NamedTuple):
             places = characters[start:end][of_text[start:end]]
             if len(places):  # an empty text has special tokens alone
                 spans[row] = places.min(), places.max()
+        spans = np.maximum(spans - before, 0)
         return cls(spans, weights)
 
 

@@ -22,7 +22,15 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.base.progress import progress
 from docemb_lib.student import export, lexical, loading, longformer
-from docemb_lib.student.embedding import CHUNK, Encoder, embed_chunks, growing_npy, one_ahead
+from docemb_lib.student.embedding import (
+    CHUNK,
+    Encoder,
+    check_npy,
+    checked,
+    embed_chunks,
+    growing_npy,
+    one_ahead,
+)
 from docemb_lib.student.explanation import Explanation, explained, word_vectors
 from docemb_lib.student.export import MEANS, WITH_GLOBAL_ATTENTION, Pooling
 from docemb_lib.student.longformer import Backend
@@ -60,6 +68,17 @@ KINDS = (
 )
 
 
+# Arguments of sentence-transformers' `encode` that change nothing, and those that a student takes
+# with their default alone, each with what to do instead.
+NO_EFFECT = ("batch_size", "show_progress_bar", "convert_to_numpy", "chunk_size")
+REFUSED = {
+    "prompt_name": (None, "give the text itself as prompt"),
+    "output_value": ("sentence_embedding", "see Student.hidden for the states of tokens"),
+    "precision": ("float32", "convert the embeddings, or embed with bf16=True"),
+    "pool": (None, "name several devices instead"),
+}
+
+
 class Encoded(NamedTuple):
     """Token ids of each text, and the number of texts that are too long and lose tokens."""
 
@@ -86,6 +105,8 @@ class Student(nn.Module):
             token. The thesis tried both kinds of global attention and rejected them (section 4.3).
         lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
         trained_on: the corpus, as in "300 documents of reports"; None: the encoder is converted.
+        prompt: what the encoder wants before every text, as in "passage: "; the lexical half does
+            not read it.
 
     Example:
         >>> student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=1024)
@@ -101,21 +122,17 @@ class Student(nn.Module):
         pooling: Pooling = "mean",
         lexical: LexicalHalf | None = None,
         trained_on: str | None = None,
+        prompt: str = "",
     ) -> None:
         super().__init__()
-        model_type = model.config.model_type
-        if (model_type, pooling) not in KINDS:
-            known = ", ".join(f"{pooling} of a {encoder}" for encoder, pooling in KINDS)
-            given = f"a student cannot pool by {pooling} of a {model_type}"
-            raise InputError(f"pooling: {given}; it takes the {known}")
         self.model = model
         self.tokenizer = tokenizer
-        self.pooling: Pooling = pooling
+        self.pooling = pooling
+        self.prompt = prompt
         # torch would register a module that is an attribute, and write it into checkpoints, which
         # hold the encoder alone. It does not look into a tuple.
         self._appended = (lexical,)
         self.trained_on = trained_on
-        self.packed = (model_type, pooling) in PACKED
         # Recompute activations in the backward pass: less memory, a third more time.
         self.checkpointing = False
         # Options of the packed forward. Backend of the attention; None: the faster one for device
@@ -148,10 +165,11 @@ class Student(nn.Module):
         Longformer's own or 512); dropout: of hidden states and attention (None: the encoder's).
         """
         source = resolve(str(path_or_id))
-        model = loading.convert(source, layers, max_tokens, attention_window, dropout)
-        tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
+        prompt = export.default_prompt(str(path_or_id))
+        converted = loading.convert(source, layers, max_tokens, attention_window, dropout)
+        model, tokenizer = converted
         loading.check_tokens(str(path_or_id), model, tokenizer)
-        return cls(model, tokenizer, pooling=pooling).eval()
+        return cls(model, tokenizer, pooling=pooling, prompt=prompt).eval()
 
     @classmethod
     def load(cls, folder_or_id: str | Path) -> Student:
@@ -173,8 +191,10 @@ class Student(nn.Module):
                 f"{folder_or_id}: {lexical.FOLDER}: {problem}, and the encoder is "
                 f"{model.config.hidden_size} wide; give files that belong together"
             )
-        trained_on = export.saved_training(source)
-        return cls(model, tokenizer, pooling=pooling, lexical=half, trained_on=trained_on).eval()
+        student = cls(model, tokenizer, pooling=pooling, lexical=half)
+        student.trained_on = export.saved_training(source)
+        student.prompt = export.default_prompt(str(folder_or_id))
+        return student.eval()
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write a sentence-transformers folder.
@@ -200,6 +220,7 @@ class Student(nn.Module):
         `embed`. See `lexical.fit_lexical_half` for the other arguments and for the causes of
         InputError, after which the student is unchanged.
         """
+        checked(texts)
         if dim is None and self.lexical is not None:
             dim = self.lexical.vectors.shape[1]
         # Documents evenly spaced in the collection give the dense half's mean and map.
@@ -214,6 +235,21 @@ class Student(nn.Module):
         self._appended = (lexical.fit_lexical_half(dense, texts, **options),)
 
     @property
+    def pooling(self) -> Pooling:
+        """How the states of the tokens become one embedding. Raises InputError for another way."""
+        return self._pooling
+
+    @pooling.setter
+    def pooling(self, pooling: Pooling) -> None:
+        model_type = self.model.config.model_type
+        if (model_type, pooling) not in KINDS:
+            known = ", ".join(f"{pooling} of a {encoder}" for encoder, pooling in KINDS)
+            given = f"a student cannot pool by {pooling} of a {model_type}"
+            raise InputError(f"pooling: {given}; it takes the {known}")
+        self._pooling = pooling
+        self.packed = (model_type, pooling) in PACKED
+
+    @property
     def lexical(self) -> LexicalHalf | None:
         """The half that `embed` appends to the dense one, if any."""
         return self._appended[0]
@@ -221,7 +257,11 @@ class Student(nn.Module):
     def dense_half(self) -> Student:
         """Return the student without its lexical half; both share the encoder."""
         dense = Student(
-            self.model, self.tokenizer, pooling=self.pooling, trained_on=self.trained_on
+            self.model,
+            self.tokenizer,
+            pooling=self.pooling,
+            trained_on=self.trained_on,
+            prompt=self.prompt,
         )
         dense.attention = self.attention
         dense.compiled = self.compiled
@@ -301,7 +341,7 @@ class Student(nn.Module):
         return longformer.stock_hidden_states(self.model, batch, is_global, self.checkpointing)
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:
-        """Return the token ids of each text, cut at `max_tokens`."""
+        """Return the token ids of each text after the prompt, cut at `max_tokens`."""
         return self._tokenize(texts, None)[0]
 
     def _tokenize(
@@ -310,6 +350,7 @@ class Student(nn.Module):
         """Also return where the passages of at most so many tokens of each text lie."""
         if not texts:
             return Encoded([], 0), []
+        texts = [self.prompt + text for text in texts]
         loading.remove_limits(self.tokenizer)  # set by the call below
         beginnings = tokenizing.heads(self.tokenizer.backend_tokenizer, texts, self.max_tokens)
         tokens = self.tokenizer(
@@ -324,17 +365,50 @@ class Student(nn.Module):
         windows: list[Windows] = []
         if passages is not None:
             leads = _first_tokens() if self.pooling == "lead" else ()
-            windows = [Windows.of(encoding, passages, leads) for encoding in tokens.encodings]
+            before = len(self.prompt)
+            for encoding in tokens.encodings:
+                windows.append(Windows.of(encoding, passages, leads, before))
         return Encoded(tokens["input_ids"], truncated), windows
 
-    def encode(self, texts: str | Sequence[str], **options: Any) -> np.ndarray:
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        *,
+        prompt: str | None = None,
+        device: str | Sequence[str] | None = None,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        **options: Any,
+    ) -> np.ndarray | Tensor:
         """Embed as sentence-transformers does: float32 (N, width), or (width,) for a single text.
 
-        options: of `embed`.
+        Its other arguments are taken where they change nothing here (`batch_size`, since batches
+        are filled by tokens; `show_progress_bar`; `convert_to_numpy`) and refused by name with
+        another value than its default otherwise; those of `embed` are taken, too.
+
+        prompt: in place of the student's own; device: one or several; truncate_dim: the first so
+        many dimensions, before `normalize_embeddings` scales rows to unit length.
         """
-        if isinstance(texts, str):
-            return self.embed([texts], **options)[0]
-        return self.embed(texts, **options)
+        for name in NO_EFFECT:
+            options.pop(name, None)
+        for name, (default, mend) in REFUSED.items():
+            given = options.pop(name, default)
+            if given != default:
+                raise InputError(f"{name}: got {given!r}, and a student takes {default!r}; {mend}")
+        if device is not None:
+            options["devices"] = [device] if isinstance(device, str | torch.device) else device
+        own_prompt = self.prompt
+        try:
+            self.prompt = own_prompt if prompt is None else prompt
+            X = self.embed([texts] if isinstance(texts, str) else texts, **options)
+        finally:
+            self.prompt = own_prompt
+        X = X[:, :truncate_dim]
+        if normalize_embeddings:
+            X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
+        rows = torch.tensor(X) if convert_to_tensor else X
+        return rows[0] if isinstance(texts, str) else rows
 
     @overload
     def embed(
@@ -342,6 +416,7 @@ class Student(nn.Module):
         texts: Iterable[str],
         *,
         out: str | Path | None = None,
+        force: bool = False,
         bf16: bool | None = None,
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
@@ -354,6 +429,7 @@ class Student(nn.Module):
         texts: Iterable[str],
         *,
         out: str | Path | None = None,
+        force: bool = False,
         bf16: bool | None = None,
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
@@ -365,6 +441,7 @@ class Student(nn.Module):
         texts: Iterable[str],
         *,
         out: str | Path | None = None,
+        force: bool = False,
         bf16: bool | None = None,
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
@@ -373,9 +450,10 @@ class Student(nn.Module):
         """Embed N documents without dropout or gradients; logs how many were cut.
 
         Args:
-            texts: any iterable, read once.
+            texts: any iterable of strings; one without a length is read once.
             out: a .npy file for the embeddings, which appears when complete; memory then does not
                 grow with N.
+            force: write over an `out` that is no array.
             bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
             devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
@@ -383,11 +461,13 @@ class Student(nn.Module):
                 same pass; they are held in memory. The lexical half, if any, has no passages.
 
         Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map;
-        with `passages`, `Embedded`. Raises InputError for a single string, for embeddings that are
-        not finite, and for passages of a student that does not average its states.
+        with `passages`, `Embedded`. Raises InputError for what is no sequence of strings, naming
+        the item, for another `out`, for embeddings that are not finite, and for passages of a
+        student that does not average its states.
         """
-        if isinstance(texts, str):
-            raise InputError("texts: this is one string; give a list of documents")
+        texts = checked(texts)
+        if out is not None:
+            check_npy(Path(out), force=force)
         encoder: Encoder = self
         if passages is not None:
             check_size(passages)

@@ -15,6 +15,7 @@ import numpy as np
 from docemb_lib.base import pretrained, tokenizing
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
+from docemb_lib.base.integrity import warn_once
 from docemb_lib.base.progress import progress
 from docemb_lib.settings.sections import Long
 from docemb_lib.teachers.store import BAR_FROM
@@ -37,7 +38,8 @@ class SBERT:
         max_tokens: context, special tokens included; None is the model's own (256 for MiniLM, 384
             for MPNet). Loading raises InputError for a number that the model does not take.
         long: a document beyond the context is truncated, or cut into chunks of that size, whose
-            embeddings are averaged with their tokens (special ones included) as weights.
+            embeddings are averaged with their tokens (special ones included) as weights. The
+            model's default prompt, such as "passage: ", begins every chunk.
         batch_tokens: tokens per forward pass, padding included.
         bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
         device: None is the one that sentence-transformers chooses.
@@ -113,15 +115,21 @@ class SBERT:
         The first are those of the first chunk of each text.
         """
         prefix, suffix = self._affixes
-        room = self.max_text_tokens
+        before = self._prompt_tokens
+        room = self.max_text_tokens - len(before)
+        if room < 1:
+            raise InputError(
+                f"max_tokens: {self.max_tokens} leave no room after the prompt; give more"
+            )
         chunks: list[list[int]] = []  # token ids with the special ones
         rows: list[int] = []  # chunks[k] is a part of texts[rows[k]]
         n_long = 0
         for row, ids in enumerate(self._tokenize(texts)):
+            ids = ids[len(before) :]
             n_long += len(ids) > room
             end = 1 if self.long == "truncate" else max(len(ids), 1)
             for start in range(0, end, room):
-                chunks.append([*prefix, *ids[start : start + room], *suffix])
+                chunks.append([*prefix, *before, *ids[start : start + room], *suffix])
                 rows.append(row)
         if n_long:
             verb = "truncated to" if self.long == "truncate" else "cut into chunks of"
@@ -158,8 +166,9 @@ class SBERT:
             yield batch, out["sentence_embedding"].float().cpu().numpy()
 
     def _tokenize(self, texts: Sequence[str]) -> Iterator[list[int]]:
-        """The token ids of each text, without special tokens."""
-        for part in tokenizing.batched(texts, tokenizing.SLICE):
+        """The token ids of each text after the prompt, without special tokens."""
+        prompted = (self._prompt + text for text in texts)
+        for part in tokenizing.batched(prompted, tokenizing.SLICE):
             if self.long == "truncate":
                 part = tokenizing.heads(self._tokenizer, part, self.max_text_tokens)
             for encoding in self._tokenizer.encode_batch_fast(part, add_special_tokens=False):
@@ -172,7 +181,12 @@ class SBERT:
         full = pretrained.load_stock(self.model, device=self.device)
         # Compared by name, because the class has moved between versions of sentence-transformers.
         modules = [module for module in full if type(module).__name__ != "Normalize"]
-        encoder = SentenceTransformer(modules=modules, device=self.device).eval()
+        encoder = SentenceTransformer(
+            modules=modules,
+            device=self.device,
+            prompts=full.prompts,
+            default_prompt_name=full.default_prompt_name,
+        ).eval()
         # The tokenizer file of MiniLM asks for truncation and padding.
         encoder.tokenizer.backend_tokenizer.no_truncation()
         encoder.tokenizer.backend_tokenizer.no_padding()
@@ -181,6 +195,19 @@ class SBERT:
     @property
     def _tokenizer(self) -> Tokenizer:
         return self._encoder.tokenizer.backend_tokenizer
+
+    @property
+    def _prompt(self) -> str:
+        """What the model wants before every text, as in "passage: "."""
+        encoder = self._encoder
+        return str(encoder.prompts.get(encoder.default_prompt_name, ""))
+
+    @cached_property
+    def _prompt_tokens(self) -> list[int]:
+        """The tokens of the prompt, which begin every chunk; blanks at its end belong to a text."""
+        if self._prompt:
+            warn_once("%s: its prompt %r stands before every text", self.model, self._prompt)
+        return list(self._tokenizer.encode(self._prompt.rstrip(), add_special_tokens=False).ids)
 
     @cached_property
     def _affixes(self) -> tuple[list[int], list[int]]:

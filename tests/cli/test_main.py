@@ -11,12 +11,15 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+import pandas as pd
 import pytest
 from conftest import DOCEMB, Done, docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli.commands import console, parse_parameters
 from docemb_lib.runs import records
+from docemb_lib.student import Student
 
 SEQUENCE = "GATTACATGCATC"  # of DNA: no words
 
@@ -379,3 +382,54 @@ def test_a_parameter_is_read_as_papermill_reads_it():
     assert parse_parameters([*given]) == {
         text.split("=")[0]: value for text, value in given.items()
     }
+
+
+@pytest.fixture
+def titled(workspace_root):
+    """Seventy documents with a title and a body, of which two cannot be read."""
+    rows = [
+        {"Key": n, "title": f"On {n}", "body": f"{'the cat of a king ' * 9} {n}"} for n in range(70)
+    ]
+    rows[5]["body"] = 7
+    rows[6]["Key"] = True
+    return write_rows(workspace_root / "titled.jsonl", rows)
+
+
+FIELDS = ("--text-field", "title", "--text-field", "body", "--id-field", "key")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("init",), ("embed", "m", "-o", "o.npy"), ("adapt", "all-MiniLM-L6-v2", "-o", "o")],
+)
+def test_bad_rows_are_the_same_error_of_every_command(titled, command):
+    name, *further = command
+    given = [*further, titled] if name == "init" else [further[0], titled, *further[1:]]
+    done = docemb(name, *given, *FIELDS)
+    said = (
+        "titled.jsonl: bad are 2 rows or files: the field 'body' must be a string, but it is int 7 "
+        "(line 6); the field 'Key' holds the bool True and no id (line 7); mend them, or leave out "
+        "what is bad with --skip-bad"
+    )
+    assert (done.returncode, done.stderr.count("Error")) == (2, 1)
+    assert said in done.stderr
+
+
+def test_a_profile_holds_the_fields_that_were_named_and_what_is_done_with_bad_rows(titled, caplog):
+    done = docemb("init", titled, *FIELDS, "--skip-bad")
+    assert done.returncode == 0, done.stderr
+    assert "left out as bad: 2 rows or files" in caplog.text
+    assert "68:" in done.stdout
+    corpus = Profile.load(titled.with_suffix(".yaml")).corpus
+    assert (corpus.text_field, corpus.id_field, corpus.skip_bad) == (["title", "body"], "key", True)
+
+
+def test_titles_and_bodies_are_embedded_together_by_their_ids(titled, tmp_path, monkeypatch):
+    student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=64)
+    student.save(tmp_path / "student")
+    done = docemb("embed", tmp_path / "student", titled, "-o", "o.parquet", *FIELDS, "--skip-bad")
+    assert done.returncode == 0, done.stderr
+    table = pd.read_parquet("o.parquet")
+    assert table["id"].tolist() == [str(n) for n in range(70) if n not in (5, 6)]
+    text = f"On 69\n\n{'the cat of a king ' * 9} 69"
+    np.testing.assert_allclose(table["embedding"].iloc[-1], student.encode(text), atol=1e-5)

@@ -189,7 +189,7 @@ def test_bad_rows_are_reported_together_ten_of_them_by_name(with_bad_rows, refus
     message = (
         r"a\.jsonl: bad are 15 rows or files: the text is blank \(line 2, line 6, .* line 18\); "
         r"the field 'text' must be a string, but it is null \(line 4, .* line 20\); and 5 more; "
-        r"mend them, or leave them out with --skip-bad \(skip_bad: true in a profile\)"
+        r"mend them, or leave out what is bad with --skip-bad \(skip_bad: true in a profile\)"
     )
     refused(message, read, with_bad_rows)
 

@@ -119,13 +119,13 @@ def test_without_splits_a_share_of_each_class_is_drawn_and_equal_texts_stay_toge
                 ),
             )
             for own, found in (
-                ({}, "None"),
                 ({"label": 1.5}, "1.5"),
                 ({"label": None}, "None"),
                 ({"label": " "}, "' '"),
             )
         ],
-        ([{"body": "a", "label": "x"}], r"line 1: there is no field 'text', only 'body', 'label'"),
+        ([{"body": "a", "label": "x"}], r"no row has the field 'text', only 'body', 'label'"),
+        ([{"text": "a"}], r"a\.jsonl: no row has the field 'label', only 'text'; name another"),
         (
             [{"text": "a", "label": "x", "split": "held"}],
             "line 1: the field 'split' is 'held'; write one of train, validation, test",
@@ -145,6 +145,47 @@ def test_an_error_in_a_file_is_named_with_its_row(
     tmp_path: Path, records: Records, message: str, refused
 ) -> None:
     refused(message, task, "classification", write_rows(tmp_path / "a.jsonl", records))
+
+
+@pytest.mark.parametrize("field", ["split_field", "label_field", "text_field"])
+def test_a_named_field_that_no_row_has_is_refused_with_the_fields(tmp_path, field, refused):
+    file = write_rows(tmp_path / "a.jsonl", reviews())
+    message = rf"a\.jsonl: no row has the field 'spilt', only 'label', 'text'; .*{field} in a"
+    refused(message, task, "classification", file, **{field: "spilt"})
+
+
+def test_names_of_fields_are_read_without_regard_to_case(tmp_path):
+    records = [{"Text": row["text"], "LABEL": row["label"]} for row in reviews()]
+    made = task("classification", write_rows(tmp_path / "a.csv", records))
+    assert made == task("classification", write_rows(tmp_path / "a.csv", reviews()))
+
+
+def test_the_text_of_an_example_may_be_joined_of_several_fields(tmp_path):
+    records = [{"title": "On it", **row} for row in reviews()]
+    file = write_rows(tmp_path / "a.jsonl", records)
+    made = task("classification", file, text_field=["title", "text"])
+    plain = task("classification", file)
+    assert made.splits["test"].texts == [f"On it\n\n{text}" for text in plain.splits["test"].texts]
+
+
+@pytest.mark.parametrize("bad", [{"text": "a"}, {"text": None, "label": "x"}, {"label": "x"}])
+def test_bad_rows_are_reported_together_or_left_out_on_request(tmp_path, bad, refused, caplog):
+    file = write_rows(tmp_path / "a.jsonl", [*reviews(), bad, bad])
+    refused(
+        r"a\.jsonl: bad are 2 rows .*\(line 61, line 62\); mend them", task, "classification", file
+    )
+    made = task("classification", file, skip_bad=True)
+    assert sum(len(data.labels) for data in made.splits.values()) == 60
+    assert "a.jsonl: left out as bad: 2 rows or files" in caplog.text
+
+
+def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path, caplog):
+    folder = write_files(tmp_path / "t", {"README.md": "", "all.csv": reviews(), "b.bin": b""})
+    write_files(folder, {"train.csv": reviews(), "test.csv": reviews()})
+    made = task("classification", folder)
+    assert sorted(made.splits) == ["test", "train"]
+    said = "left out: 1 .bin, 1 .md, 1 file without a split in its name"
+    assert caplog.messages[0] == f"{folder}: {said}"
 
 
 # ---- Folders of classes
@@ -214,6 +255,17 @@ def test_without_them_no_split_is_named_and_files_beside_the_folders_are_ignored
     assert folder_examples(tmp_path) == [(NO_SPLIT, text, label) for text, label in expected]
 
 
+def test_files_beside_the_folders_of_classes_are_counted(tmp_path, caplog):
+    files = {f"{label}/{n}.txt": f"{label} {n}" for label in "ab" for n in range(5)}
+    task("classification", write_files(tmp_path, {**files, "README.TXT": "", "c.pdf": ""}))
+    assert caplog.messages == [f"{tmp_path}: left out: 1 .pdf, 1 .txt"]
+
+
+def test_texts_that_are_not_utf_8_are_read_as_latin_1_and_said(newsgroups, caplog):
+    folder_examples(newsgroups)
+    assert "58043: lines that are not UTF-8 are read as Latin-1: 1" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -257,7 +309,7 @@ def test_an_own_task_may_be_folders(tmp_path: Path, newsgroups: Path, refused) -
         "validation": 4,
         "test": 4,
     }
-    refused("no field 'second'", task, "pairs", newsgroups)
+    refused("no row has the field 'second'", task, "pairs", newsgroups)
 
 
 # ---- Retrieval
@@ -303,6 +355,21 @@ def test_retrieval_ranks_a_corpus_by_files_of_links_in_any_format(tmp_path, pool
         assert (
             task("retrieval", pool, relevance={"test": write_rows(tmp_path / name, links)}) == made
         )
+
+
+def test_documents_without_ids_are_linked_by_their_numbers(tmp_path, caplog):
+    pool = write_rows(tmp_path / "a.jsonl", [{"text": f"text {n}"} for n in range(3)])
+    links = write_files(tmp_path, {"r.tsv": "1\t3\n"}) / "r.tsv"
+    made = task("retrieval", pool, relevance={"test": links}).splits["test"]
+    assert (made.ids, made.queries, made.relevant) == (["1", "2", "3"], [0], [[2]])
+    assert "the numbers of the rows are the ids" in caplog.text
+
+
+def test_the_documents_of_a_task_may_be_a_folder(tmp_path):
+    folder = write_files(tmp_path / "pool", {"a.txt": "one", "sub/b.md": "two"})
+    links = write_files(tmp_path, {"r.tsv": "a.txt\tsub/b.md\n"}) / "r.tsv"
+    made = task("retrieval", folder, relevance={"test": links}).splits["test"]
+    assert (made.ids, made.texts, made.relevant) == (["a.txt", "sub/b.md"], ["one", "two"], [[1]])
 
 
 def test_masked_retrieval_lacks_the_words_that_begin_with_a_capital_letter(tmp_path):

@@ -20,6 +20,7 @@ from docemb_lib.losses import MaskedLanguageHead
 from docemb_lib.losses.pairs import NO_LABEL
 from docemb_lib.student import Student, count_tokens, pack
 from docemb_lib.student.loading import load_masked_head
+from docemb_lib.teachers import SBERT
 
 TINY = {
     "hidden_size": 16,
@@ -288,7 +289,7 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(
     [
         (
             hf.RobertaConfig(position_embedding_type="relative_key"),
-            "type roberta cannot become a student, .* learnt absolute positions; give one",
+            "type roberta with positions of type relative_key cannot .* absolute positions; give",
         ),
         (
             hf.MPNetConfig(),
@@ -439,3 +440,147 @@ def test_an_encoder_alone_has_no_head_and_logs_no_warning(minilm, tmp_path, tran
     assert load_masked_head(str(tmp_path)) is None
     assert load_masked_head(minilm) is None
     assert transformers_log == []
+
+
+# ---- Every kind of encoder that converts
+XLM_R = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+XLM_R |= {"pad_token": "<pad>", "unk_token": "<unk>"}
+BERT = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]"}
+LIMIT = 20  # tokens of a text
+KINDS = {
+    "bert": (hf.BertConfig, hf.BertModel, ["[PAD]", "[UNK]", "[CLS]", "[SEP]"], BERT, 0),
+    # Multilingual MiniLM: the tokenizer of XLM-R, in which 0 is <s>
+    "bert-xlm-r": (hf.BertConfig, hf.BertModel, ["<s>", "<pad>", "</s>", "<unk>"], XLM_R, 0),
+    "roberta": (hf.RobertaConfig, hf.RobertaModel, ["<s>", "<pad>", "</s>", "<unk>"], XLM_R, 1),
+    "xlm-roberta": (
+        hf.XLMRobertaConfig,
+        hf.XLMRobertaModel,
+        ["<s>", "<pad>", "</s>", "<unk>"],
+        XLM_R,
+        1,
+    ),
+    "camembert": (
+        hf.CamembertConfig,
+        hf.CamembertModel,
+        ["<s>", "<pad>", "</s>", "<unk>"],
+        XLM_R,
+        1,
+    ),
+    # A padding id that is neither 0 nor 1
+    "bert-late-padding": (hf.BertConfig, hf.BertModel, ["<s>", "</s>", "<unk>", "<pad>"], XLM_R, 0),
+}
+
+
+def encoder_of(kind, folder, *, mode="mean", prompts=None, **pooling_options):
+    """A random encoder with a tokenizer of nine words, as sentence-transformers saves one."""
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    config_class, model_class, special, names, padding = KINDS[kind]
+    vocabulary = {word: number for number, word in enumerate([*special, *WORDS])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token=names["unk_token"]))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    first, last = names["cls_token"], names["sep_token"]
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{first} $A {last}",
+        special_tokens=[(name, vocabulary[name]) for name in (first, last)],
+    )
+    tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=backend, **names)
+    positions = LIMIT if config_class is hf.BertConfig else LIMIT + padding + 1
+    sizes = TINY | {"vocab_size": len(vocabulary), "max_position_embeddings": positions}
+    config = config_class(**sizes, pad_token_id=padding, initializer_range=0.3)
+    torch.manual_seed(0)
+    model_class(config, add_pooling_layer=False).save_pretrained(folder / "plain")
+    tokenizer.save_pretrained(folder / "plain")
+    modules = [Transformer(str(folder / "plain"), max_seq_length=LIMIT)]
+    modules.append(Pooling(16, pooling_mode=mode, **pooling_options))
+    default = "passage" if prompts else None
+    stock = SentenceTransformer(
+        modules=modules, prompts=prompts, default_prompt_name=default, device="cpu"
+    )
+    stock.save(str(folder / "encoder"))
+    return stock, folder / "encoder"
+
+
+TEXTS = [
+    "the quick brown fox",
+    "",
+    "dog",
+    "a lazy dog jumps over the quick fox " * 4,
+    "fox unknown",
+]
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_converted_encoder_gives_the_embeddings_of_sentence_transformers(tmp_path, kind, mode):
+    stock, folder = encoder_of(kind, tmp_path, mode=mode)
+    pooling = {"mean": "mean", "cls": "first"}[mode]
+    student = Student.from_encoder(
+        folder, pooling=pooling, max_tokens=LIMIT, attention_window=2 * LIMIT
+    )
+    expected = stock.encode(TEXTS)
+    np.testing.assert_allclose(student.embed(TEXTS, bf16=False), expected, atol=1e-5)
+    student.save(tmp_path / "student")
+    again = SentenceTransformer(str(tmp_path / "student"), device="cpu")
+    np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5)
+
+
+def test_the_default_prompt_of_an_encoder_stands_before_every_text_and_is_said(tmp_path, caplog):
+    prompts = {"query": "quick ", "passage": "lazy "}
+    stock, folder = encoder_of("xlm-roberta", tmp_path, prompts=prompts)
+    student = Student.from_encoder(folder, max_tokens=LIMIT, attention_window=2 * LIMIT)
+    ours = student.embed(TEXTS, bf16=False)
+    np.testing.assert_allclose(ours, stock.encode(TEXTS), atol=1e-5)
+    assert np.abs(ours - stock.encode(TEXTS, prompt="")).max() > 0.01
+    np.testing.assert_allclose(
+        student.encode(TEXTS, prompt="", bf16=False), stock.encode(TEXTS, prompt=""), atol=1e-5
+    )
+    assert "encoder: its prompt 'lazy ' stands before every text" in caplog.text
+
+
+def test_a_prompt_is_saved_with_an_adapted_student(tmp_path):
+    _, folder = encoder_of("bert", tmp_path, prompts={"passage": "lazy "})
+    student = Student.from_encoder(folder, max_tokens=LIMIT, attention_window=2 * LIMIT)
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS, size=9)) for _ in range(30)]
+    student.adapt(texts, dim=4, bf16=False)
+    student.save(tmp_path / "student")
+    expected = student.embed(texts, bf16=False)
+    loaded = Student.load(tmp_path / "student")
+    assert loaded.prompt == "lazy "
+    np.testing.assert_array_equal(loaded.embed(texts, bf16=False), expected)
+    stock = SentenceTransformer(str(tmp_path / "student"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(stock.encode(texts), expected, atol=1e-5)
+
+
+def test_a_prompt_that_pooling_leaves_out_is_refused(tmp_path, refused):
+    _, folder = encoder_of("bert", tmp_path, prompts={"passage": "lazy "}, include_prompt=False)
+    refused("leaves its prompt 'lazy ' out of the mean, which", Student.from_encoder, folder)
+
+
+def test_references_read_the_prompt_before_every_chunk(tmp_path):
+    stock, folder = encoder_of("roberta", tmp_path, prompts={"passage": "lazy "})
+    teacher = SBERT(str(folder), long="chunks", bf16=False, device="cpu")
+    text = " ".join(WORDS * 4)  # 36 words in chunks of 17, of 20 tokens with prompt and brackets
+    truncated, averaged = teacher.embed_both([text])
+    words = text.split()
+    chunks = stock.encode([" ".join(words[start : start + 17]) for start in (0, 17, 34)])
+    np.testing.assert_allclose(truncated[0], chunks[0], atol=1e-5)
+    expected = np.average(chunks, axis=0, weights=[20, 20, 5])
+    np.testing.assert_allclose(averaged[0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("model_type", ["mpnet", "distilbert"])
+def test_a_sentence_encoder_that_does_not_convert_is_refused_by_its_architecture(
+    tmp_path, model_type, refused
+):
+    listed = [
+        {"idx": n, "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (kind, path) in enumerate(
+            [("Transformer", ""), ("Pooling", "1"), ("Normalize", "2")]
+        )
+    ]
+    (tmp_path / "modules.json").write_text(json.dumps(listed))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    message = f"is of type {model_type}, and a student is longformer .* encoder of type bert"
+    refused(message, Student.load, tmp_path)

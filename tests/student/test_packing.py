@@ -190,12 +190,13 @@ def test_an_error_leaves_the_earlier_file_and_nothing_else(
         yield from documents
         raise error
 
-    (tmp_path / "e.npy").write_bytes(b"earlier")
+    earlier = b"\x93NUMPY earlier"
+    (tmp_path / "e.npy").write_bytes(earlier)
     before = threading.active_count()
     hook = student.register_forward_pre_hook(fail)
     with pytest.raises(error):
         student.embed(texts(), out=tmp_path / "e.npy", devices=devices)
     hook.remove()
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"e.npy": b"earlier"}
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"e.npy": earlier}
     assert threading.active_count() == before
     assert student.training

@@ -48,6 +48,16 @@ def test_a_passage_is_the_mean_of_states_that_have_seen_the_document(make_studen
     assert passages.weights.tolist() == passage_sizes(len(tokens), 16)
 
 
+def test_a_prompt_is_in_no_span(make_student):
+    student = make_student(windows=[8], max_tokens=64)
+    text = "of a few words, " * 9
+    _, (as_text,) = student.embed([f"passage: {text}"], passages=8, bf16=False)
+    student.prompt = "passage: "
+    _, (passages,) = student.embed([text], passages=8, bf16=False)
+    moved = np.maximum(as_text.spans - len(student.prompt), 0)
+    np.testing.assert_array_equal(passages.spans, moved)
+
+
 def test_spans_cover_every_word_of_a_text_in_order(make_student):
     student = make_student(windows=[8], max_tokens=64)
     text = "Ünbelievably  straightforward\ntokenization, isn't it? 日本語 " * 9
