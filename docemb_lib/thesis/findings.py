@@ -245,7 +245,8 @@ def _best(run: Run, scores: Scores) -> str:
     if not relations:
         which = "the other" if others == 1 else "any other"
         takes = would_show(over_tasks(tests)).removeprefix("; ")
-        return f"{sentence}; paired tests do not show it to differ from {which} ({takes})."
+        which += f" ({takes})" if takes else ""
+        return f"{sentence}; paired tests do not show it to differ from {which}."
     return f"{sentence}; paired tests show it to be {'; '.join(relations)}."
 
 
