@@ -65,7 +65,8 @@ def layout_of(settings: OwnTask) -> Layout:
     if settings.queries is not None and settings.relevance is not None:
         return Layout(Path(str(settings.path)), settings.queries, settings.relevance)
     folder = Path(str(settings.path))
-    corpus, queries = _file(folder, "corpus"), _file(folder, "queries")
+    corpus = _file(folder, "corpus")
+    queries = _file(folder, "queries")
     files = {}
     for file in sorted((folder / "qrels").glob("*")):
         split = split_in(file.name)
@@ -133,7 +134,10 @@ def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: st
     row_of = {id: row for row, id in enumerate(documents)}
     texts = list(documents.values())
     ids = list(documents)
-    rows, relevant, grades, missing = [], [], [], []
+    rows: list[int] = []
+    relevant: list[list[int]] = []
+    grades: list[list[int]] = []
+    missing: list[list[int]] = []
     absent: list[str] = []
     without = 0
     for query, judged in judgements.items():
