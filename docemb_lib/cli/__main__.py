@@ -409,8 +409,10 @@ def evaluate(
     if further:
         title = f"Other metrics of retrieval, of which none decides ({METRIC_NAMES[metric]} does)"
         print_table(final.further_board.reset_index(), console, title)
-        columns = ["task", "metric", "model", "reference", "difference", "p_holm", "verdict"]
-        print_table(final.further.reindex(columns=columns), console, "Paired tests by them")
+        columns = ["task", "metric", "reference", "difference", "p_holm", "verdict"]
+        if len(final.further):
+            tests = final.further.query("model == @final.student")
+            print_table(tests[columns], console, f"Paired tests of {final.student} by them")
     if any(row.kind == Kind.SBERT_CHUNKS for row in references):
         console.print(final.standing(), soft_wrap=not console.is_terminal)
 

@@ -38,20 +38,21 @@ def near_copies(texts: Sequence[str]) -> np.ndarray:
         (np.ones(sizes.sum(), dtype=np.int32), columns, np.append(0, np.cumsum(sizes))),
         shape=(N, len(values)),
     )
-    firsts, seconds = [], []
+    links: list[tuple[int, int]] = []
     for start in range(0, N, BLOCK):
         common = coo_array(shared[start : start + BLOCK] @ shared.T)
-        first, second = common.row + start, common.col
+        first = common.row + start
+        second = common.col
         # The resemblance is at most the share of common hashes among those of the larger sketch,
         # so that few pairs are compared exactly.
         larger = np.maximum(sizes[first], sizes[second])
         likely = (first < second) & (common.data >= LEAST * larger)
         for i, j in zip(first[likely], second[likely], strict=True):
             if _resemblance(sketches[i], sketches[j]) >= LEAST:
-                firsts.append(i)
-                seconds.append(j)
-    links = csr_array((np.ones(len(firsts), dtype=bool), (firsts, seconds)), shape=(N, N))
-    return connected_components(links, directed=False)[1]
+                links.append((i, j))
+    ends = np.array(links, dtype=int).reshape(-1, 2).T
+    graph = csr_array((np.ones(len(links), dtype=bool), tuple(ends)), shape=(N, N))
+    return connected_components(graph, directed=False)[1]
 
 
 def _sketch(text: str, hash_of: dict[str, int]) -> np.ndarray:

@@ -168,8 +168,8 @@ def bm25(texts: Sequence[str], fitted: int | None = None) -> Similarities:
         heaviest = query.indices[np.argsort(-query.data, kind="stable")[:QUERY_WORDS]]
         scores = np.zeros(len(texts), dtype=np.float32)
         if len(heaviest):
-            found = index.get_scores([vocabulary[column] for column in heaviest])
-            scores[: len(documents)] = found
+            words = [vocabulary[column] for column in heaviest]
+            scores[: len(documents)] = index.get_scores(words)
         return scores
 
     return lambda rows: np.stack([similarities(row) for row in rows])

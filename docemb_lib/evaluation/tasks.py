@@ -514,7 +514,7 @@ def warn_of_problems(task: Task) -> None:
         copies = dict(zip(texts, near_copies(texts), strict=True))
 
     def keys_of(examples: list[tuple[str, ...]]) -> list[frozenset[int]]:
-        return [frozenset(copies[text] for text in texts) for texts in examples]
+        return [frozenset(map(copies.__getitem__, texts)) for texts in examples]
 
     for split, data in task.splits.items():
         examples = texts_of_examples(data)

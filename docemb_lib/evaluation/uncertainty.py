@@ -338,10 +338,12 @@ def over_seeds(differences: Sequence[np.ndarray], *, level: float = LEVEL) -> Ov
     """
     from scipy.special import stdtr, stdtrit
 
-    K, S = len(differences), len(differences[0])
+    K = len(differences)
+    S = len(differences[0])
     of_seeds = np.mean([d.mean(axis=1, dtype=np.float64) for d in differences], axis=0)
     seeds = of_seeds.var(ddof=1) / S
-    examples = rest = 0.0
+    examples = 0.0
+    rest = 0.0
     for d in differences:
         N = d.shape[1]
         residual = d - d.mean(axis=0) - d.mean(axis=1, keepdims=True) + d.mean()

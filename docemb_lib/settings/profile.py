@@ -215,8 +215,8 @@ class Profile(sections.Section):
                 mend = "name one with corpus.jsonl, queries.jsonl and qrels"
                 raise InputError(f"{source} {task}: there is no folder {place!r}; {mend}")
             if is_folder:
-                own = {"name": name, "kind": "retrieval", "path": folder}
-                raw["evaluation"]["own_tasks"].append(own)
+                settings = {"name": name, "kind": "retrieval", "path": folder}
+                raw["evaluation"]["own_tasks"].append(settings)
         raw["evaluation"]["tasks"] = names
         return validated(type(self), raw, source)
 

@@ -5,6 +5,7 @@ from as many documents and with the same seed.
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -135,8 +136,8 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
     empty = pd.DataFrame(columns=columns)
     if "contextual" not in run.key.roles:
         return empty
-    own = run.validation.model(run.validation.student)
-    both: dict[object, Model] = {run.key.parameters["seed"]: own}
+    student = run.validation.model(run.validation.student)
+    both: dict[object, Model] = {run.key.parameters["seed"]: student}
     alone: dict[object, Model] = {}
     for record in run.comparable():
         key = run.key_of(record)
@@ -157,7 +158,7 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
             pairs.append(pair)
     if len(pairs) < 2:
         return empty
-    models = [model for pair in pairs for model in pair]
+    models = list(chain(*pairs))
     scores = stage.by_round(models, final=False)[stage.largest_round(False)]
     by_task: dict[str, np.ndarray] = {}
     for task in scores[pairs[0][0].label]:
@@ -245,7 +246,8 @@ def _best(run: Run, scores: Scores) -> str:
     if not relations:
         which = "the other" if others == 1 else "any other"
         takes = would_show(over_tasks(tests)).removeprefix("; ")
-        return f"{sentence}; paired tests do not show it to differ from {which} ({takes})."
+        which += f" ({takes})" if takes else ""
+        return f"{sentence}; paired tests do not show it to differ from {which}."
     return f"{sentence}; paired tests show it to be {'; '.join(relations)}."
 
 

@@ -118,6 +118,12 @@ def test_the_best_run_is_compared_with_the_others_on_each_task(concluded, runs, 
     assert said in text
 
 
+def test_runs_that_agree_on_every_example_need_no_number_of_examples(concluded, monkeypatch):
+    monkeypatch.setitem(RIGHT, "MSE", RIGHT["cosine"])
+    text = concluded(COSINE, {"notebook": "03_structural", "structural_loss": "mse"})
+    assert "paired tests do not show it to differ from the other." in text
+
+
 def test_runs_from_other_numbers_of_documents_are_named_and_not_compared(concluded):
     text = concluded({**MARGIN, "documents": 30}, {**COSINE, "documents": 40})
     assert "Not compared: 1 run from other numbers of documents or other seeds." in text
