@@ -220,7 +220,7 @@ def search(
     text = "" if query is None else given_text(query)
     student = Student.load(model)
     file.check_student(fingerprint(model), model, student.width)
-    vector = student.encode(text) if row is None else file.document(row).embedding
+    vector = student.embed([text])[0] if row is None else file.document(row).embedding
     nearest = file.nearest(vector, count, without=row, by_passages=by_passages)
     hits = hits_table(file, nearest, vector)
     if as_json:
