@@ -76,6 +76,7 @@ REFUSED = {
     "output_value": ("sentence_embedding", "see Student.hidden for the states of tokens"),
     "precision": ("float32", "convert the embeddings, or embed with bf16=True"),
     "pool": (None, "name several devices instead"),
+    "passages": (None, "call Student.embed"),
 }
 
 
