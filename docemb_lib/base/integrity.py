@@ -109,6 +109,8 @@ def check_student(folder: Path) -> None:
     if not (folder / STUDENT).is_file() or _saved_by_others(folder / MODULES):
         return
     damage = damaged(folder, STUDENT)
+    if not (folder / MODULES).is_file():  # also of a student of an earlier release
+        damage = [folder / MODULES]
     if damage:
         on_purpose = f"remove {folder / STUDENT} if it was changed on purpose"
         raise InputError(f"{fault(damage[0])}; restore it, or {on_purpose}")

@@ -84,9 +84,8 @@ def command_in_workspace(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def in_workspace(*args: Any, workspace: str | None, **kwargs: Any) -> None:
         if workspace is not None:
-            if not workspace:
-                raise InputError("--workspace: the argument is empty; name a folder")
-            os.environ[WORKSPACE] = os.path.abspath(workspace)  # for kernels and workers, too
+            folder = given_path(workspace, "--workspace")
+            os.environ[WORKSPACE] = os.path.abspath(folder)  # for kernels and workers, too
         find_root()
         function(*args, **kwargs)
 

@@ -15,7 +15,10 @@ def given_path(text: str, argument: str) -> Path:
     """An argument as a path. Raises InputError for an empty one, as an unset variable gives."""
     if not text.strip():
         raise InputError(f"{argument}: the argument is empty; name a file or a folder")
-    return Path(text)
+    path = Path(text)
+    if _leads_nowhere(path):
+        raise InputError(f"{argument} {path}: this link leads nowhere; name a file or a folder")
+    return path
 
 
 def check_output(out: Path, inputs: Sequence[Path] = ()) -> None:
@@ -26,6 +29,8 @@ def check_output(out: Path, inputs: Sequence[Path] = ()) -> None:
     if len(os.fsencode(out.name)) > LONGEST_NAME:
         problem = f"this name has {len(os.fsencode(out.name))} bytes"
         raise InputError(f"-o {out.name[:40]}…: {problem}; give one of {LONGEST_NAME} or fewer")
+    if _leads_nowhere(out):
+        raise InputError(f"-o {out}: this link leads nowhere; name another path")
     if out.exists() and not (out.is_file() or out.is_dir()):
         raise InputError(f"-o {out}: this is neither a file nor a folder; name another path")
     for path in inputs:
@@ -33,6 +38,11 @@ def check_output(out: Path, inputs: Sequence[Path] = ()) -> None:
             if os.path.samefile(out, path):
                 mend = "name another one, because it would be lost"
                 raise InputError(f"-o {out}: this is the input {path}; {mend}")
+
+
+def _leads_nowhere(path: Path) -> bool:
+    """Whether a path, or a folder of it, is a link to nothing or to itself."""
+    return any(place.is_symlink() and not place.exists() for place in (path, *path.parents))
 
 
 @contextmanager

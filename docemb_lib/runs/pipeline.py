@@ -53,6 +53,8 @@ class Stages:
         """
         key = self.key
         yield key.check
+        if key.sources:
+            yield partial(_check_loss, key)
         for source in key.profile.text_sources:
             yield partial(source_fingerprint, source)
         if key.trains:
@@ -71,8 +73,8 @@ class Stages:
         """
         key = self.key
         fits_contextual = bool(key.paragraph_vectors) or any(t.teacher for t in key.teachers)
-        documents = key.profile.parameters.documents
-        return (key.alike or key, documents, fits_contextual)
+        p = key.profile.parameters
+        return (key.alike or key, p.documents, p.structural_loss, fits_contextual)
 
     @property
     def models(self) -> list[str]:
@@ -92,3 +94,10 @@ class Stages:
         if key.self_supervised and profile.simde.sentence_encoder:
             names.append(profile.simde.sentence_encoder)
         return names
+
+
+def _check_loss(key: RunKey) -> None:
+    """Check that a loss of one's own is one. Raises InputError."""
+    from docemb_lib.losses import structural  # imports torch
+
+    structural.structural_loss(str(key.profile.parameters.structural_loss))

@@ -98,6 +98,8 @@ def execute_plan(
     """
     if workers is not None and scheduler is not None:
         raise InputError(f"workers: the scheduler {scheduler} has its own; leave workers out")
+    if scheduler is not None and not scheduler.strip():
+        raise InputError("scheduler: the argument is empty; name an address or a file")
     if workers is not None and workers < 1:
         raise InputError(f"workers: got {workers}; give 1 or more")
     missing = missing_runs(runs_of(steps), workspace)

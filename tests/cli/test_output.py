@@ -20,6 +20,11 @@ CASES = [
     ("embed m in.jsonl -o pipe.npy --force", "-o pipe.npy: this is neither a file nor a folder"),
     ("adapt m in.jsonl -o pipe.npy", "-o pipe.npy: this is neither a file nor a folder"),
     ("embed m pipe.npy -o out.npy", "pipe.npy: this is neither a file nor a folder; write what"),
+    ("embed m in.jsonl -o loop.npy", "-o loop.npy: this link leads nowhere"),
+    ("adapt m in.jsonl -o dangling", "-o dangling: this link leads nowhere"),
+    ("adapt m in.jsonl -o dangling/out", "-o dangling/out: this link leads nowhere"),
+    ("adapt m dangling -o out", "CORPUS dangling: this link leads nowhere"),
+    ("results --workspace loop.npy", "--workspace loop.npy: this link leads nowhere"),
     ("embed m '' -o out.npy", "INPUT: the argument is empty"),
     ("adapt m '' -o out", "CORPUS: the argument is empty"),
     ("init ''", "INPUT: the argument is empty"),
@@ -34,6 +39,8 @@ def test_an_output_that_cannot_be_written_is_refused_before_the_work(command, sa
     write_files(workspace_root, {"in.jsonl": ROW, "in.parquet": [{"id": "1", "text": "one"}]})
     write_files(workspace_root, {"file": b""})
     os.mkfifo(workspace_root / "pipe.npy")
+    os.symlink("nowhere", workspace_root / "dangling")
+    os.symlink("loop.npy", workspace_root / "loop.npy")
     os.link(workspace_root / "in.parquet", workspace_root / "hard.parquet")
     before = sorted(workspace_root.rglob("*"))
     done = docemb(*shlex.split(command))

@@ -257,6 +257,11 @@ COMMANDS = [
         "workers: got 0; give 1 or more",
     ),
     (
+        "sweep 05 --grid params/g.yaml --profile small --scheduler ''",
+        {"params/g.yaml": "runs: [{}]"},
+        "scheduler: the argument is empty; name an address or a file",
+    ),
+    (
         "sweep 05 --grid params/g.yaml --profile small --workers 2 --scheduler a:1",
         {"params/g.yaml": "runs: [{}]"},
         "workers: the scheduler a:1 has its own; leave workers out",

@@ -59,6 +59,11 @@ def test_a_loss_that_is_missing_is_refused_before_any_work(small, notebooks, ref
     refused("my_losses:Scaled: there is no module my_losses; put its file into", key.check)
 
 
+def test_a_class_that_is_no_loss_is_refused_before_any_work(small, notebooks, workspace, refused):
+    (notebooks / "my_losses.py").write_text("class Scaled:\n    pass\n")
+    refused("my_losses:Scaled is not a subclass", Stages(key_of(small), workspace).check)
+
+
 def test_a_loss_that_changes_while_its_run_lasts_is_refused(small, notebooks, refused):
     key = key_of(small)
     assert sorted(key.sources) == ["my_losses.py", "my_scale.py"]
