@@ -17,7 +17,7 @@ import psutil
 from filelock import FileLock, Timeout
 
 LOCK = "docemb.lock"  # the file that the owner of a folder locks
-OWN = "docemb-"  # how names begin that no other program gives to folders
+PROGRAM = "docemb-"  # how names begin that no other program gives to folders
 NEW = 60.0  # seconds after which a folder is locked, if its owner lives
 SHARED_MEMORY = Path("/dev/shm")
 UNUSED = 3600.0  # seconds after which a semaphore of a process that is gone is removed
@@ -49,7 +49,7 @@ def _remove_abandoned(prefix: str, parent: Path) -> None:
         with suppress(OSError, Timeout):  # of another user; in use
             lock = folder / LOCK
             is_old = time.time() - folder.stat().st_mtime > NEW
-            if lock.is_file() or (is_old and prefix.startswith(OWN)):
+            if lock.is_file() or (is_old and prefix.startswith(PROGRAM)):
                 with FileLock(lock, timeout=0):
                     shutil.rmtree(folder)
 

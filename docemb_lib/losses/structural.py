@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.losses.negatives import NegativePool, unit
-from docemb_lib.settings.own_code import load_class
+from docemb_lib.settings.user_code import load_class
 
 Distance = Literal["mse", "cosine"]
 

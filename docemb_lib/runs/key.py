@@ -16,7 +16,6 @@ from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.runs.checks import check_training
 from docemb_lib.settings.labels import contextual_label, roles_of
 from docemb_lib.settings.notebooks import REGISTRY, Notebook
-from docemb_lib.settings.own_code import Sources, sources_of
 from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
@@ -25,6 +24,7 @@ from docemb_lib.settings.sections import (
     ParagraphVectorSettings,
     Training,
 )
+from docemb_lib.settings.user_code import Sources, sources_of
 from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
 
 PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
@@ -165,7 +165,7 @@ class RunKey:
 
     @cached_property
     def sources(self) -> Sources:
-        """The code of one's own that the run uses, see `own_code.sources_of`.
+        """The code of one's own that the run uses, see `user_code.sources_of`.
 
         It is empty for losses of docemb's, and where the code is gone: then the run cannot be
         executed, but an old record of it can be read.

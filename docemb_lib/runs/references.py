@@ -37,15 +37,15 @@ def references_of(stages: Stages, profile: Profile) -> list[Model]:
     sbert = sbert_models(stages.teachers, together=True)
     untrained = [*sbert, *on_task_models(stages.workspace, sbert, None)]
     if lost:
-        made = {model.fingerprint: model for model in untrained}
-        if not all(model.fingerprint in made for model in lost):  # their teachers are loaded now
+        rebuilt = {model.fingerprint: model for model in untrained}
+        if not all(model.fingerprint in rebuilt for model in lost):  # their teachers are loaded now
             run = Run(stages.key, stages.workspace)
-            made |= {model.fingerprint: model for model in run.references}
-        _warn("scored again", [model for model in lost if model.fingerprint in made])
-        gone = [model for model in lost if model.fingerprint not in made]
+            rebuilt |= {model.fingerprint: model for model in run.references}
+        _warn("scored again", [model for model in lost if model.fingerprint in rebuilt])
+        gone = [model for model in lost if model.fingerprint not in rebuilt]
         _warn("left out, and not corrected for", gone)
         kept = [model for model in references if model not in gone]
-        references = [made[m.fingerprint] if m in lost else m for m in kept]
+        references = [rebuilt[m.fingerprint] if m in lost else m for m in kept]
     return references or untrained
 
 

@@ -325,11 +325,11 @@ class Run:
         rows = {name: _rows(table) for name, table in (tables or {}).items()}
         records.save(self.workspace, record, [] if scores is None else _rows(scores), rows)
         numbers = {**numbers, "seconds": record.seconds}
-        shown: dict[str, object] = {name: round(value, 4) for name, value in numbers.items()}
+        cells: dict[str, object] = {name: round(value, 4) for name, value in numbers.items()}
         for file, digest in record.sources.items():
-            shown[file] = f"SHA-256 {digest[:12]}…"
+            cells[file] = f"SHA-256 {digest[:12]}…"
         # As objects, counts stay integers.
-        return pd.Series(shown, dtype=object, name=record.label).to_frame()
+        return pd.Series(cells, dtype=object, name=record.label).to_frame()
 
 
 def _rows(table: pd.DataFrame) -> records.Rows:

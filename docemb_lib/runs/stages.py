@@ -28,7 +28,6 @@ from docemb_lib.corpus.sources import (
 )
 from docemb_lib.runs.checks import check_documents, check_layers
 from docemb_lib.runs.key import RunKey, teachers_of
-from docemb_lib.settings.own_code import sources_of_object
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
     FurtherTeacher,
@@ -37,6 +36,7 @@ from docemb_lib.settings.sections import (
     StructuralTeacher,
     TextSource,
 )
+from docemb_lib.settings.user_code import sources_of_object
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
 from docemb_lib.teachers.store import (
     Moments,

@@ -36,7 +36,7 @@ def sources_of(name: str) -> Sources:
     files, are not seen. Raises InputError for a module that is nowhere.
     """
     module = name.partition(":")[0]
-    files = _own_files(module)
+    files = _user_files(module)
     if files:
         return {place: hashlib.sha256(files[place].read_bytes()).hexdigest() for place in files}
     if _spec(module) is None:
@@ -70,7 +70,7 @@ def load_class(name: str) -> type:
     whatever the import raises.
     """
     module, _, attribute = name.partition(":")
-    for place, file in _own_files(module).items():
+    for place, file in _user_files(module).items():
         sys.modules.pop(_module_at(place), None)
         with suppress(OSError):  # of a folder that cannot be written to
             Path(cache_from_source(str(file))).unlink()
@@ -84,7 +84,7 @@ def load_class(name: str) -> type:
     return loaded
 
 
-def _own_files(module: str) -> dict[str, Path]:
+def _user_files(module: str) -> dict[str, Path]:
     """The files of one's own that the import of a module reads, by their places."""
     files: dict[str, Path] = {}
     waiting = [module]
@@ -97,7 +97,7 @@ def _own_files(module: str) -> dict[str, Path]:
                 continue
             seen.add(name)
             spec = _spec(name)
-            if spec is None or spec.origin is None or not _is_own(Path(spec.origin)):
+            if spec is None or spec.origin is None or not _is_user_file(Path(spec.origin)):
                 continue
             is_package = spec.submodule_search_locations is not None
             place = name.replace(".", "/") + ("/__init__.py" if is_package else ".py")
@@ -147,7 +147,7 @@ def _search_path() -> list[str]:
     return [*([] if root is None else [str(root / "notebooks")]), *sys.path]
 
 
-def _is_own(file: Path) -> bool:
+def _is_user_file(file: Path) -> bool:
     installed = INSTALLED & set(file.parts) or file.is_relative_to(get_path("stdlib"))
     return file.suffix == ".py" and not installed and not file.is_relative_to(PACKAGE)
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 import pytest
 from conftest import write_files
 
-from docemb_lib.settings.own_code import load_class, sources_of, sources_of_object
+from docemb_lib.settings.user_code import load_class, sources_of, sources_of_object
 
 FILES = {
     "my_losses.py": "from my_helpers.scale import BY\nclass Loss:\n    by = BY\n",

@@ -87,7 +87,7 @@ def test_an_edited_class_of_a_teacher_has_embeddings_of_its_own():
     teacher = Hashed(8)
     identity, sources = identity_of(teacher)
     assert identity == "as it was"
-    assert [name for name in sources if name.endswith("test_own_code.py")]
+    assert [name for name in sources if name.endswith("test_user_code.py")]
 
 
 def test_teachers_of_docembs_keep_the_fingerprint_that_they_had(small, notebooks, workspace):
