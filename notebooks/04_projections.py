@@ -514,8 +514,7 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 # ## Conclusion
 
 # %% tags=["conclusion"]
-print(thesis.conclusion(run))
-print(views.learnt(probes))
+print(thesis.conclusion(run), views.learnt(probes), sep="\n")
 
 # %% [markdown]
 # ## References

@@ -327,6 +327,7 @@ of_all = finals.scores
 is_student = (of_all["kind"] == Kind.STUDENT) & (of_all["form"] == "saved")
 is_compared = is_student | of_all["in the thesis"].notna() | of_all["model"].isin(rows)
 finals = finals._replace(scores=of_all[is_compared])
+names = finals.names | names
 accuracy = thesis.table_5_7(finals.compared, "accuracy")
 figures.table(accuracy, names, section=section)
 
