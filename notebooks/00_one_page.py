@@ -17,9 +17,8 @@
 # %% [markdown]
 # # 00 · One page
 #
-# The whole method in plain torch. A student that reads long documents learns from two frozen teachers: SBERT, which
-# reads the beginning of a document, and Paragraph Vector, which counts the words of all of it. Does the student then
-# find related pages better than before?
+# The whole method in plain torch: a student that reads long documents learns from two frozen teachers, SBERT, which
+# reads their beginning, and Paragraph Vector, which counts all their words. Does it then find related pages better?
 
 # %% tags=["parameters"]
 seed = 0  # of the order of documents, of Doc2Vec and of the projection
@@ -339,12 +338,6 @@ scores = {
     "SBERT": average_precision(torch.from_numpy(sbert.encode(held_out_texts))),
     "Paragraph Vector": average_precision(torch.stack([*map(torch.from_numpy, vectors)])),
 }
-for name in ("student before", "SBERT", "Paragraph Vector"):
-    gain = after - scores[name]
-    low, high = interval(gain)
-    verdict = "better" if low > 0 else "worse" if high < 0 else "no difference shown"
-    print(f"student after {after.mean():.3f}, {name} {scores[name].mean():.3f}: ", end="")
-    print(f"{gain.mean():+.3f} [{low:+.3f}, {high:+.3f}], {verdict}")
 
 # %%
 import matplotlib.pyplot as plt
@@ -427,5 +420,17 @@ of_text = [held_out_texts.index(text) for text in task.texts()]  # each text onc
 assert_equal("MAP", after.mean().double(), torch.tensor(task.score(Y[of_text].numpy()).mean).double())
 
 # %% [markdown]
-# It adds what an experiment needs: documents packed into one pass, other losses, teachers and encoders, trainings that
-# resume after a kill, sweeps that know what is done, tasks with paired tests, and tests of all of it.
+# It adds packing, further losses, teachers and encoders, trainings that resume, sweeps, tasks, paired tests, and tests.
+#
+# ## Conclusion
+
+# %% tags=["conclusion"]
+for name in ("student before", "SBERT", "Paragraph Vector"):
+    gain = after - scores[name]
+    low, high = interval(gain)
+    verdict = "better than" if low > 0 else "worse than" if high < 0 else "not shown to differ from"
+    print(f"MAP {after.mean():.3f} is {verdict} {name} {scores[name].mean():.3f}: ", end="")
+    print(f"{gain.mean():+.3f} [{low:+.3f}, {high:+.3f}].")
+
+# %% [markdown]
+# **References.** Longformer (Beltagy 2020), SBERT (Reimers 2019), Paragraph Vector (Le 2014), SoftCCA (Chang 2018).

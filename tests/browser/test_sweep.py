@@ -22,7 +22,7 @@ SWEEP = f"""
 from docemb_lib import sweep
 sweep("03", [{{"seed": seed}} for seed in {SEEDS}], profile="small", workers=1)
 """
-WAIT = 120_000  # milliseconds
+WAIT = 600_000  # milliseconds
 
 
 @pytest.fixture(scope="module")
