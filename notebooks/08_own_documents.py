@@ -260,9 +260,9 @@ def close_pairs(least: float, most: float = 1.01, count: int = 10) -> pd.DataFra
     return pd.DataFrame({"cosine": cosines[first, second][order].round(3), **pairs})
 
 
-copies = close_pairs(near_copy)
+copies = close_pairs(near_copy, count=len(texts) ** 2)
 print(f"near-copies (cosine {near_copy} or more): {len(copies) or 'none'}")
-display(copies.style.hide())
+display(copies.head(10).style.hide())
 print("the most closely related others")
 close_pairs(0, near_copy).style.hide()
 
@@ -356,14 +356,14 @@ else:
 # %% tags=["conclusion"]
 from docemb_lib.evaluation.scoreboard import told
 
-read = np.minimum(collection["length"], 256).sum() / collection["length"].sum()
-print(f"The first 256 tokens hold {read:.0%} of these {len(texts)} documents, of which the student", end="")
-print(f" reads {len(texts) - encoded.truncated} to their end.")
+share = np.minimum(collection["length"], 256).sum() / collection["length"].sum()
+print(f"The first 256 tokens hold {share:.0%} of these {len(texts)} documents;", end=" ")
+print(f"the student reads {len(texts) - encoded.truncated} of them to their end.")
 for name in ("SBERT over chunks", "LSA") if scorers else ():
     both = {"student": scores["student"], name: scores[name]}
     print(f"Beside {name} it is {told(verdicts(differences(both, name)))}.")
-print(f"{len(copies) or 'No'} pairs are near-copies, and the most frequent group has the words", end=" ")
-print(f"{collection['group'].mode()[0].partition(': ')[2]}.")
+words = collection["group"].mode()[0].partition(": ")[2]
+print(f"{len(copies) or 'No'} pairs are near-copies; the words of the largest group are {words}.")
 
 # %% [markdown]
 # **References.** Beltagy et al. (2020), *Longformer*. Grootendorst (2022), *BERTopic: Neural topic modeling with a

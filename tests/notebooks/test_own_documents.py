@@ -175,7 +175,7 @@ def test_links_and_labels_are_scored_beside_other_models_with_a_verdict(executed
 @pytest.mark.slow
 def test_the_conclusion_compares_the_student_with_what_needs_no_student(executed):
     said = " ".join(executed.printed.split())
-    assert "hold 100% of these 40 documents, of which the student reads 40 to their end." in said
+    assert "hold 100% of these 40 documents; the student reads 40 of them to their end." in said
     for model in ("SBERT over chunks", "LSA"):
         assert re.search(rf"Beside {model} it is .*in the mean \([+-]\.\d{{3}}, p \S+\)", said)
 
