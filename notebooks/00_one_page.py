@@ -22,8 +22,8 @@
 
 # %% tags=["parameters"]
 seed = 0  # of the order of documents, of Doc2Vec and of the projection
-documents = 360  # training documents, six for each update
-max_tokens = 1024  # of a document that the student reads
+documents = 300  # training documents, six for each update
+max_tokens = 512  # of a document that the student reads
 lam = 0.5  # λ, weight of the structural loss
 learning_from = "scipy sklearn networkx"  # packages whose documentation is learnt from
 held_out = "pandas"  # package whose pages are searched
@@ -225,7 +225,7 @@ from sentence_transformers import SentenceTransformer
 sbert = SentenceTransformer(str(folder), device="cpu")  # reads 256 tokens
 S = torch.from_numpy(sbert.encode(texts))
 tagged = [TaggedDocument(simple_preprocess(text), [row]) for row, text in enumerate(texts)]
-doc2vec = Doc2Vec(tagged, vector_size=100, dm=0, min_count=2, epochs=40, workers=1, seed=seed)
+doc2vec = Doc2Vec(tagged, vector_size=100, dm=0, min_count=2, epochs=20, workers=1, seed=seed)
 C = torch.from_numpy(doc2vec.dv.vectors)
 print(f"SBERT {tuple(S.shape)}, Paragraph Vector {tuple(C.shape)}")
 

@@ -22,7 +22,8 @@ SWEEP = f"""
 from docemb_lib import sweep
 sweep("03", [{{"seed": seed}} for seed in {SEEDS}], profile="small", workers=1)
 """
-WAIT = 600_000  # milliseconds
+RUN_ALL = "() => void window.jupyterapp.commands.execute('notebook:run-all-cells')"  # no waiting
+WAIT = 300_000  # milliseconds
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def sweeping(lab, open_notebook):
     replace_notebook(lab.root, "03_structural", PARAMETERS, RUN)
     replace_notebook(lab.root, "sweeping", "", SWEEP)
     opened = open_notebook("sweeping")
-    opened.command("notebook:run-all-cells")
+    opened.page.evaluate(RUN_ALL)
     table = opened.page.locator("table.docemb-sweep")
     table.get_by_text("done", exact=True).wait_for(timeout=WAIT)
     table.get_by_text("running", exact=True).wait_for(timeout=WAIT)
