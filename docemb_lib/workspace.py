@@ -34,7 +34,7 @@ FULL = 2**20  # a disk with fewer free bytes counts as full
 # The version of each kind of artefact and fingerprint; other kinds have version 1. Raise a version
 # when the same inputs would give another result.
 VERSIONS = {
-    "corpus": 3,
+    "corpus": 4,
     "teacher-corpus": 2,
     "words": 4,
     "paragraph-vector": 4,
@@ -47,7 +47,7 @@ VERSIONS = {
     "scores": 6,
     "task-lengths": 2,
     "source": 4,
-    "task": 5,
+    "task": 6,
     "on-task": 6,
     "student-lexical": 4,
     "run": 7,

@@ -351,7 +351,7 @@ for loss in (cosine, infonce):
 # %%
 import inspect
 
-from IPython.display import Code
+from IPython.display import Code, Markdown, display
 
 Code(inspect.getsource(losses.CCA.forward), language="python")
 
@@ -446,10 +446,11 @@ run.save_figure(figure, "probe", probes)
 # a linear map reads no more of this teacher than before, even if the loss fell. Other relations it does not see: the
 # scores below decide what the teacher is worth.
 #
-# ## Other contextual losses
+# ## Other students
 #
 # The sweep trains the students of this chapter in the profile's plan that are not recorded. With
-# `grid("contextual-losses", run.profile)` in place of `planned`, it would train eight from the contextual teacher alone.
+# `grid("contextual-losses", run.profile)` in place of `planned`, it would train eight from the contextual teacher alone,
+# one for each contextual loss.
 
 # %%
 from docemb_lib.sweeps.plan import planned_beside
@@ -459,8 +460,14 @@ if planned:
     students = sweep("04_projections", planned, profile=profile)
 
 # %%
+section = """**Contextual losses.** Recorded students that differ in the contextual loss alone, with the
+spread of their embeddings. A student with less than a twentieth of the spread before training is
+called collapsed; its scores mean nothing. The grid `soft-cca-beta` varies δ and β, which the thesis
+calls critical (4.5.2)."""
 scores = run.scores()
 groups = views.contextual_losses(run, scores).groupby("group", sort=False)
+if len(groups):
+    display(Markdown(section))
 for number, (title, of_group) in enumerate(groups):
     (ax,) = figures.rows_axes(of_group["loss"].nunique())
     figures.plot_contextual_losses(of_group, ax=ax)
@@ -468,10 +475,6 @@ for number, (title, of_group) in enumerate(groups):
     run.save_figure(ax, f"contextual-losses-{number}", of_group)
 
 # %% [markdown]
-# A figure shows recorded students that differ in the contextual loss alone, with the spread of their embeddings. A student
-# with less than a twentieth of the spread before training is called collapsed; its scores mean nothing. The grid
-# `soft-cca-beta` varies δ and β, which the thesis calls critical (4.5.2).
-#
 # ## Which projections?
 #
 # Tables 4.6 to 4.8 of the thesis in the widths of this profile: without a structural loss, beside cosine and beside
@@ -514,8 +517,7 @@ widgets.projection_explorer(widgets.spaces_of_run(run))
 # ## Conclusion
 
 # %% tags=["conclusion"]
-print(thesis.conclusion(run))
-print(views.learnt(probes))
+print(thesis.conclusion(run), views.learnt(probes), sep="\n")
 
 # %% [markdown]
 # ## References

@@ -334,7 +334,8 @@ widgets.weighting_explorer(run, points, profile=profile)
 # Drafts of the thesis suppose that without the contextual loss a student forgets the endings of documents, and that
 # without the structural loss all embeddings become alike. `ending` is how far an exchanged last third moves a document,
 # divided by how far an exchanged first third does; `spread` is the mean cosine distance of two documents. The students
-# are those of equally many documents, with the student of the structural loss alone where `03_structural` has trained it.
+# are those of equally many documents, with that of the structural loss alone (`03_structural`), and those of the
+# contextual loss alone (`04_projections`) from any number of documents.
 
 # %%
 views.hypotheses_of_students(run).round(3)

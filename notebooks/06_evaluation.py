@@ -71,53 +71,36 @@ print(views.taught(run))
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import CosineAnnealingLR
 
 
-def initial_weights(D, H, C, draw):
-    """W1 (D, H), b1 (1, H), W2 (H, C), b2 (1, C), uniform in ±1 / √inputs as in torch.nn.Linear."""
-    weights = []
-    for inputs, *shape in ((D, D, H), (D, 1, H), (H, H, C), (H, 1, C)):
-        bound = inputs**-0.5
-        weights.append(torch.empty(shape).uniform_(-bound, bound, generator=draw).requires_grad_())
-    return weights
+def new_head(D, C, head, seed):
+    """From embeddings, (N, D), to a number for each class, (N, C)."""
+    torch.manual_seed(seed)
+    hidden = [nn.Linear(D, head.hidden), nn.ReLU(), nn.Dropout(head.dropout)]
+    return nn.Sequential(*hidden, nn.Linear(head.hidden, C))
 
 
 # %%
-def train_head(X, y, head, *, seed):
-    """The weights of a head and its loss in each update. X: (N, D); y: (N,) class numbers."""
-    draw = torch.Generator().manual_seed(seed)
-    draw_dropout = np.random.default_rng(seed)
-    weights = initial_weights(X.shape[1], head.hidden, int(y.max()) + 1, draw)
-    W1, b1, W2, b2 = weights
-    groups = [{"params": [W1, W2]}, {"params": [b1, b2], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=head.learning_rate, weight_decay=head.weight_decay)
-    updates = head.epochs * -(-len(X) // head.batch_size)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
-    losses = []
+def train_head(net, X, y, head):
+    """Train a head on X, (N, D), and class numbers y, (N,); yield the loss of each update."""
+    optimizer = AdamW(net.parameters(), head.learning_rate, weight_decay=head.weight_decay)
+    schedule = CosineAnnealingLR(optimizer, head.epochs * -(-len(X) // head.batch_size))
     for _ in range(head.epochs):
-        for rows in torch.randperm(len(X), generator=draw).split(head.batch_size):
-            uniform = torch.from_numpy(draw_dropout.random((len(rows), head.hidden), np.float32))
-            keep = (uniform < 1 - head.dropout) / (1 - head.dropout)
-            hidden = torch.relu(X[rows] @ W1 + b1) * keep
-            loss = F.cross_entropy(hidden @ W2 + b2, y[rows], label_smoothing=head.label_smoothing)
+        for rows in torch.randperm(len(X)).split(head.batch_size):
+            loss = F.cross_entropy(net(X[rows]), y[rows], label_smoothing=head.label_smoothing)
             optimizer.zero_grad()
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(weights, head.max_grad_norm)
+            nn.utils.clip_grad_norm_(net.parameters(), head.max_grad_norm)
             optimizer.step()
             schedule.step()
-            losses.append(loss.item())
-    return weights, losses
-
-
-def logits_of(weights, X):
-    """A number for each class, the largest for the predicted one: (N, C)."""
-    W1, b1, W2, b2 = weights
-    return torch.relu(X @ W1 + b1) @ W2 + b2
+            yield loss.item()
 
 
 # %% [markdown]
-# It learns from at most 1,000 examples of the first such task here, the smallest round of the thesis, and must end with
-# the weights of the library, which trains many heads at once.
+# It learns from at most 1,000 examples of the first such task here, the smallest round of the thesis.
 
 # %%
 import matplotlib.pyplot as plt
@@ -138,30 +121,44 @@ def embeddings_of(task):
 
 
 # %%
-for task in [task for task in tasks if isinstance(task, HeadTask)][:1]:
+with_labels = [task for task in tasks if isinstance(task, HeadTask)][:1]
+for task in with_labels:
     train, test = task.head_inputs(embeddings_of(task), "test", HEAD)
     rows = downsample(train.labels, 1000)
     X = torch.tensor(train.features[rows]).float()
     y = torch.tensor(train.labels[rows])
-    with one_thread():  # faster, because a step is short
-        weights, losses = train_head(X, y, HEAD, seed=0)
     C = int(y.max()) + 1
-    stack = train_jobs(train.features, train.labels, [HeadJob(rows, seed=0)], HEAD, classes=C)
-    of_library = [weight[0].cpu() for weight in stack]
-    by_hand = [weight.detach() for weight in weights]
-    torch.testing.assert_close(by_hand, of_library, atol=1e-3, rtol=0)
+    net = new_head(X.shape[1], C, HEAD, seed=0)
+    with one_thread():  # faster, because a step is short
+        losses = list(train_head(net, X, y, HEAD))
 
-    print(f"{task.name}: X {tuple(X.shape)}, y {tuple(y.shape)}, W1 {tuple(weights[0].shape)}")
-    for name, trained in {"by hand": by_hand, "library": of_library}.items():
-        predicted = logits_of(trained, torch.tensor(test.features).float()).argmax(dim=1).numpy()
-        three = f"{predicted[:3]} for {test.labels[:3]}"
-        print(f"{name}: {three}, accuracy {np.mean(predicted == test.labels):.3f}")
-
+    print(f"{task.name}: X {tuple(X.shape)}, y {tuple(y.shape)}, logits {tuple(net(X[:3]).shape)}")
+    logits = net.eval()(torch.tensor(test.features).float())
+    right = logits.argmax(dim=1).numpy() == test.labels
+    print(f"right {right[:3]}, accuracy {right.mean():.3f}")
     _, ax = plt.subplots(figsize=(5, 2.4))
     ax.plot(losses)
     ax.axhline(np.log(C), color=figures.GREY, linestyle=":")
     ax.set(xlabel="update", ylabel="loss", title="a head learns (dotted: chance)")
     run.save_figure(ax, "head")
+
+# %% [markdown]
+# The library trains many heads at once. Without dropout, which it draws differently, both end with the same weights.
+
+# %%
+plain = HEAD.model_copy(update={"dropout": 0.0})
+if with_labels:
+    net = new_head(X.shape[1], C, plain, seed=0)
+    for layer in (net[0], net[3]):  # a matrix of the library has a row for each input
+        W = layer.weight.data
+        layer.weight.data = W.view(W.T.shape).T.contiguous()
+    with one_thread():
+        losses = list(train_head(net, X, y, plain))
+    jobs = [HeadJob(rows, seed=0)]
+    of_library = train_jobs(train.features, train.labels, jobs, plain, classes=C)
+    ours = [net[0].weight.T, net[0].bias[None], net[3].weight.T, net[3].bias[None]]
+    for weight, stacked in zip(ours, of_library, strict=True):
+        torch.testing.assert_close(weight.detach(), stacked[0].cpu(), atol=1e-3, rtol=0)
 
 # %% [markdown]
 # Ten epochs of few examples hardly leave chance. Where a profile has few, its heads are therefore logistic regressions,
@@ -347,6 +344,7 @@ of_all = finals.scores
 is_student = (of_all["kind"] == Kind.STUDENT) & (of_all["form"] == "saved")
 is_compared = is_student | of_all["in the thesis"].notna() | of_all["model"].isin(rows)
 finals = finals._replace(scores=of_all[is_compared])
+names = finals.names | names
 accuracy = thesis.table_5_7(finals.compared, "accuracy")
 figures.table(accuracy, names, section=section)
 

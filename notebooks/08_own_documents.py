@@ -76,12 +76,14 @@ def read(place: str | None) -> pd.DataFrame:
     return rows
 
 
+# %%
 def add_links(rows: pd.DataFrame, file: str) -> pd.DataFrame:
     """The rows with `see_also` as the file says."""
     see_also = relevant_documents(Path(file), {*rows["id"]})
     return rows.assign(see_also=[tuple(see_also.get(id, ())) for id in rows["id"]])
 
 
+# %%
 def draw(rows: pd.DataFrame, count: int) -> pd.DataFrame:
     """`count` rows at random, each followed by those to which it refers."""
     see_also = dict(zip(rows["id"], rows["see_also"], strict=True))
@@ -107,12 +109,15 @@ print(f"{len(texts)} taken")
 # %% [markdown]
 # ## Adapt
 #
-# The encoder becomes a student that reads 4,096 tokens; the beginning of a document counts more in its mean. A half
-# fitted on the words of the collection stands beside it. Nothing is trained.
+# As `docemb adapt`: the encoder becomes a student that reads 4,096 tokens; the beginning of a document counts more in
+# its mean. A half fitted on the words of the collection stands beside it. Nothing is trained.
 
 # %%
+from docemb_lib.student.export import encoder_pooling
+
 started = time.perf_counter()
-student = Student.from_encoder(encoder, pooling="lead", attention_window=256)
+pooling = encoder_pooling(encoder).replace("mean", "lead")
+student = Student.from_encoder(encoder, pooling=pooling, attention_window=256)
 student.adapt(texts)
 Y = student.embed(texts)
 seconds = time.perf_counter() - started
@@ -223,7 +228,7 @@ collection.groupby("group").agg(**summary)
 # %% [markdown]
 # ## Map
 #
-# Near documents stay near in t-SNE; large distances mean little. The pointer on a document shows its text.
+# Near documents stay near in t-SNE; large distances mean little. Click on a document to read how it begins.
 
 # %%
 from sklearn.manifold import TSNE
@@ -233,7 +238,7 @@ from docemb_lib.widgets.explorer import Answer, Explorer, choice
 perplexity = min(30, (len(texts) - 1) / 3)
 tsne = TSNE(perplexity=perplexity, metric="cosine", init="random", random_state=seed)
 plane = tsne.fit_transform(Y)  # (N, 2)
-titles = [f"{id}\n{text[:400]}" for id, text in zip(collection["id"], texts, strict=True)]
+titles = [f"{id}\n{text[:1000]}" for id, text in zip(collection["id"], texts, strict=True)]
 
 
 def draw_map(colour: str) -> Answer:
@@ -265,9 +270,9 @@ def close_pairs(least: float, most: float = 1.01, count: int = 10) -> pd.DataFra
     return pd.DataFrame({"cosine": cosines[first, second][order].round(3), **pairs})
 
 
-copies = close_pairs(near_copy)
+copies = close_pairs(near_copy, count=len(texts) ** 2)
 print(f"near-copies (cosine {near_copy} or more): {len(copies) or 'none'}")
-display(copies.style.hide())
+display(copies.head(10).style.hide())
 print("the most closely related others")
 close_pairs(0, near_copy).style.hide()
 
@@ -294,28 +299,35 @@ sizes = pd.Series(classes).value_counts()
 labelled = np.isin(classes, sizes.index[sizes >= 10])  # two or more in each fold
 
 
-def score(X: np.ndarray) -> dict[str, Score]:
-    """The scores of embeddings, (N, D), by task; a task without examples is left out."""
-    scores = {}
-    if queries:
-        ranking = Ranking(texts, queries, [linked[row] for row in queries])
-        scores["related pages"] = Retrieval("related pages", {"test": ranking}).score(X)
-    if len(set(classes[labelled])) > 1:
-        unit = X[labelled] / np.linalg.norm(X[labelled], axis=1, keepdims=True)
-        head = LogisticRegression(C=10, max_iter=1000)
-        folds = StratifiedKFold(5, shuffle=True, random_state=seed)
-        right = cross_val_predict(head, unit, classes[labelled], cv=folds) == classes[labelled]
-        answers = {"accuracy": right[None].astype(np.float32)}
-        scores[label] = Score("accuracy", (right.mean(),), {}, answers)
-    return scores
+# %%
+def score_links(X: np.ndarray) -> Score:
+    """MAP of embeddings, (N, D): each document with links is a query."""
+    ranking = Ranking(texts, queries, [linked[row] for row in queries])
+    return Retrieval("related pages", {"test": ranking}).score(X)
+
+
+def score_labels(X: np.ndarray) -> Score:
+    """The accuracy of a logistic regression on embeddings, (N, D), in five folds."""
+    unit = X[labelled] / np.linalg.norm(X[labelled], axis=1, keepdims=True)
+    head = LogisticRegression(C=10, max_iter=1000)
+    folds = StratifiedKFold(5, shuffle=True, random_state=seed)
+    right = cross_val_predict(head, unit, classes[labelled], cv=folds) == classes[labelled]
+    return Score("accuracy", (right.mean(),), {}, {"accuracy": right[None].astype(np.float32)})
+
+
+scorers = {"related pages": score_links} if queries else {}
+if len(set(classes[labelled])) > 1:
+    scorers[label] = score_labels
 
 
 # %%
 from docemb_lib.evaluation.uncertainty import differences, score_intervals, verdicts
 
 models = {**spaces, "SBERT truncated": truncated, "encoder's half": Y[:, : student.dim]}
-scores = {name: score(X) for name, X in models.items()}
-if not scores["student"]:
+scores = {}
+for name, X in models.items():
+    scores[name] = {task: score(X) for task, score in scorers.items()}
+if not scorers:
     print("There are neither links nor labels: give links=FILE or label=FIELD.")
 else:
     intervals = score_intervals(scores)
@@ -349,4 +361,23 @@ else:
     display(topics.get_topic_info()[["Topic", "Count", "Name"]].style.hide())
 
 # %% [markdown]
-# `docemb embed` and `docemb evaluate` do the same in a terminal ([own documents](../docs/own-documents.md)).
+# ## Conclusion
+
+# %% tags=["conclusion"]
+from docemb_lib.evaluation.scoreboard import told
+
+share = np.minimum(collection["length"], 256).sum() / collection["length"].sum()
+print(f"The first 256 tokens hold {share:.0%} of these {len(texts)} documents;", end=" ")
+print(f"the student reads {len(texts) - encoded.truncated} of them to their end.")
+for name in ("SBERT over chunks", "LSA") if scorers else ():
+    both = {"student": scores["student"], name: scores[name]}
+    print(f"Beside {name} it is {told(verdicts(differences(both, name)))}.")
+words = collection["group"].mode()[0].partition(": ")[2]
+print(f"{len(copies) or 'No'} pairs are near-copies; the words of the largest group are {words}.")
+
+# %% [markdown]
+# **References.** Beltagy et al. (2020), *Longformer*. Grootendorst (2022), *BERTopic: Neural topic modeling with a
+# class-based TF-IDF procedure*. van der Maaten and Hinton (2008), *Visualizing data using t-SNE*.
+#
+# `docemb adapt`, `docemb embed` and `docemb evaluate` do the same in a terminal ([own
+# documents](../docs/own-documents.md)).

@@ -157,7 +157,7 @@ def print_runs(frame: pd.DataFrame, console: Console) -> None:
     print_table(frame[[name for name in names if name not in alike]], console, title)
     if any(collapsed):
         console.print(
-            f"collapsed: all documents have nearly the same embedding. {records.COLLAPSE_MEND}"
+            f"collapsed: all documents have nearly the same embedding; {records.COLLAPSE_MEND}"
         )
 
 

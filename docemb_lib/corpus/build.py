@@ -53,8 +53,8 @@ def build_corpus(
     """A corpus with the disjoint splits `train`, `validation` and, if `tasks` > 0, `tasks`.
 
     Columns: id, text, source, n_words, and one per counter. Rows of `tasks` have also `split`
-    (train, validation or test) and `see_also`, the ids they refer to in the same split. The order
-    depends on `seed` and the ids alone.
+    (train, validation or test) and `see_also`, the ids of other rows of `tasks` to which they
+    refer. The order depends on `seed` and the ids alone.
 
     Raises InputError for too few documents, and for two documents with the same id.
 
@@ -195,9 +195,8 @@ def _splits(folder: Path, *, validation: int, tasks: int, seed: int) -> DatasetD
         fields["split"] = [held[id] for id in fields["id"]]
         fields["see_also"] = []
         links = documents.select(task_rows)["see_also"]
-        for partition, targets in zip(fields["split"], links, strict=True):
-            there = [target for target in targets if held.get(target) == partition]
-            fields["see_also"].append(there)
+        for targets in links:
+            fields["see_also"].append([target for target in targets if target in held])
         types = {**columns.features, "split": Value("string"), "see_also": [Value("string")]}
         corpus["tasks"] = Dataset.from_dict(fields, features=Features(types))
     return corpus

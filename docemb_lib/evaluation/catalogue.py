@@ -1,8 +1,8 @@
 """The way from a task's name to the task: own tasks, benchmarks, and four embedded tasks.
 
 Embedded tasks need no download: they are made from pages that were kept out of the distillation
-corpus, rows with the columns id, text, source (the package), split and see_also (ids in the same
-split).
+corpus, rows with the columns id, text, source (the package), split and see_also (ids of others of
+these pages).
 
 | task               | question                                      | replaces        |
 |--------------------|-----------------------------------------------|-----------------|
@@ -52,15 +52,15 @@ Link = tuple[Document, Document]
 TRAIN_SHARE = 0.6  # of the texts of an embedded task in train, the rest in the split that is scored
 LINKS_PER_PAGE = 2  # of a See-Also list in the pairs task, so that pages weigh alike
 LEAST_PAIRS = 4  # two of each class
-# The partition of the held-out pages that each split of a profile's task is made of; by default
+# The partitions of the held-out pages that each split of a profile's task is made of; by default
 # that of its own name. Runs are compared on the pages of `train`: heads by cross-validation there,
-# rankings among all of them. So a student embeds each page once for both tasks, and both tests
-# have half of all held-out pages.
-PARTITIONS: Mapping[str, Mapping[str, str]] = {
-    "package": {"train": "train", "test": "test"},
-    "see-also-retrieval": {"validation": "train", "test": "test"},
+# rankings among all of them. So a student embeds each page once for both tasks. Related pages are
+# tested on all other pages, because not every page is a query.
+PARTITIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "package": {"train": ["train"], "test": ["test"]},
+    "see-also-retrieval": {"validation": ["train"], "test": ["validation", "test"]},
 }
-EACH_ITS_OWN = {split: split for split in SPLITS}
+EACH_ITS_OWN = {split: [split] for split in SPLITS}
 
 
 def profile_task(profile: Profile, name: str, pages: Callable[[], Iterable[Row]]) -> Task:
@@ -195,27 +195,24 @@ def embedded_task(
     *,
     seed: int,
     limit: int,
-    partitions: Mapping[str, str] = EACH_ITS_OWN,
+    partitions: Mapping[str, Sequence[str]] = EACH_ITS_OWN,
 ) -> Task:
     """An embedded task of `rows`, the pages.
 
     seed: determines the choice of pages and pairs; limit: most texts that scoring needs;
-    partitions: the value of `split` of the pages that each split of the task is made of. Raises
+    partitions: the values of `split` of the pages that each split of the task is made of. Raises
     InputError where the pages give too few examples.
     """
-    pages: dict[str, list[Document]] = {split: [] for split in SPLITS}
-    for row in sorted(rows, key=lambda row: row["id"]):  # any order of rows gives the same task
-        page = Document(row["id"], row["text"], row["source"], tuple(row["see_also"]))
-        pages[row["split"]].append(page)
+    pages = sorted(rows, key=lambda row: row["id"])  # any order of rows gives the same task
     kind, build = BUILDERS[name]
     train = round(limit * TRAIN_SHARE)
     size_of = {"train": train, "validation": limit - train, "test": limit - train}
     least = LEAST_PAIRS if kind is Pairs else 1
 
     splits = {}
-    for split, partition in partitions.items():
-        number = SPLITS.index(partition)
-        candidates = pages[partition]
+    for split, values in partitions.items():
+        number = SPLITS.index(values[-1])
+        candidates = _pages_of(pages, values)
         order = np.random.default_rng([seed, number]).permutation(len(candidates))
         size = limit if kind is Retrieval else size_of[split]
         shuffled = [candidates[i] for i in order]
@@ -229,6 +226,17 @@ def embedded_task(
             )
         splits[split] = data
     return kind(name, splits)
+
+
+def _pages_of(rows: Sequence[Row], values: Sequence[str]) -> list[Document]:
+    """The pages with one of these values of `split`, with their links to each other."""
+    chosen = [row for row in rows if row["split"] in values]
+    known = {row["id"] for row in chosen}
+    pages = []
+    for row in chosen:
+        see_also = tuple(id for id in row["see_also"] if id in known)
+        pages.append(Document(row["id"], row["text"], row["source"], see_also))
+    return pages
 
 
 def _packages(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> Labelled:

@@ -109,14 +109,15 @@ def standing(
     *,
     student: str,
     before: str | None,
-    practice: str,
+    practice: str | None,
 ) -> str:
     """One sentence that compares the student with its best reference, practice, and its start.
 
     Means over tasks are compared; "better" and "worse" are the verdicts of paired tests. The best
     reference is that of the highest mean among those that `comparison` compares the student with.
     intervals: see `score_intervals`; comparison: see `verdicts`; before: the student before
-    training, None where nothing was trained from it; practice: the reference that users have today.
+    training, None where nothing was trained from it; practice: the reference that users have
+    today, or None.
     """
     tasks = intervals.loc[intervals["task"] != OVERALL, "task"].nunique()
     scores = over_tasks(intervals).set_index("model")

@@ -158,12 +158,12 @@ def named(frame: pd.DataFrame, names: Mapping[str, str] | None = None) -> pd.Dat
     """The frame with names for figures in place of labels of models.
 
     They are in its columns `model` and `reference` and in the level `model` of its index. names:
-    see `short_names`; other labels are `typeset`.
+    see `short_names`. All are `typeset`.
     """
     of_labels = names or {}
 
     def name(label: str) -> str:
-        return of_labels.get(label) or typeset(label)
+        return typeset(of_labels.get(label, label))
 
     frame = frame.copy()
     for column in {"model", "reference"} & set(frame):

@@ -31,7 +31,7 @@ LAYOUT = (
 )
 SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
 COLLAPSE_MEND = (
-    "Train with a structural loss beside the contextual one, set contextual_teachers.standardise "
+    "train with a structural loss beside the contextual one, set contextual_teachers.standardise "
     "in the profile, or take the contextual loss infonce."
 )
 Rows = Sequence[Mapping[str, object]]
@@ -190,7 +190,7 @@ def collapse_note(metrics: Mapping[str, float]) -> str:
     before = metrics["spread_before"]
     return (
         f"The student has collapsed: the mean cosine distance between its embeddings of two "
-        f"documents is {spread:.1g}, and was {before:.1g} before training. {COLLAPSE_MEND}"
+        f"documents is {spread:.1g}, and was {before:.1g} before training; {COLLAPSE_MEND}"
     )
 
 

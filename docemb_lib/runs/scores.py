@@ -155,15 +155,20 @@ class Final(NamedTuple):
         """The student against each reference in the mean over tasks: rows of `comparison`."""
         return scoreboard.beside_references(self.comparison, self.student)
 
-    def standing(self) -> str:
+    def standing(self, *, practice: bool = True) -> str:
         """A sentence that compares the student's mean over tasks with those of other models.
 
-        These are the best reference, the common practice (SBERT) and the student before training.
-        A student that is adapted to a task is compared with an untrained one that is adapted, too.
+        These are the best reference, with `practice` the common practice (SBERT), and the student
+        before training. A student that is adapted to a task is compared with an untrained one that
+        is adapted, too.
         """
-        practice = self.practice or label_of(Kind.SBERT_TRUNCATED)
+        sbert = self.practice or label_of(Kind.SBERT_TRUNCATED)
         return scoreboard.standing(
-            self.last, self.comparison, student=self.student, before=self.before, practice=practice
+            self.last,
+            self.comparison,
+            student=self.student,
+            before=self.before,
+            practice=sbert if practice else None,
         )
 
     @property
@@ -174,18 +179,20 @@ class Final(NamedTuple):
             return self.label(Kind.UNTRAINED, Form.ADAPTED) or before
         return before
 
-    def by_task(self) -> list[str]:
-        """A sentence for the student before training and one for the structural teacher.
+    def by_task(self) -> str:
+        """A sentence on the tasks on which the student is shown to be better or worse.
 
-        They say on which tasks the student is shown to be better or worse. There is none for a
-        single task, of which `standing` says all.
+        It is compared with the student before training, whose mean `standing` has, or else with the
+        structural teacher, also in the mean. There is no sentence for a single task, of which
+        `standing` says all.
         """
-        sentences = []
-        for reference in filter(None, (self.before, self.label(Kind.SBERT_TRUNCATED))):
-            tests = self.comparison.query("model == @self.student and reference == @reference")
-            if len(tests) > 1:
-                sentences.append(f"Beside {reference} it is {scoreboard.told(tests)}.")
-        return sentences
+        reference = self.before or self.label(Kind.SBERT_TRUNCATED)
+        tests = self.comparison.query("model == @self.student and reference == @reference")
+        if uncertainty.OVERALL not in set(tests["task"]):
+            return ""
+        if self.before is not None:
+            tests = tests[tests["task"] != uncertainty.OVERALL]
+        return f"Beside {reference} it is {scoreboard.told(tests)}."
 
     def choice(self) -> scoreboard.Choice:
         """The simplest model that is not shown to be worse, see `scoreboard.choose_simplest`."""

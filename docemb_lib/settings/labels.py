@@ -48,11 +48,15 @@ def structural_label(p: Parameters, further: FurtherTeachers = ()) -> str:
     return label
 
 
-def contextual_label(p: Parameters, further: FurtherTeachers = ()) -> str:
-    """The contextual loss: `PV;S:768(ReLU)x4096(ReLU)x2048;C:-`."""
+def contextual_label(
+    p: Parameters, further: FurtherTeachers = (), *, projections: bool = True
+) -> str:
+    """The contextual loss: `PV;S:768(ReLU)x4096(ReLU)x2048;C:-`, or `PV` without projections."""
     if p.contextual_teacher is None:
         return _names(further, "contextual") or "only-structural"
-    label = f"{p.contextual_teacher};S:{p.student_projection};C:{p.contextual_projection}"
+    label = str(p.contextual_teacher)
+    if projections:
+        label += f";S:{p.student_projection};C:{p.contextual_projection}"
     if p.contextual_loss != "soft-cca":
         label = f"{p.contextual_loss};{label}"
     if not p.contextual_loss.startswith("soft-cca"):
@@ -90,6 +94,11 @@ def final_label(p: Parameters, further: FurtherTeachers = ()) -> str:
     return f"student {_student_label(p, further)};{_sizes(p)}"
 
 
+def short_final_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+    """The same without projections: `cosine;384;λ=0.5;DM;700 docs`."""
+    return f"{_student_label(p, further, projections=False)};{_sizes(p)}"
+
+
 def pairs_label(p: Parameters, further: FurtherTeachers = ()) -> str:
     """The student that learns from pairs: `SimDE;700 docs`.
 
@@ -105,9 +114,11 @@ def pairs_label(p: Parameters, further: FurtherTeachers = ()) -> str:
     return ";".join([*parts, _sizes(p)])
 
 
-def _student_label(p: Parameters, further: FurtherTeachers) -> str:
-    contextual = "" if p.contextual_teacher is None else f";{contextual_label(p)}"
-    return weighting_label(p, further) + contextual
+def _student_label(p: Parameters, further: FurtherTeachers, *, projections: bool = True) -> str:
+    label = weighting_label(p, further)
+    if p.contextual_teacher is not None:
+        label += f";{contextual_label(p, projections=projections)}"
+    return label
 
 
 def _sizes(p: Parameters) -> str:

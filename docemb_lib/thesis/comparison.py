@@ -5,6 +5,7 @@ low and high. MAP scores the entire ordering, as the text says; the author's cod
 (`evaluation.map_at`), which matters on GAMES with its 21,000 articles.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from textwrap import TextWrapper
 from typing import NamedTuple
@@ -25,7 +26,8 @@ from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
-from docemb_lib.settings.notebooks import CHAPTER_4, STRUCTURAL, STRUCTURAL_LOSS
+from docemb_lib.settings.labels import short_final_label
+from docemb_lib.settings.notebooks import CHAPTER_4, EVALUATION, STRUCTURAL, STRUCTURAL_LOSS
 from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.thesis.values import (
     BASELINE,
@@ -292,6 +294,7 @@ class Finals(NamedTuple):
     scores: pd.DataFrame
     models: dict[str, Model]  # by the name in Table 5.7
     students: tuple[Model, ...] = ()  # of the runs
+    names: Mapping[str, str] = {}  # of the students in tables and figures, see `short_labels`
 
     @property
     def runs(self) -> int:
@@ -307,6 +310,20 @@ class Finals(NamedTuple):
         if self.runs > 1 or rows["round"].nunique() > 1 or rows["thesis"].notna().any():
             return rows
         return rows.head(0)
+
+
+def short_labels(keys: Mapping[str, RunKey]) -> dict[str, str]:
+    """Labels of final runs without their projections, by the whole label.
+
+    Runs that then have a label in common keep the whole one, as do those of other notebooks.
+    """
+    short = {}
+    for label, key in keys.items():
+        if key.notebook == EVALUATION.name:
+            p = key.profile.parameters
+            short[label] = short_final_label(p, key.profile.further_teachers)
+    uses = Counter(short.values())
+    return {label: name for label, name in short.items() if uses[name] == 1}
 
 
 def recorded_finals(run: Run, final: Final | None = None) -> Finals:
@@ -356,7 +373,8 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     in_table = {name: by_label[label] for name, label in labels.items()}
     labels_of_students = dict.fromkeys(label for label, _ in keys)
     students = tuple(by_label[label] for label in labels_of_students)
-    return Finals(beside_thesis(rows, known), in_table, students)
+    names_of_students = short_labels(dict(keys))
+    return Finals(beside_thesis(rows, known), in_table, students, names_of_students)
 
 
 def with_head(run: Run, finals: Finals, head: HeadSettings) -> Finals:

@@ -37,10 +37,12 @@ from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import STRUCTURAL_LOSS
-from docemb_lib.thesis.comparison import LINES, Entry, entries_beside
+from docemb_lib.thesis.comparison import LINES, Entry, entries_beside, short_labels
 from docemb_lib.thesis.values import final_name
 
-FIRST = "It is the first recorded run.\nMake another, and execute this cell again to compare them."
+FIRST = "It is the first recorded run: make another, and execute this cell again to compare them."
+
+ELSEWHERE = "with other numbers of documents or seeds"
 
 
 class Other(NamedTuple):
@@ -51,35 +53,33 @@ class Other(NamedTuple):
 
 
 def conclusion(run: Run, final: Final | None = None) -> str:
-    """Sentences on the scores of the run's model, each decided by paired tests.
+    """At most four sentences on the scores of the run's model, each decided by paired tests.
 
-    They begin with a collapse, and with what to change then. They compare the model with its
-    references in the mean and on each task, with the recorded student that
-    has learnt from the structural teacher alone, and the best recorded run with all others.
+    They say, in this order:
 
-    final: the final evaluation; None: the validation scores. With a final evaluation a last
-    sentence says which model to use.
+    - that the student has collapsed, and what to change then;
+    - how its mean over the tasks stands beside the references;
+    - what the contextual teacher has added on each task, where a student of the same structural
+      loss alone is recorded, and otherwise the tasks on which training has changed the student;
+      nothing of a collapsed student;
+    - which recorded run is best;
+    - which model to use, after a final evaluation.
+
+    final: the final evaluation; None: the validation scores.
     """
     # The settings of a run, the first table of its notebook, have its whole label.
     called = "this student" if run.key.trains else "this model"
     evaluation = (final or run.validation).called(run.label, called)
-    sentences = [run.collapse_note, evaluation.standing(), *evaluation.by_task()]
     others, elsewhere = _others(run, is_final=final is not None)
     scores = _scores(run, evaluation, others, is_final=final is not None)
-    if len(scores) > 1:
-        alone = _structural_alone(run, others)
-        if alone is not None and alone in scores:
-            pair = {name: scores[name] for name in (evaluation.student, alone)}
-            sentences.append(_contextual_teacher(verdicts(differences(pair, alone)), alone))
-        sentences.append(_best(run, scores))
-    if elsewhere:
-        runs = "1 run" if elsewhere == 1 else f"{elsewhere} runs"
-        sentences.append(f"Not compared: {runs} from other numbers of documents or other seeds.")
+    # A model without a start is compared with the structural teacher by the second sentence.
+    sentences = [run.collapse_note, evaluation.standing(practice=evaluation.before is not None)]
+    if not run.collapse_note:
+        sentences.append(_contextual_teacher(run, evaluation, others, scores))
+    sentences.append(_recorded(run, scores, elsewhere, is_final=final is not None))
     if final is not None:
         sentences.append(str(evaluation.choice()))
-    text = "\n".join(map(LINES.fill, filter(None, sentences)))
-    is_first = final is None and not others and not elsewhere
-    return f"{text}\n{FIRST}" if is_first else text
+    return "\n".join(map(LINES.fill, filter(None, sentences)))
 
 
 def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
@@ -89,9 +89,11 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
     """
     if is_final:
         entries: list[Entry] = []
+        keys = {record.label: run.key_of(record) for record in run.comparable()}
+        short = short_labels(keys)
         for record in run.comparable():
-            key = run.key_of(record)
-            label = final_name(key) or record.label
+            key = keys[record.label]
+            label = final_name(key) or short.get(record.label, record.label)
             if any(entry.label == label for entry in entries):  # of students of two widths
                 label = record.label
             entries.append(Entry(label, record.label, key, pd.DataFrame(), record))
@@ -207,8 +209,15 @@ def _structural_alone(run: Run, others: Mapping[str, Other]) -> str | None:
     return None
 
 
-def _contextual_teacher(tests: pd.DataFrame, alone: str) -> str:
-    """What the contextual teacher has added. tests: against the student without it."""
+def _contextual_teacher(
+    run: Run, evaluation: Final, others: Mapping[str, Other], scores: Scores
+) -> str:
+    """What the contextual teacher has added, or without a run to compare with, see `by_task`."""
+    alone = _structural_alone(run, others)
+    if alone is None or alone not in scores:
+        return evaluation.by_task()
+    pair = {name: scores[name] for name in (evaluation.student, alone)}
+    tests = verdicts(differences(pair, alone))
     single = tests[tests["task"] != OVERALL]
     given = [*single.loc[single["verdict"] == BETTER, "task"]]
     taken = [*single.loc[single["verdict"] == WORSE, "task"]]
@@ -222,13 +231,23 @@ def _contextual_teacher(tests: pd.DataFrame, alone: str) -> str:
     return f"{sentence}."
 
 
-def _best(run: Run, scores: Scores) -> str:
-    """The model with the best mean, and on which tasks others are shown to be worse or better."""
+def _recorded(run: Run, scores: Scores, elsewhere: int, *, is_final: bool) -> str:
+    """The model with the best mean, and on which tasks others are shown to be worse or better.
+
+    elsewhere: the number of runs that are not compared.
+    """
+    others = len(scores) - 1
+    if others < 1:
+        if elsewhere:
+            runs = "run" if elsewhere == 1 else "runs"
+            return f"Not compared: {elsewhere} recorded {runs} {ELSEWHERE}."
+        return "" if is_final else FIRST
     means = over_tasks(score_intervals(scores)).set_index("model")
     best = str(means["value"].idxmax())
-    others = len(scores) - 1
     documents = run.key.counting.get("documents")
     of = "" if documents is None else f" from {documents:,} documents"
+    if elsewhere:
+        of += f" (not compared: {elsewhere} {ELSEWHERE})"
     mean = with_interval(*means.loc[best, ["value", "low", "high"]])
     sentence = f"Of {others + 1} recorded runs{of}, {best} ({mean}) has the best mean"
     ties = int((means["value"] == means["value"][best]).sum()) - 1

@@ -9,10 +9,15 @@ from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import Model, embed_once, recorded_student, student_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
+from docemb_lib.settings.notebooks import PROJECTIONS
 from docemb_lib.settings.profile import local_config
 from docemb_lib.thesis.comparison import LINES, structural_only
 
 SHOWN = 1000  # validation documents in views, as in Figure 4.4
+ALIKE = (
+    "contextual_teacher",
+    "seed",
+)  # what students of the contextual loss alone share with a run
 PROBED = 300  # training documents that a probe is fitted on
 
 
@@ -68,9 +73,10 @@ def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
 def hypotheses_of_students(run: Run) -> pd.DataFrame:
     """Whether students forget endings, and whether their embeddings are alike.
 
-    The students are those of `students_of_runs`, and that of the same structural loss alone, a row
-    each; the columns `ending` and `spread` are those of `probes.drafts_hypotheses`, on the first
-    `SHOWN` validation documents.
+    The students are those of `students_of_runs`, that of the same structural loss alone, and those
+    of the same contextual teacher alone from any number of documents, a row each. The columns
+    `ending` and `spread` are those of `probes.drafts_hypotheses`, on the first `SHOWN` validation
+    documents.
     """
     documents = run.stages.corpus.split("validation")["text"][:SHOWN]
     texts = [" ".join(text.split()) for text in documents]  # as exchanged documents are joined
@@ -80,6 +86,14 @@ def hypotheses_of_students(run: Run) -> pd.DataFrame:
         student = recorded_student(run.workspace, record)
         if student is not None:
             students[f"only-structural;{record.label}"] = student_model(record.label, student)
+    for record in run.comparable(PROJECTIONS.name):
+        key = run.key_of(record)
+        if key.roles != {"contextual"} or key.only(*ALIKE) != run.key.only(*ALIKE):
+            continue
+        student = recorded_student(run.workspace, record)
+        if student is not None:
+            label = f"{record.label};{key.counting['documents']} docs"
+            students[label] = student_model(record.label, student)
     rows = {}
     for label, model in students.items():
         embeddings = [embed_once(run.workspace, model, version) for version in versions]
@@ -144,27 +158,23 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
 
 
 def learnt(probes_of_both: pd.DataFrame) -> str:
-    """Sentences with R² of each teacher's probe on all documents, before and after distillation.
+    """A sentence on the teachers that the student has learnt nothing of; "" without such a teacher.
 
-    A teacher of whose embeddings the trained student tells no more than the untrained one has, by
-    this linear measure, taught it nothing. It may still have changed scores, to which the sentence
-    refers: a notebook prints them before. probes_of_both: see `probes_of_teachers`.
+    By a linear measure, these are the teachers whose embeddings the trained student predicts no
+    better than the untrained one: R² of their probe, on all documents, has not risen.
+    probes_of_both: see `probes_of_teachers`.
     """
     all_documents = probes_of_both[probes_of_both["bucket"] == probes.ALL]
-    parts = []
     nothing = []
     for teacher, rows in all_documents.groupby("teacher", sort=False):
         r2 = rows.set_index("kind")["r2"]
         before = r2[Kind.UNTRAINED]
         after = r2[Kind.STUDENT]
-        parts.append(f"{teacher} {before:.2f} before distillation and {after:.2f} after")
         if after <= before:
-            nothing.append(str(teacher))
-    count = all_documents["documents"].iloc[0]
-    sentence = f"R² of a linear map from the student to a teacher, on {count} validation documents:"
-    sentence += f" {'; '.join(parts)}."
-    if nothing:
-        of = " and the ".join(nothing)
-        sentence += f" By this measure the student has learnt nothing of the {of}."
-        sentence += " What distillation has changed on tasks, the paired tests above say."
-    return LINES.fill(sentence)
+            nothing.append(
+                f"the {teacher} (R² {before:.2f} before distillation, {after:.2f} after)"
+            )
+    if not nothing:
+        return ""
+    of = " and ".join(nothing)
+    return LINES.fill(f"By a linear map, the student has learnt nothing of {of}.")

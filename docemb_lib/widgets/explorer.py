@@ -33,6 +33,7 @@ STYLE = """<style>
     padding: 1px 10px 1px 0; text-align: left; vertical-align: top;
 }
 :is(.docemb-explorer, .docemb-answer) .docemb-neighbours {table-layout: fixed; width: 100%;}
+.docemb-explorer .docemb-points circle {cursor: pointer;}
 .docemb-explorer .docemb-points circle:hover {stroke: gray;}
 @keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}
 </style>"""
@@ -50,7 +51,10 @@ def message(text: str) -> str:
 
 
 def picture(figure: Figure, alt: str, points: Sequence[Points]) -> str:
-    """A figure as an image; the pointer on one of `points` shows the text of the point."""
+    """A figure as an image; the pointer on one of `points` shows the text of the point.
+
+    A click shows it below the figure, see `SCRIPT`.
+    """
     source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
     html = (
         f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
@@ -66,7 +70,9 @@ def picture(figure: Figure, alt: str, points: Sequence[Points]) -> str:
     if circles:
         box = f'viewBox="0 0 {width:.0f} {height:.0f}" fill="transparent" style="{OVERLAY}"'
         html += f'<svg class="docemb-points" {box}>{circles}</svg>'
-    return f'<div style="position: relative; display: inline-block;">{html}</div>'
+    html = f'<div style="position: relative; display: inline-block;">{html}</div>'
+    clicked = f'<pre class="docemb-clicked" style="{PLAIN}"></pre>' if circles else ""
+    return f'<div class="docemb-picture">{html}{clicked}</div>'
 
 
 def number(name: str, value: object, tag: str = "b") -> str:
@@ -111,8 +117,8 @@ LOADING = (
     "loading …</span>"
 )
 # ipywidgets does not name the handles of a slider, nor the number next to it, for screen readers.
-# This script gives them the label of the slider.
-NAMES = """
+# This script gives them the label of the slider. It also shows the text of a point that is clicked.
+SCRIPT = """
 window.docembNames ??= new MutationObserver(() => {
     const kinds = ":is(.noUi-handle, .widget-readout[contenteditable=true]):not([aria-label])";
     for (const part of document.querySelectorAll(".docemb-explorer " + kinds)) {
@@ -125,6 +131,13 @@ window.docembNames ??= new MutationObserver(() => {
     }
 });
 window.docembNames.observe(document.body, {childList: true, subtree: true});
+window.docembClicks ??= document.addEventListener("click", ({target}) => {
+    const point = target.closest(".docemb-points circle");
+    if (point) {
+        const shown = point.closest(".docemb-picture").querySelector(".docemb-clicked");
+        shown.textContent = point.querySelector("title").textContent;
+    }
+}) ?? true;
 """
 
 
@@ -241,7 +254,7 @@ class Explorer:
             return
         if cell in _shown:
             _shown.pop(cell).close()
-        display({"application/javascript": NAMES}, raw=True)
+        display({"application/javascript": SCRIPT}, raw=True)
         display(self.live())
         _shown[cell] = self
 

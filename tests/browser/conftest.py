@@ -318,6 +318,20 @@ def notebook(request, lab, browser) -> Iterator[OpenNotebook]:
     page.close()
 
 
+@pytest.fixture
+def open_notebook(lab, browser) -> Iterator[Callable[[str], OpenNotebook]]:
+    """Opens the notebook with this name; its page is closed after the test."""
+    pages = []
+
+    def open_it(name: str) -> OpenNotebook:
+        pages.append(browser.new_page())
+        return OpenNotebook(pages[-1], lab, name, f"notebooks/{name}.ipynb")
+
+    yield open_it
+    for page in pages:
+        page.close()
+
+
 @pytest.fixture(scope="session")
 def screenshots(tmp_path_factory) -> Path:
     """Folder for screenshots of the pages: DOCEMB_SCREENSHOTS, or a temporary folder."""

@@ -194,6 +194,13 @@ def test_the_pointer_on_a_point_names_its_document(notebook):
     assert first in point.locator("title").text_content()
 
 
+@pytest.mark.parametrize("notebook", ["04_projections"], indirect=True)
+def test_a_click_on_a_point_shows_its_text_below_the_picture(notebook):
+    point = notebook.page.locator(".docemb-points circle").first
+    point.click()
+    notebook.shows(".docemb-clicked", point.locator("title").text_content())
+
+
 @pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
 def test_a_text_of_ones_own_is_shown_as_text(notebook):
     hostile = "<img src=x onerror='window.harmed = true'><script>window.harmed = true</script>"

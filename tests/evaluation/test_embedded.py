@@ -300,9 +300,26 @@ def test_runs_rank_the_pages_on_which_the_package_task_is_cross_validated(
     assert ranked == set(of_profile("package").splits["train"].texts)
 
 
-def test_both_tasks_are_tested_on_the_same_pages(of_profile: Callable[[str], Task]) -> None:
-    tested = set(of_profile("package").splits["test"].texts)
-    assert set(of_profile("see-also-retrieval").texts("test")) == tested
+def test_related_pages_are_tested_on_all_pages_that_no_head_learns_from(
+    of_profile: Callable[[str], Task],
+) -> None:
+    learnt_from = set(of_profile("package").splits["train"].texts)
+    others = {row["text"] for row in pool()} - learnt_from
+    assert set(of_profile("see-also-retrieval").texts("test")) == others
+
+
+def test_links_between_the_partitions_of_a_split_count_and_others_do_not() -> None:
+    rows = pool((0, 3, 3), sources=["scipy"])
+    rows[0]["see_also"] = ["test.1", "gone", "train.0"]
+    partitions = {"test": ["validation", "test"]}
+    ranking = built("see-also-retrieval", rows, partitions=partitions).splits["test"]
+    query = ranking.ids.index("validation.0")
+    (relevant,) = [
+        [ranking.ids[row] for row in relevant]
+        for asked, relevant in zip(ranking.queries, ranking.relevant, strict=True)
+        if asked == query
+    ]
+    assert relevant == ["test.1"]
 
 
 @pytest.mark.parametrize("name", BUILDERS)

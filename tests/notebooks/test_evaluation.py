@@ -21,31 +21,30 @@ def data():
     return torch.tensor(X, dtype=torch.float32), torch.tensor(y)
 
 
-def test_the_weights_begin_within_the_bounds_of_torchs_linear_layers(defined):
-    W1, b1, W2, b2 = defined.initial_weights(100, 25, 3, torch.Generator().manual_seed(0))
-    assert [W1.shape, b1.shape, W2.shape, b2.shape] == [(100, 25), (1, 25), (25, 3), (1, 3)]
-    layer = torch.nn.Linear(100, 25)
-    assert W1.abs().max().item() == pytest.approx(layer.weight.abs().max().item(), rel=0.01)
-    assert W2.abs().max().item() <= 0.2
-
-
 def test_the_first_loss_of_a_head_is_the_smoothed_cross_entropy(defined, data):
     X, y = data
     head = HEAD.model_copy(update={"dropout": 0.0, "batch_size": 30, "epochs": 1})
-    _, losses = defined.train_head(X, y, head, seed=3)
-    weights = defined.initial_weights(5, 4, 3, torch.Generator().manual_seed(3))
-    log_p = defined.logits_of(weights, X).log_softmax(dim=1)
+    log_p = defined.new_head(5, 3, head, seed=3)(X).log_softmax(dim=1)
+    losses = list(defined.train_head(defined.new_head(5, 3, head, seed=3), X, y, head))
     target = torch.full((30, 3), 0.1 / 3)
     target[torch.arange(30), y] += 0.9
     assert losses == [pytest.approx(-(target * log_p).sum(dim=1).mean().item(), rel=1e-5)]
 
 
+def test_a_head_drops_half_of_its_hidden_layer_only_while_it_learns(defined, data):
+    X, _ = data
+    net = defined.new_head(5, 3, HEAD.model_copy(update={"dropout": 0.5}), seed=0)
+    assert not torch.equal(net(X), net(X))
+    assert torch.equal(net.eval()(X), net(X))
+
+
 def test_a_head_with_a_larger_rate_learns_its_examples(defined, data):
     X, y = data
     head = HEAD.model_copy(update={"hidden": 50, "epochs": 40, "learning_rate": 1e-2})
-    weights, losses = defined.train_head(X, y, head, seed=0)
+    net = defined.new_head(5, 3, head, seed=0)
+    losses = list(defined.train_head(net, X, y, head))
     assert len(losses) == 40 * 4
-    assert (defined.logits_of(weights, X).argmax(dim=1) == y).all()
+    assert (net.eval()(X).argmax(dim=1) == y).all()
 
 
 def test_the_average_precision_is_that_of_scikit_learn(defined):

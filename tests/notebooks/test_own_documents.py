@@ -173,6 +173,14 @@ def test_links_and_labels_are_scored_beside_other_models_with_a_verdict(executed
 
 
 @pytest.mark.slow
+def test_the_conclusion_compares_the_student_with_what_needs_no_student(executed):
+    said = " ".join(executed.printed.split())
+    assert "hold 100% of these 40 documents; the student reads 40 of them to their end." in said
+    for model in ("SBERT over chunks", "LSA"):
+        assert re.search(rf"Beside {model} it is .*in the mean \([+-]\.\d{{3}}, p \S+\)", said)
+
+
+@pytest.mark.slow
 def test_the_saved_student_embeds_as_sentence_transformers_loads_it(executed):
     from sentence_transformers import SentenceTransformer
 

@@ -29,7 +29,13 @@ from docemb_lib.thesis import (
     table_5_7,
     with_head,
 )
-from docemb_lib.thesis.comparison import MEAN, NORMALISED, beside_thesis, is_sibling
+from docemb_lib.thesis.comparison import (
+    MEAN,
+    NORMALISED,
+    beside_thesis,
+    is_sibling,
+    short_labels,
+)
 
 BASELINE = "SBERT truncated"
 UNTRAINED = "student before distillation"
@@ -370,6 +376,30 @@ def test_each_score_finds_the_thesis_number_of_its_model_task_and_round():
     assert table["difference"].tolist() == pytest.approx([0.058, -0.073, 0.002, -0.261])
     assert table["here"].tolist()[0] == ".700 [.60, .80]"
     assert deviations(rows_beside[rows_beside["task"] == "package"]).empty
+
+
+def test_students_that_differ_beyond_projections_have_short_labels(make_run):
+    both = {"contextual_teacher": "PV", "lam": None, "max_structural_len": None}
+    runs = [make_run(**both, documents=30), make_run(**both, documents=40), make_run(seed=1)]
+    named = short_labels({run.label: run.key for run in runs})
+    first, second, third = (named[run.label] for run in runs)
+    assert first == "cosine;no-weighting;PV;30 docs"
+    assert second == "cosine;no-weighting;PV;40 docs"
+    assert third.endswith("docs;seed 1")
+    assert all("S:" not in name for name in named.values())
+
+
+def test_students_that_differ_in_projections_alone_keep_their_labels(make_run):
+    runs = []
+    for spec in ("8", "8(ReLU)x8"):
+        projections = {"student_projection": spec, "contextual_projection": "8"}
+        runs.append(make_run(contextual_teacher="PV", **projections))
+    assert short_labels({run.label: run.key for run in runs}) == {}
+
+
+def test_labels_of_other_notebooks_stay(make_run):
+    run = make_run(notebook="05_weighting")
+    assert short_labels({run.label: run.key}) == {}
 
 
 def test_comparable_evaluations_stand_together_each_model_once(
