@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.extras import needed
+from docemb_lib.base.extras import require_packages
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student
@@ -94,7 +94,9 @@ class PaddedForward(nn.Module):
             distance = torch.arange(3 * S) - torch.arange(S, 2 * S)[:, None]  # (S, 3 S)
             inside = distance.abs() <= attention.one_sided_attn_window_size
             bias = torch.where(inside, 0.0, UNSEEN) + unseen[:, :, None, None]
-            scores = (query * attention.head_dim**-0.5) @ key.mT + bias  # (B, N, H, S, 3 S)
+            scores = (query * attention.head_dim**-0.5) @ key.transpose(
+                3, 4
+            ) + bias  # (B, N, H, S, 3 S)
             context = scores.softmax(-1) @ value  # (B, N, H, S, head_dim)
             context = context.transpose(2, 3).reshape(B, N * S, -1)
             hidden = layer.ff_chunk(layer.attention.output(context, hidden))  # (B, N S, D)
@@ -121,6 +123,13 @@ def _with_neighbours(blocks: Tensor, outside: float = 0.0) -> Tensor:
     return torch.cat([wide[:, :-2], wide[:, 1:-1], wide[:, 2:]], dim=2)
 
 
+def example_inputs(forward: PaddedForward) -> tuple[Tensor, Tensor]:
+    """Make the input ids and the mask of documents that an exporter follows through the graph."""
+    # An exporter takes sizes of 0 and 1 for constants, and one tensor given twice for one input.
+    shape = (2, EXAMPLE * forward.block + 1)
+    return torch.ones(shape, dtype=torch.int64), torch.ones(shape, dtype=torch.int64)
+
+
 def write_onnx(student: Student, file: str | Path) -> None:
     """Write the dense half of a student as an ONNX file; the file appears when it is whole.
 
@@ -130,7 +139,7 @@ def write_onnx(student: Student, file: str | Path) -> None:
     `onnx` is not installed, for a student with global attention or of another kind than Longformer,
     and for weights of more than 2 GB.
     """
-    needed("onnx", "onnx", "onnxscript")
+    require_packages("onnx", "onnx", "onnxscript")
     forward = PaddedForward(student).eval()
     size = sum(weight.nbytes for weight in forward.state_dict().values())
     if size >= MOST_BYTES:
@@ -152,9 +161,6 @@ def write_onnx(student: Student, file: str | Path) -> None:
 
 def _exported(forward: PaddedForward) -> torch.onnx.ONNXProgram:
     """Follow an example through the graph, for any number of documents and tokens."""
-    # The exporter takes sizes of 0 and 1 for constants, and one tensor given twice for one input.
-    shape = (2, EXAMPLE * forward.block + 1)
-    example = (torch.ones(shape, dtype=torch.int64), torch.ones(shape, dtype=torch.int64))
     dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
     log = logging.getLogger("torch.onnx")  # lists what it skips without torchvision
     level = log.level
@@ -164,7 +170,7 @@ def _exported(forward: PaddedForward) -> torch.onnx.ONNXProgram:
             warnings.simplefilter("ignore")  # of names that torch has deprecated and still uses
             program = torch.onnx.export(
                 forward,
-                example,
+                example_inputs(forward),
                 input_names=INPUTS,
                 output_names=[OUTPUT],
                 dynamic_shapes=[dynamic, dynamic],
