@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -112,6 +112,10 @@ def embed(
     text_field: TextField = "text",
     id_field: IdField = "id",
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
+    backend: Annotated[
+        Literal["torch", "openvino"],
+        typer.Option(help="What computes; openvino runs on the CPU, and is often faster there."),
+    ] = "torch",
 ) -> None:
     """Turn documents into embeddings with a trained student.
 
@@ -134,7 +138,7 @@ def embed(
 
     from docemb_lib.student import Student
 
-    student = Student.load(model)
+    student = Student.load(model, backend=backend)
     ids = [document.id for document in documents]
     texts = [document.text for document in documents]
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -201,7 +205,7 @@ def adapt(
         card = student_card(student, model)
     else:
         student = Student.load(model)
-        card = saved_card(model) or student_card(student)
+        card = saved_card(model) or student_card(student, model)
     texts = [
         document.text
         for document in local_documents(source, text_field=text_field, id_field=id_field)
@@ -217,6 +221,50 @@ def adapt(
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
     by_hand = "" if weight is None else ", chosen by hand"
     console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{by_hand}")
+
+
+@command
+def export(
+    model: Annotated[
+        str, typer.Argument(metavar="STUDENT", help="A student's folder, or a hub id.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file or folder to write; must not exist.")
+    ],
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="One .onnx file, for ONNX Runtime and others.")
+    ] = False,
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="A folder for every sentence-transformers, without code."),
+    ] = False,
+) -> None:
+    """Write the dense half of a student in a form for other programs.
+
+    Give one of --onnx and --plain.
+    """
+    from docemb_lib.student import Student
+    from docemb_lib.student.export import left_out, saved_card
+    from docemb_lib.student.onnx import write_onnx
+
+    if onnx == plain:
+        raise InputError("docemb export writes one form; give either --onnx or --plain")
+    if out.exists():
+        raise InputError(f"-o {out}: this exists already; name a new file or folder")
+    if onnx and out.suffix != ".onnx":
+        raise InputError(f"-o {out}: the file of --onnx ends in .onnx; name it so")
+    student = Student.load(model)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if onnx:
+        write_onnx(student, out)
+    else:
+        with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+            written = Path(folder, out.name)
+            student.save_plain(written, card=saved_card(model) or None)
+            written.replace(out)
+    missing = left_out(student, keeps_lead=onnx)
+    without = f"; left out: {missing}" if missing else ""
+    console.print(f"{out}: the dense half, {student.dim} dimensions{without}")
 
 
 @command

@@ -56,11 +56,13 @@ class PaddedForward(nn.Module):
             kind = f"pooling {student.pooling} of a {student.config.model_type}"
             problem = f"an exported forward has no global attention, and the student has {kind}"
             raise InputError(f"{problem}; take a Longformer with pooling mean, lead or first")
-        self.model = copy.deepcopy(student.model).float().cpu().eval()
+        model = copy.deepcopy(student.model).float().cpu().eval()
+        # Without the model around them, whose properties warn an exporter that looks at each.
+        self.embeddings = model.embeddings
+        self.layers = model.encoder.layer
+        self.padding = model.config.pad_token_id
         self.pooling = student.pooling
-        windows = [
-            layer.attention.self.one_sided_attn_window_size for layer in self.model.encoder.layer
-        ]
+        windows = [layer.attention.self.one_sided_attn_window_size for layer in self.layers]
         self.block = max(windows)  # S
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
@@ -72,19 +74,19 @@ class PaddedForward(nn.Module):
         B, T = input_ids.shape
         S = self.block
         N = (T + S - 1) // S
-        padding = self.model.config.pad_token_id
-        ids = F.pad(input_ids, (0, N * S - T), value=padding)  # (B, N S), as all below
+        ids = F.pad(input_ids, (0, N * S - T), value=self.padding)  # (B, N S), as all below
         mask = F.pad(attention_mask, (0, N * S - T)).float()
 
         # Positions as in the stock model, see `longformer`.
-        is_text = ids != padding
-        positions = torch.where(is_text, padding + is_text.long().cumsum(1), padding)
-        embeddings = self.model.embeddings
+        is_text = ids != self.padding
+        number = self.padding + is_text.long().cumsum(1)
+        positions = torch.where(is_text, number, self.padding)
+        embeddings = self.embeddings
         hidden = embeddings.word_embeddings(ids) + embeddings.position_embeddings(positions)
         hidden = embeddings.LayerNorm(hidden + embeddings.token_type_embeddings.weight[0])
 
         unseen = _with_neighbours((UNSEEN * (1 - mask)).view(B, N, S), UNSEEN)  # (B, N, 3 S)
-        for layer in self.model.encoder.layer:
+        for layer in self.layers:
             attention = layer.attention.self
             heads = (B, N, S, attention.num_heads, attention.head_dim)
             query = attention.query(hidden).view(heads).transpose(2, 3)  # (B, N, H, S, head_dim)
@@ -126,8 +128,9 @@ def _with_neighbours(blocks: Tensor, outside: float = 0.0) -> Tensor:
 def example_inputs(forward: PaddedForward) -> tuple[Tensor, Tensor]:
     """Make the input ids and the mask of documents that an exporter follows through the graph."""
     # An exporter takes sizes of 0 and 1 for constants, and one tensor given twice for one input.
-    shape = (2, EXAMPLE * forward.block + 1)
-    return torch.ones(shape, dtype=torch.int64), torch.ones(shape, dtype=torch.int64)
+    # Padding has a position in the table of every student, however short.
+    mask = torch.ones((2, EXAMPLE * forward.block + 1), dtype=torch.int64)
+    return torch.full_like(mask, forward.padding), mask
 
 
 def write_onnx(student: Student, file: str | Path) -> None:

@@ -37,7 +37,7 @@ class OpenVINOForward(nn.Module):
         forward = PaddedForward(student).eval()
         self.dim = student.dim
         self.block = forward.block
-        self.padding = student.config.pad_token_id
+        self.padding = forward.padding
         anything = ([-1, -1], openvino.Type.i64)  # any number of documents and tokens
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of names that transformers has deprecated

@@ -173,6 +173,23 @@ class Student(nn.Module):
         """
         export.write_folder(self, Path(folder), card)
 
+    def save_plain(self, folder: str | Path, *, card: str | None = None) -> None:
+        """Write the dense half as a folder that every sentence-transformers loads, without code.
+
+        Its embeddings are those of the dense half, centred, mapped and of unit length as beside a
+        lexical half, if there is one. Pooling "lead" becomes "mean". `card` is that of the student;
+        None writes a plain one. Raises InputError for global attention, which early releases lack.
+        """
+        if self.pooling in WITH_GLOBAL_ATTENTION:
+            problem = f"pooling {self.pooling} has global attention, which needs release 5.4"
+            raise InputError(f"{problem} of sentence-transformers; save the student as it is")
+        dense = self.dense_half()
+        dense.pooling = "mean" if self.pooling == "lead" else self.pooling
+        described = export.plain_card(card or export.student_card(self), self)
+        dense.save(folder, card=described)
+        if self.lexical is not None:
+            export.append_dense_map(self.lexical, Path(folder))
+
     def adapt(
         self,
         texts: Sequence[str],

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from conftest import DOCEMB, Done, docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli.commands import console, parse_parameters
 from docemb_lib.runs import records
+from docemb_lib.student import Student
 
 THAI = "เราไปเดินเล่น"  # a sentence without spaces
 
@@ -379,3 +381,56 @@ def test_a_parameter_is_read_as_papermill_reads_it():
     assert parse_parameters([*given]) == {
         text.split("=")[0]: value for text, value in given.items()
     }
+
+
+@pytest.fixture(scope="module")
+def student_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("student") / "mine"
+    encoder = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=64, pooling="lead")
+    encoder.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "give either --onnx or --plain"),
+        (["--onnx", "--plain"], "give either --onnx or --plain"),
+        (["--onnx"], "the file of --onnx ends in .onnx"),
+    ],
+    ids=["no form", "two forms", "another ending"],
+)
+def test_an_export_without_one_form_is_refused(student_folder, tmp_path, given, said):
+    refused(docemb("export", student_folder, "-o", tmp_path / "out", *given), said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plain_folder_is_written_once_and_says_what_it_lacks(student_folder, tmp_path):
+    out = tmp_path / "plain"
+    done = docemb("export", student_folder, "--plain", "-o", out)
+    said = "the dense half, 384 dimensions; left out: the greater weight of the first 256 tokens\n"
+    assert (done.returncode, done.stdout) == (0, f"{out}: {said}"), done.stderr
+    assert not list(out.rglob("*.py"))
+    again = docemb("export", student_folder, "--plain", "-o", out)
+    refused(again, f"-o {out}: this exists already; name a new file or folder")
+
+
+def test_an_onnx_file_is_written_with_the_weights_of_the_first_tokens(student_folder, tmp_path):
+    for package in ("onnx", "onnxscript"):
+        pytest.importorskip(package, reason="the extra docemb[onnx] is not installed")
+    out = tmp_path / "made" / "student.onnx"
+    done = docemb("export", student_folder, "--onnx", "-o", out)
+    assert done.stdout == f"{out}: the dense half, 384 dimensions\n", done.stderr
+    assert out.is_file()
+
+
+def test_documents_are_embedded_in_openvino(student_folder, tmp_path):
+    pytest.importorskip("openvino", reason="the extra docemb[openvino] is not installed")
+    source = texts(tmp_path / "texts", n=3)
+    rows = []
+    for backend in ("torch", "openvino"):
+        out = tmp_path / f"{backend}.npy"
+        done = docemb("embed", student_folder, source, "-o", out, "--backend", backend)
+        assert done.returncode == 0, done.stderr
+        rows.append(np.load(out) / np.linalg.norm(np.load(out), axis=1, keepdims=True))
+    assert (rows[0] * rows[1]).sum(axis=1).min() > 0.999
