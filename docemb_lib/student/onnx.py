@@ -96,9 +96,8 @@ class PaddedForward(nn.Module):
             distance = torch.arange(3 * S) - torch.arange(S, 2 * S)[:, None]  # (S, 3 S)
             inside = distance.abs() <= attention.one_sided_attn_window_size
             bias = torch.where(inside, 0.0, UNSEEN) + unseen[:, :, None, None]
-            scores = (query * attention.head_dim**-0.5) @ key.transpose(
-                3, 4
-            ) + bias  # (B, N, H, S, 3 S)
+            query = query * attention.head_dim**-0.5
+            scores = query @ key.transpose(3, 4) + bias  # (B, N, H, S, 3 S)
             context = scores.softmax(-1) @ value  # (B, N, H, S, head_dim)
             context = context.transpose(2, 3).reshape(B, N * S, -1)
             hidden = layer.ff_chunk(layer.attention.output(context, hidden))  # (B, N S, D)
@@ -142,7 +141,7 @@ def write_onnx(student: Student, file: str | Path) -> None:
     `onnx` is not installed, for a student with global attention or of another kind than Longformer,
     and for weights of more than 2 GB.
     """
-    require_packages("onnx", "onnx", "onnxscript")
+    require_packages("onnx", "onnxscript")
     forward = PaddedForward(student).eval()
     size = sum(weight.nbytes for weight in forward.state_dict().values())
     if size >= MOST_BYTES:

@@ -119,5 +119,5 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
     make_student, refused, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    said = r'the package onnx is not installed; run `pip install "docemb\[onnx\]"`$'
+    said = r'the package onnxscript is not installed; run `pip install "docemb\[onnx\]"`$'
     refused(said, write_onnx, make_student(windows=[8]), tmp_path / "a.onnx")
