@@ -55,7 +55,7 @@ def test_the_constraints_have_a_version_of_every_dependency_that_the_package_all
     versions = constrained()
     extras = PROJECT["optional-dependencies"]
     lines = list(PROJECT["dependencies"])
-    for name in ("offline", "onnx", "openvino", "docs", "dev"):
+    for name in ("offline", "onnx", "docs", "dev"):
         lines += extras[name]
     for wanted in map(Requirement, lines):
         if wanted.name != PROJECT["name"]:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -112,10 +112,6 @@ def embed(
     text_field: TextField = "text",
     id_field: IdField = "id",
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    backend: Annotated[
-        Literal["torch", "openvino"],
-        typer.Option(help="What computes; openvino runs on the CPU, and is often faster there."),
-    ] = "torch",
 ) -> None:
     """Turn documents into embeddings with a trained student.
 
@@ -138,7 +134,7 @@ def embed(
 
     from docemb_lib.student import Student
 
-    student = Student.load(model, backend=backend)
+    student = Student.load(model)
     ids = [document.id for document in documents]
     texts = [document.text for document in documents]
     out.parent.mkdir(parents=True, exist_ok=True)

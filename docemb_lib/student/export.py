@@ -172,30 +172,6 @@ def _write_model(student: Writable, folder: Path) -> None:
     config.save_pretrained(folder)
 
 
-def append_dense_map(half: LexicalHalf, folder: Path) -> None:
-    """Add to a folder what a student does to its dense half, with modules of every release.
-
-    `LexicalHalf.dense` centres, maps and scales to unit length: a dense layer without activation,
-    whose weights are the map and whose bias is the mapped mean, and a scaling.
-    """
-    from sentence_transformers.sentence_transformer.modules import Dense, Normalize
-
-    dense_map = half.dense_map.float().cpu()  # (D, D)
-    D = len(dense_map)
-    weight = dense_map.T.contiguous()
-    bias = -half.dense_mean.float().cpu() @ dense_map
-    layer = Dense(D, D, activation_function=None, init_weight=weight, init_bias=bias)
-    modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    for module in (layer, Normalize()):
-        kind = type(module).__name__
-        place = len(modules)
-        path = f"{place}_{kind}"
-        (folder / path).mkdir(exist_ok=True)
-        module.save(str(folder / path))
-        modules.append({"idx": place, "name": str(place), "path": path, "type": f"{STOCK}.{kind}"})
-    _write_json(folder / "modules.json", modules)
-
-
 def _write_json(path: Path, content: object) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -20,6 +20,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,6 @@ from torch import Tensor, nn
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.extras import require_packages
 
 if TYPE_CHECKING:
     from docemb_lib.student.student import Student
@@ -124,14 +124,6 @@ def _with_neighbours(blocks: Tensor, outside: float = 0.0) -> Tensor:
     return torch.cat([wide[:, :-2], wide[:, 1:-1], wide[:, 2:]], dim=2)
 
 
-def example_inputs(forward: PaddedForward) -> tuple[Tensor, Tensor]:
-    """Make the input ids and the mask of documents that an exporter follows through the graph."""
-    # An exporter takes sizes of 0 and 1 for constants, and one tensor given twice for one input.
-    # Padding has a position in the table of every student, however short.
-    mask = torch.ones((2, EXAMPLE * forward.block + 1), dtype=torch.int64)
-    return torch.full_like(mask, forward.padding), mask
-
-
 def write_onnx(student: Student, file: str | Path) -> None:
     """Write the dense half of a student as an ONNX file; the file appears when it is whole.
 
@@ -141,7 +133,9 @@ def write_onnx(student: Student, file: str | Path) -> None:
     `onnx` is not installed, for a student with global attention or of another kind than Longformer,
     and for weights of more than 2 GB.
     """
-    require_packages("onnx", "onnxscript")
+    if find_spec("onnxscript") is None:
+        mend = 'run `pip install "docemb[onnx]"`'
+        raise InputError(f"the package onnxscript is not installed; {mend}")
     forward = PaddedForward(student).eval()
     size = sum(weight.nbytes for weight in forward.state_dict().values())
     if size >= MOST_BYTES:
@@ -164,6 +158,8 @@ def write_onnx(student: Student, file: str | Path) -> None:
 def _exported(forward: PaddedForward) -> torch.onnx.ONNXProgram:
     """Follow an example through the graph, for any number of documents and tokens."""
     dynamic = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
+    # Sizes of 0 and 1 would become constants, and one tensor given twice would become one input.
+    mask = torch.ones((2, EXAMPLE * forward.block + 1), dtype=torch.int64)
     log = logging.getLogger("torch.onnx")  # lists what it skips without torchvision
     level = log.level
     log.setLevel(logging.ERROR)
@@ -172,7 +168,7 @@ def _exported(forward: PaddedForward) -> torch.onnx.ONNXProgram:
             warnings.simplefilter("ignore")  # of names that torch has deprecated and still uses
             program = torch.onnx.export(
                 forward,
-                example_inputs(forward),
+                (mask.clone(), mask),
                 input_names=INPUTS,
                 output_names=[OUTPUT],
                 dynamic_shapes=[dynamic, dynamic],

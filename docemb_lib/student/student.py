@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.base.progress import progress
 from docemb_lib.student import export, lexical, loading, longformer
-from docemb_lib.student.embedding import CHUNK, Encoder, embed_chunks, growing_npy, one_ahead
+from docemb_lib.student.embedding import CHUNK, embed_chunks, growing_npy, one_ahead
 from docemb_lib.student.export import MEANS, WITH_GLOBAL_ATTENTION, Pooling
 from docemb_lib.student.longformer import Backend
 from docemb_lib.student.packing import PackedBatch
@@ -110,8 +110,6 @@ class Student(nn.Module):
         self.attention: Backend | None = None
         # torch.compile between the attentions: for GPUs, takes half a minute to prepare.
         self.compiled = False
-        # What `embed` runs in place of the torch forward; see the argument `backend` of `load`.
-        self._runtime: tuple[Encoder, ...] = ()
         for name, parameter in model.named_parameters():
             if self.packed and "_global." in name:
                 parameter.requires_grad_(False)
@@ -142,15 +140,11 @@ class Student(nn.Module):
         return cls(model, tokenizer, pooling=pooling).eval()
 
     @classmethod
-    def load(
-        cls, folder_or_id: str | Path, *, backend: Literal["torch", "openvino"] = "torch"
-    ) -> Student:
+    def load(cls, folder_or_id: str | Path) -> Student:
         """Load a saved student, or any long encoder with mean pooling.
 
-        The student is in eval mode, on the CPU. With the backend "openvino", `embed` runs there
-        what OpenVINO has compiled of the loaded weights; the extra `openvino` installs it. Raises
-        InputError for other models, for files that do not belong together, for pickled weights, and
-        for an OpenVINO that is not installed or does not fit, see `openvino.OpenVINOForward`.
+        The student is in eval mode, on the CPU. Raises InputError for other models, for files that
+        do not belong together and for pickled weights.
         """
         source = resolve(str(folder_or_id))
         pooling = export.saved_pooling(str(folder_or_id))
@@ -159,12 +153,7 @@ class Student(nn.Module):
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
         half = lexical.saved_lexical_half(source)
         trained_on = export.saved_training(source)
-        student = cls(model, tokenizer, pooling=pooling, lexical=half, trained_on=trained_on).eval()
-        if backend == "openvino":
-            from docemb_lib.student.openvino import OpenVINOForward
-
-            student._runtime = (OpenVINOForward(student),)
-        return student
+        return cls(model, tokenizer, pooling=pooling, lexical=half, trained_on=trained_on).eval()
 
     def save(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write a sentence-transformers folder.
@@ -176,19 +165,16 @@ class Student(nn.Module):
     def save_plain(self, folder: str | Path, *, card: str | None = None) -> None:
         """Write the dense half as a folder that every sentence-transformers loads, without code.
 
-        Its embeddings are those of the dense half, centred, mapped and of unit length as beside a
-        lexical half, if there is one. Pooling "lead" becomes "mean". `card` is that of the student;
-        None writes a plain one. Raises InputError for global attention, which early releases lack.
+        Its embeddings are those of `dense_half`; pooling "lead" becomes "mean". `card` is that of
+        the student; None writes a plain one. Raises InputError for global attention, which early
+        releases lack.
         """
         if self.pooling in WITH_GLOBAL_ATTENTION:
             problem = f"pooling {self.pooling} has global attention, which needs release 5.4"
             raise InputError(f"{problem} of sentence-transformers; save the student as it is")
         dense = self.dense_half()
         dense.pooling = "mean" if self.pooling == "lead" else self.pooling
-        described = export.plain_card(card or export.student_card(self), self)
-        dense.save(folder, card=described)
-        if self.lexical is not None:
-            export.append_dense_map(self.lexical, Path(folder))
+        dense.save(folder, card=export.plain_card(card or export.student_card(self), self))
 
     def adapt(
         self,
@@ -232,7 +218,6 @@ class Student(nn.Module):
         )
         dense.attention = self.attention
         dense.compiled = self.compiled
-        dense._runtime = self._runtime
         return dense.train(self.training)
 
     @property
@@ -346,8 +331,7 @@ class Student(nn.Module):
             out: a .npy file for the embeddings, which appears when complete; memory then does not
                 grow with N.
             bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
-            devices: share the work, each with a copy of the student; None: the student's own. The
-                backend "openvino" runs on the CPU alone.
+            devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
 
         Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map.
@@ -381,11 +365,7 @@ class Student(nn.Module):
             # Generators are closed on an error: their threads end, and no partial file is left.
             chunks = closing(one_ahead(tokenize, tokenizing.batched(texts, CHUNK)))
             tokenised = stack.enter_context(chunks)
-            encoder: Encoder = self
-            if self._runtime:
-                (encoder,) = self._runtime
-                devices = None
-            embeddings = closing(embed_chunks(encoder, tokenised, devices, bf16, bar.update))
+            embeddings = closing(embed_chunks(self, tokenised, devices, bf16, bar.update))
             for rows in stack.enter_context(embeddings):
                 if half is not None:
                     rows = half.join(torch.from_numpy(rows), lexical_rows.popleft()).numpy()

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from conftest import DOCEMB, Done, docemb, write_files, write_rows
 
@@ -421,15 +420,3 @@ def test_an_onnx_file_is_written_with_the_weights_of_the_first_tokens(student_fo
     done = docemb("export", student_folder, "--onnx", "-o", out)
     assert done.stdout == f"{out}: the dense half, 384 dimensions\n", done.stderr
     assert out.is_file()
-
-
-def test_documents_are_embedded_in_openvino(student_folder, tmp_path):
-    pytest.importorskip("openvino", reason="the extra docemb[openvino] is not installed")
-    source = texts(tmp_path / "texts", n=3)
-    rows = []
-    for backend in ("torch", "openvino"):
-        out = tmp_path / f"{backend}.npy"
-        done = docemb("embed", student_folder, source, "-o", out, "--backend", backend)
-        assert done.returncode == 0, done.stderr
-        rows.append(np.load(out) / np.linalg.norm(np.load(out), axis=1, keepdims=True))
-    assert (rows[0] * rows[1]).sum(axis=1).min() > 0.999

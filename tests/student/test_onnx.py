@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from docemb_lib.base import extras
-from docemb_lib.student import Student, pack
+from docemb_lib.student import Student, onnx, pack
 from docemb_lib.student.onnx import PaddedForward, write_onnx
 
 runtime = pytest.importorskip("onnxruntime", reason="the extra docemb[onnx] is not installed")
@@ -118,6 +117,6 @@ def test_a_student_with_a_stock_forward_is_refused(make_kind, refused, kind):
 def test_a_missing_package_is_an_error_that_names_the_extra(
     make_student, refused, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(onnx, "find_spec", lambda name: None)
     said = r'the package onnxscript is not installed; run `pip install "docemb\[onnx\]"`$'
     refused(said, write_onnx, make_student(windows=[8]), tmp_path / "a.onnx")
