@@ -5,11 +5,14 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from conftest import REPOSITORY, make_workspace
 
 from docemb_lib.cli.__main__ import app
+from docemb_lib.student import Student
+from docemb_lib.student.onnx import write_onnx
 
 README = REPOSITORY / "README.md"
 PAGES = [README, *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -42,6 +45,23 @@ def test_the_examples_of_a_loss_a_teacher_and_a_task_run_one_after_the_other(
     assert mean == names["score"].mean
     assert 0 <= mean <= 1
     assert 0 <= deviation <= 0.5
+
+
+def test_the_example_of_an_onnx_file_gives_the_embeddings_of_the_student(tmp_path, monkeypatch):
+    for package in ("onnxruntime", "onnxscript"):
+        pytest.importorskip(package, reason="the extra docemb[onnx] is not installed")
+    student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=4096)
+    student.save(tmp_path / "my_student")
+    write_onnx(student, tmp_path / "my_student.onnx")
+    monkeypatch.chdir(tmp_path)
+    blocks = python_blocks(REPOSITORY / "docs" / "own-documents.md")
+    (example,) = [block for block in blocks if "onnxruntime" in block]
+    names: dict[str, object] = {}
+    exec(compile(example, "own-documents.md", "exec"), names)
+    texts = ["a document", "another, longer one"]
+    assert f'encode_batch(["{texts[0]}", "{texts[1]}"])' in example
+    expected = student.embed(texts, bf16=False)
+    np.testing.assert_allclose(names["embeddings"], expected, rtol=0, atol=1e-5)
 
 
 def test_every_example_is_at_most_twenty_lines():

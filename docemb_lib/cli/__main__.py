@@ -330,7 +330,7 @@ def adapt(
         card = student_card(student, model)
     else:
         student = Student.load(model)
-        card = saved_card(model) or student_card(student)
+        card = saved_card(model) or student_card(student, model)
     with written_beside(out) as folder:
         student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
         written = folder / out.name
@@ -341,6 +341,50 @@ def adapt(
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
     by_hand = "" if weight is None else ", chosen by hand"
     console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{by_hand}")
+
+
+@command
+def export(
+    model: Annotated[
+        str, typer.Argument(metavar="STUDENT", help="A student's folder, or a hub id.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file or folder to write; must not exist.")
+    ],
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="One .onnx file, for ONNX Runtime and others.")
+    ] = False,
+    plain: Annotated[
+        bool,
+        typer.Option("--plain", help="A folder for every sentence-transformers, without code."),
+    ] = False,
+) -> None:
+    """Write the dense half of a student in a form for other programs.
+
+    Give one of --onnx and --plain.
+    """
+    from docemb_lib.student import Student
+    from docemb_lib.student.export import left_out, saved_card
+    from docemb_lib.student.onnx import write_onnx
+
+    if onnx == plain:
+        raise InputError("docemb export writes one form; give either --onnx or --plain")
+    if out.exists():
+        raise InputError(f"-o {out}: this exists already; name a new file or folder")
+    if onnx and out.suffix != ".onnx":
+        raise InputError(f"-o {out}: the file of --onnx ends in .onnx; name it so")
+    check_output(out, [])
+    student = Student.load(model)
+    with written_beside(out) as folder:
+        written = folder / out.name
+        if onnx:
+            write_onnx(student, written)
+        else:
+            student.save_plain(written, card=saved_card(model) or None)
+        written.replace(out)
+    missing = left_out(student, keeps_lead=onnx)
+    without = f"; left out: {missing}" if missing else ""
+    console.print(f"{out}: the dense half, {student.dim} dimensions{without}")
 
 
 @command_in_workspace

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.hardware import devices_at_hand
+from docemb_lib.corpus.sources import streamed
 from docemb_lib.losses import (
     InfoNCE,
     MaskedLanguageHead,
@@ -348,6 +349,7 @@ class StudentStage:
         return student_card(
             student,
             profile.student.model,
+            [name.split()[0] for name in streamed(profile.corpus)],
             profile=profile.name,
             trained_on=student.trained_on,
             structural_teacher=structural,

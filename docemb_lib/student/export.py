@@ -21,14 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
-from huggingface_hub import ModelCardData
+from huggingface_hub import EvalResult, ModelCardData
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 from safetensors.torch import save
 from torch import Tensor
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import MODULES, STUDENT, sealed, warn_once
-from docemb_lib.base.pretrained import resolve
+from docemb_lib.base.pretrained import PACKAGED, resolve
 from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import (
     GIVE_STUDENT,
@@ -281,6 +283,10 @@ embeddings = SentenceTransformer("this/folder").encode(["a long document"])
 WITH_CODE = ('"this/folder")', '"this/folder", trust_remote_code=True)')
 LEXICAL = "## Lexical half"
 SCORES = "## Scores"
+NAME = "A docemb student"  # the heading of a card, and the model of its results
+# The results in the front matter of a card, as the hub reads them.
+RESULTS = re.compile(r"^model-index:\n(?:(?!---$)[ -].*\n)*", flags=re.MULTILINE)
+RANKING = ("map", "mrr")  # metrics of retrieval; others are those of classification
 BY_HAND = " The weight of the lexical half was chosen by hand."
 LEXICAL_SENTENCE = (
     "After the dense half comes a lexical half of {dim} dimensions, a sum of one vector per word "
@@ -291,14 +297,21 @@ LEXICAL_SENTENCE = (
 )
 
 
-def student_card(student: Writable, encoder: str | None = None, **facts: object) -> str:
+def student_card(
+    student: Writable,
+    encoder: str | None = None,
+    datasets: Sequence[str] = (),
+    **facts: object,
+) -> str:
     """Write a README with front matter: how a student is used, and a table of facts about it.
 
-    encoder: the model that the student was made of.
+    encoder: the model that the student was made of; datasets: on a hub, that it was trained on.
     """
     model_type = student.config.model_type
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction"]
     front = ModelCardData(
+        base_model=_hub_id(encoder),
+        datasets=list(datasets) or None,
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=[*tags, model_type, "docemb"],
@@ -308,7 +321,20 @@ def student_card(student: Writable, encoder: str | None = None, **facts: object)
     about["embedding"] = POOLINGS[student.pooling]
     rows = [f"| `{name}` | {value} |" for name, value in about.items()]
     table = "\n".join([f"Made with docemb {__version__}.", "", "| | |", "|---|---|", *rows])
-    return f"---\n{front.to_yaml()}\n---\n\n# A docemb student\n\n{USAGE}\n\n{table}\n"
+    return f"---\n{front.to_yaml()}\n---\n\n# {NAME}\n\n{USAGE}\n\n{table}\n"
+
+
+def _hub_id(encoder: str | None) -> str | None:
+    """Return the id of an encoder on the hub; None for a folder of this machine."""
+    if encoder is None or Path(encoder).is_dir():
+        return None
+    if encoder in PACKAGED:
+        return f"sentence-transformers/{encoder.rpartition('/')[2]}"
+    try:
+        validate_repo_id(encoder)
+    except HFValidationError:
+        return None
+    return encoder
 
 
 def with_lexical_half(card: str, student: Writable, documents: str) -> str:
@@ -321,7 +347,30 @@ def with_lexical_half(card: str, student: Writable, documents: str) -> str:
     sentence = LEXICAL_SENTENCE.format(dim=dim, width=student.width, documents=documents)
     if half is not None and half.weight_given:
         sentence += BY_HAND
-    return f"{_before(card, LEXICAL, SCORES)}\n\n{LEXICAL}\n\n{sentence}\n"
+    return f"{_of_the_encoder(card)}\n\n{LEXICAL}\n\n{sentence}\n"
+
+
+def plain_card(card: str, student: Writable) -> str:
+    """Say in a card what the folder of `Student.save_plain` leaves out of a student."""
+    without_code, with_code = WITH_CODE
+    card = _of_the_encoder(card).replace(with_code, without_code)
+    card = card.replace(POOLINGS["lead"], POOLINGS["mean"])
+    missing = left_out(student)
+    return f"{card}\n\nLeft out of the student: {missing}.\n" if missing else f"{card}\n"
+
+
+def left_out(student: Writable, *, keeps_lead: bool = False) -> str:
+    """Name what a plain folder lacks of a student; "" where it lacks nothing.
+
+    keeps_lead: the form keeps the weights of the first tokens, as an ONNX file does.
+    """
+    parts = []
+    if student.lexical is not None:
+        dim = student.width - student.config.hidden_size
+        parts.append(f"the half of words, {dim} of {student.width} dimensions")
+    if student.pooling == "lead" and not keeps_lead:
+        parts.append("the greater weight of the first 256 tokens")
+    return " and ".join(parts)
 
 
 def saved_training(path_or_id: str) -> str | None:
@@ -362,15 +411,33 @@ def saved_card(path_or_id: str) -> str:
 def add_scores(folder: str | Path, rows: Sequence[tuple[str, str, float, float | None]]) -> None:
     """Write a table of scores at the end of a saved student's card, in one atomic step.
 
-    It replaces an earlier table. rows: (task, metric, value, spread); the spread is None, and left
-    out, where there is a single measurement.
+    The scores are in the front matter, too, where the hub reads them. They replace earlier ones.
+    rows: (task, metric, value, spread); the spread is None, and left out, where there is a single
+    measurement.
     """
     lines = ["| task | metric | score |", "|---|---|---|"]
+    results = []
     for task, metric, value, spread in rows:
         deviation = "" if spread is None else f" ± {spread:.4f}"
         lines.append(f"| {task} | {metric} | {value:.4f}{deviation} |")
-    card = _before(saved_card(str(folder)), SCORES)
+        kind = "text-retrieval" if metric in RANKING else "text-classification"
+        result = EvalResult(
+            task_type=kind,
+            dataset_type=task,
+            dataset_name=task,
+            metric_type=metric,
+            metric_value=round(value, 4),
+        )
+        results.append(result)
+    index = ModelCardData(model_name=NAME, eval_results=results).to_yaml() if results else ""
+    card = RESULTS.sub("", _before(saved_card(str(folder)), SCORES))
+    card = card.replace("\n---\n", f"\n{index}\n---\n", 1) if index else card
     write_text(Path(folder) / README, "\n".join([card, "", SCORES, "", *lines, ""]))
+
+
+def _of_the_encoder(card: str) -> str:
+    """Return the card up to what it says of a lexical half, and without scores."""
+    return RESULTS.sub("", _before(card, LEXICAL, SCORES))
 
 
 def _before(card: str, *headings: str) -> str:

@@ -204,6 +204,20 @@ class Student(nn.Module):
         """
         export.write_folder(self, Path(folder), card)
 
+    def save_plain(self, folder: str | Path, *, card: str | None = None) -> None:
+        """Write the dense half as a folder that every sentence-transformers loads, without code.
+
+        Its embeddings are those of `dense_half`; pooling "lead" becomes "mean". `card` is that of
+        the student; None writes a plain one. Raises InputError for global attention, which early
+        releases lack.
+        """
+        if self.pooling in WITH_GLOBAL_ATTENTION:
+            problem = f"pooling {self.pooling} has global attention, which needs release 5.4"
+            raise InputError(f"{problem} of sentence-transformers; save the student as it is")
+        dense = self.dense_half()
+        dense.pooling = "mean" if self.pooling == "lead" else self.pooling
+        dense.save(folder, card=export.plain_card(card or export.student_card(self), self))
+
     def adapt(
         self,
         texts: Sequence[str],

@@ -433,3 +433,43 @@ def test_titles_and_bodies_are_embedded_together_by_their_ids(titled, tmp_path, 
     assert table["id"].tolist() == [str(n) for n in range(70) if n not in (5, 6)]
     text = f"On 69\n\n{'the cat of a king ' * 9} 69"
     np.testing.assert_allclose(table["embedding"].iloc[-1], student.encode(text), atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def student_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("student") / "mine"
+    encoder = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=64, pooling="lead")
+    encoder.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "give either --onnx or --plain"),
+        (["--onnx", "--plain"], "give either --onnx or --plain"),
+        (["--onnx"], "the file of --onnx ends in .onnx"),
+    ],
+    ids=["no form", "two forms", "another ending"],
+)
+def test_an_export_without_one_form_is_refused(student_folder, tmp_path, given, said):
+    refused(docemb("export", student_folder, "-o", tmp_path / "out", *given), said)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plain_folder_is_written_once_and_says_what_it_lacks(student_folder, tmp_path):
+    out = tmp_path / "plain"
+    done = docemb("export", student_folder, "--plain", "-o", out)
+    said = "the dense half, 384 dimensions; left out: the greater weight of the first 256 tokens\n"
+    assert (done.returncode, done.stdout) == (0, f"{out}: {said}"), done.stderr
+    assert not list(out.rglob("*.py"))
+    again = docemb("export", student_folder, "--plain", "-o", out)
+    refused(again, f"-o {out}: this exists already; name a new file or folder")
+
+
+def test_an_onnx_file_is_written_with_the_weights_of_the_first_tokens(student_folder, tmp_path):
+    pytest.importorskip("onnxscript", reason="the extra docemb[onnx] is not installed")
+    out = tmp_path / "made" / "student.onnx"
+    done = docemb("export", student_folder, "--onnx", "-o", out)
+    assert done.stdout == f"{out}: the dense half, 384 dimensions\n", done.stderr
+    assert out.is_file()

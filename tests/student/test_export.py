@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 from docemb_lib.student import Student
-from docemb_lib.student.export import add_scores, student_card
+from docemb_lib.student.export import add_scores, student_card, with_lexical_half
 
 
 def in_stock_sentence_transformers(folder):
@@ -224,7 +225,7 @@ def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, mon
     add_scores(tmp_path, first)
     once = card.read_text()
     assert "| halves | accuracy | 0.7500 ± 0.0125 |\n| see-also | map | 0.5000 |" in once
-    assert once.startswith(before.rstrip())
+    assert before.partition("\n---\n")[2].rstrip() in once
     add_scores(tmp_path, first)
     assert card.read_text() == once
     add_scores(tmp_path, [("halves", "accuracy", 0.8, None)])
@@ -235,3 +236,113 @@ def test_scores_are_written_into_a_card_and_replaced(make_student, tmp_path, mon
     with pytest.raises(KeyboardInterrupt):  # written in one step
         add_scores(tmp_path, first)
     assert card.read_text() == twice
+
+
+@pytest.mark.parametrize(
+    ("encoder", "expected"),
+    [
+        ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"),
+        ("intfloat/e5-small-v2", "intfloat/e5-small-v2"),
+        ("/absent/folder/of/mine", None),
+        (".", None),
+        (None, None),
+    ],
+)
+def test_a_card_names_its_encoder_where_the_hub_has_it(make_student, encoder, expected):
+    card = ModelCard(student_card(make_student(windows=[8]), encoder))
+    assert card.data.base_model == expected
+
+
+def test_a_card_names_the_data_sets_of_a_hub(make_student):
+    card = ModelCard(student_card(make_student(windows=[8]), datasets=["wikimedia/wikipedia"]))
+    assert card.data.datasets == ["wikimedia/wikipedia"]
+
+
+@pytest.fixture
+def scored(make_student, tmp_path):
+    """The folder of a student whose card has scores."""
+    student = make_student(windows=[8])
+    student.save(tmp_path, card=student_card(student, "all-MiniLM-L6-v2"))
+    add_scores(tmp_path, [("halves", "accuracy", 0.75, 0.0125), ("see-also", "map", 0.5, None)])
+    return tmp_path
+
+
+def test_the_hub_reads_scores_from_a_card(scored):
+    card = ModelCard.load(scored / "README.md")
+    results = [
+        (result.task_type, result.dataset_name, result.metric_type, result.metric_value)
+        for result in card.data.eval_results
+    ]
+    assert results == [
+        ("text-classification", "halves", "accuracy", 0.75),
+        ("text-retrieval", "see-also", "map", 0.5),
+    ]
+    assert card.data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def test_scores_of_another_half_leave_the_card(make_student, scored):
+    before = (scored / "README.md").read_text()
+    after = with_lexical_half(before, make_student(windows=[8]), "40 documents")
+    assert ModelCard(after).data.eval_results is None
+    assert ModelCard(after).data.base_model == "sentence-transformers/all-MiniLM-L6-v2"
+    assert "0.7500" not in after
+
+
+@pytest.fixture(scope="module")
+def adapted(make_student):
+    """A student of a pooling, with a half of words."""
+
+    def make(pooling):
+        student = make_student(windows=[8, 16], pooling=pooling)
+        names = [f"a{n % 11} b{n % 7} c{n % 13} d{n % 5} word{n}" for n in range(40)]
+        student.adapt(names, dim=16, bf16=False)
+        return student
+
+    return make
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+def test_a_plain_folder_gives_the_dense_half_without_code(adapted, texts, tmp_path, pooling):
+    student = adapted(pooling)
+    student.save_plain(tmp_path)
+    stock = in_stock_sentence_transformers(tmp_path)
+    expected = student.dense_half().embed(texts, bf16=False)
+    np.testing.assert_allclose(stock.encode(texts, batch_size=3), expected, rtol=0, atol=1e-5)
+    assert not list(tmp_path.rglob("*.py"))
+
+
+def test_a_plain_folder_has_an_unweighted_mean_where_the_student_weighs(adapted, texts, tmp_path):
+    student = adapted("lead")
+    student.save_plain(tmp_path / "plain")
+    student.model.save_pretrained(tmp_path / "model")
+    student.tokenizer.save_pretrained(tmp_path / "model")
+    # A plain Longformer is a student that pools by mean.
+    expected = Student.load(tmp_path / "model").embed(texts, bf16=False)
+    stock = in_stock_sentence_transformers(tmp_path / "plain")
+    np.testing.assert_allclose(stock.encode(texts, batch_size=3), expected, rtol=0, atol=1e-5)
+
+
+def test_a_plain_folder_of_a_student_without_words_is_its_folder(make_student, texts, tmp_path):
+    student = make_student(windows=[8, 16])
+    student.save_plain(tmp_path)
+    expected = student.embed(texts, bf16=False)
+    np.testing.assert_array_equal(Student.load(tmp_path).embed(texts, bf16=False), expected)
+    assert "Left out" not in (tmp_path / "README.md").read_text()
+
+
+def test_the_card_of_a_plain_folder_says_what_is_left_out(adapted, tmp_path):
+    student = adapted("lead")
+    student.save(tmp_path / "whole")
+    whole = (tmp_path / "whole" / "README.md").read_text()
+    student.save_plain(tmp_path / "plain", card=whole)
+    plain = (tmp_path / "plain" / "README.md").read_text()
+    assert "trust_remote_code" in whole
+    assert "trust_remote_code" not in plain
+    assert "Left out of the student: the half of words, 16 of 32 dimensions and the gre" in plain
+
+
+@pytest.mark.parametrize("kind", ["global", "global-mean"])
+def test_global_attention_has_no_plain_folder(make_kind, tmp_path, refused, kind):
+    refused(
+        "has global attention.*save the student as it is$", make_kind(kind).save_plain, tmp_path
+    )

@@ -1,0 +1,122 @@
+"""An exported student gives in ONNX Runtime what it gives in torch."""
+
+import numpy as np
+import pytest
+import torch
+
+from docemb_lib.student import Student, onnx, pack
+from docemb_lib.student.onnx import PaddedForward, write_onnx
+
+runtime = pytest.importorskip("onnxruntime", reason="the extra docemb[onnx] is not installed")
+pytest.importorskip("onnxscript", reason="the extra docemb[onnx] is not installed")
+
+LONGEST = 600
+# Students by name: windows of both directions together, for the random ones of each layer.
+TINY = {
+    "two windows, mean": ([8, 16], "mean"),
+    "two windows, lead": ([8, 16], "lead"),
+    "two windows, first": ([8, 16], "first"),
+}
+MINILM = {"MiniLM, window 256": (256, "lead"), "MiniLM, window 512": (512, "mean")}
+
+
+@pytest.fixture(scope="module")
+def exported(make_student, minilm, tmp_path_factory):
+    """A student of that name and its session; each is made once."""
+    made = {}
+
+    def make(name):
+        if name not in made:
+            if name in TINY:
+                windows, pooling = TINY[name]
+                student = make_student(windows=windows, pooling=pooling, max_tokens=LONGEST)
+            else:
+                window, pooling = MINILM[name]
+                student = Student.from_encoder(
+                    minilm,
+                    layers=[0, 5],
+                    max_tokens=LONGEST,
+                    attention_window=window,
+                    pooling=pooling,
+                )
+            file = tmp_path_factory.mktemp("onnx") / "student.onnx"
+            write_onnx(student, file)
+            made[name] = (student, runtime.InferenceSession(file))
+        return made[name]
+
+    return make
+
+
+def padded(documents, padding=0):
+    longest = max(map(len, documents))
+    input_ids = np.full((len(documents), longest), padding)
+    mask = np.zeros_like(input_ids)
+    for row, document in enumerate(documents):
+        input_ids[row, : len(document)] = document
+        mask[row, : len(document)] = 1
+    return {"input_ids": input_ids, "attention_mask": mask}
+
+
+def in_torch(student, documents):
+    with torch.no_grad():
+        return student(pack(documents)).numpy()
+
+
+@pytest.mark.parametrize("name", [*TINY, *MINILM])
+@pytest.mark.parametrize(
+    "lengths",
+    [[1], [5], [8], [9], [128], [129], [256], [257], [LONGEST], [1, 7, 8, 9], [LONGEST, 3, 300]],
+    ids=str,
+)
+def test_the_file_gives_the_embeddings_of_torch(exported, random_documents, name, lengths):
+    student, session = exported(name)
+    documents = random_documents(lengths)
+    (ours,) = session.run(None, padded(documents))
+    np.testing.assert_allclose(ours, in_torch(student, documents), rtol=0, atol=1e-5)
+
+
+def test_the_padding_token_inside_a_text_is_a_token(exported, random_documents):
+    student, session = exported("two windows, mean")
+    (document,) = random_documents([40])
+    document[10:13] = [0, 0, 0]
+    (ours,) = session.run(None, padded([document, document[:20]]))
+    np.testing.assert_allclose(ours, in_torch(student, [document, document[:20]]), atol=1e-5)
+
+
+def test_what_the_padding_holds_does_not_matter(exported, random_documents):
+    _, session = exported("two windows, mean")
+    documents = random_documents([40, 9])
+    (zeros,) = session.run(None, padded(documents))
+    (others,) = session.run(None, padded(documents, padding=1234))
+    np.testing.assert_allclose(others, zeros, rtol=0, atol=1e-6)
+
+
+def test_the_file_names_its_inputs_and_the_limit_of_a_document(exported):
+    _, session = exported("two windows, lead")
+    assert [entry.name for entry in session.get_inputs()] == ["input_ids", "attention_mask"]
+    assert [entry.name for entry in session.get_outputs()] == ["sentence_embedding"]
+    facts = session.get_modelmeta().custom_metadata_map
+    assert (facts["max_tokens"], facts["pooling"]) == (str(LONGEST), "lead")
+
+
+def test_dropout_is_left_out_and_the_student_goes_on_training(make_student, random_documents):
+    student = make_student(windows=[8], dropout=0.5).train()
+    documents = random_documents([30])
+    batch = (torch.from_numpy(values) for values in padded(documents).values())
+    with torch.no_grad():
+        ours = PaddedForward(student)(*batch).numpy()
+    assert student.training
+    np.testing.assert_allclose(ours, in_torch(student.eval(), documents), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["global", "global-mean", "modernbert", "big-bird"])
+def test_a_student_with_a_stock_forward_is_refused(make_kind, refused, kind):
+    refused("take a Longformer with pooling mean, lead or first$", PaddedForward, make_kind(kind))
+
+
+def test_a_missing_package_is_an_error_that_names_the_extra(
+    make_student, refused, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(onnx, "find_spec", lambda name: None)
+    said = r'the package onnxscript is not installed; run `pip install "docemb\[onnx\]"`$'
+    refused(said, write_onnx, make_student(windows=[8]), tmp_path / "a.onnx")
