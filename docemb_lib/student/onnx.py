@@ -129,9 +129,9 @@ def write_onnx(student: Student, file: str | Path) -> None:
 
     The graph takes `input_ids` and `attention_mask`, (B, T) int64 of any B and T, and gives
     `sentence_embedding`, (B, D) float32. The metadata hold `max_tokens`, at which the caller cuts a
-    document, and the `prompt`, which the caller puts before its text. The lexical half stays in the folder of the student. Raises InputError where the extra
-    `onnx` is not installed, for a student with global attention or of another kind than Longformer,
-    and for weights of more than 2 GB.
+    document, and the `prompt` that the caller puts before its text. The lexical half stays in the
+    folder of the student. Raises InputError where the extra `onnx` is not installed, for a student
+    with global attention or of another kind than Longformer, and for weights of more than 2 GB.
     """
     if find_spec("onnxscript") is None:
         mend = 'run `pip install "docemb[onnx]"`'
