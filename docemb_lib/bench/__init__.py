@@ -1,1 +1,1 @@
-"""Benchmarks of docemb and its peers in one process: student, Paragraph Vector, heads."""
+"""Benchmarks of docemb and its peers in one process: student, embed, Paragraph Vector, heads."""

@@ -77,6 +77,7 @@ class Report:
     settings: dict[str, Any]
     rows: list[Row]
     device: str = "cpu"
+    columns: tuple[str, ...] = ()  # further fields of the rows that the table shows
 
     def frame(self) -> pd.DataFrame:
         """The fields of each `Row`, and its ratio, budget and verdict."""
@@ -99,8 +100,9 @@ class Report:
 
     def table(self) -> pd.DataFrame:
         """The rows in words, for a terminal."""
-        frame = self.frame()[["name", "peer", "ours", "unit", "ratio", "budget", "verdict"]]
-        numbers = ["peer", "ours", "ratio"]
+        names = ["name", "peer", "ours", "unit", "ratio", *self.columns, "budget", "verdict"]
+        frame = self.frame()[names]
+        numbers = ["peer", "ours", "ratio", *self.columns]
         frame[numbers] = frame[numbers].map(_in_words)
         return frame.rename(columns={"peer": self.peer})
 

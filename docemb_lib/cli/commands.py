@@ -353,7 +353,7 @@ def doctor(
 
 @command
 def bench(
-    what: Literal["student", "paragraph-vector", "heads"],
+    what: Literal["student", "embed", "paragraph-vector", "heads"],
     device: Annotated[
         str | None, typer.Option(help="For student: cpu or cuda; default: a GPU if there is one.")
     ] = None,
@@ -362,9 +362,9 @@ def bench(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure docemb beside stock Longformer, gensim or a loop over heads, in one process.
+    """Measure docemb beside stock Longformer, MiniLM over chunks, gensim or a loop over heads.
 
-    Takes some minutes.
+    Both sides run in one process. Takes some minutes.
     """
     if device is not None and what != "student":
         raise InputError(f"--device: bench {what} runs on the CPU alone; leave this option out")

@@ -34,22 +34,29 @@ masked::
 B: documents of a batch; T: tokens of all of them; D: width of a state; H: heads of the attention.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 from transformers import LongformerModel, PretrainedConfig, PreTrainedModel
+from transformers.activations import GELUActivation
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.models.longformer.modeling_longformer import LongformerLayer
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.private import flash_attention, set_checkpointing, softmax_backward
+from docemb_lib.base.private import (
+    fits_onednn,
+    flash_attention,
+    onednn_linear,
+    set_checkpointing,
+    softmax_backward,
+)
 from docemb_lib.student.packing import PackedBatch
 
 Backend = Literal["blocks", "varlen"]
@@ -84,10 +91,12 @@ def hidden_states(
     # The only token type is added as a row: looking it up T times has a slow gradient on GPUs.
     token_type = embeddings.token_type_embeddings.weight[0]  # (D,)
     hidden = embeddings.dropout(embeddings.LayerNorm(words + positions + token_type))
-    if hidden.is_cuda and torch.is_autocast_enabled("cuda"):
-        # Between its products a GPU waits for memory: states of half the bytes take half the time.
-        # Each sublayer ends in a LayerNorm, so the rounding does not add up over the layers.
-        hidden = hidden.to(torch.get_autocast_dtype("cuda"))
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device) and (hidden.is_cuda or not torch.is_grad_enabled()):
+        # Between the products, states of half the bytes take half the time: on a GPU always, on a
+        # CPU without gradients. Each sublayer ends in a LayerNorm, so the rounding does not add up
+        # over the layers.
+        hidden = hidden.to(torch.get_autocast_dtype(device))
 
     # The first token of each document, and T: flash attention takes documents by these. (B + 1,)
     starts = F.pad(batch.lengths.cumsum(0), (1, 0)).to(torch.int32)
@@ -157,14 +166,40 @@ def _project(layer: LongformerLayer, hidden: Tensor) -> tuple[Tensor, ...]:
     if torch.is_autocast_enabled(device):
         # Cast the states once instead of in each of the three projections.
         hidden = hidden.to(torch.get_autocast_dtype(device))
-    return tuple(projection(hidden).view(-1, *heads) for projection in projections)
+    return tuple(_linear(projection, hidden).view(-1, *heads) for projection in projections)
 
 
 def _feed_forward(layer: LongformerLayer, context: Tensor, hidden: Tensor) -> Tensor:
     """Add the attention's output to the states, then the feed-forward network's, (T, D) each."""
     # LayerNorm computes in float32; its result has the dtype of the states.
-    attended = layer.attention.output(context, hidden).to(hidden.dtype)
-    return layer.ff_chunk(attended).to(hidden.dtype)
+    first = layer.attention.output
+    added = first.dropout(_linear(first.dense, context)) + hidden
+    attended = first.LayerNorm(added).to(hidden.dtype)
+
+    wide = layer.intermediate
+    inner = _linear(wide.dense, attended, wide.intermediate_act_fn)  # (T, width between)
+    last = layer.output
+    added = last.dropout(_linear(last.dense, inner)) + attended
+    return last.LayerNorm(added).to(hidden.dtype)
+
+
+def _linear(
+    layer: nn.Linear, states: Tensor, activation: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """Apply a linear layer and an activation to states, (T, in) to (T, out).
+
+    Without gradients, CPUs multiply by oneDNN where it is the faster library, in autocast's dtype.
+    """
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else states.dtype
+    has_gradient = torch.is_grad_enabled() or torch.compiler.is_compiling()
+    if states.device.type != "cpu" or has_gradient or not fits_onednn(dtype):
+        product = layer(states)
+        return product if activation is None else activation(product)
+    fused = isinstance(activation, GELUActivation)
+    product = onednn_linear(
+        states.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype), gelu=fused
+    )
+    return product if activation is None or fused else activation(product)
 
 
 def stock_hidden_states(
@@ -358,12 +393,13 @@ def _band(size: int, window: int, like: Tensor) -> Tensor:
 
 
 def _weights(query: Tensor, key: Tensor, block: Block, band: Tensor, window: int) -> Tensor:
-    """Compute the attention weights of one block from all queries and keys, (H, T, head_dim).
+    """Compute the attention weights of one block, (H, read queries, read keys).
 
-    Tokens that are read for the shape alone have weight zero. Returns (H, read queries, read keys).
+    query: all queries, (H, T, head_dim); key: all keys, (H, head_dim, T). Tokens that are read for
+    the shape alone have weight zero.
     """
     # Each head multiplies all queries of the block with all keys that any of them sees.
-    scores = torch.bmm(query[:, block.read_queries], key[:, block.read_keys].mT)
+    scores = torch.bmm(query[:, block.read_queries], key[:, :, block.read_keys])
     n_queries = _length(block.queries)
     n_keys = _length(block.keys)
     if not block.whole:
@@ -380,6 +416,15 @@ def _weights(query: Tensor, key: Tensor, block: Block, band: Tensor, window: int
     if n_queries < scores.shape[1]:
         weights[:, n_queries:] = 0
     return weights
+
+
+def _columns(tensor: Tensor) -> Tensor:
+    """Transpose (T, H, head_dim) to (H, head_dim, T), once for all blocks.
+
+    On a CPU each product would otherwise transpose its part, and neighbouring blocks share keys.
+    """
+    T, H, head_dim = tensor.shape
+    return tensor.reshape(T, -1).T.contiguous().view(H, head_dim, T)
 
 
 class _Dropout:
@@ -428,7 +473,8 @@ class _BandedAttention(torch.autograd.Function):
         noise = _Dropout(share, ctx.seed, query.device) if share else None
         out = torch.empty_like(query)
         # (T, H, head_dim) to (H, T, head_dim): one product then computes all heads of a block.
-        q, k, v, o = (tensor.transpose(0, 1) for tensor in (query, key, value, out))
+        q, v, o = (tensor.transpose(0, 1) for tensor in (query, value, out))
+        k = _columns(key)
         with torch.autocast(query.device.type, enabled=False):
             for block in plan:
                 weights = _weights(q, k, block, band, window)
@@ -455,14 +501,16 @@ class _BandedAttention(torch.autograd.Function):
         with torch.autocast(query.device.type, enabled=False):
             if noise is not None:
                 grad = grad * noise.scale
-            tensors = (query, key, value, grad, d_query, d_key, d_value)
-            q, k, v, g, dq, dk, dv = (tensor.transpose(0, 1) for tensor in tensors)
+            tensors = (query, key, grad, d_query, d_key, d_value)
+            q, k, g, dq, dk, dv = (tensor.transpose(0, 1) for tensor in tensors)
+            k_columns = _columns(key)
+            v_columns = _columns(value)
             for block in ctx.plan:
                 # P again, without dropout: (H, read queries, read keys), like all below.
-                weights = _weights(q, k, block, band, ctx.window)
+                weights = _weights(q, k_columns, block, band, ctx.window)
                 g_block = g[:, block.read_queries]  # G, (H, read queries, head_dim)
                 kept = weights
-                d_weights = torch.bmm(g_block, v[:, block.read_keys].mT)  # dP = G V^T
+                d_weights = torch.bmm(g_block, v_columns[:, :, block.read_keys])  # dP = G V^T
                 if noise is not None:
                     # A dropped weight has no part in O, so neither V nor P learns through it.
                     mask = noise.mask(weights)

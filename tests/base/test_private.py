@@ -85,6 +85,19 @@ def pydantic_locations(tmp_path):
     assert all(part.startswith(private.UNION_LOCATIONS) for part in inner)
 
 
+def torch_onednn_linear(tmp_path):
+    for dtype in (torch.float32, torch.bfloat16):
+        if not private.fits_onednn(dtype):
+            continue  # this CPU does not have it, and no forward pass takes it
+        states, weight, bias = (
+            torch.randn(*shape, dtype=dtype) for shape in ((7, 32), (16, 32), (16,))
+        )
+        product = torch.nn.functional.linear(states.double(), weight.double(), bias.double())
+        for gelu, expected in ((False, product), (True, torch.nn.functional.gelu(product))):
+            output = private.onednn_linear(states, weight, bias, gelu=gelu)
+            torch.testing.assert_close(output, expected.to(dtype))
+
+
 def torch_softmax_backward(tmp_path):
     scores = torch.randn(2, 3, 5, requires_grad=True)
     weights = scores.softmax(-1)
@@ -141,6 +154,7 @@ def transformers_checkpointing(tmp_path):
         papermill_status,
         pydantic_locations,
         torch_flash_attention,
+        torch_onednn_linear,
         torch_softmax_backward,
         transformers_one_gpu,
         transformers_checkpointing,
