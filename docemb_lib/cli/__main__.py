@@ -2,10 +2,11 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +20,9 @@ from docemb_lib.cli.commands import (
     console,
     parse_parameters,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
 
 TextField = Annotated[
     list[str] | None,
@@ -155,16 +159,27 @@ def embed(
 
     import pandas as pd
 
+    from docemb_lib.base.pretrained import resolve
+    from docemb_lib.runs.embeddings import kept_embeddings
+    from docemb_lib.runs.kinds import Form
+    from docemb_lib.runs.models import student_model
     from docemb_lib.student import Student
+    from docemb_lib.workspace import workspace_around
 
     student = Student.load(model)
+    dense = student_model(model, Path(resolve(model)), Form.DENSE)
     ids = [document.id for document in documents]
     texts = [document.text for document in documents]
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, "embeddings.npy")
         # The embeddings are written to disk as they come.
-        embeddings = student.embed(texts, out=written, devices=devices_at_hand())
+        embeddings = student.embed(
+            texts,
+            out=written,
+            devices=devices_at_hand(),
+            kept=kept_embeddings(workspace_around(), dense),
+        )
         if out.suffix == ".parquet":
             written = Path(folder, "embeddings.parquet")
             table = pd.DataFrame({"id": ids, "embedding": list(embeddings)})
@@ -203,6 +218,9 @@ def adapt(
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
+    from docemb_lib.runs.embeddings import embed_once, folder_beside
+    from docemb_lib.runs.kinds import Form
+    from docemb_lib.runs.models import student_model
     from docemb_lib.student import Student
     from docemb_lib.student.export import (
         encoder_pooling,
@@ -211,6 +229,7 @@ def adapt(
         with_lexical_half,
     )
     from docemb_lib.student.loading import SHORT, load_config
+    from docemb_lib.workspace import workspace_around
 
     if out.exists():
         raise InputError(f"-o {out}: this exists already; name a new folder")
@@ -230,10 +249,19 @@ def adapt(
         source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
     )
     texts = [document.text for document in reading]
-    student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
+    dense_half = student.dense_half()
+
+    def embed(texts: list[str]) -> "np.ndarray":
+        return dense_half.embed(texts, devices=devices_at_hand(), desc="adapting")
+
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         written = Path(folder, out.name)
+        dense_half.save(written)  # its embeddings are kept under the fingerprint of its files
+        dense = student_model(out.name, written, Form.DENSE)
+        dense = dense._replace(embed=embed, beside=folder_beside(out))
+        once = partial(embed_once, workspace_around(), dense)
+        student.adapt(texts, dim=dim, weight=weight, embed=once)
         documents = f"{len(texts)} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student, documents))
         written.replace(out)

@@ -19,7 +19,7 @@ def references_of(stages: Stages, profile: Profile) -> list[Model]:
     scored = [model for model in baselines if stages.scores.is_scored(model)]
     if scored:
         return scored
-    sbert = sbert_models(stages.teachers, together=True)
+    sbert = sbert_models(stages.teachers)
     return [*sbert, *on_task_models(stages.workspace, sbert, None)]
 
 

@@ -171,12 +171,14 @@ class Student(nn.Module):
         weight: float | None = None,
         bf16: bool | None = None,
         devices: Sequence[str | torch.device] | None = None,
+        embed: Callable[[list[str]], np.ndarray] | None = None,
     ) -> None:
         """Fit a lexical half on a collection; `embed` appends it from now on, and it is saved.
 
         The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D +
         dim). dim: None is the width of the student's half, if it has one; bf16, devices: of
-        `embed`. See `lexical.fit_lexical_half` for the other arguments and for the causes of
+        `embed`, which gives the dense half of some texts unless another function is given. See
+        `lexical.fit_lexical_half` for the other arguments and for the causes of
         InputError, after which the student is unchanged.
         """
         if dim is None and self.lexical is not None:
@@ -187,6 +189,8 @@ class Student(nn.Module):
 
         def dense() -> np.ndarray:
             sample = [texts[row] for row in rows]
+            if embed is not None:
+                return embed(sample)
             return self.dense_half().embed(sample, bf16=bf16, devices=devices, desc="adapting")
 
         options = {"dim": dim, "words": words, "weight": weight, "rows": rows}
@@ -309,6 +313,7 @@ class Student(nn.Module):
         bf16: bool | None = None,
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
+        kept: Callable[[str], np.ndarray | None] = lambda text: None,
     ) -> np.ndarray:
         """Embed N documents without dropout or gradients; logs how many were cut.
 
@@ -319,6 +324,7 @@ class Student(nn.Module):
             bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
             devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
+            kept: gives the dense half's embedding of a text, (D,), if there is one already.
 
         Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map.
         Raises InputError for a single string and for embeddings that are not finite.
@@ -327,15 +333,20 @@ class Student(nn.Module):
             raise InputError("texts: this is one string; give a list of documents")
         half = self.lexical
         in_memory = [np.empty((0, self.width), dtype=np.float32)]
-        lexical_rows: deque[Tensor] = deque()  # of chunks that are tokenised and not yet embedded
+        # Of chunks that are tokenised and not yet embedded.
+        lexical_rows: deque[Tensor] = deque()
+        dense_rows: deque[list[np.ndarray | None]] = deque()
         truncated = 0
         total = 0
 
         def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
             nonlocal truncated, total
-            encoded = self.tokenize(chunk)
+            rows = [kept(text) for text in chunk]
+            missing = [text for text, row in zip(chunk, rows, strict=True) if row is None]
+            encoded = self.tokenize(missing)
+            dense_rows.append(rows)
             truncated += encoded.truncated
-            total += len(chunk)
+            total += len(missing)
             if half is not None:
                 lexical_rows.append(half.lexical(chunk))
             return encoded.sequences
@@ -352,7 +363,11 @@ class Student(nn.Module):
             chunks = closing(one_ahead(tokenize, tokenizing.batched(texts, CHUNK)))
             tokenised = stack.enter_context(chunks)
             embeddings = closing(embed_chunks(self, tokenised, devices, bf16, bar.update))
-            for rows in stack.enter_context(embeddings):
+            for computed in stack.enter_context(embeddings):
+                in_order = iter(computed)
+                dense = dense_rows.popleft()
+                bar.update(len(dense) - len(computed))
+                rows = np.stack([next(in_order) if row is None else row for row in dense])
                 if half is not None:
                     rows = half.join(torch.from_numpy(rows), lexical_rows.popleft()).numpy()
                 if not np.isfinite(rows).all():

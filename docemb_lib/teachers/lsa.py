@@ -163,7 +163,7 @@ class LSA:
         except ValueError:  # raised for an empty vocabulary
             self.vocabulary = []
         words = len(self.vocabulary)
-        if words < self.dim:
+        if words < max(self.dim, 2):  # one word tells no documents apart
             raise InputError(
                 f"{self.label}: only {words} words, separated by spaces or punctuation, "
                 f"occur in {MIN_DOCUMENTS} documents; {MEND}"
