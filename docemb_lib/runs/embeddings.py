@@ -84,7 +84,7 @@ def kept_embeddings(
 
 
 def _key_of(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
 
 
 def _write(folder: Path, *, model: Embedder, texts: Mapping[str, str]) -> None:
