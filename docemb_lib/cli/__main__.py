@@ -218,7 +218,7 @@ def adapt(
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
-    from docemb_lib.runs.embeddings import embed_once, folder_beside
+    from docemb_lib.runs.embeddings import embed_once, store_of
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import student_model
     from docemb_lib.student import Student
@@ -259,7 +259,7 @@ def adapt(
         written = Path(folder, out.name)
         dense_half.save(written)  # its embeddings are kept under the fingerprint of its files
         dense = student_model(out.name, written, Form.DENSE)
-        dense = dense._replace(embed=embed, beside=folder_beside(out))
+        dense = dense._replace(embed=embed, store=store_of(out))
         once = partial(embed_once, workspace_around(), dense)
         student.adapt(texts, dim=dim, weight=weight, embed=once)
         documents = f"{len(texts)} documents of {source.resolve().name}"

@@ -44,11 +44,11 @@ class Embedder(Protocol):
         """Gives (N, D) for N texts; called only for texts without an embedding."""
 
     @property
-    def beside(self) -> Path | None:
+    def store(self) -> Path | None:
         """A folder of shelves besides those of the workspace; None: there is none."""
 
 
-def folder_beside(student: Path) -> Path:
+def store_of(student: Path) -> Path:
     """The folder of the embeddings that `docemb adapt` leaves beside a student's folder."""
     return student.absolute().with_name(f"{student.absolute().name}.embeddings")
 
@@ -116,7 +116,7 @@ def _embeddings(workspace: Workspace | None, model: Embedder) -> dict[str, np.nd
 def _shelves(workspace: Workspace | None, model: Embedder) -> list[Path]:
     """The model's shelves, of which the first takes new shards."""
     folders = [] if workspace is None else [workspace.outputs / "artefacts" / "embeddings"]
-    if model.beside is not None:
-        folders.append(model.beside)
+    if model.store is not None:
+        folders.append(model.store)
     name = hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]
     return [folder / name for folder in folders]

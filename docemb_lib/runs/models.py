@@ -29,7 +29,7 @@ from docemb_lib.evaluation.retrieval import (
     unit,
 )
 from docemb_lib.runs import records
-from docemb_lib.runs.embeddings import embed_once, folder_beside
+from docemb_lib.runs.embeddings import embed_once, store_of
 from docemb_lib.runs.kinds import Form, Kind, label_of
 from docemb_lib.runs.stages import TeacherStage
 from docemb_lib.settings.profile import Profile
@@ -108,7 +108,7 @@ class Model(NamedTuple):
     fit: Callable[[list[str]], Any] | None = None
     ranks_only: bool = False  # gives similarities alone, so that only retrieval can be scored
     fitted_on: str = "corpus"  # or "task", or "" for a model as it was published
-    beside: Path | None = None  # a folder of embeddings besides those of the workspace
+    store: Path | None = None  # a folder of embeddings besides those of the workspace
 
     @property
     def label(self) -> str:
@@ -172,7 +172,7 @@ def student_model(
 
     precision = "bf16" if uses_bf16(devices_at_hand()[0]) else "float32"
     fingerprint = f"student/{_fingerprint(folder, form)}/{precision}"
-    return Model(kind, form, name, fingerprint, embed, beside=folder_beside(folder))
+    return Model(kind, form, name, fingerprint, embed, store=store_of(folder))
 
 
 def _fingerprint(student: Path, form: Form) -> str:

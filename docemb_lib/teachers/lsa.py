@@ -90,7 +90,8 @@ def leading_directions(X: csr_matrix, k: int) -> tuple[np.ndarray, np.ndarray]:
         A = A.astype(np.float64)
         squares, vectors = eigh((A @ A.T).toarray(), subset_by_index=[n - k, n - 1])
     elif not A.count_nonzero():  # ARPACK refuses it
-        squares, vectors = np.zeros(k), np.zeros((n, k))
+        squares = np.zeros(k)
+        vectors = np.zeros((n, k))
     else:
         transposed = A.T.tocsr()
         products = LinearOperator((n, n), lambda x: A @ (transposed @ x), dtype=A.dtype)

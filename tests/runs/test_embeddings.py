@@ -12,7 +12,7 @@ import pytest
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.runs import embeddings
-from docemb_lib.runs.embeddings import embed_once, folder_beside, kept_embeddings
+from docemb_lib.runs.embeddings import embed_once, kept_embeddings, store_of
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 
@@ -30,7 +30,7 @@ def embed(texts):
     return np.array([[int(text)] for text in texts], dtype="float32")
 
 embeddings.BLOCK = 5
-model = SimpleNamespace(label="m", fingerprint="fp", beside=None, embed=embed)
+model = SimpleNamespace(label="m", fingerprint="fp", store=None, embed=embed)
 embeddings.embed_once(Workspace(sys.argv[1]), model, [str(n) for n in range(20)])
 """
 
@@ -45,8 +45,8 @@ class Counted:
         self.asked.append(list(texts))
         return np.array([[len(text), text.count("e")] for text in texts], dtype="float32")
 
-    def model(self, fingerprint="fp", beside=None):
-        return Model(Kind.STUDENT, Form.SAVED, "m", fingerprint, self.embed, beside=beside)
+    def model(self, fingerprint="fp", store=None):
+        return Model(Kind.STUDENT, Form.SAVED, "m", fingerprint, self.embed, store=store)
 
 
 @pytest.fixture
@@ -127,17 +127,17 @@ def test_infinite_embeddings_are_refused_and_not_kept(workspace):
 
 
 def test_outside_of_a_workspace_embeddings_lie_beside_the_model(tmp_path, embedder):
-    beside = folder_beside(tmp_path / "mine")
-    model = embedder.model(beside=beside)
+    store = store_of(tmp_path / "mine")
+    model = embedder.model(store=store)
     embed_once(None, model, ["one", "three"])
     embed_once(None, model, ["three"])
-    assert beside == tmp_path / "mine.embeddings"
-    assert [path.parents[1] for path in shards_in(tmp_path)] == [beside]
+    assert store == tmp_path / "mine.embeddings"
+    assert [path.parents[1] for path in shards_in(tmp_path)] == [store]
     assert embedder.asked == [["one", "three"]]
 
 
 def test_embeddings_beside_a_model_are_read_in_a_workspace(workspace, tmp_path, embedder):
-    model = embedder.model(beside=tmp_path / "mine.embeddings")
+    model = embedder.model(store=tmp_path / "mine.embeddings")
     embed_once(None, model, ["one"])
     assert embed_once(workspace, model, ["one", "three"]).tolist() == [[3, 1], [5, 2]]
     assert embedder.asked == [["one"], ["three"]]

@@ -629,7 +629,7 @@ def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
     first, second = views.students_beside(of_sizes(9, 9, 9))
     assert first.label == "SimCSE;24 docs"
     assert second.label[:14] == "student cosine"
-    assert [model.beside.stem for model in (first, second)] == ["simcse", "distilled"]
+    assert [model.store.stem for model in (first, second)] == ["simcse", "distilled"]
 
 
 @pytest.mark.parametrize(
