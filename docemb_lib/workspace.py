@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import MANIFEST, damaged, files_of, is_whole, sealed
-from docemb_lib.settings.files import find_root
+from docemb_lib.settings.files import find_root, folder_above
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ VERSIONS = {
     "teacher-corpus": 2,
     "words": 4,
     "paragraph-vector": 4,
-    "lsa": 9,
+    "lsa": 10,
     "teacher-embeddings": 3,
     "student-untrained": 5,
     "student": 5,
@@ -143,6 +143,12 @@ class Workspace:
         """A path for messages, relative to the root if it lies under it."""
         path = Path(os.path.abspath(path))
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+
+
+def workspace_around() -> Workspace | None:
+    """The workspace of the working folder around the working directory, if there is one."""
+    root = folder_above()
+    return None if root is None else Workspace(root)
 
 
 def fingerprint_of(inputs: Inputs) -> str:

@@ -108,7 +108,7 @@ import matplotlib.pyplot as plt
 from docemb_lib.evaluation.heads import HeadJob, one_thread, train_jobs
 from docemb_lib.evaluation.protocols import downsample
 from docemb_lib.evaluation.tasks import HeadTask, Retrieval
-from docemb_lib.runs.models import embed_once
+from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.settings.sections import HEADS
 
 HEAD = HEADS["thesis"]

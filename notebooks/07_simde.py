@@ -134,7 +134,7 @@ def info_nce(first, second, temperature):
 
 # %%
 from docemb_lib.losses import InfoNCE
-from docemb_lib.runs.models import embed_once
+from docemb_lib.runs.embeddings import embed_once
 
 temperature = run.profile.parameters.pair_temperature
 firsts, seconds = zip(*pairs_of_batch, strict=True)

@@ -2,9 +2,10 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,6 +21,9 @@ from docemb_lib.cli.commands import (
     parse_parameters,
 )
 from docemb_lib.cli.output import check_output, given_path, written_beside
+
+if TYPE_CHECKING:
+    import numpy as np
 
 TextField = Annotated[
     list[str] | None,
@@ -166,8 +170,13 @@ def embed(
     )
     documents = list(reading)
     with written_beside(out) as folder:
+        from docemb_lib.base.pretrained import resolve
+        from docemb_lib.runs.embeddings import kept_embeddings
+        from docemb_lib.runs.kinds import Form
+        from docemb_lib.runs.models import student_model
         from docemb_lib.student import Student
         from docemb_lib.student.embeddings_file import write_embeddings
+        from docemb_lib.workspace import workspace_around
 
         student = Student.load(model)
         ids = [document.id for document in documents]
@@ -177,7 +186,9 @@ def embed(
         devices = devices_at_hand()
         cut = None  # the texts and their passages
         if passages is None:
-            embeddings = student.embed(texts, out=written, devices=devices)
+            dense = student_model(model, Path(resolve(model)), Form.DENSE)
+            kept = kept_embeddings(workspace_around(), dense)
+            embeddings = student.embed(texts, out=written, devices=devices, kept=kept)
         else:
             embeddings, of_documents = student.embed(
                 texts, out=written, devices=devices, passages=passages
@@ -301,6 +312,9 @@ def adapt(
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
+    from docemb_lib.runs.embeddings import embed_once, store_of
+    from docemb_lib.runs.kinds import Form
+    from docemb_lib.runs.models import student_model
     from docemb_lib.student import Student
     from docemb_lib.student.export import (
         encoder_pooling,
@@ -309,6 +323,7 @@ def adapt(
         with_lexical_half,
     )
     from docemb_lib.student.loading import SHORT, load_config
+    from docemb_lib.workspace import workspace_around
 
     source = given_path(given, "CORPUS")
     check_output(out)
@@ -331,9 +346,18 @@ def adapt(
     else:
         student = Student.load(model)
         card = saved_card(model) or student_card(student, model)
+    dense_half = student.dense_half()
+
+    def embed(texts: list[str]) -> "np.ndarray":
+        return dense_half.embed(texts, devices=devices_at_hand(), desc="adapting")
+
     with written_beside(out) as folder:
-        student.adapt(texts, dim=dim, weight=weight, devices=devices_at_hand())
         written = folder / out.name
+        dense_half.save(written)  # its embeddings are kept under the fingerprint of its files
+        dense = student_model(out.name, written, Form.DENSE)
+        dense = dense._replace(embed=embed, store=store_of(out))
+        once = partial(embed_once, workspace_around(), dense)
+        student.adapt(texts, dim=dim, weight=weight, embed=once)
         documents = f"{len(texts)} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student, documents))
         written.replace(out)

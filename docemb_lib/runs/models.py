@@ -1,13 +1,10 @@
 """Models that are compared: students in every form, their teachers, and search engines.
 
-A text is embedded once per model, however many tasks and splits contain it. A reference that is
-fitted on the texts of a task, without their labels, is fitted once per task.
+A reference that is fitted on the texts of a task, without their labels, is fitted once per task.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -20,7 +17,7 @@ import pandas as pd
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
-from docemb_lib.base.integrity import MANIFEST, is_published, is_whole
+from docemb_lib.base.integrity import MANIFEST, digest_of, files_of, is_published, read_json
 from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.retrieval import (
     Similarities,
@@ -32,13 +29,14 @@ from docemb_lib.evaluation.retrieval import (
     unit,
 )
 from docemb_lib.runs import records
+from docemb_lib.runs.embeddings import embed_once, store_of
 from docemb_lib.runs.kinds import Form, Kind, label_of
 from docemb_lib.runs.stages import TeacherStage
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import ParagraphVectorSettings
 from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.lsa import directions
-from docemb_lib.workspace import VERSIONS, Artefact, Workspace
+from docemb_lib.workspace import VERSIONS, Workspace, fingerprint_of
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.retrieval import Embeddings
@@ -73,6 +71,21 @@ LSA_FIT = f"LSA/{VERSIONS['lsa']}"
 MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
+MODULES = "modules.json"
+GENERAL = "config_sentence_transformers.json"  # has the prompt, and versions of libraries
+# Files of a student that its embeddings do not depend on: of sentence-transformers, of docemb, and
+# what the training leaves.
+NOT_IN_EMBEDDINGS = {
+    *pretrained.NOT_IN_FINGERPRINT,
+    MODULES,
+    GENERAL,
+    "docemb.json",
+    "history.json",
+    "projections.safetensors",
+    "head.safetensors",
+}
+# What transformers notes on the making of a file.
+NOT_IN_CONFIG = {"dtype", "transformers_version"}
 
 Embed = Callable[[list[str]], np.ndarray]  # N texts to (N, D)
 # N texts of a task, and the number of the first of them to fit on, None for all: not the queries
@@ -99,6 +112,7 @@ class Model(NamedTuple):
     fit: Fit | None = None
     ranks_only: bool = False  # gives similarities alone, so that only retrieval can be scored
     fitted_on: str = "corpus"  # or "task", or "" for a model as it was published
+    store: Path | None = None  # a folder of embeddings besides those of the workspace
 
     @property
     def label(self) -> str:
@@ -147,90 +161,55 @@ class SBERTModels(NamedTuple):
     chunks: Model  # a mean over the chunks of the whole document
 
 
-def embed_once(workspace: Workspace, model: Model, texts: Sequence[str]) -> np.ndarray:
-    """The embeddings of the texts by the model, float32 (N, D), in the order of `texts`.
-
-    Texts without an embedding are embedded together. They are published as a further shard of the
-    model's embeddings. Equal texts share an embedding.
-    """
-    keys = _keys_of(texts)
-    known = _shards(workspace, model)
-    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-    if missing:
-        _publish_shard(workspace, model, list(missing), lambda: model.embed([*missing.values()]))
-        known = _shards(workspace, model)
-    return np.stack([known[key] for key in keys])
-
-
-def publish_embeddings(
-    workspace: Workspace, model: Model, texts: Sequence[str], embeddings: np.ndarray
-) -> None:
-    """Keep embeddings (N, D) of N texts, those which the model has not embedded yet."""
-    known = _shards(workspace, model)
-    rows = {key: row for row, key in enumerate(_keys_of(texts)) if key not in known}
-    if rows:
-        _publish_shard(workspace, model, list(rows), lambda: embeddings[[*rows.values()]])
-
-
-def _keys_of(texts: Sequence[str]) -> list[str]:
-    """The keys of embeddings on disk: digests of the texts."""
-    return [hashlib.sha256(text.encode()).hexdigest()[:24] for text in texts]
-
-
-def _publish_shard(
-    workspace: Workspace, model: Model, keys: Sequence[str], embed: Callable[[], np.ndarray]
-) -> None:
-    inputs = {"model": model.fingerprint, "texts": sorted(keys)}
-    build = partial(_write_shard, model=model, keys=keys, embed=embed)
-    workspace.artefact(_shelf(model), inputs, build)
-
-
-def _write_shard(
-    folder: Path, *, model: Model, keys: Sequence[str], embed: Callable[[], np.ndarray]
-) -> None:
-    """Write the embeddings (N, D) that `embed` gives, and the N keys of their texts."""
-    vectors = np.asarray(embed(), dtype=np.float32)
-    broken = int((~np.isfinite(vectors).all(axis=1)).sum())
-    if broken:
-        problem = f"{broken} of {len(vectors)} embeddings are not finite"
-        mend = "restore the model's files, or train it again"
-        raise InputError(f"{model.label}: {problem}; {mend}")
-    np.save(folder / "embeddings.npy", vectors)
-    content = {"model": model.fingerprint, "label": model.label, "texts": list(keys)}
-    (folder / "shard.json").write_text(json.dumps(content), encoding="utf-8")
-
-
-def _shards(workspace: Workspace, model: Model) -> dict[str, np.ndarray]:
-    """The embeddings, (D,) each, of all shards of the model, by the keys of their texts."""
-    embeddings: dict[str, np.ndarray] = {}
-    for folder in sorted((workspace.outputs / "artefacts" / _shelf(model)).glob("*")):
-        if folder.suffix or not is_whole(folder):  # `.partial`: not published yet
-            continue
-        keys = json.loads((folder / "shard.json").read_text(encoding="utf-8"))["texts"]
-        vectors = np.load(folder / "embeddings.npy", mmap_mode="r")
-        embeddings.update(zip(keys, vectors, strict=True))
-    return embeddings
-
-
-def _shelf(model: Model) -> str:
-    return f"embeddings/{hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]}"
-
-
 def student_model(
-    name: str, artefact: Artefact, form: Form = Form.SAVED, kind: Kind = Kind.STUDENT
+    name: str, folder: Path, form: Form = Form.SAVED, kind: Kind = Kind.STUDENT
 ) -> Model:
-    """A student, which embeds on all GPUs.
+    """A student in a folder, or of a hub id, which embeds on all GPUs.
 
     name: the label of its run; form: as it was saved, or its dense half.
     """
     label = label_of(kind, form, name)
 
     def embed(texts: list[str]) -> np.ndarray:
-        student = _loaded(artefact.path, form == Form.DENSE)
+        student = _loaded(folder, form == Form.DENSE)
         return student.embed(texts, devices=devices_at_hand(), desc=f"embedding by {label}")
 
     precision = "bf16" if uses_bf16(devices_at_hand()[0]) else "float32"
-    return Model(kind, form, name, f"student/{artefact.fingerprint}/{precision}", embed)
+    fingerprint = f"student/{_fingerprint(folder, form)}/{precision}"
+    return Model(kind, form, name, fingerprint, embed, store=store_of(folder))
+
+
+def _fingerprint(student: Path, form: Form) -> str:
+    """16 hex digits over what the embeddings of a student in this form depend on, or its hub id.
+
+    The dense half has the same before and after an adaptation, and wherever its folder lies.
+    """
+    if not student.is_dir():
+        return f"{student}/dense" if form == Form.DENSE else str(student)
+    mend = "restore the file"
+    modules: list[dict[str, str]] = []
+    if (student / MODULES).is_file():
+        modules = read_json(student / MODULES, mend)
+    weighted = [module["type"].endswith("WeightedTransformer") for module in modules]
+    parts: dict[str, object] = {"weighted": any(weighted)}
+    if (student / GENERAL).is_file():
+        general = read_json(student / GENERAL, mend)
+        prompts = general.get("prompts") or {}
+        parts["prompt"] = prompts.get(general.get("default_prompt_name"), "")
+    left_out = set(NOT_IN_EMBEDDINGS)
+    if form == Form.DENSE:
+        for module in modules:
+            if module["type"].endswith("LexicalHalf"):
+                left_out.add(module["path"])
+    for file in files_of(student):
+        if file.suffix not in pretrained.IN_FINGERPRINT or left_out.intersection(file.parts):
+            continue
+        if file.name == "config.json":
+            config = read_json(student / file, mend)
+            parts[file.as_posix()] = {key: config[key] for key in config.keys() - NOT_IN_CONFIG}
+        else:
+            parts[file.as_posix()] = digest_of(student / file)
+    return fingerprint_of(parts)
 
 
 @lru_cache(maxsize=1)  # a notebook embeds several sets of texts by one student
@@ -241,24 +220,24 @@ def _loaded(folder: Path, dense: bool) -> Student:
     return student.dense_half() if dense else student
 
 
-def student_at(folder: Path) -> Artefact | None:
-    """The student in this folder, or behind this link; None if it was not trained here.
+def student_at(folder: Path) -> Path | None:
+    """The folder of a student that is in this folder or behind this link.
 
-    Raises InputError for a damaged one.
+    None if the student was not trained here. Raises InputError for a damaged one.
     """
     folder = folder.resolve()
     # A copy of an artefact may have any name, so it does not count as one.
     if is_published(folder) and folder.parent.parent.name == "artefacts":
-        return Artefact(folder.name, folder)
+        return folder
     return None
 
 
-def recorded_student(workspace: Workspace, record: records.Record) -> Artefact | None:
+def recorded_student(workspace: Workspace, record: records.Record) -> Path | None:
     """The student of a recorded run; None where there was none or it is gone."""
     return None if record.student is None else student_at(workspace.root / record.student)
 
 
-def lexical_models(name: str, trained: Artefact, workspace: Workspace) -> StudentForms:
+def lexical_models(name: str, folder: Path, workspace: Workspace) -> StudentForms:
     """A student in its forms: as it was saved, without its lexical half, and adapted.
 
     The adapted form is fitted on each task as `docemb adapt` does. A student without a lexical half
@@ -267,16 +246,16 @@ def lexical_models(name: str, trained: Artefact, workspace: Workspace) -> Studen
     from docemb_lib.student.export import saved_training
     from docemb_lib.student.lexical import saved_lexical_half
 
-    saved = student_model(name, trained)
-    half = saved_lexical_half(str(trained.path))
+    saved = student_model(name, folder)
+    half = saved_lexical_half(str(folder))
     if half is None:
         return StudentForms(saved)
-    inputs = trained.manifest["inputs"] if (trained.path / MANIFEST).is_file() else {}
-    artefact = Artefact(inputs.get("dense", f"{trained.fingerprint}/dense"), trained.path)
+    manifest = folder / MANIFEST
+    inputs = read_json(manifest, "restore the file")["inputs"] if manifest.is_file() else {}
     # A converted encoder has seen no corpus. Folders of earlier releases do not say what a student
     # was trained on; the artefact of one that was trained here names its dense half.
-    is_trained = saved_training(str(trained.path)) is not None or "dense" in inputs
-    dense = student_model(name, artefact, Form.DENSE)
+    is_trained = saved_training(str(folder)) is not None or "dense" in inputs
+    dense = student_model(name, folder, Form.DENSE)
     dense = dense._replace(fitted_on="corpus" if is_trained else "")
     saved = saved._replace(
         embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)
@@ -453,29 +432,23 @@ def published_model(name: str, prompt: str = "", *, pooling: str | None = None) 
 
 
 def untrained_model(students: StudentStage) -> Model:
-    return student_model("", students.untrained, kind=Kind.UNTRAINED)._replace(fitted_on="")
+    return student_model("", students.untrained.path, kind=Kind.UNTRAINED)._replace(fitted_on="")
 
 
-def sbert_models(teachers: TeacherStage, *, together: bool = False) -> SBERTModels:
+def sbert_models(teachers: TeacherStage) -> SBERTModels:
     """The structural teacher on truncated text, and averaged over chunks of the whole document.
 
-    together: the truncated model also publishes the embeddings over chunks of the texts that it
-    embeds. The first chunk of a text is the truncated text, so that both take no longer than the
-    embeddings over chunks alone.
+    The first chunk of a text is the truncated text, whose embedding both share.
     """
     workspace = teachers.workspace
     over_chunks = teachers.sbert("chunks")
     truncated = _teacher(Kind.SBERT_TRUNCATED, "", teachers.sbert("truncate"), workspace)
     chunks = _teacher(Kind.SBERT_CHUNKS, "", over_chunks, workspace)
 
-    def embed_both(texts: list[str]) -> np.ndarray:
-        first_chunks, means = over_chunks.embed_both(texts)
-        publish_embeddings(workspace, chunks, texts, means)
-        return first_chunks
+    def embed(texts: list[str]) -> np.ndarray:
+        return over_chunks.embed(texts, embed_once(workspace, truncated, texts))
 
-    if together:
-        truncated = truncated._replace(embed=embed_both)
-    return SBERTModels(truncated._replace(fitted_on=""), chunks._replace(fitted_on=""))
+    return SBERTModels(truncated._replace(fitted_on=""), chunks._replace(embed=embed, fitted_on=""))
 
 
 def contextual_names(profile: Profile) -> dict[Kind, str]:
@@ -554,7 +527,4 @@ def forms_at(path: str, workspace: Workspace) -> StudentForms:
         is_student = False
     if not is_student:
         return StudentForms(published_model(path)._replace(name=name))
-    # A student that was trained here has the fingerprint of its artefact, so that the scores of the
-    # notebooks are used again.
-    artefact = student_at(Path(source)) or Artefact(pretrained.fingerprint(source), Path(source))
-    return lexical_models(name, artefact, workspace)
+    return lexical_models(name, student_at(Path(source)) or Path(source), workspace)

@@ -34,7 +34,7 @@ def references_of(stages: Stages, profile: Profile) -> list[Model]:
             lost.append(model)
     if references and not lost:
         return references
-    sbert = sbert_models(stages.teachers, together=True)
+    sbert = sbert_models(stages.teachers)
     untrained = [*sbert, *on_task_models(stages.workspace, sbert, None)]
     if lost:
         rebuilt = {model.fingerprint: model for model in untrained}

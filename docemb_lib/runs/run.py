@@ -90,7 +90,7 @@ class Run:
     def references(self) -> list[Model]:
         """The fixed models that the notebook compares its own model with."""
         teachers = self.stages.teachers
-        sbert = sbert_models(teachers, together=self.is_final)
+        sbert = sbert_models(teachers)
         models = []
         if self.key.trains:
             models.append(self.untrained)
@@ -119,7 +119,7 @@ class Run:
 
     @cached_property
     def _student(self) -> StudentForms:
-        return lexical_models(self.label, self.stages.students.trained, self.workspace)
+        return lexical_models(self.label, self.stages.students.trained.path, self.workspace)
 
     def models(self, others: Sequence[Model] = ()) -> list[Model]:
         """The run's own model in all its forms, the `others`, and the references."""

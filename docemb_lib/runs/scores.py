@@ -33,8 +33,9 @@ from docemb_lib.evaluation.uncertainty import (
     verdicts,
 )
 from docemb_lib.runs import records
+from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.kinds import Form, Kind, label_of
-from docemb_lib.runs.models import SIMPLEST_FIRST, Model, embed_once, fit_once, models_of_table
+from docemb_lib.runs.models import SIMPLEST_FIRST, Model, fit_once, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.stages import CorpusStage, sbert_of
 from docemb_lib.settings.profile import Profile

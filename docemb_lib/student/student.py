@@ -80,6 +80,20 @@ REFUSED = {
 }
 
 
+Kept = Callable[[str], np.ndarray | None]  # the embedding of a text that there is already, (D,)
+
+
+class Pending(NamedTuple):
+    """What a chunk of texts has, beside its tokens, before its embeddings are computed.
+
+    known: the embedding of each text that has one. windows: passages of the others. lexical: (n, L)
+    """
+
+    known: list[np.ndarray | None]
+    windows: Sequence[Windows]
+    lexical: Tensor | None
+
+
 class Encoded(NamedTuple):
     """Token ids of each text, and the number of texts that are too long and lose tokens."""
 
@@ -227,12 +241,14 @@ class Student(nn.Module):
         weight: float | None = None,
         bf16: bool | None = None,
         devices: Sequence[str | torch.device] | None = None,
+        embed: Callable[[list[str]], np.ndarray] | None = None,
     ) -> None:
         """Fit a lexical half on a collection; `embed` appends it from now on, and it is saved.
 
         The weights of the encoder stay as they are. `embed` then gives [dense; lexical], (N, D +
         dim). dim: None is the width of the student's half, if it has one; bf16, devices: of
-        `embed`. See `lexical.fit_lexical_half` for the other arguments and for the causes of
+        `embed`, which gives the dense half of some texts unless another function is given. See
+        `lexical.fit_lexical_half` for the other arguments and for the causes of
         InputError, after which the student is unchanged.
         """
         checked(texts)
@@ -244,6 +260,8 @@ class Student(nn.Module):
 
         def dense() -> np.ndarray:
             sample = [texts[row] for row in rows]
+            if embed is not None:
+                return embed(sample)
             return self.dense_half().embed(sample, bf16=bf16, devices=devices, desc="adapting")
 
         options = {"dim": dim, "words": words, "weight": weight, "rows": rows}
@@ -436,6 +454,7 @@ class Student(nn.Module):
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
         passages: None = None,
+        kept: Kept | None = None,
     ) -> np.ndarray: ...
 
     @overload
@@ -449,6 +468,7 @@ class Student(nn.Module):
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
         passages: int,
+        kept: Kept | None = None,
     ) -> Embedded: ...
 
     def embed(
@@ -461,6 +481,7 @@ class Student(nn.Module):
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
         passages: int | None = None,
+        kept: Kept | None = None,
     ) -> np.ndarray | Embedded:
         """Embed N documents without dropout or gradients; logs how many were cut.
 
@@ -474,6 +495,8 @@ class Student(nn.Module):
             desc: label of the progress bar.
             passages: also give the passages of at most so many tokens of each document, from the
                 same pass; they are held in memory. The lexical half, if any, has no passages.
+            kept: gives the dense half's embedding of a text, (D,), if there is one already. Such a
+                text is not embedded, unless passages are asked for.
 
         Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map;
         with `passages`, `Embedded`. Raises InputError for what is no sequence of strings, naming
@@ -490,20 +513,20 @@ class Student(nn.Module):
             encoder = PassageEncoder(self, passages)
         half = self.lexical
         in_memory = [np.empty((0, self.width), dtype=np.float32)]
-        lexical_rows: deque[Tensor] = deque()  # of chunks that are tokenised and not yet embedded
-        cuts: deque[Sequence[Windows]] = deque()  # of such chunks into passages
+        pending: deque[Pending] = deque()  # chunks that are tokenised and not yet embedded
         of_documents: list[Passages] = []
         truncated = 0
         total = 0
 
         def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
             nonlocal truncated, total
-            encoded, windows = self._tokenize(chunk, passages)
+            known = [None if kept is None or passages else kept(text) for text in chunk]
+            missing = [text for text, row in zip(chunk, known, strict=True) if row is None]
+            encoded, windows = self._tokenize(missing, passages)
+            lexical = None if half is None else half.lexical(chunk)
+            pending.append(Pending(known, windows, lexical))
             truncated += encoded.truncated
-            total += len(chunk)
-            if half is not None:
-                lexical_rows.append(half.lexical(chunk))
-            cuts.append(windows)
+            total += len(missing)
             return encoded.sequences
 
         with ExitStack() as stack:
@@ -518,13 +541,16 @@ class Student(nn.Module):
             chunks = closing(one_ahead(tokenize, tokenizing.batched(texts, CHUNK)))
             tokenised = stack.enter_context(chunks)
             embeddings = closing(embed_chunks(encoder, tokenised, devices, bf16, bar.update))
-            for rows in stack.enter_context(embeddings):
+            for computed in stack.enter_context(embeddings):
+                known, windows, lexical = pending.popleft()
                 if passages is not None:
-                    for row, windows in zip(rows, cuts.popleft(), strict=True):
-                        of_documents.append(passages_of(windows, row, self.dim, half))
-                    rows = rows[:, : self.dim]
-                if half is not None:
-                    rows = half.join(torch.from_numpy(rows), lexical_rows.popleft()).numpy()
+                    for row, cut in zip(computed, windows, strict=True):
+                        of_documents.append(passages_of(cut, row, self.dim, half))
+                in_order = iter(computed[:, : self.dim])
+                rows = np.stack([next(in_order) if row is None else row for row in known])
+                bar.update(len(known) - len(computed))
+                if half is not None and lexical is not None:
+                    rows = half.join(torch.from_numpy(rows), lexical).numpy()
                 if not np.isfinite(rows).all():
                     problem = "an embedding is not finite: the student's weights are damaged"
                     raise InputError(f"{problem}; restore them")

@@ -32,6 +32,8 @@ CONTRAST = 1.5
 # Squared singular value of a direction that is halved; one document alone has 1. Chosen on
 # validation splits.
 NOISE = 3.0
+# Up to so many documents or words, a dense solver is the faster one.
+DENSE = 3000
 MIN_DOCUMENTS = 2  # documents that hold a word of the vocabulary
 MEND = (
     "use more documents, "
@@ -63,6 +65,45 @@ def entropy_weights(counts: csr_matrix) -> np.ndarray:
     entropies = np.log(totals) - np.asarray(products.sum(axis=0)).ravel() / totals
     weights = 1 - entropies / np.log(counts.shape[0])
     return np.clip(np.round(weights, 9), 0, 1)  # equal counts give 0, not 1e-16
+
+
+def leading_directions(X: csr_matrix, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest singular values of X, (k,), and the right singular vectors times them.
+
+    They are exact up to rounding: they come from the eigenvectors of the products of documents,
+    X Xᵀ, or of words, whichever are fewer. Of each direction, the largest entry is positive.
+
+    Args:
+        X: (documents, words), sparse, k at most as many as either.
+
+    Returns the values, the largest first, and (words, k), of which a column is zero where its value
+    is.
+    """
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import LinearOperator, eigsh
+    from threadpoolctl import threadpool_limits
+
+    of_words = X.shape[1] < X.shape[0]
+    A = X.T.tocsr() if of_words else X
+    n = A.shape[0]
+    if n <= max(DENSE, 2 * k):
+        A = A.astype(np.float64)
+        squares, vectors = eigh((A @ A.T).toarray(), subset_by_index=[n - k, n - 1])
+    elif not A.count_nonzero():  # ARPACK refuses it
+        squares = np.zeros(k)
+        vectors = np.zeros((n, k))
+    else:
+        transposed = A.T.tocsr()
+        products = LinearOperator((n, n), lambda x: A @ (transposed @ x), dtype=A.dtype)
+        # It starts at a given vector, so that it gives the same each time. Its steps are so short
+        # that a second thread costs more than it gives.
+        with threadpool_limits(1):
+            squares, vectors = eigsh(products, k, v0=np.ones(n, dtype=A.dtype))
+    s = np.sqrt(np.maximum(squares[::-1], 0))
+    vectors = vectors[:, ::-1]  # (n, k)
+    scaled = vectors * s if of_words else A.T @ vectors  # (words, k)
+    largest = np.abs(scaled).argmax(axis=0)
+    return s, scaled * np.where(scaled[largest, np.arange(k)] < 0, -1, 1)
 
 
 class LSA:
@@ -106,7 +147,6 @@ class LSA:
         Raises InputError for fewer documents or words than `dim`.
         """
         from scipy import sparse
-        from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import CountVectorizer
         from sklearn.preprocessing import normalize
 
@@ -124,7 +164,7 @@ class LSA:
         except ValueError:  # raised for an empty vocabulary
             self.vocabulary = []
         words = len(self.vocabulary)
-        if words < max(self.dim, 2):  # TruncatedSVD takes no single word
+        if words < max(self.dim, 2):  # one word tells no documents apart
             raise InputError(
                 f"{self.label}: only {words} words, separated by spaces or punctuation, "
                 f"occur in {MIN_DOCUMENTS} documents; {MEND}"
@@ -134,15 +174,12 @@ class LSA:
         weights = entropy_weights(counts) ** CONTRAST
         weights = weights.astype(counts.dtype)  # float32, which halves the memory
         X = normalize(counts.sqrt() @ sparse.diags(weights), copy=False)
-        svd = TruncatedSVD(directions(len(texts), self.dim), random_state=0)
-        # sklearn divides by the variance, which is 0 for equal texts.
-        with np.errstate(divide="ignore", invalid="ignore"):
-            svd.fit(X)
-        # Of K directions, each divided by the root of s, the factor s^2 / (s^2 + NOISE) fades the
-        # weak ones. Embedding multiplies term frequencies by `vectors`: weights are folded in.
-        s = svd.singular_values_  # (K,)
+        s, scaled = leading_directions(X, directions(len(texts), self.dim))
+        # Divided by s, the columns of `scaled` are the K directions. Each is divided by the root of
+        # s once more, and the factor s^2 / (s^2 + NOISE) fades the weak ones. Embedding multiplies
+        # term frequencies by `vectors`: weights are folded in.
         vectors = np.zeros((words, self.dim))
-        vectors[:, : len(s)] = weights[:, None] * svd.components_.T * (s**1.5 / (s**2 + NOISE))
+        vectors[:, : len(s)] = weights[:, None] * scaled * (s**0.5 / (s**2 + NOISE))
         self.vectors = (vectors / (np.abs(vectors).max() or 1)).astype(np.float16)
         return self
 

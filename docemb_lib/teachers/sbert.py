@@ -105,14 +105,11 @@ class SBERT:
         """Number of tokens of each text, without special tokens and truncation."""
         return tokenizing.count_tokens(self._tokenizer, texts)
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Float32 (N, dim). A row depends on its own text alone, up to rounding."""
-        return self.embed_both(texts)[1]
+    def embed(self, texts: Sequence[str], first: np.ndarray | None = None) -> np.ndarray:
+        """Float32 (N, dim). A row depends on its own text alone, up to rounding.
 
-    def embed_both(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings of the truncated texts, and as `long` says: float32 (N, dim) each.
-
-        The first are those of the first chunk of each text.
+        first: the embeddings of the truncated texts, (N, dim), which are those of their first
+        chunks; None: these are computed, too.
         """
         prefix, suffix = self._affixes
         before = self._prompt_tokens
@@ -137,17 +134,20 @@ class SBERT:
             logger.info(message, self.model, n_long, len(texts), verb, self.max_tokens)
 
         owners = np.array(rows, dtype=np.intp)
-        is_first = np.diff(owners, prepend=-1) > 0  # whether a chunk begins a text
         weights = np.array([len(ids) for ids in chunks], dtype=np.float32)
         total = np.bincount(owners, weights=weights, minlength=len(texts))  # (N,)
-        truncated = np.zeros((len(texts), self.dim), dtype=np.float32)
-        embeddings = np.zeros_like(truncated)
-        for batch, vectors in self._forward(chunks, show_bar=len(texts) >= BAR_FROM):
-            documents = owners[batch]
-            shares = (weights[batch] / total[documents]).astype(np.float32)
-            np.add.at(embeddings, documents, vectors * shares[:, None])
-            truncated[documents[is_first[batch]]] = vectors[is_first[batch]]
-        return truncated, embeddings
+        shares = (weights / total[owners]).astype(np.float32)
+        embeddings = np.zeros((len(texts), self.dim), dtype=np.float32)
+        missing = np.arange(len(chunks))
+        if first is not None:
+            is_first = np.diff(owners, prepend=-1) > 0  # whether a chunk begins a text
+            embeddings += first * shares[is_first, None]
+            missing = np.flatnonzero(~is_first)
+        wanted = [chunks[index] for index in missing]
+        for batch, vectors in self._forward(wanted, show_bar=len(texts) >= BAR_FROM):
+            indices = missing[batch]
+            np.add.at(embeddings, owners[indices], vectors * shares[indices, None])
+        return embeddings
 
     def _forward(
         self, chunks: list[list[int]], *, show_bar: bool

@@ -10,10 +10,10 @@ from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.evaluation import probes
 from docemb_lib.evaluation.attention import attention_by_part
 from docemb_lib.evaluation.tasks import Classification
+from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.kinds import Kind, label_of
 from docemb_lib.runs.models import (
     Model,
-    embed_once,
     published_model,
     recorded_student,
     sbert_models,
@@ -121,7 +121,10 @@ def attention_of_students(run: Run) -> pd.DataFrame:
     if run.profile.simde.language != TAGGED:
         return pd.DataFrame(columns=columns)
     untrained = label_of(Kind.UNTRAINED)
-    folders = {untrained: run.stages.students.untrained, run.label: run.stages.students.trained}
+    folders = {
+        untrained: run.stages.students.untrained.path,
+        run.label: run.stages.students.trained.path,
+    }
     for record in run.comparable():
         recorded = recorded_student(run.workspace, record)
         if recorded is not None:
@@ -129,7 +132,7 @@ def attention_of_students(run: Run) -> pd.DataFrame:
     texts = run.stages.corpus.split("validation")["text"][:ATTENDED]
     frames = []
     for label, folder in folders.items():
-        student = Student.load(folder.path)
+        student = Student.load(folder)
         if student.model.config.model_type == "longformer":
             kind = Kind.UNTRAINED if label == untrained else Kind.STUDENT
             frames.append(attention_by_part(student, texts).assign(model=label, kind=kind))

@@ -5,8 +5,9 @@ import pandas as pd
 
 from docemb_lib.evaluation import probes
 from docemb_lib.evaluation.retrieval import neighbours
+from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.kinds import Kind
-from docemb_lib.runs.models import Model, embed_once, recorded_student, student_model
+from docemb_lib.runs.models import Model, recorded_student, student_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.notebooks import PROJECTIONS

@@ -13,8 +13,9 @@ import pandas as pd
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import documents_of
 from docemb_lib.figures import short, short_names
+from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model, embed_once
+from docemb_lib.runs.models import Model
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.run import Run
 from docemb_lib.widgets import explorer as html
@@ -123,15 +124,19 @@ class Neighbourhoods:
 
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
     """The student, the structural teacher in both forms and the Paragraph Vectors side by side."""
+    # Embeddings of texts that are written are not stored, as the models' own `embed` would do with
+    # the parts of a teacher.
+    teachers = run.stages.teachers
     models = [run.model]
     for model in run.references:
         if model.form != Form.SAVED:
             continue
-        if model.kind in (Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS):
+        if model.kind == Kind.SBERT_TRUNCATED:
             models.append(model)
+        if model.kind == Kind.SBERT_CHUNKS:
+            models.append(model._replace(embed=teachers.sbert("chunks").embed))
         if model.kind == Kind.PV:
-            # not the model's `embed`, which stores what the two parts of PV embed
-            models.append(model._replace(embed=run.stages.teachers.contextual("PV").embed))
+            models.append(model._replace(embed=teachers.contextual("PV").embed))
     names = short_names(models, run.label)
     return Neighbourhoods(run.stages, {names[model.label]: model for model in models})
 

@@ -11,15 +11,15 @@ from docemb_lib.runs.models import (
     Model,
     SBERTModels,
     centred_model,
-    embed_once,
     fit_once,
     forms_at,
     on_task_models,
-    publish_embeddings,
     published_model,
+    student_model,
 )
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
+from docemb_lib.student import Student
 from docemb_lib.student.lexical import partially_whitened
 from docemb_lib.workspace import Workspace
 
@@ -64,12 +64,6 @@ def test_equal_texts_get_equal_similarities():
     table = np.array([[1.0, 0.2], [0.3, 1.0]])
     similarities = fit_once(lambda texts, fitted: lambda rows: table[rows], ["aa", "b", "aa"])
     assert similarities([1, 2]).tolist() == [[0.3, 1.0, 0.3], [1.0, 0.2, 1.0]]
-
-
-def test_embeddings_that_are_published_are_not_computed_again(workspace):
-    model = Model(Kind.STUDENT, Form.SAVED, "m", "fp", lambda texts: pytest.fail("was loaded"))
-    publish_embeddings(workspace, model, ["one", "three"], np.array([[3.0, 1.0], [5.0, 2.0]]))
-    assert embed_once(workspace, model, ["three", "one"]).tolist() == [[5, 2], [3, 1]]
 
 
 def test_the_beginning_counts_in_the_mean_over_chunks_and_in_that_beside_lsa(workspace):
@@ -144,16 +138,11 @@ def test_models_of_others_are_rows_of_the_final_evaluation_alone(workspace_root)
     )
 
 
-def test_only_missing_texts_are_embedded_once_for_each_model(workspace):
-    embedder = Noted()
-    model = Model(Kind.STUDENT, Form.SAVED, "m", "fp", embedder.embed)
-    rows = embed_once(workspace, model, ["one", "three", "one"])
-    assert rows.tolist() == [[3, 1], [5, 2], [3, 1]]  # in the order of the texts
-    assert embed_once(workspace, model, ["seven", "three"]).tolist() == [[5, 2], [5, 2]]
-    assert embed_once(workspace, model, ["seven", "one"]).tolist() == [[5, 2], [3, 1]]
-    known = Model(
-        Kind.STUDENT, Form.SAVED, "renamed", "fp", lambda texts: pytest.fail("the model was loaded")
-    )
-    assert embed_once(workspace, known, ["one"]).tolist() == [[3, 1]]
-    embed_once(workspace, Model(Kind.STUDENT, Form.SAVED, "m", "another", embedder.embed), ["one"])
-    assert embedder.asked == [["one", "three"], ["seven"], ["one"]]
+def test_students_that_differ_in_their_prompt_have_embeddings_of_their_own(tmp_path):
+    student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=64)
+    fingerprints = set()
+    for name, prompt in {"plain": "", "prompted": "passage: "}.items():
+        student.prompt = prompt
+        student.save(tmp_path / name)
+        fingerprints.add(student_model(name, tmp_path / name).fingerprint)
+    assert len(fingerprints) == 2

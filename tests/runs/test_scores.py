@@ -24,6 +24,7 @@ from docemb_lib.evaluation.uncertainty import (
 from docemb_lib.runs import models as baselines
 from docemb_lib.runs import records
 from docemb_lib.runs import scores as module
+from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
@@ -649,30 +650,22 @@ def test_retrieval_by_length_of_documents_has_the_mean_precision_of_each_query(t
     assert frame["value"].to_dict() == pytest.approx(expected, abs=1e-6)
 
 
-def test_truncated_texts_are_embedded_with_their_chunks_where_both_are_scored(workspace) -> None:
+def test_chunks_are_averaged_with_the_first_that_the_truncated_model_has_embedded(
+    workspace,
+) -> None:
     asked: list[str] = []
 
     class Teacher:
         def __init__(self, long: str) -> None:
             self.fingerprint = long
 
-        def embed(self, texts: list[str]) -> np.ndarray:
-            return self.embed_both(texts)[self.fingerprint == "chunks"]
+        def embed(self, texts: list[str], first: np.ndarray | None = None) -> np.ndarray:
+            asked.extend(texts if first is None else [])
+            return embedding_of(texts) if first is None else -first
 
-        def embed_both(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
-            asked.extend(texts)
-            return embedding_of(texts), -embedding_of(texts)
-
-    models = baselines.sbert_models(
-        SimpleNamespace(sbert=Teacher, workspace=workspace), together=True
-    )
     for texts in (TEXTS[:3], TEXTS):
-        truncated, chunks = (baselines.embed_once(workspace, model, texts) for model in models)
+        models = baselines.sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace))
+        truncated, chunks = (embed_once(workspace, model, texts) for model in models)
         np.testing.assert_array_equal(truncated, embedding_of(texts))
         np.testing.assert_array_equal(chunks, -embedding_of(texts))
-    assert asked == TEXTS
-    plain, _ = baselines.sbert_models(SimpleNamespace(sbert=Teacher, workspace=workspace))
-    np.testing.assert_array_equal(
-        baselines.embed_once(workspace, plain, TEXTS), embedding_of(TEXTS)
-    )  # same artefacts
     assert asked == TEXTS

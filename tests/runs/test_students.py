@@ -25,8 +25,9 @@ from docemb_lib.losses import (
     SoftCCA,
     Weighting,
 )
+from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import beside_lsa, embed_once, forms_at, lexical_models, student_model
+from docemb_lib.runs.models import beside_lsa, forms_at, lexical_models, student_model
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.students import StudentStage, make_objective
 from docemb_lib.settings.profile import Profile
@@ -291,7 +292,7 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
     student = Student.load(plain.students.trained.path)
     student.adapt(texts, dim=8)
     folder = final.students.trained.path
-    own, dense, adapted = lexical_models("s", final.students.trained, final.workspace)
+    own, dense, adapted = lexical_models("s", final.students.trained.path, final.workspace)
     np.testing.assert_allclose(own.embed(texts[:9]), student.embed(texts[:9]), atol=1e-5)
     student.adapt(texts[:30], dim=8)
     np.testing.assert_allclose(adapted.fit(texts[:30]), student.embed(texts[:30]), atol=1e-4)
@@ -300,7 +301,7 @@ def test_a_final_student_gets_its_lexical_half_after_training_and_others_none(ro
         adapted.fit(without_words), embed_once(final.workspace, dense, without_words)
     )
     assert (
-        dense.fingerprint == student_model("s", final.students.dense).fingerprint
+        dense.fingerprint == student_model("s", final.students.dense.path).fingerprint
     )  # whose embeddings may be there
     forms = [one.fingerprint for one in forms_at(str(folder), final.workspace).models]
     on_texts = beside_lsa(final.workspace, dense, 8)

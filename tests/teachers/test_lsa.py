@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 from scipy.stats import entropy
-from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.preprocessing import normalize
 
@@ -11,20 +10,81 @@ from docemb_lib.teachers import LSA, lsa
 
 # Of 60 documents at most a third is kept.
 @pytest.mark.parametrize(("dim", "kept"), [(10, 10), (30, 20), (60, 20)])
-def test_it_is_scikit_learns_svd_of_weighted_words_half_whitened_and_shrunk(pages, dim, kept):
+def test_it_is_numpys_svd_of_weighted_words_half_whitened_and_shrunk(pages, dim, kept):
     words = TfidfVectorizer(min_df=2, use_idf=False, norm=None).fit(pages[:60])
     repeated = [
         " ".join([text, *10 * text.split()[:10], *2 * text.split()[:150]]) for text in pages
     ]
     counts = words.transform(repeated).toarray()
     X = np.sqrt(counts) * (1 - entropy(counts[:60], base=60, axis=0)) ** 1.5
-    svd = TruncatedSVD(kept, random_state=0).fit(normalize(X[:60]))
-    shrunk = [1 / (1 + 3 / s**2) for s in svd.singular_values_]
-    expected = normalize(X @ svd.components_.T / np.sqrt(svd.singular_values_) * shrunk)
+    _, s, directions = np.linalg.svd(normalize(X[:60]))
+    s, directions = s[:kept], directions[:kept]
+    expected = normalize(X @ directions.T / np.sqrt(s) / (1 + 3 / s**2))
     ours = LSA(dim).fit(pages[:60]).embed(pages)
     assert not ours[:, kept:].any()
     # Vectors are stored in half precision.
     np.testing.assert_allclose(ours @ ours.T, expected @ expected.T, atol=5e-3)
+
+
+def words_of_topics(documents, words, topics):
+    """Sparse rows of unit length: each document has words of two topics, frequent ones more often.
+
+    Its singular values fall slowly, as those of real texts do.
+    """
+    rng = np.random.default_rng(0)
+    frequent = 1 / np.arange(1, words + 1)
+    mixed = np.zeros((documents, words))
+    for row in mixed:
+        for topic in rng.integers(topics, size=2):
+            shuffled = np.random.default_rng(topic).permutation(frequent)
+            row += rng.poisson(60 * shuffled / shuffled.sum())
+    return csr_array(normalize(np.sqrt(mixed)).astype(np.float32))
+
+
+def embedded(X, s, scaled):
+    """Rows of unit length whose directions are halfway whitened."""
+    return normalize(X @ (scaled / s**1.5))
+
+
+@pytest.mark.parametrize(("documents", "words"), [(90, 200), (200, 90)])
+@pytest.mark.parametrize("dense", [3000, 0])
+def test_leading_directions_are_those_of_numpys_svd(documents, words, dense, monkeypatch):
+    monkeypatch.setattr(lsa, "DENSE", dense)
+    X = words_of_topics(documents, words, 30)
+    _, s, directions = np.linalg.svd(X.toarray().astype(np.float64))
+    ours, scaled = lsa.leading_directions(X, 20)
+    np.testing.assert_allclose(ours, s[:20], rtol=1e-5)
+    cosines = np.abs((directions[:20] * scaled.T).sum(axis=1)) / s[:20]
+    np.testing.assert_allclose(cosines, 1, atol=1e-4)
+
+
+def test_neighbours_are_the_same_whichever_solver_finds_the_directions(monkeypatch):
+    X = words_of_topics(2000, 6000, 400)
+    neighbours = []
+    for dense in (3000, 0):
+        monkeypatch.setattr(lsa, "DENSE", dense)
+        Y = embedded(X, *lsa.leading_directions(X, 100))
+        neighbours.append(np.argsort(-(Y @ Y.T), axis=1)[:, :11])
+    shared = [len(set(a) & set(b)) / 11 for a, b in zip(*neighbours, strict=True)]
+    assert np.mean(shared) >= 0.99
+
+
+@pytest.mark.parametrize("dense", [3000, 0])
+def test_the_largest_entry_of_each_direction_is_positive_each_time(dense, monkeypatch):
+    monkeypatch.setattr(lsa, "DENSE", dense)
+    X = words_of_topics(200, 90, 30)
+    _, scaled = lsa.leading_directions(X, 20)
+    assert (scaled.max(axis=0) == np.abs(scaled).max(axis=0)).all()
+    np.testing.assert_array_equal(lsa.leading_directions(X, 20)[1], scaled)
+
+
+@pytest.mark.parametrize("dense", [3000, 0])
+def test_documents_without_weighted_words_have_no_directions(dense, monkeypatch):
+    monkeypatch.setattr(lsa, "DENSE", dense)
+    s, scaled = lsa.leading_directions(csr_array((40, 90), dtype=np.float32), 10)
+    assert (s.shape, scaled.shape) == ((10,), (90, 10))
+    assert not s.any()
+    assert not scaled.any()
 
 
 @pytest.mark.parametrize("documents", [2, 3, 7, 60])
@@ -41,7 +101,7 @@ def test_the_weight_of_a_word_is_one_minus_its_entropy_over_the_documents(docume
 def test_a_text_of_words_that_all_documents_hold_equally_often_has_no_embedding():
     texts = [
         f"everywhere {word} {word}"
-        for word in ("one", "one", "two", "two", "two", "three", "three", "")
+        for word in ("one", "one", "one", "two", "two", "two", "two", "")
     ]
     embeddings = LSA(2).fit(texts).embed(texts)
     assert not embeddings[-1].any()

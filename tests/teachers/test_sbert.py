@@ -69,9 +69,8 @@ def test_chunks_give_the_mean_of_all_hidden_states_of_all_chunks(texts, plain, c
         expected.append(
             np.average([plain(*chunk) for chunk in chunks], axis=0, weights=list(map(len, chunks)))
         )
-    truncated, whole = SBERT(max_tokens=128, long="chunks", bf16=False).embed_both(texts)
-    np.testing.assert_allclose(whole, expected, atol=2e-6)
-    np.testing.assert_allclose(truncated, SBERT(max_tokens=128, bf16=False).embed(texts), atol=2e-6)
+    ours = SBERT(max_tokens=128, long="chunks", bf16=False).embed(texts)
+    np.testing.assert_allclose(ours, expected, atol=2e-6)
 
 
 def test_neither_order_nor_batches_matter(sbert, texts):
@@ -151,3 +150,20 @@ def test_a_damaged_teacher_is_refused_in_one_line(tmp_path, refused, file, conte
         "sentence-transformers cannot load the model",
         lambda: SBERT(str(tmp_path / "own"), device="cpu").max_tokens,
     )
+
+
+def test_chunks_beside_known_first_ones_are_embedded_alone(sbert, texts, monkeypatch):
+    chunks = SBERT(FOLDER, long="chunks", device="cpu", bf16=False)
+    texts = texts[2:8]  # of one chunk and of several
+    expected = chunks.embed(texts)
+    count = sum(-(-max(tokens, 1) // 254) for tokens in chunks.count_tokens(texts))
+    asked = []
+    forward = SBERT._forward
+
+    def counted(teacher, wanted, **options):
+        asked.append(len(wanted))
+        return forward(teacher, wanted, **options)
+
+    monkeypatch.setattr(SBERT, "_forward", counted)
+    np.testing.assert_allclose(chunks.embed(texts, sbert.embed(texts)), expected, atol=2e-6)
+    assert asked == [len(texts), count - len(texts)]

@@ -363,11 +363,11 @@ def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
 ):
     def student(name):
         return run.workspace.artefact(
-            "student", {"name": name}, lambda folder: (folder / "weights").write_text(name)
+            "student", {"name": name}, lambda folder: (folder / "weights.txt").write_text(name)
         )
 
     run = make_run("03_structural", structural_loss="max-margin", gamma=1.0)
-    run.model = student_model(run.label, student("own"))
+    run.model = student_model(run.label, student("own").path)
     run.untrained = Model(Kind.UNTRAINED, Form.SAVED, "", "0", list)
     others = [
         {"structural_loss": "cosine"},
@@ -643,7 +643,7 @@ def test_students_beside_are_the_recorded_ones_of_both_notebooks_unless_deleted(
     first, second = views.students_beside(of_sizes(9, 9, 9))
     assert first.label == "SimCSE;24 docs"
     assert second.label[:14] == "student cosine"
-    assert [model.fingerprint.split("/")[1] for model in (first, second)] == ["simcse", "distilled"]
+    assert [model.store.stem for model in (first, second)] == ["simcse", "distilled"]
 
 
 @pytest.mark.parametrize(

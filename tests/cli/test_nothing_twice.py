@@ -1,0 +1,118 @@
+"""`adapt`, `embed` and `evaluate` of the same texts embed them once."""
+
+import shutil
+
+import numpy as np
+import pytest
+from conftest import docemb, write_files, write_rows
+
+from docemb_lib.student import Student
+
+N = 40
+
+
+@pytest.fixture(scope="module")
+def student_folder(tmp_path_factory):
+    """MiniLM's first layer as a student."""
+    folder = tmp_path_factory.mktemp("students") / "plain"
+    Student.from_encoder("all-MiniLM-L6-v2", layers=[0], attention_window=64).save(folder)
+    return folder
+
+
+def documents(start=0, end=N):
+    rows = []
+    for number in range(start, end):
+        words = " ".join(f"word{(number * 7 + k) % 31}" for k in range(30))
+        rows.append({"text": f"Number {number}. {words}", "label": "xy"[number % 2]})
+    return rows
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch):
+    """A folder in no working folder, with documents."""
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path / "texts.jsonl", documents())
+    return tmp_path
+
+
+@pytest.fixture
+def forwarded(monkeypatch):
+    """The number of documents in each batch that passes through a student."""
+    sizes = []
+    hidden = Student.hidden
+
+    def counted(student, batch):
+        sizes.append(len(batch.sizes))
+        return hidden(student, batch)
+
+    monkeypatch.setattr(Student, "hidden", counted)
+    return sizes
+
+
+def done(*command):
+    result = docemb(*command)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def test_embed_takes_what_adapt_has_embedded(outside, student_folder, forwarded):
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    assert sum(forwarded) == N
+    assert (outside / "mine.embeddings").is_dir()
+    forwarded.clear()
+    done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
+    assert forwarded == []
+    texts = [row["text"] for row in documents()]
+    anew = Student.load("mine").embed(texts)
+    np.testing.assert_allclose(np.load("kept.npy"), anew, atol=2e-3)
+
+
+def test_embed_computes_new_texts_alone_and_keeps_the_order(outside, student_folder, forwarded):
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    forwarded.clear()
+    rows = documents(N - 3, N + 5)[::-1]
+    write_rows(outside / "more.jsonl", rows)
+    done("embed", "mine", "more.jsonl", "-o", "more.npy")
+    assert sum(forwarded) == 5
+    anew = Student.load("mine").embed([row["text"] for row in rows])
+    np.testing.assert_allclose(np.load("more.npy"), anew, atol=2e-3)
+
+
+def test_another_adaptation_of_the_student_embeds_nothing(outside, student_folder, forwarded):
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    shutil.rmtree("mine")
+    forwarded.clear()
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine", "--dim", "5", "--weight", "0.3")
+    assert forwarded == []
+    assert Student.load("mine").lexical.vectors.shape[1] == 5
+
+
+def test_another_student_has_other_embeddings(outside, student_folder, forwarded):
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    shutil.rmtree("mine")
+    other = Student.from_encoder("all-MiniLM-L6-v2", layers=[1], attention_window=64)
+    other.save("other")
+    forwarded.clear()
+    done("adapt", "other", "texts.jsonl", "-o", "mine")
+    assert sum(forwarded) == N
+    done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
+    anew = Student.load("mine").embed([row["text"] for row in documents()])
+    np.testing.assert_allclose(np.load("kept.npy"), anew, atol=2e-3)
+
+
+def test_evaluate_takes_what_adapt_has_embedded_in_a_workspace(
+    workspace_root, student_folder, forwarded
+):
+    task = "{name: own, kind: classification, path: rows.jsonl}"
+    evaluation = f"{{tasks: [own], sweep_tasks: [own], own_tasks: [{task}]}}"
+    profile = f"base: small.yaml\nevaluation: {evaluation}"
+    write_files(workspace_root / "params", {"rows.jsonl": documents(), "mine.yaml": profile})
+    done("adapt", student_folder, "params/rows.jsonl", "-o", "mine")
+    assert not (workspace_root / "mine.embeddings").exists()
+    assert sum(forwarded) == N
+    done("evaluate", "mine", "--profile", "mine", "--alone")
+    done("embed", "mine", "params/rows.jsonl", "-o", "rows.npy")
+    assert sum(forwarded) == N
+    # The student before the adaptation has the same dense half.
+    done("evaluate", student_folder, "--profile", "mine", "--alone")
+    assert sum(forwarded) == N
