@@ -91,12 +91,10 @@ def hidden_states(
     # The only token type is added as a row: looking it up T times has a slow gradient on GPUs.
     token_type = embeddings.token_type_embeddings.weight[0]  # (D,)
     hidden = embeddings.dropout(embeddings.LayerNorm(words + positions + token_type))
-    device = hidden.device.type
-    if torch.is_autocast_enabled(device) and (hidden.is_cuda or not torch.is_grad_enabled()):
-        # Between the products, states of half the bytes take half the time: on a GPU always, on a
-        # CPU without gradients. Each sublayer ends in a LayerNorm, so the rounding does not add up
-        # over the layers.
-        hidden = hidden.to(torch.get_autocast_dtype(device))
+    if hidden.is_cuda and torch.is_autocast_enabled("cuda"):
+        # Between its products a GPU waits for memory: states of half the bytes take half the time.
+        # Each sublayer ends in a LayerNorm, so the rounding does not add up over the layers.
+        hidden = hidden.to(torch.get_autocast_dtype("cuda"))
 
     # The first token of each document, and T: flash attention takes documents by these. (B + 1,)
     starts = F.pad(batch.lengths.cumsum(0), (1, 0)).to(torch.int32)
