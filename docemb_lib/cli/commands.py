@@ -82,7 +82,7 @@ def command_in_workspace(function: Callable[..., None]) -> Callable[..., None]:
     )
 
     @wraps(function)
-    def in_workspace(*args: Any, workspace: str | None, **kwargs: Any) -> None:
+    def in_workspace(*args: object, workspace: str | None, **kwargs: object) -> None:
         if workspace is not None:
             folder = given_path(workspace, "--workspace")
             os.environ[WORKSPACE] = os.path.abspath(folder)  # for kernels and workers, too

@@ -367,8 +367,8 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     return run
 
 
-def _undone(injected: str, namespace: Mapping[str, Any]) -> bool:
+def _undone(injected: str, namespace: Mapping[str, object]) -> bool:
     """Whether a parameter has another value than papermill's cell has given it."""
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     exec(injected, given)  # assignments that papermill wrote
     return any(namespace.get(name) != given[name] for name in given.keys() & namespace.keys())
