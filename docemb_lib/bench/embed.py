@@ -5,6 +5,7 @@ and OpenVINO. All run in one process on the same documents, in turns; tokenising
 collection is the longest pages of the installed documentation, of which some list others.
 """
 
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -248,6 +249,8 @@ def onnx_runtime(file: Path) -> dict[str, Forward]:
 
 def openvino(file: Path) -> dict[str, Forward]:
     """OpenVINO in float32, and in bfloat16 on processors that have it."""
+    # OpenVINO reports its use to its maker when it is imported, unless this package is missing.
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     from openvino import Core
 
     def forward_of(precision: str) -> Forward:
