@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import torch
@@ -187,7 +186,8 @@ def chunked_systems(folder: Path) -> tuple[dict[str, Embed], list[str]]:
     }
     missing = []
     for library, packages in NEEDS.items():
-        if absent := [package for package in packages if find_spec(package) is None]:
+        absent = [package for package in packages if find_spec(package) is None]
+        if absent:
             missing.append(f"{library} ({', '.join(absent)})")
             continue
         file = export(encoder, folder)
@@ -254,7 +254,7 @@ def openvino(file: Path) -> dict[str, Forward]:
     from openvino import Core
 
     def forward_of(precision: str) -> Forward:
-        options: dict[str, Any] = {
+        options: dict[str, str | int] = {
             "INFERENCE_PRECISION_HINT": precision,
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
         }
