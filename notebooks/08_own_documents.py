@@ -162,8 +162,9 @@ from docemb_lib.teachers import LSA, SBERT
 from docemb_lib.widgets import explanation_explorer, neighbour_browser
 from docemb_lib.widgets.neighbours import Pool
 
+truncated = SBERT(encoder).embed(texts)
 sbert = SBERT(encoder, long="chunks")
-truncated, chunks = sbert.embed_both(texts)
+chunks = sbert.embed(texts, truncated)  # the truncated text is the first chunk
 lsa = LSA(dim=min(100, len(texts) // 3)).fit(texts)
 spaces = {"student": Y, "SBERT over chunks": chunks, "LSA": lsa.embed(texts)}
 
@@ -199,12 +200,12 @@ explanation_explorer(Collection())
 # A word describes a group if it is frequent there and rare elsewhere: class TF-IDF, as in BERTopic.
 
 # %%
-from sklearn.cluster import KMeans
 import regex
+from sklearn.cluster import KMeans
 from sklearn.feature_extraction.text import CountVectorizer
 
-words = regex.compile(r"\p{L}[\p{L}\p{M}]{2,}")  # letters with their marks
-counter = CountVectorizer(stop_words="english", tokenizer=words.findall, token_pattern=None, min_df=2)
+WORD = regex.compile(r"\p{L}[\p{L}\p{M}]{2,}")  # letters with their marks
+counter = CountVectorizer(stop_words="english", tokenizer=WORD.findall, token_pattern=None, min_df=2)
 
 
 def class_tfidf(group_of: np.ndarray, words: int = 6) -> list[str]:
