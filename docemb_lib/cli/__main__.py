@@ -150,7 +150,7 @@ def embed(
     The file is written whole or not at all.
     """
     from docemb_lib.base.hardware import devices_at_hand
-    from docemb_lib.base.pretrained import fingerprint
+    from docemb_lib.base.pretrained import fingerprint, resolve
     from docemb_lib.corpus.reader import local_documents, local_paths
 
     source = given_path(given, "INPUT")
@@ -170,7 +170,6 @@ def embed(
     )
     documents = list(reading)
     with written_beside(out) as folder:
-        from docemb_lib.base.pretrained import resolve
         from docemb_lib.runs.embeddings import kept_embeddings
         from docemb_lib.runs.kinds import Form
         from docemb_lib.runs.models import student_model
@@ -397,7 +396,7 @@ def export(
         raise InputError(f"-o {out}: this exists already; name a new file or folder")
     if onnx and out.suffix != ".onnx":
         raise InputError(f"-o {out}: the file of --onnx ends in .onnx; name it so")
-    check_output(out, [])
+    check_output(out)
     student = Student.load(model)
     with written_beside(out) as folder:
         written = folder / out.name

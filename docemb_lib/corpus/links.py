@@ -29,24 +29,38 @@ SHOWN = 3  # ids in a message
 
 
 def read_links(
-    file: Path, findings: Findings | None = None, *, of_documents: bool = True
-) -> Iterator[tuple[Row, str, str, int]]:
-    """Each row with its two ids and the grade, 1 where there is none.
+    file: Path,
+    documents: Collection[str],
+    findings: Findings,
+    *,
+    queries: Collection[str] | None = None,
+) -> Iterator[tuple[str, str, int]]:
+    """The two ids of each row, of a query and a document, and the grade, 1 where there is none.
 
-    findings: collects bad rows, see `read_rows`; of_documents: both ids are those of documents,
-    which must differ.
+    A first row whose values are no ids and have no digits is a line of names, and a warning says
+    so.
+
+    Args:
+        documents: their ids.
+        findings: collects bad rows, see `read_rows`.
+        queries: their ids; None: documents are the queries, and the two ids of a row differ.
     """
     ending = Path(file.name.removesuffix(".gz")).suffix.lower()
     rows = _table_rows(file) if ending in TABLES else read_rows(file, findings)
-    findings = findings or Findings()
+    known = documents if queries is None else queries
     with findings.collecting():
         for row in rows:
             with findings.collecting():
                 source, target = _ids(row)
-                if of_documents and source == target:
+                is_strange = source not in known and target not in documents
+                if row.number == 1 and is_strange and not any(map(str.isdigit, source + target)):
+                    named = as_line(f"{source}, {target}")
+                    warn_once("%s: the first line (%s) is read as names", as_line(file), named)
+                    continue
+                if queries is None and source == target:
                     problem = f"the row names the document {source!r:.40} twice"
                     raise InputError(f"{row.where}: {problem}; name two different documents")
-                yield row, source, target, _grade(row)
+                yield source, target, _grade(row)
 
 
 def relevant_documents(
@@ -54,8 +68,7 @@ def relevant_documents(
 ) -> dict[str, list[str]]:
     """For each id of a file of links the ids to retrieve, each once; those of a grade below 1 not.
 
-    A first row whose values are no ids and have no digits is a line of names, and a warning says
-    so. Raises InputError for bad rows, and for ids that are not among the known ones.
+    Raises InputError for bad rows, and for ids that are not among the known ones.
 
     Args:
         skip_bad: leave out bad rows and links to unknown ids, with a warning.
@@ -64,13 +77,9 @@ def relevant_documents(
     links: dict[str, dict[str, None]] = {}
     unknown: dict[str, None] = {}
     count = lost = 0
-    for row, source, target, grade in read_links(file, findings):
-        strange = [id for id in (source, target) if id not in known]
-        if row.number == 1 and len(strange) == 2 and not any(map(str.isdigit, source + target)):
-            named = as_line(f"{source}, {target}")
-            warn_once("%s: the first line (%s) is read as names", as_line(file), named)
-            continue
+    for source, target, grade in read_links(file, known, findings):
         count += 1
+        strange = [id for id in (source, target) if id not in known]
         if strange:
             lost += 1
             unknown |= dict.fromkeys(strange)

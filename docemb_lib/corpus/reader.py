@@ -106,10 +106,6 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
             raise InputError(
                 f"{place} does not exist; name a folder of .txt/.md files or data files"
             )
-        for match in matched:
-            if not (match.is_file() or match.is_dir()):
-                mend = "write what it gives into a file"
-                raise InputError(f"{match}: this is neither a file nor a folder; {mend}")
         places += matched
     twice = repeated([place.resolve() for place in places])
     if twice is not None:

@@ -96,10 +96,11 @@ class Findings:
             causes.setdefault(problem.rpartition("; ")[0], []).append(short)
         named = "; ".join(f"{cause} ({', '.join(at)})" for cause, at in causes.items())
         more = len(self.bad) - REPORTED
-        named = f"{len(self.bad)} rows or files: {named}{f'; and {more} more' if more > 0 else ''}"
+        named += f"; and {more} more" if more > 0 else ""
+        count = "1 row or file" if len(self.bad) == 1 else f"{len(self.bad)} rows or files"
         if self.refused:
-            raise InputError(f"{place}: bad are {named}; mend them, or {SKIP}")
-        for said in (self.counted(), f"left out as bad: {named}" if self.bad else ""):
+            raise InputError(f"{place}: {count} are bad: {named}; mend them, or {SKIP}")
+        for said in (self.counted(), f"left out as bad: {count}: {named}" if self.bad else ""):
             if said:
                 warn_once("%s: %s", as_line(place), as_line(said))
 
@@ -120,11 +121,11 @@ def file_format(file: Path) -> str | None:
 
 def check_format(file: Path) -> None:
     """Raise InputError for what is no file of one of FORMATS."""
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        raise InputError(f"{file}: this is a pipe or a device; write its content into a file")
     if file_format(file) is None:
         mend = f"give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
         raise InputError(f"{file}: this is not a data file; {mend}")
-    if file.exists() and not file.is_file():
-        raise InputError(f"{file}: this is a pipe or a device; write its content into a file")
 
 
 def any_word(*words: str) -> re.Pattern[str]:

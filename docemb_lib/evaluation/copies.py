@@ -5,11 +5,11 @@ words. It is estimated from the SKETCH smallest hashes of each text, and exact f
 more runs than that.
 """
 
-import re
 import zlib
 from collections.abc import Sequence
 
 import numpy as np
+import regex
 
 from docemb_lib.teachers.words import spaced
 
@@ -17,7 +17,8 @@ RUN = 5  # words
 LEAST = 0.8  # resemblance of near-copies
 SKETCH = 256  # hashes of a text
 BLOCK = 256  # texts that are compared with all others at a time
-WORD = re.compile(r"\w+")
+# A word holds its combining marks, such as the vowel signs of Hindi.
+WORD = regex.compile(r"\w+")
 
 
 def near_copies(texts: Sequence[str]) -> np.ndarray:

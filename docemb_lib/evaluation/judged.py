@@ -10,13 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.links import read_links
 from docemb_lib.corpus.reader import local_documents
 from docemb_lib.corpus.rows import Findings, field_in, read_rows
-from docemb_lib.evaluation.readers import split_in
+from docemb_lib.evaluation.readers import draw_queries, split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
 from docemb_lib.settings.sections import OwnTask, SplitName
 
@@ -50,7 +48,7 @@ def judged_task(settings: OwnTask) -> Retrieval:
         return read_judgements(file, documents, queries, skip_bad=settings.skip_bad)
 
     if isinstance(layout.relevance, Path):
-        by_split = _drawn(judgements_in(layout.relevance), settings)
+        by_split = draw_queries(judgements_in(layout.relevance), settings)
     else:
         by_split = {split: judgements_in(file) for split, file in layout.relevance.items()}
     rankings = {}
@@ -102,28 +100,14 @@ def read_judgements(
 ) -> Judgements:
     """The grades of documents by query; those below 1 mean that a document is not relevant.
 
-    The layouts are those of `read_links`. A first row that names neither a query nor a document and
-    has no digits is a line of names. Raises InputError for bad rows, unless they are left out.
+    The layouts are those of `read_links`. Raises InputError for bad rows, unless they are left out.
     """
     findings = Findings(skip_bad=skip_bad)
     judgements: Judgements = {}
-    for row, query, document, grade in read_links(file, findings, of_documents=False):
-        is_known = query in queries or document in documents
-        if row.number > 1 or is_known or any(map(str.isdigit, query + document)):
-            judgements.setdefault(query, {})[document] = grade
+    for query, document, grade in read_links(file, documents, findings, queries=queries):
+        judgements.setdefault(query, {})[document] = grade
     findings.end(file)
     return judgements
-
-
-def _drawn(judgements: Judgements, settings: OwnTask) -> dict[str, Judgements]:
-    """A share of the queries for validation, the rest for test, since nothing is trained."""
-    held = round(settings.share * len(judgements))
-    order = np.random.default_rng(settings.seed).permutation(sorted(judgements))
-    drawn = set(order[:held].tolist())
-    splits: dict[str, Judgements] = {"validation": {}, "test": {}}
-    for query, grades in judgements.items():
-        splits["validation" if query in drawn else "test"][query] = grades
-    return {split: of_split for split, of_split in splits.items() if of_split}
 
 
 def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: str) -> Ranking:

@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -51,6 +51,7 @@ SPLIT = any_word(*SPLITS, *VALIDATION)
 NO_SPLIT = ""  # the split of rows for which no split is named
 WORD = re.compile(r"\b[^\W\d_]\w*")  # begins with a letter
 TEXTS = ("first", "second")  # columns of the texts of examples
+OfQuery = TypeVar("OfQuery")
 
 
 def source_rows(
@@ -318,18 +319,30 @@ def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
         return relevant_documents(file, texts, skip_bad=settings.skip_bad)
 
     relevance = settings.relevance
+    by_split: Mapping[str, Mapping[str, Sequence[str]]]
     if isinstance(relevance, dict):
-        links = {split: links_in(file) for split, file in relevance.items()}
-        return {split: make_ranking(texts, queries) for split, queries in links.items()}
-    all_links = links_in(cast(Path, relevance))
-    # The rest of the queries is for test, since nothing is trained.
-    held = round(settings.share * len(all_links))
-    order = np.random.default_rng(settings.seed).permutation(sorted(all_links))
+        by_split = {split: links_in(file) for split, file in relevance.items()}
+    else:
+        by_split = draw_queries(links_in(cast(Path, relevance)), settings)
+    return {split: make_ranking(texts, links) for split, links in by_split.items()}
+
+
+def draw_queries(
+    by_query: Mapping[str, OfQuery], settings: OwnTask
+) -> dict[str, dict[str, OfQuery]]:
+    """A share of the queries for validation, the rest for test, since nothing is trained.
+
+    by_query: what belongs to each query, by its id.
+    """
+    held = round(settings.share * len(by_query))
+    order = np.random.default_rng(settings.seed).permutation(sorted(by_query))
     drawn = set(order[:held].tolist())
-    validation = {id: targets for id, targets in all_links.items() if id in drawn}
-    test = {id: targets for id, targets in all_links.items() if id not in drawn}
-    rankings = {"validation": make_ranking(texts, validation)} if validation else {}
-    return rankings | {"test": make_ranking(texts, test)}
+    splits: dict[str, dict[str, OfQuery]] = {"validation": {}, "test": {}}
+    for query, value in by_query.items():
+        splits["validation" if query in drawn else "test"][query] = value
+    if not held:
+        del splits["validation"]
+    return splits
 
 
 def make_ranking(texts: Mapping[str, str], links: Mapping[str, Sequence[str]]) -> Ranking:

@@ -452,13 +452,14 @@ class OwnTask(Section):
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
         is_folder = isinstance(self.path, Path) and self.path.is_dir()
-        needed = self.kind == "retrieval" and not (is_folder and self.queries is None)
-        if needed != (self.relevance is not None):
-            mend = "add it" if needed else "leave it out"
-            belongs = "belongs to every retrieval task, but to no folder of BEIR's layout, and to"
-            raise ValueError(f"relevance (a file of pairs of ids) {belongs} no other task; {mend}")
-        if self.queries is not None and self.kind != "retrieval":
-            raise ValueError("queries belongs to retrieval tasks; leave it out")
+        if self.kind != "retrieval":
+            for name in ("queries", "relevance"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} belongs to retrieval tasks; leave it out")
+        elif self.relevance is None and (self.queries or not is_folder):
+            problem = "relevance (a file of pairs of ids) is missing"
+            mend = "add it, or let path be a folder of BEIR's layout, without queries"
+            raise ValueError(f"{problem}; {mend}")
         if self.mask_names and (self.kind != "retrieval" or self.is_judged):
             problem = "mask_names belongs to retrieval tasks whose queries are documents"
             raise ValueError(f"{problem}; leave it out")

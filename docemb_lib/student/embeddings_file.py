@@ -124,6 +124,9 @@ class EmbeddingsFile:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
 
+        if not path.is_file():
+            mend = "write it with `docemb embed MODEL INPUT -o FILE`, or correct its name"
+            raise InputError(f"{path}: there is no such file; {mend}")
         self.path = path
         try:
             self._file = ParquetFile(path, memory_map=True)

@@ -407,7 +407,7 @@ def test_bad_rows_are_the_same_error_of_every_command(titled, command):
     given = [*further, titled] if name == "init" else [further[0], titled, *further[1:]]
     done = docemb(name, *given, *FIELDS)
     said = (
-        "titled.jsonl: bad are 2 rows or files: the field 'body' must be a string, but it is int 7 "
+        "titled.jsonl: 2 rows or files are bad: the field 'body' must be a string, but it is int 7 "
         "(line 6); the field 'Key' holds the bool True and no id (line 7); mend them, or leave out "
         "what is bad with --skip-bad"
     )

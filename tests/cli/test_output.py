@@ -19,7 +19,7 @@ CASES = [
     (f"adapt m in.jsonl -o {LONG}", "-o n*…: this name has 250 bytes; give one of 240"),
     ("embed m in.jsonl -o pipe.npy --force", "-o pipe.npy: this is neither a file nor a folder"),
     ("adapt m in.jsonl -o pipe.npy", "-o pipe.npy: this is neither a file nor a folder"),
-    ("embed m pipe.npy -o out.npy", "pipe.npy: this is neither a file nor a folder; write what"),
+    ("embed m pipe.npy -o out.npy", "pipe.npy: this is a pipe or a device; write its content into"),
     ("embed m in.jsonl -o loop.npy", "-o loop.npy: this link leads nowhere"),
     ("adapt m in.jsonl -o dangling", "-o dangling: this link leads nowhere"),
     ("adapt m in.jsonl -o dangling/out", "-o dangling/out: this link leads nowhere"),

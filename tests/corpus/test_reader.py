@@ -187,7 +187,7 @@ def with_bad_rows(tmp_path):
 
 def test_bad_rows_are_reported_together_ten_of_them_by_name(with_bad_rows, refused):
     message = (
-        r"a\.jsonl: bad are 15 rows or files: the text is blank \(line 2, line 6, .* line 18\); "
+        r"a\.jsonl: 15 rows or files are bad: the text is blank \(line 2, line 6, .* line 18\); "
         r"the field 'text' must be a string, but it is null \(line 4, .* line 20\); and 5 more; "
         r"mend them, or leave out what is bad with --skip-bad \(skip_bad: true in a profile\)"
     )
@@ -204,7 +204,7 @@ def test_bad_files_of_a_folder_are_reported_together(tmp_path, refused, caplog):
     files = {"a.txt": "good", "b.txt": b"\0", "c.md": " "}
     write_files(tmp_path, files)
     message = (
-        r"bad are 2 rows or files: the file cannot be read .*NUL.* \(b\.txt, near line 1\); "
+        r"2 rows or files are bad: the file cannot be read .*NUL.* \(b\.txt, near line 1\); "
         r"the text is blank \(c\.md\); mend them"
     )
     refused(message, read, tmp_path)
@@ -214,7 +214,7 @@ def test_bad_files_of_a_folder_are_reported_together(tmp_path, refused, caplog):
 def test_no_document_is_given_after_a_bad_one(with_bad_rows):
     documents = local_documents(with_bad_rows)
     assert next(documents).id == "0"
-    with pytest.raises(ValueError, match="bad are 15 rows"):
+    with pytest.raises(ValueError, match="15 rows or files are bad"):
         next(documents)
 
 

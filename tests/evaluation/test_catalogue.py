@@ -136,11 +136,11 @@ def test_a_files_change_and_a_settings_change_show_in_the_fingerprint(
         ({"own_tasks": [{**TASK, "kind": "ranking"}]}, "evaluation.own_tasks.0.kind"),
         (
             {"own_tasks": [{**TASK, "kind": "retrieval"}]},
-            "relevance .a file of pairs of ids. belongs to every retrieval task, .*; add it",
+            "relevance .a file of pairs of ids. is missing; add it, or let path be a folder",
         ),
         (
             {"own_tasks": [{**TASK, "relevance": "x.tsv"}]},
-            "relevance .a file of pairs of ids. belongs .*; leave it out",
+            "relevance belongs to retrieval tasks; leave it out",
         ),
         (
             {

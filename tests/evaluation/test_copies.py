@@ -26,6 +26,11 @@ def resemblance(first: str, second: str) -> float:
     return len(runs[0] & runs[1]) / len(runs[0] | runs[1])
 
 
+def test_words_that_differ_in_a_vowel_sign_are_different_words() -> None:
+    words = "किताब मीनार गाड़ी लड़का रोटी पानी चाबी दीवार"
+    assert len({*near_copies([words, words.translate({0x93F: 0x940, 0x940: 0x93F})])}) == 2
+
+
 @pytest.mark.parametrize("words", [150, 3000])
 def test_groups_are_those_of_texts_whose_resemblance_is_large(words: int) -> None:
     rng = np.random.default_rng(words)

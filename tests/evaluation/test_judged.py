@@ -79,10 +79,18 @@ def test_scores_of_a_folder_are_trec_evals(tmp_path: Path) -> None:
     assert found == pytest.approx([expected[name] for name in names], abs=1e-9)
 
 
-def test_a_line_of_unknown_names_is_no_judgement(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["topic\tpage\nq\td\n", "topic\tpage\tgrade\nq\td\t1\n"])
+def test_a_line_of_unknown_names_is_said_to_be_no_judgement(tmp_path, content, caplog) -> None:
     file = tmp_path / "a.tsv"
-    file.write_text("topic\tpage\nq\td\n")
+    file.write_text(content)
     assert read_judgements(file, {"d": "text"}, {"q": "query"}) == {"q": {"d": 1}}
+    assert "the first line (topic, page) is read as names" in caplog.text
+
+
+def test_a_file_without_judgements_is_refused_by_its_task(tmp_path: Path, refused) -> None:
+    folder = beir(tmp_path, **{"qrels.tsv": ""})
+    (folder / "qrels" / "test.tsv").unlink()
+    refused("task t, split test: no query with a text has a relevant", folder_task, folder)
 
 
 def test_a_query_may_have_the_id_of_the_document_to_find(tmp_path: Path, refused) -> None:
@@ -177,8 +185,8 @@ def test_a_task_with_a_folder_joins_those_of_a_profile(tmp_path: Path, refused) 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"queries": "q.jsonl"}, "relevance .* belongs to every retrieval task, .*; add it"),
-        ({}, "relevance .* belongs to every retrieval task, .*; add it"),
+        ({"queries": "q.jsonl"}, "relevance .a file of pairs of ids. is missing; add it, or let"),
+        ({}, "relevance .a file of pairs of ids. is missing; add it, or let path be a folder"),
         (
             {"queries": "q.jsonl", "relevance": "r.tsv", "mask_names": True},
             "mask_names belongs to retrieval tasks whose queries are documents",

@@ -10,7 +10,7 @@ import pytest
 from conftest import write_files, write_rows
 
 from docemb_lib.corpus.rows import Findings, visible_files
-from docemb_lib.evaluation import Classification, Pairs, Retrieval, evaluate
+from docemb_lib.evaluation import Classification, Pairs, Retrieval
 from docemb_lib.evaluation.readers import (
     NO_SPLIT,
     class_folder_rows,
@@ -18,9 +18,9 @@ from docemb_lib.evaluation.readers import (
     split_in,
     task_files,
 )
+from docemb_lib.evaluation.retrieval import tfidf
 from docemb_lib.evaluation.tasks import SPLITS
 from docemb_lib.settings.sections import OwnTask
-from docemb_lib.teachers import LSA
 
 Records = list[dict[str, Any]]
 
@@ -172,7 +172,10 @@ def test_the_text_of_an_example_may_be_joined_of_several_fields(tmp_path):
 def test_bad_rows_are_reported_together_or_left_out_on_request(tmp_path, bad, refused, caplog):
     file = write_rows(tmp_path / "a.jsonl", [*reviews(), bad, bad])
     refused(
-        r"a\.jsonl: bad are 2 rows .*\(line 61, line 62\); mend them", task, "classification", file
+        r"a\.jsonl: 2 rows or files are bad: .*\(line 61, line 62\); mend them",
+        task,
+        "classification",
+        file,
     )
     made = task("classification", file, skip_bad=True)
     assert sum(len(data.labels) for data in made.splits.values()) == 60
@@ -342,7 +345,7 @@ def test_retrieval_ranks_a_corpus_by_files_of_links_in_any_format(tmp_path, pool
             20,
             [[query ^ 1] for query in data.queries],
         )
-    assert evaluate(LSA(4).fit(made.texts()), made).mean == pytest.approx(1)
+    assert made.score(tfidf(made.texts())).mean == pytest.approx(1)
     assert task("retrieval", pool, relevance=file, seed=1) != made
     links = [
         {"source": "d1", "target": "d2"},

@@ -127,6 +127,10 @@ def test_a_file_without_embeddings_is_refused(tmp_path, refused, rows, message):
     refused(message, EmbeddingsFile, write_rows(tmp_path / "e.parquet", rows))
 
 
+def test_a_file_that_is_not_there_is_refused(tmp_path, refused):
+    refused("there is no such file; write it", EmbeddingsFile, tmp_path / "e.parquet")
+
+
 def test_a_file_that_is_no_parquet_file_is_refused(tmp_path, refused):
     (tmp_path / "e.parquet").write_text("id,embedding")
     refused("this is no Parquet file", EmbeddingsFile, tmp_path / "e.parquet")
