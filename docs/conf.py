@@ -78,6 +78,8 @@ Wikipedia and more <outputs/published/wikipedia/README>
 Manual pages <outputs/published/manuals/README>
 Thesis in miniature <outputs/published/thesis-mini/README>
 Contextual losses <outputs/published/contextual-losses>
+Examples that decide <outputs/published/examples/README>
+Passages and explanations <outputs/published/passages>
 Speed and memory <outputs/published/speed>
 Log of experiments <outputs/published/LOG>
 ```

@@ -74,7 +74,11 @@ def bench_embed(*, quick: bool = False) -> Report:
     pages = installed_docs(packages, words=(100, 1000) if quick else PAGE_WORDS)
     rows = [page._asdict() | {"split": "test"} for page in pages]
     task = embedded_task(
-        rows, "see-also-retrieval", seed=0, limit=16 if quick else 100, partitions={"test": "test"}
+        rows,
+        "see-also-retrieval",
+        seed=0,
+        limit=16 if quick else 100,
+        partitions={"test": ["test"]},
     )
     student = Student.from_encoder(MODEL, attention_window=WINDOW)
     tokens = student.tokenize(task.texts("test")).sequences

@@ -273,7 +273,7 @@ def test_no_name_label_or_text_can_command_the_terminal(workspace, monkeypatch):
     print_table(pd.DataFrame({name: [name]}), screen, name)
     screen.print(f"{name}\udcff", markup=False)
     monkeypatch.setattr("sys.stderr", io.StringIO())
-    bar = progress(desc=name, total=2)
+    bar = progress(desc=name, total=3)
     bar.update()
     refused = docemb("results", name)  # which sets the handler of warnings
     assert refused.returncode == 2
