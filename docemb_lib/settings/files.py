@@ -33,7 +33,7 @@ _ALWAYS_PATHS = re.compile(
     r"|evaluation\.benchmarks\.(aan|oc|s2orc|pan|wines|games)"  # no hub has them
 )
 WORKSPACE = "DOCEMB_WORKSPACE"  # the variable that names the working folder
-# A number to the base of 60 or 8 in YAML 1.1: 1:20 and 010. (07 is 7 in both, and names a notebook.)
+# A number to the base of 60 or 8 in YAML 1.1: 1:20 and 010; 07 is 7, and names a notebook.
 NOT_DECIMAL = re.compile(r"[-+]?(?:[0-9][0-9_]*(?::[0-9._]+)+|0[0-9_]{2,})")
 MOST_DIGITS = 40  # of an integer in a YAML text
 Settings = dict[str, Any]  # a mapping in a YAML file
