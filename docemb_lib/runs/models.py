@@ -17,7 +17,15 @@ import pandas as pd
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
-from docemb_lib.base.integrity import MANIFEST, digest_of, files_of, is_published, read_json
+from docemb_lib.base.integrity import (
+    MANIFEST,
+    MODULES,
+    STUDENT,
+    digest_of,
+    files_of,
+    is_published,
+    read_json,
+)
 from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.retrieval import (
     Similarities,
@@ -71,7 +79,6 @@ LSA_FIT = f"LSA/{VERSIONS['lsa']}"
 MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
-MODULES = "modules.json"
 GENERAL = "config_sentence_transformers.json"  # has the prompt, and versions of libraries
 # Files of a student that its embeddings do not depend on: of sentence-transformers, of docemb, and
 # what the training leaves.
@@ -79,7 +86,7 @@ NOT_IN_EMBEDDINGS = {
     *pretrained.NOT_IN_FINGERPRINT,
     MODULES,
     GENERAL,
-    "docemb.json",
+    STUDENT,
     "history.json",
     "projections.safetensors",
     "head.safetensors",

@@ -197,8 +197,8 @@ class StudentStage:
         """The first `rows` documents of a split with the embeddings of the student's teachers."""
         documents = self.corpus.split(split).select(range(rows))
         embeddings = self.teachers.of_documents(split, rows)
-        limits = {"max_tokens": student.max_tokens}
-        tokens = self._token_file("tokens", student.tokenize, split, rows, limits)
+        options = {"max_tokens": student.max_tokens, "prompt": student.prompt}
+        tokens = self._token_file("tokens", student.tokenize, split, rows, options)
         negatives = self._negatives(of_training=split == "train")
         lengths = self.teachers.structural_lengths(split, rows)
         return TrainingDocuments(

@@ -100,6 +100,16 @@ def test_another_student_has_other_embeddings(outside, student_folder, forwarded
     np.testing.assert_allclose(np.load("kept.npy"), anew, atol=2e-3)
 
 
+def test_students_of_other_prompts_share_no_embeddings(outside, student_folder, forwarded):
+    student = Student.load(student_folder)
+    for prompt in ("passage: ", "query: "):
+        student.prompt = prompt
+        student.save("prompted")
+        done("adapt", "prompted", "texts.jsonl", "-o", "mine")
+        shutil.rmtree("mine")
+    assert sum(forwarded) == 2 * N
+
+
 def test_evaluate_takes_what_adapt_has_embedded_in_a_workspace(
     workspace_root, student_folder, forwarded
 ):
