@@ -332,25 +332,25 @@ def adapt(
     if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
-    is_short = load_config(resolve(model)).model_type in SHORT
-    reading = local_documents(
-        source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
-    )
-    texts = [document.text for document in reading]
-    if is_short:  # converted, not trained
-        pooling = encoder_pooling(model)
-        pooling = "lead" if pooling == "mean" else pooling
-        student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
-        card = student_card(student, model)
-    else:
-        student = Student.load(model)
-        card = saved_card(model) or student_card(student, model)
-    dense_half = student.dense_half()
+    with written_beside(out) as folder:  # refused before the work
+        is_short = load_config(resolve(model)).model_type in SHORT
+        reading = local_documents(
+            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+        )
+        texts = [document.text for document in reading]
+        if is_short:  # converted, not trained
+            pooling = encoder_pooling(model)
+            pooling = "lead" if pooling == "mean" else pooling
+            student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
+            card = student_card(student, model)
+        else:
+            student = Student.load(model)
+            card = saved_card(model) or student_card(student, model)
+        dense_half = student.dense_half()
 
-    def embed(texts: list[str]) -> "np.ndarray":
-        return dense_half.embed(texts, devices=devices_at_hand(), desc="adapting")
+        def embed(texts: list[str]) -> "np.ndarray":
+            return dense_half.embed(texts, devices=devices_at_hand(), desc="adapting")
 
-    with written_beside(out) as folder:
         written = folder / out.name
         dense_half.save(written)  # its embeddings are kept under the fingerprint of its files
         dense = student_model(out.name, written, Form.DENSE)
