@@ -34,9 +34,14 @@ class InputError(ValueError):
 
 def nearest(name: str, allowed: Collection[str]) -> str:
     """The end of an error about an unknown name: the most similar allowed name, and all of them."""
-    similar = difflib.get_close_matches(name, allowed, n=1)
-    question = f"; did you mean {similar[0]}?" if similar else ""
-    return f"{question} (allowed: {', '.join(allowed)})"
+    return f"{did_you_mean(name, allowed)} (allowed: {', '.join(allowed)})"
+
+
+def did_you_mean(name: str, allowed: Collection[str]) -> str:
+    """The question that names the most similar allowed name, in any case; "" if none is similar."""
+    by_folded = {each.casefold(): each for each in allowed}
+    similar = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.7)
+    return f"; did you mean {by_folded[similar[0]]}?" if similar else ""
 
 
 def plain(text: str) -> str:

@@ -195,7 +195,7 @@ def structural_loss(
     """Make the loss that the parameter `structural_loss` names, or a class by `module:Class`.
 
     distance and gamma belong to max-margin, temperature to contrastive. Raises InputError for an
-    unknown name and for a class that is no `StructuralLoss`.
+    unknown name and for a class that is missing or no `StructuralLoss`.
     """
     if name == "mse":
         return MSE()
@@ -211,6 +211,8 @@ def structural_loss(
         raise InputError(f"structural_loss must be one of {known}, got {name!r}")
     try:
         loss = load_class(name)()
+    except InputError as error:
+        raise InputError(f"structural_loss: {error}") from None
     except (ImportError, AttributeError, SyntaxError, TypeError) as error:
         problem = f"{name} cannot be imported ({error})"
         mend = "put it into notebooks/, or its folder on PYTHONPATH"

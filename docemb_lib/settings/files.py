@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from docemb_lib.base.errors import InputError, repeated
+from docemb_lib.base.errors import InputError, did_you_mean, repeated
 from docemb_lib.base.integrity import warn_once
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -88,7 +88,8 @@ def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
     names = ", ".join(sorted(known))
     if Path(name).suffix not in {".yaml", ".yml"}:
         known_names = f"known are {names}, or give the path of a .yaml file"
-        raise InputError(f"{kind} {str(name)!r} is unknown; {known_names}")
+        question = did_you_mean(str(name), known)
+        raise InputError(f"{kind} {str(name)!r} is unknown{question}; {known_names}")
     for candidate in (Path(name), find_root() / name):
         if candidate.is_file():
             return candidate.resolve()

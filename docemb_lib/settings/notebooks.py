@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, did_you_mean
 from docemb_lib.settings import labels
 from docemb_lib.settings.labels import FurtherTeachers
 from docemb_lib.settings.parameters import SINGLE, Parameters
@@ -146,4 +146,5 @@ def notebook_named(name: str, *, source: str = "") -> str:
 
 def unknown_notebook(name: str) -> str:
     """The error about a notebook that there is not."""
-    return f"notebook {name!r} is unknown; known are {', '.join(REGISTRY)}"
+    question = did_you_mean(name, REGISTRY)
+    return f"notebook {name!r} is unknown{question}; known are {', '.join(REGISTRY)}"

@@ -4,13 +4,14 @@ The section `parameters` holds the notebook parameters; the others set corpus, t
 sizes. In a YAML file, keys of a mapping replace those of the file that its key `base` names.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from docemb_lib.base.errors import InputError, nearest, repeated
+from docemb_lib.base.errors import InputError, did_you_mean, nearest, repeated
 from docemb_lib.base.integrity import read_json
 from docemb_lib.base.private import UNION_LOCATIONS
 from docemb_lib.settings import sections
@@ -293,7 +294,11 @@ def _explain(error: ValidationError, model: type[BaseModel]) -> str:
     if isinstance(first["input"], (dict, BaseModel)):
         # The value is a whole section, and the message names its fields.
         return f"{field}: {message}" if field else message
-    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r:.200}"
+    question = ""
+    if first["type"] == "literal_error":
+        allowed = re.findall("'([^']+)'", first["ctx"]["expected"])
+        question = did_you_mean(str(first["input"]), allowed)
+    return f"{field}: {message[0].lower()}{message[1:]}, got {first['input']!r:.200}{question}"
 
 
 def _section_at(place: Iterable[str], model: type[BaseModel]) -> type[BaseModel]:

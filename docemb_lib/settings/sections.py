@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self, TypeVar, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -19,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from docemb_lib.base.errors import InputError, repeated
+from docemb_lib.base.errors import InputError, did_you_mean, nearest, repeated
 from docemb_lib.settings.projections import WIDEST, parse_projection
 
 EMBEDDED_TASKS = ("package", "see-also-pairs", "halves", "see-also-retrieval")
@@ -27,12 +28,20 @@ LINKED_TASKS = ("package", "see-also-pairs", "see-also-retrieval")  # need links
 BenchmarkName = Literal["arxiv", "imdb", "aan", "oc", "s2orc", "pan", "wines", "games"]
 SimDEName = Literal["fakenews", "20news", "arxiv-abstracts", "nyt", "bbcnews"]
 ON_HUB = ("arxiv", "imdb", "20news", "bbcnews")  # the authors publish the others as files
-STRUCTURAL_LOSS = "^(mse|cosine|max-margin|contrastive)$"
-# cca:10 stands for the first ten canonical correlations.
+STRUCTURAL_LOSSES = ("mse", "cosine", "max-margin", "contrastive")
+USER_CLASS = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"  # the import path of a class, module:Class
 # soft-cca:covariance has that form whatever training.sdl says.
-CONTEXTUAL_LOSS = (
-    "^(soft-cca(:(correlation|covariance))?|mse|cosine|infonce|cca(:[1-9][0-9]{0,4})?)$"
+CONTEXTUAL_LOSSES = (
+    "soft-cca",
+    "soft-cca:correlation",
+    "soft-cca:covariance",
+    "mse",
+    "cosine",
+    "infonce",
+    "cca",
+    "cca:10",
 )
+NUMBERED_CCA = "cca:[1-9][0-9]{0,4}"  # cca:10 stands for the first ten canonical correlations
 Value = TypeVar("Value")
 SplitName = Literal["train", "validation", "test"]
 Long = Literal["truncate", "chunks"]
@@ -78,6 +87,20 @@ def _values_in(value: object) -> Iterator[object]:
         yield from _values_in(part)
 
 
+def _structural_loss(value: str) -> str:
+    """One of docemb's losses, or the import path of a loss."""
+    if value not in STRUCTURAL_LOSSES and not re.fullmatch(USER_CLASS, value):
+        allowed = (*STRUCTURAL_LOSSES, "module:Class")
+        raise ValueError(f"there is no such loss{nearest(value, allowed)}")
+    return value
+
+
+def _contextual_loss(value: str) -> str:
+    if value not in CONTEXTUAL_LOSSES and not re.fullmatch(NUMBERED_CCA, value):
+        raise ValueError(f"there is no such loss{nearest(value, CONTEXTUAL_LOSSES)}")
+    return value
+
+
 def _head_of_that_name(value: object) -> object:
     if not isinstance(value, str):
         return value
@@ -97,9 +120,8 @@ OrNone = Annotated[Value | None, BeforeValidator(_no_null)]  # None switches the
 ProjectionSpec = Annotated[str, BeforeValidator(_projection)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # what generators take
 MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
-# One of docemb's, or the import path of a loss, module:Class.
-StructuralLoss = Annotated[str, Field(pattern=rf"{STRUCTURAL_LOSS}|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
-ContextualLoss = Annotated[str, Field(pattern=CONTEXTUAL_LOSS)]
+StructuralLoss = Annotated[str, AfterValidator(_structural_loss)]
+ContextualLoss = Annotated[str, AfterValidator(_contextual_loss)]
 Count = Annotated[int, Field(ge=1)]
 Width = Annotated[int, Field(ge=2, le=WIDEST)]  # dimensions of an embedding
 Positive = Annotated[float, Field(gt=0)]
@@ -280,18 +302,19 @@ class FurtherTeacher(Section):
         if self.role == "structural":
             fits = self.model is not None and self.teacher is None
             needed = "`model` and no `teacher`"
-            pattern = STRUCTURAL_LOSS
-            losses = "mse, cosine, max-margin or contrastive"
+            losses: tuple[str, ...] = STRUCTURAL_LOSSES
+            has_loss = self.loss in losses
         else:
             fits = self.model is None and self.teacher is not None
             needed = "`teacher` and no `model`"
-            pattern = CONTEXTUAL_LOSS
-            losses = "soft-cca, soft-cca:covariance, mse, cosine, infonce, cca or cca:10"
+            losses = CONTEXTUAL_LOSSES
+            has_loss = self.loss in losses or re.fullmatch(NUMBERED_CCA, self.loss) is not None
         if not fits:
             mend = "write it so, or change its role"
             raise ValueError(f"a {self.role} teacher has {needed}; {mend}")
-        if not re.search(pattern, self.loss):
-            raise ValueError(f"loss: a {self.role} teacher takes {losses}, got {self.loss!r}")
+        if not has_loss:
+            problem = f"loss: a {self.role} teacher takes {', '.join(losses)}, got {self.loss!r}"
+            raise ValueError(f"{problem}{did_you_mean(self.loss, losses)}")
         return self
 
 

@@ -20,7 +20,7 @@ from importlib.util import cache_from_source, resolve_name
 from pathlib import Path
 from sysconfig import get_path
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, did_you_mean
 from docemb_lib.settings.files import PACKAGE, working_folder
 
 INSTALLED = {"site-packages", "dist-packages"}
@@ -67,7 +67,7 @@ def load_class(name: str) -> type:
     """Load a class, `module:Class`, from the present text of its own modules.
 
     What Python has loaded or compiled before is not used: it may be of an earlier text. Raises
-    whatever the import raises.
+    InputError for a module without this class, and whatever the import raises.
     """
     module, _, attribute = name.partition(":")
     for place, file in _user_files(module).items():
@@ -78,10 +78,20 @@ def load_class(name: str) -> type:
     before = list(sys.path)
     sys.path[:] = _search_path()
     try:
-        loaded: type = getattr(import_module(module), attribute)
+        imported = import_module(module)
     finally:
         sys.path[:] = before
-    return loaded
+    if hasattr(imported, attribute):
+        loaded: type = getattr(imported, attribute)
+        return loaded
+    classes = [
+        each.__name__
+        for _, each in inspect.getmembers(imported, inspect.isclass)
+        if each.__module__ == imported.__name__
+    ]
+    has = f"{module} has {', '.join(classes) or 'no class'}"
+    question = did_you_mean(attribute, classes)
+    raise InputError(f"{name}: there is no class {attribute}; {has}{question}")
 
 
 def _user_files(module: str) -> dict[str, Path]:

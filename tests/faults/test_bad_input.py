@@ -125,7 +125,10 @@ PROFILES = [
     ),
     ("parameters: {lam: ''}", "parameters.lam: .*valid number"),
     ("parameters: {contextual_teacher: LDA}", "contextual_teacher"),
-    ("parameters: {structural_loss: a b}", "structural_loss: .*pattern .*mse.cosine"),
+    (
+        "parameters: {structural_loss: a b}",
+        "structural_loss: there is no such loss .*mse, cosine, .*got .a b.",
+    ),
     (
         "parameters: {min_count: 5%}",
         "parameters.min_count: input should be a valid integer, .* got '5%'",
@@ -292,9 +295,9 @@ COMMANDS = [
     ),
     ("embed m in.jsonl -o out.npy", {"in.jsonl": f'{{"{CONTROL}": 1}}'.encode()}, "not JSON"),
     ("embed m bad\x1b[31m.jsonl -o out.npy", {"bad\x1b[31m.jsonl": b"{"}, "not JSON"),
-    ("run --profile tiney", {}, "profile 'tiney' is unknown; .*small"),
+    ("run --profile tiney", {}, r"profile 'tiney' is unknown; did you mean tiny\?; .*small"),
     ("run --profile params/own.yaml", {}, "corpus.path.*CHANGE-ME"),
-    ("results 5_weighting", {}, "notebook '5_weighting' is unknown"),
+    ("results 5_weighting", {}, r"notebook '5_weighting' is unknown; did you mean 05_weighting\?"),
     ("results --claims small", {}, "small: no run of chapter 4 and no final evaluation"),
     (
         "train --profile small -p lam",

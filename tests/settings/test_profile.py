@@ -203,6 +203,20 @@ def test_a_wrong_parameter_of_a_notebook_is_refused(load, refused):
     refused(message, for_notebook, "05_weighting")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("structural_loss", "max_margin", "max-margin"),
+        ("contextual_loss", "softcca", "soft-cca"),
+        ("contextual_teacher", "pv", "PV"),
+        ("distance", "cosin", "cosine"),
+    ],
+)
+def test_a_mistyped_value_of_a_parameter_is_answered_with_the_nearest(refused, name, value, meant):
+    message = rf"{name}: .*; did you mean {meant}\?"
+    refused(message, Profile.load("tiny").with_parameters, **{name: value})
+
+
 def test_other_tasks_of_the_final_evaluation_replace_the_profiles_own():
     profile = Profile.load("tiny")
     assert profile.with_tasks(["halves"], source="--task").evaluation.tasks == ["halves"]
@@ -271,12 +285,12 @@ def further(fields: str) -> str:
         (
             further("role: structural, loss: cca, model: x"),
             {},
-            "loss: a structural teacher takes mse, cosine, max-margin or contrastive, got 'cca'",
+            "loss: a structural teacher takes mse, cosine, max-margin, contrastive, got 'cca'",
         ),
         (
             further("role: contextual, loss: max-margin, teacher: PV"),
             {},
-            "mse, cosine, infonce, cca or cca:10, got 'max-margin'",
+            "mse, cosine, infonce, cca, cca:10, got 'max-margin'",
         ),
         (further("role: contextual, loss: 'cca:0', teacher: PV"), {}, "got 'cca:0'"),
         (

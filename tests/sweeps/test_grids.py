@@ -470,7 +470,7 @@ def test_a_grid_of_another_notebook_or_name_is_refused(workspace_root, refused):
         "03",
     )
     refused(
-        r"grid 'structual' is unknown; known are contextual-losses, final, negatives, ",
+        r"'structual' is unknown; did you mean structural\?; known are contextual-losses, final, ",
         grid,
         "structual",
         "small",

@@ -192,7 +192,7 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_any_profile(plan_o
     [
         (
             "[{notebook: 01_corpus}, {grid: lam}]",
-            "plan, line 2 (grid lam): grid 'lam' is unknown; known are contextual-losses,",
+            "plan, line 2 (grid lam): grid 'lam' is unknown; did you mean lams?; known are cont",
         ),
         (
             "[{grid: lams, notebook: 03_structural}]",
