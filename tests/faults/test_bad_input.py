@@ -295,7 +295,7 @@ COMMANDS = [
     ),
     ("embed m in.jsonl -o out.npy", {"in.jsonl": f'{{"{CONTROL}": 1}}'.encode()}, "not JSON"),
     ("embed m bad\x1b[31m.jsonl -o out.npy", {"bad\x1b[31m.jsonl": b"{"}, "not JSON"),
-    ("run --profile tiney", {}, r"profile 'tiney' is unknown; did you mean tiny\?; .*small"),
+    ("run --profile smaal", {}, r"profile 'smaal' is unknown; did you mean small\?"),
     ("run --profile params/own.yaml", {}, "corpus.path.*CHANGE-ME"),
     ("results 5_weighting", {}, r"notebook '5_weighting' is unknown; did you mean 05_weighting\?"),
     ("results --claims small", {}, "small: no run of chapter 4 and no final evaluation"),
