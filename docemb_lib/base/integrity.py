@@ -15,7 +15,9 @@ logger = logging.getLogger(__name__)
 MANIFEST = "artefact.json"  # of a published folder
 MARKER = "whole.json"  # the manifest of a checkpoint
 STUDENT = "docemb.json"  # the manifest of a saved student, beside what docemb alone knows of it
-MODULES = "modules.json"  # of a sentence-transformers folder
+# Of a sentence-transformers folder; the second has the prompt, and versions of libraries.
+MODULES = "modules.json"
+GENERAL = "config_sentence_transformers.json"
 AGAIN = "give the command that made it again"
 CARD = "README.md"  # a model card, which may gain scores later
 

@@ -17,6 +17,7 @@ from huggingface_hub import constants
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import (
     MANIFEST,
+    MODULES,
     check_student,
     digest_of,
     files_of,
@@ -76,7 +77,7 @@ def _hub_answers(name: str) -> bool:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        files = [try_to_load_from_cache(name, file) for file in ("config.json", "modules.json")]
+        files = [try_to_load_from_cache(name, file) for file in ("config.json", MODULES)]
     except HFValidationError:
         problem = "there is no such folder, and this is no name of a model on a hub"
         raise InputError(f"{name}: {problem}; correct it") from None

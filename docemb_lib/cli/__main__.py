@@ -25,6 +25,8 @@ from docemb_lib.cli.output import check_output, given_path, written_beside
 if TYPE_CHECKING:
     import numpy as np
 
+    from docemb_lib.corpus.document import Document
+
 TextField = Annotated[
     list[str] | None,
     typer.Option(
@@ -126,6 +128,18 @@ def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
         console.print(f"{stages.workspace.relative(link)}: {change}")
 
 
+def _documents(
+    source: Path, text_field: list[str] | None, id_field: str | None, skip_bad: bool
+) -> "list[Document]":
+    """The documents of INPUT as the options of a command say, see `local_documents`."""
+    from docemb_lib.corpus.reader import local_documents
+
+    reading = local_documents(
+        source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+    )
+    return list(reading)
+
+
 @command
 def embed(
     model: Annotated[
@@ -151,7 +165,7 @@ def embed(
     """
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import fingerprint, resolve
-    from docemb_lib.corpus.reader import local_documents, local_paths
+    from docemb_lib.corpus.reader import local_paths
 
     source = given_path(given, "INPUT")
     if out.suffix not in {".parquet", ".npy"}:
@@ -165,10 +179,7 @@ def embed(
     if passages is not None and out.suffix == ".npy":
         raise InputError(f"-o {out}: passages need a .parquet file; name one")
     check_output(out, local_paths(source))
-    reading = local_documents(
-        source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
-    )
-    documents = list(reading)
+    documents = _documents(source, text_field, id_field, skip_bad)
     with written_beside(out) as folder:
         from docemb_lib.runs.embeddings import kept_embeddings
         from docemb_lib.runs.kinds import Form
@@ -310,7 +321,7 @@ def adapt(
     """
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import resolve
-    from docemb_lib.corpus.reader import local_documents, local_paths
+    from docemb_lib.corpus.reader import local_paths
     from docemb_lib.runs.embeddings import embed_once, store_of
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import student_model
@@ -334,10 +345,8 @@ def adapt(
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
     with written_beside(out) as folder:
         is_short = load_config(resolve(model)).model_type in SHORT
-        reading = local_documents(
-            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
-        )
-        texts = [document.text for document in reading]
+        documents = _documents(source, text_field, id_field, skip_bad)
+        texts = [document.text for document in documents]
         if is_short:  # converted, not trained
             pooling = encoder_pooling(model)
             pooling = "lead" if pooling == "mean" else pooling
@@ -357,8 +366,8 @@ def adapt(
         dense = dense._replace(embed=embed, store=store_of(out))
         once = partial(embed_once, workspace_around(), dense)
         student.adapt(texts, dim=dim, weight=weight, embed=once)
-        documents = f"{len(texts)} documents of {source.resolve().name}"
-        student.save(written, card=with_lexical_half(card, student, documents))
+        fitted_on = f"{len(texts)} documents of {source.resolve().name}"
+        student.save(written, card=with_lexical_half(card, student, fitted_on))
         written.replace(out)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"

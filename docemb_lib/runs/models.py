@@ -18,6 +18,7 @@ from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
 from docemb_lib.base.integrity import (
+    GENERAL,
     MANIFEST,
     MODULES,
     STUDENT,
@@ -79,7 +80,6 @@ LSA_FIT = f"LSA/{VERSIONS['lsa']}"
 MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
-GENERAL = "config_sentence_transformers.json"  # has the prompt, and versions of libraries
 # Files of a student that its embeddings do not depend on: of sentence-transformers, of docemb, and
 # what the training leaves.
 NOT_IN_EMBEDDINGS = {
@@ -523,7 +523,7 @@ def forms_at(path: str, workspace: Workspace) -> StudentForms:
     from docemb_lib.student import export, loading
 
     source = pretrained.resolve(path)
-    if not any(loading.find_file(source, file) for file in ("modules.json", "config.json")):
+    if not any(loading.find_file(source, file) for file in (MODULES, "config.json")):
         problem = "there is neither a modules.json nor a config.json"
         raise InputError(f"{path}: {problem}; give the folder or the hub id of a model")
     name = Path(path).absolute().name if Path(path).is_dir() else path

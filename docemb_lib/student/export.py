@@ -29,7 +29,7 @@ from torch import Tensor
 
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import MODULES, STUDENT, sealed, warn_once
+from docemb_lib.base.integrity import GENERAL, MODULES, STUDENT, sealed, warn_once
 from docemb_lib.base.pretrained import PACKAGED, resolve
 from docemb_lib.student.lexical import CODE, FOLDER
 from docemb_lib.student.loading import (
@@ -60,7 +60,6 @@ STOCK = "sentence_transformers.models"
 MODULE = CODE.removesuffix(".py")
 WEIGHTS = "model.safetensors"
 POOLING = "1_Pooling"
-GENERAL = "config_sentence_transformers.json"
 PROMPT = "default"  # the name of a student's prompt in its folder
 README = "README.md"
 # These settings mark a folder whose first tokens have global attention.

@@ -330,7 +330,7 @@ def read_modules(path_or_id: str) -> list[tuple[str, str]]:
 
     The list is empty for a plain model. Releases differ in the package of a class.
     """
-    modules = read_json(path_or_id, "modules.json", kind=list)
+    modules = read_json(path_or_id, integrity.MODULES, kind=list)
     with one_line(path_or_id, "a module in its modules.json is no mapping with `type` and `path`"):
         return [
             (module["type"].rpartition(".")[2], str(Path(module["path"]))) for module in modules

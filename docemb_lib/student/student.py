@@ -468,7 +468,6 @@ class Student(nn.Module):
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
         passages: int,
-        kept: Kept | None = None,
     ) -> Embedded: ...
 
     def embed(

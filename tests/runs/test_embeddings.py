@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import NotingEmbedder
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.runs import embeddings
@@ -35,15 +36,8 @@ embeddings.embed_once(Workspace(sys.argv[1]), model, [str(n) for n in range(20)]
 """
 
 
-class Counted:
-    """Embeds a text as its length and the number of its e's, and notes the texts."""
-
-    def __init__(self):
-        self.asked = []
-
-    def embed(self, texts):
-        self.asked.append(list(texts))
-        return np.array([[len(text), text.count("e")] for text in texts], dtype="float32")
+class Counted(NotingEmbedder):
+    """An embedder as a model of a store."""
 
     def model(self, fingerprint="fp", store=None):
         return Model(Kind.STUDENT, Form.SAVED, "m", fingerprint, self.embed, store=store)

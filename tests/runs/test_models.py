@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from conftest import NotingEmbedder
 
 from docemb_lib.base import pretrained
 from docemb_lib.runs.key import RunKey
@@ -24,19 +25,8 @@ from docemb_lib.student.lexical import partially_whitened
 from docemb_lib.workspace import Workspace
 
 
-class Noted:
-    """Embeds a text as its length and the number of its e's, and notes the texts."""
-
-    def __init__(self):
-        self.asked = []
-
-    def embed(self, texts):
-        self.asked.append(list(texts))
-        return np.array([[len(text), text.count("e")] for text in texts], dtype="float32")
-
-
 def test_a_centred_model_loses_the_mean_of_the_texts_of_a_task(workspace):
-    embedder = Noted()
+    embedder = NotingEmbedder()
     centred = centred_model(
         workspace, Model(Kind.STUDENT, Form.SAVED, "lengths", "f", embedder.embed)
     )
