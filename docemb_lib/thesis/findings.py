@@ -147,10 +147,9 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
         model = _recorded_model(run, record, record.label, f"{record.label}, seed {seed}")
         if model is None or key.only("documents") != run.key.only("documents"):
             continue
-        same_loss = key.only(*STRUCTURAL_LOSS) == run.key.only(*STRUCTURAL_LOSS)
         if key.same_but("seed") == run.key.same_but("seed"):
             both.setdefault(seed, model)
-        elif same_loss and key.roles == {"structural"}:
+        elif _is_structural_alone(key, run.key):
             alone.setdefault(seed, model)
     stage = run.stages.scores
     pairs = []
@@ -203,10 +202,15 @@ def _structural_alone(run: Run, others: Mapping[str, Other]) -> str | None:
     if "contextual" not in run.key.roles:
         return None
     for label, other in others.items():
-        same_loss = other.key.only(*STRUCTURAL_LOSS) == run.key.only(*STRUCTURAL_LOSS)
-        if same_loss and other.key.roles == {"structural"}:
+        if _is_structural_alone(other.key, run.key):
             return label
     return None
+
+
+def _is_structural_alone(key: RunKey, beside: RunKey) -> bool:
+    """Whether a run has the structural loss of another one and no further teacher."""
+    same_loss = key.only(*STRUCTURAL_LOSS) == beside.only(*STRUCTURAL_LOSS)
+    return same_loss and key.roles == {"structural"}
 
 
 def _contextual_teacher(
