@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
+from multiprocessing import resource_tracker
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
@@ -96,7 +97,10 @@ def _uninterrupted() -> Iterator[None]:
     handlers = {}
     for number in SIGNALS:
         handlers[number] = signal.signal(number, lambda number, frame: put_off.append(number))
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # new processes inherit it
+    # New processes inherit what is blocked. The tracker of multiprocessing's resources must run
+    # before: the thread that starts it unblocks both signals for itself.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
     except Exception:
