@@ -14,6 +14,7 @@ import pandas as pd
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_tasks, with_interval
+from docemb_lib.figures import typeset
 from docemb_lib.runs import records
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
@@ -22,6 +23,7 @@ from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.execution import Planned, Runs, is_done, records_of
 from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
+from docemb_lib.thesis.comparison import short_labels
 from docemb_lib.workspace import Workspace, write_text
 
 if TYPE_CHECKING:
@@ -67,16 +69,21 @@ def report(planned: Runs, workspace: Workspace) -> Report:
         return Report(None, "", paths)
     last = final[-1]
     # Lines of a plan may have other profiles; evaluations of one setting are comparable.
-    evaluations = [
-        Final.of_record(workspace, record, last.label).called(last.label)
-        for record in final
-        if record.setting == last.setting
-    ]
+    comparable = [record for record in final if record.setting == last.setting]
+    short = short_labels({record.label: runs[record.fingerprint].key for record in comparable})
+    names = {label: f"student {name}" for label, name in short.items()}
+    names[last.label] = "this student"
+    evaluations = []
+    for record in comparable:
+        recorded = Final.of_record(workspace, record, record.label)
+        evaluations.append(recorded.called(record.label, names.get(record.label, record.label)))
     evaluation = evaluations[-1]
     evaluation = evaluation._replace(student=evaluation.adapted or evaluation.student)
     choice = evaluation.choice()
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
-    summary = f"{evaluation.standing()}\nTake {choice.model}: {choice.reason}{how}."
+    which = typeset(short.get(last.label, last.label))
+    found = f"This student: {which}.\n{evaluation.standing()}"
+    summary = f"{found}\nTake {choice.model}: {choice.reason}{how}."
     return Report(_board(evaluations), summary, paths)
 
 
@@ -104,7 +111,7 @@ def _board(evaluations: Sequence[Final]) -> pd.DataFrame:
     texts = {model: with_interval(*row) for model, *row in means.itertuples()}
     board["mean"] = [texts.get(model, "") for model in board.index]
     board["fitted on"] = models["fitted on"].reindex(board.index)
-    return board
+    return board.rename(index=typeset)
 
 
 def _of_all_models(tables: Sequence[pd.DataFrame], *by: str) -> pd.DataFrame:
