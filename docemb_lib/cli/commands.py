@@ -111,11 +111,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             asked_precision()  # a wrong value is refused before any work
             function(*args, **kwargs)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             # asyncio would report what still waited for the ended kernel.
             logging.getLogger("asyncio").disabled = True
             goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
-            errors.print(f"Interrupted.{goes_on}")
+            errors.print(f"Interrupted: {stop}." if str(stop) else f"Interrupted.{goes_on}")
             raise typer.Exit(130) from None
         except typer.Exit:
             raise

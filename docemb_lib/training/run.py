@@ -25,6 +25,7 @@ from docemb_lib.training.trainer import (
     CHECKPOINTS,
     Bar,
     Checkpoints,
+    Curve,
     DistillationTrainer,
     Log,
     Stop,
@@ -92,7 +93,7 @@ def train_objective(
             batch.
 
     Raises InputError for too few documents, and for a checkpoint of another run; FloatingPointError
-    for a loss that is not finite, naming its documents.
+    for a loss that is not finite, naming its documents; Stopped after Ctrl-C, with a checkpoint.
     """
     settings.check_fills_a_batch(len(train))
     if LAUNCHED in os.environ and any(map(_normalises_batches, model.modules())):
@@ -142,6 +143,7 @@ def train_objective(
             dtype=dtype,
             monitor=monitor,
             callbacks=[
+                Curve(),
                 bar,
                 Log(checkpoints, title),
                 Checkpoints(marker, monitor, resumed=last),
@@ -152,9 +154,13 @@ def train_objective(
         trainer.remove_callback(PrinterCallback)
         # The Trainer gives all processes one seed, and so equal dropout.
         torch.manual_seed(seed + args.process_index)
-        trainer.train(resume_from_checkpoint=last and str(last))
-        # Reference cycles keep the Trainer until the next full collection.
-        trainer.optimizer.state.clear()
+        try:
+            trainer.train(resume_from_checkpoint=last and str(last))
+        finally:
+            # Reference cycles keep the Trainer until the next full collection, and a notebook keeps
+            # its last traceback.
+            if trainer.optimizer is not None:
+                trainer.optimizer.state.clear()
     rows = trainer.state.log_history
     updates = [row for row in rows if "learning_rate" in row]
     validations = [_without_prefix(row) for row in rows if "eval_loss" in row]

@@ -16,8 +16,9 @@ import pandas as pd
 from IPython.display import HTML, display
 from tqdm import tqdm
 
+from docemb_lib.base.errors import Stopped
 from docemb_lib.base.private import kernel_id
-from docemb_lib.base.progress import in_kernel, progress
+from docemb_lib.base.progress import in_kernel, live_cell, progress
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.notebooks import EVALUATION
 from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
@@ -29,6 +30,7 @@ from docemb_lib.widgets.monitor import progress_of, trainings_on_disk
 from docemb_lib.workspace import Workspace
 
 EVERY = 1.0  # seconds between two states of the table
+STOPPED = "The sweep was stopped; run this cell again to go on from here."
 # Interrupts the kernel as JupyterLab's own button does, through the server: a kernel that executes
 # a cell answers no widget.
 STOP = """
@@ -45,16 +47,6 @@ button.onclick = () => {
 };
 element.appendChild(button);
 """
-
-
-class Stopped(KeyboardInterrupt):
-    """A person has stopped a sweep; a notebook shows one line in place of a traceback."""
-
-    def __init__(self) -> None:
-        super().__init__("The sweep was stopped; execute this cell again to go on from here.")
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 def sweep(
@@ -99,7 +91,7 @@ def sweep(
                 steps, workspace, reporter, workers=workers, scheduler=scheduler, in_cell=in_cell
             )
         except KeyboardInterrupt:
-            raise Stopped() from None
+            raise Stopped(STOPPED) from None
     return recorded(chosen_runs(steps), workspace)
 
 
@@ -122,7 +114,7 @@ class RunTable(Reporter):
         for run in runs:
             self.states[run] = "waiting" if run in missing else "there already"
         if self._table is None:
-            if missing and html.live_cell() is not None:
+            if missing and live_cell() is not None:
                 button = {"application/javascript": STOP.replace("KERNEL", kernel_id())}
                 self._button = display(button, raw=True, display_id=True)
             self._table = display(self.answer(), display_id=True)

@@ -11,10 +11,11 @@ from bs4 import BeautifulSoup
 from conftest import docemb
 
 from docemb_lib import records
+from docemb_lib.base.errors import Stopped
 from docemb_lib.sweeps.kernels import RUN_OF_SWEEP
 from docemb_lib.sweeps.plan import resolve_sweep
 from docemb_lib.widgets import sweep_table
-from docemb_lib.widgets.sweep_table import RunTable, Stopped, sweep
+from docemb_lib.widgets.sweep_table import RunTable, sweep
 
 PARAMETERS = "profile = 'small'\nseed = 0\nstructural_loss = 'cosine'"
 # A run of notebook 03, which sweeps over seeds of its own notebook before it ends.
@@ -130,7 +131,7 @@ def test_an_interrupted_sweep_says_in_one_line_how_to_go_on(workspace, monkeypat
     monkeypatch.setattr(sweep_table, "execute_plan", interrupted)
     with pytest.raises(Stopped) as caught:
         sweep("03", [{}], profile="small")
-    assert "execute this cell again to go on from here" in str(caught.value)
+    assert "run this cell again to go on from here" in str(caught.value)
 
 
 @pytest.fixture
@@ -181,7 +182,7 @@ def test_the_loss_of_a_running_run_is_that_of_its_training(workspace, planned, s
 def test_only_a_person_gets_a_button_and_only_while_runs_are_missing(
     workspace, planned, shown, monkeypatch, cell, count
 ):
-    monkeypatch.setattr(sweep_table.html, "live_cell", lambda: cell)
+    monkeypatch.setattr(sweep_table, "live_cell", lambda: cell)
     monkeypatch.setattr(sweep_table, "kernel_id", lambda: "abc")
     RunTable(workspace).begin(planned, [])
     assert len(shown) == 1
