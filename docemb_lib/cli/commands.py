@@ -186,7 +186,9 @@ def run(
     if dry_run:
         print_outlook(look_ahead(steps, workspace, done_runs(steps, workspace)), console)
         return
-    failures = execute_plan(steps, workspace, terminal.Terminal(console, RunTimes(workspace)))
+    failures = execute_plan(
+        steps, workspace, terminal.Terminal(console, RunTimes(workspace), workspace)
+    )
     planned = chosen_runs(steps)
     outcome = report(planned, workspace)
     if outcome.board is not None:
@@ -261,7 +263,7 @@ def sweep(
             terminal.print_table(runs[["label", "done"]], console)
             print_outlook(look_ahead(steps, workspace, done), console)
         return
-    reporter = terminal.Terminal(console, RunTimes(workspace))
+    reporter = terminal.Terminal(console, RunTimes(workspace), workspace)
     failures = execute_plan(steps, workspace, reporter, workers=workers, scheduler=scheduler)
     planned = chosen_runs(steps)
     terminal.print_runs(recorded(planned, workspace), console)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 
 # The names in a history that are neither the loss nor a part of it. A balanced delta is a weight.
 NOT_LOSSES = {
@@ -104,6 +103,8 @@ def _newest(name: str, line: Line) -> str:
 
 def _panel(title: str, lines: Sequence[Line], updates: int) -> str:
     """Lines over updates as SVG."""
+    from matplotlib.ticker import MaxNLocator  # commands that draw nothing need not import it
+
     width = WIDTHS[title]
     points = np.concatenate([each for line in lines for each in (line.train, line.validation)])
     values = points[:, 1] if len(points) else np.array([0.0, 1.0])

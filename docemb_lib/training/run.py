@@ -77,6 +77,7 @@ def train_objective(
     seed: int,
     folder: Path,
     title: str = "student",
+    profile: str = "",
     trainer_class: type[DistillationTrainer] = DistillationTrainer,
     pass_documents: int | None = None,
     **options: Any,
@@ -87,7 +88,7 @@ def train_objective(
 
     Args:
         others: further documents whose digest identifies the run.
-        title: for progress displays.
+        title, profile: names of the run in displays.
         trainer_class: the trainer, which gets `options`.
         pass_documents: number of documents that one pass must hold, however long they are. None: a
             batch.
@@ -145,7 +146,7 @@ def train_objective(
             callbacks=[
                 Curve(),
                 bar,
-                Log(checkpoints, title),
+                Log(checkpoints, title, profile),
                 Checkpoints(marker, monitor, resumed=last),
                 stop,
             ],

@@ -346,22 +346,22 @@ class Curve(TrainerCallback):
 class Log(TrainerCallback):
     """Writes `log.jsonl` in the folder of the checkpoints, for displays of a running training.
 
-    The first line has the title and the number of updates. Then the history follows while it grows,
+    The first line names the run and the number of updates. Then the history follows while it grows,
     one row a line, with the time at which it was written. A display may read the file at any
     moment; nothing that is computed depends on it.
     """
 
-    def __init__(self, folder: Path, title: str) -> None:
-        """`folder` is that of the checkpoints; `title` names the run in displays."""
+    def __init__(self, folder: Path, title: str, profile: str) -> None:
+        """`folder` is that of the checkpoints; `title` and `profile` name the run in displays."""
         self.file = folder / LOG
-        self.title = title
+        self.names = {"title": title, "profile": profile}
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Write the file anew: its head, and the rows of a resumed run so far."""
         if state.is_world_process_zero:
-            head = {"title": self.title, "updates": state.max_steps}
+            head = {**self.names, "updates": state.max_steps}
             # A resumed run writes the file anew from the history of its checkpoint, because it goes
             # through the later updates again. The last of these rows says when it went on.
             rows = [head, *state.log_history, {"step": state.global_step, "at": time.time()}]

@@ -14,19 +14,18 @@ from typing import Any
 
 import pandas as pd
 from IPython.display import HTML, display
-from tqdm import tqdm
 
 from docemb_lib.base.errors import Stopped
 from docemb_lib.base.private import kernel_id
 from docemb_lib.base.progress import in_kernel, live_cell, progress
-from docemb_lib.runs.key import RunKey
-from docemb_lib.settings.notebooks import EVALUATION
+from docemb_lib.figures import typeset
 from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
 from docemb_lib.sweeps.kernels import is_run_of_sweep
+from docemb_lib.sweeps.monitor import progress_of, training_of, trainings_on_disk
 from docemb_lib.sweeps.plan import chosen_runs, resolve_sweep
 from docemb_lib.sweeps.sweep import execute_plan, recorded
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.monitor import progress_of, trainings_on_disk
+from docemb_lib.widgets.monitor import duration
 from docemb_lib.workspace import Workspace
 
 EVERY = 1.0  # seconds between two states of the table
@@ -145,11 +144,13 @@ class RunTable(Reporter):
             self._show()
 
     def rows(self) -> pd.DataFrame:
-        """A row for each run: run, state, took, loss on validation documents or batch, mean, at."""
-        training = {}
+        """A row for each run: run, state, took, its training, loss and mean of validation, at.
+
+        While a student is in training, `loss` is that of its last update.
+        """
+        trainings = pd.DataFrame()
         if "running" in self.states.values():
             trainings = trainings_on_disk(self.workspace)
-            training = {row["training"]: row for row in trainings.to_dict("records")}
         labels = [run.label for run in self.states]
         rows = []
         for run, state in self.states.items():
@@ -157,6 +158,8 @@ class RunTable(Reporter):
                 "run": run.label if labels.count(run.label) == 1 else run.executed.stem,
                 "state": state,
                 "took": None,
+                "update": None,
+                "time left": None,
                 "loss": None,
                 "validation": None,
                 "at": self.notes.get(run, ""),
@@ -165,9 +168,8 @@ class RunTable(Reporter):
             if state == "running":
                 row["took"] = time.monotonic() - self.started[run]
                 row["at"] = progress_of(run.working)
-                if run.key.trains:
-                    title = RunKey(EVALUATION.name, run.profile).label  # the same in all notebooks
-                    row["loss"] = training.get(title, {}).get("loss")
+                training = training_of(run, trainings)
+                row |= {name: training.get(name) for name in ("update", "time left", "loss")}
             elif record is not None:
                 row["took"] = record.seconds
                 row["loss"] = record.metrics.get("validation_loss_after")
@@ -178,16 +180,14 @@ class RunTable(Reporter):
 
     def answer(self) -> HTML:
         rows = self.rows().dropna(axis="columns", how="all")
-        text = html.table("sweep", rows, {"took": _duration})
+        text = html.table("sweep", rows, {"took": duration, "run": typeset})
+        profiles = ", ".join({run.profile.name: None for run in self.states})
+        text = html.message(f"profile {profiles}") + text
         return HTML(f'{html.STYLE}<div class="docemb-answer">{text}</div>')
 
     def _show(self) -> None:
         self._table.update(self.answer())
         self._shown = time.monotonic()
-
-
-def _duration(seconds: float) -> str:
-    return "" if pd.isna(seconds) else tqdm.format_interval(seconds)
 
 
 class _ProgressBar(Reporter):

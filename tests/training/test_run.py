@@ -75,7 +75,10 @@ def test_rows_have_the_loss_of_each_teacher_and_signs_of_collapse(history):
 
 def test_the_log_has_the_title_and_a_row_for_each_update(distil, tmp_path, logged):
     distil.train(tmp_path)
-    assert logged(tmp_path) == ({"title": "student", "updates": 12}, list(range(1, 13)))
+    assert logged(tmp_path) == (
+        {"title": "student", "profile": "", "updates": 12},
+        list(range(1, 13)),
+    )
 
 
 def test_a_run_that_cannot_train_is_refused_before_it_starts(distil, tmp_path, refused):

@@ -89,7 +89,7 @@ print(frame[["dm", "validation"]].to_json())
 """
     first = executed(workspace, "first", text)
     (table,) = tables_of(first)
-    assert table["run"].tolist() == ["DM;8;lowercase;2", "DBOW;8;lowercase;2"]
+    assert table["run"].tolist() == ["DM, 8, lowercase, 2", "DBOW, 8, lowercase, 2"]
     assert table["state"].tolist() == ["done", "done"]
     frame = records.frame("02_paragraph_vector", workspace=workspace).set_index("dm")
     for dm, mean in zip((True, False), table["validation"].astype(float), strict=True):
@@ -167,15 +167,22 @@ def test_the_table_follows_a_run_from_waiting_to_its_end(workspace, planned, sho
     assert "no luck" in shown[-1].data
 
 
-def test_the_loss_of_a_running_run_is_that_of_its_training(workspace, planned, shown, monkeypatch):
+def test_a_running_run_shows_loss_update_and_time_left_of_its_training(
+    workspace, planned, shown, monkeypatch
+):
     titles = [f"student only-structural;{loss};24 docs" for loss in ("MSE", "cosine")]
     trainings = pd.DataFrame({"training": titles, "loss": [0.5, 0.75]})
+    trainings = trainings.assign(profile="small", update=["1 of 4", "3 of 4"])
+    trainings["time left"] = ["00:03", "00:01"]
     monkeypatch.setattr(sweep_table, "trainings_on_disk", lambda _: trainings)
     table = RunTable(workspace)
     table.begin(planned, planned)
     for run in planned:
         table.start(run)
-    assert table.rows()["loss"].tolist() == [0.5, 0.75]
+    rows = table.rows()
+    assert rows["loss"].tolist() == [0.5, 0.75]
+    assert rows["update"].tolist() == ["1 of 4", "3 of 4"]
+    assert rows["time left"].tolist() == ["00:03", "00:01"]
 
 
 @pytest.mark.parametrize(("cell", "count"), [("a cell", 2), (None, 1)])
