@@ -140,6 +140,14 @@ def test_a_second_ctrl_c_ends_at_once_and_the_run_goes_on_from_its_last_checkpoi
     assert_same_run(unbroken, distil.train(tmp_path / "stopped", **settings))
 
 
+def test_a_run_that_goes_on_warns_of_nothing(tmp_path, distil, pressed, caplog):
+    with pressed(3), pytest.raises(Stopped):
+        distil.train(tmp_path, **FEW)
+    caplog.clear()
+    distil.train(tmp_path, **FEW)
+    assert not [record for record in caplog.records if "do not match" in record.getMessage()]
+
+
 def test_an_echo_of_ctrl_c_from_a_launcher_is_no_second_one(tmp_path, distil, pressed, saved):
     with pressed(2, times=2), pytest.raises(Stopped, match="stopped after 2 of 12 updates"):
         distil.train(tmp_path, **FEW)
