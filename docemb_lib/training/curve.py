@@ -32,7 +32,10 @@ COLOURS = {"loss": GREY, "structural": "#D55E00", "contextual": "#009E73"}
 FURTHER = ("#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#F0E442", "#999999")
 WIDTHS = {"loss": 430, "spread": 250}  # pixels of the panels
 HEIGHT = 170
-LEFT, RIGHT, TOP, BOTTOM = 50, 15, 22, 20  # pixels of the margins around the data of a panel
+LEFT = 50  # pixels of the margins around the data of a panel
+RIGHT = 15
+TOP = 22
+BOTTOM = 20
 POINTS = 150  # of a line of training; a point is the mean of a bin of rows
 
 
@@ -109,7 +112,8 @@ def _panel(title: str, lines: Sequence[Line], updates: int) -> str:
     points = np.concatenate([each for line in lines for each in (line.train, line.validation)])
     values = points[:, 1] if len(points) else np.array([0.0, 1.0])
     ticks = np.asarray(MaxNLocator(4).tick_values(values.min(), values.max()))
-    low, high = ticks[[0, -1]]
+    low = ticks[0]
+    high = ticks[-1]
 
     def pixels(points: np.ndarray) -> list[str]:
         """Places of points, (N, 2), each as `x,y`; y is counted from the top."""
@@ -126,8 +130,9 @@ def _panel(title: str, lines: Sequence[Line], updates: int) -> str:
     parts.append(_text(LEFT, HEIGHT - 4, "start", "0"))
     parts.append(_text(width - RIGHT, HEIGHT - 4, "end", f"{updates:,} updates"))
     for line in lines:
-        bins = np.array_split(line.train, max(1, min(POINTS, len(line.train))))
-        means = np.array([rows.mean(axis=0) for rows in bins]) if len(line.train) else line.train
+        means = line.train
+        if len(means) > POINTS:
+            means = np.array([rows.mean(axis=0) for rows in np.array_split(means, POINTS)])
         thin = 'stroke-opacity="0.7"'
         for points, style in ((means, thin), (line.validation, 'stroke-width="1.8"')):
             drawn = f'points="{" ".join(pixels(points))}" stroke="{line.colour}" fill="none"'

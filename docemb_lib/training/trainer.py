@@ -307,7 +307,7 @@ class Curve(TrainerCallback):
     the history is drawn next; the last state of one that is stopped stays.
     """
 
-    shown: Any = None  # the handle of the drawing
+    handle: Any = None  # of the drawing
     drawn = 0.0  # seconds of the clock when it was drawn last
 
     def on_train_begin(
@@ -316,27 +316,27 @@ class Curve(TrainerCallback):
         if state.is_world_process_zero and live_cell() is not None and state.max_steps > FEW:
             from IPython.display import display
 
-            self.shown = display(self._content(""), raw=True, display_id=True)
+            self.handle = display(self._content(""), raw=True, display_id=True)
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        if self.shown is not None and time.monotonic() - self.drawn >= EVERY:
+        if self.handle is not None and time.monotonic() - self.drawn >= EVERY:
             self._draw(state)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        if self.shown is None:
+        if self.handle is None:
             return
         if state.global_step < state.max_steps:
             self._draw(state)
         else:
-            self.shown.update(self._content(""), raw=True)
+            self.handle.update(self._content(""), raw=True)
 
     def _draw(self, state: TrainerState) -> None:
         drawing = curve.drawn(state.log_history, state.max_steps)
-        self.shown.update(self._content(drawing), raw=True)
+        self.handle.update(self._content(drawing), raw=True)
         self.drawn = time.monotonic()
 
     def _content(self, html: str) -> dict[str, str]:
