@@ -32,6 +32,13 @@ class InputError(ValueError):
         return [f"InputError: {self}"]
 
 
+class Stopped(KeyboardInterrupt):
+    """A person has stopped what can go on later; a notebook shows one line without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
 def nearest(name: str, allowed: Collection[str]) -> str:
     """The end of an error about an unknown name: the most similar allowed name, and all of them."""
     return f"{did_you_mean(name, allowed)} (allowed: {', '.join(allowed)})"

@@ -33,6 +33,16 @@ def in_kernel() -> bool:
     return type(sys.stdout).__module__ == KERNEL_STREAM
 
 
+def live_cell() -> str | None:
+    """Id of the cell that a person runs; None under papermill and nbconvert, which send no id."""
+    import IPython
+
+    shell = IPython.get_ipython()
+    request = shell.get_parent() if hasattr(shell, "get_parent") else {}
+    cell = request.get("metadata", {}).get("cellId")
+    return None if cell is None else str(cell)
+
+
 def log_to_notebook() -> None:
     """In a notebook, show the warnings of this package as plain text."""
     if in_kernel():

@@ -111,11 +111,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             asked_precision()  # a wrong value is refused before any work
             function(*args, **kwargs)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
             # asyncio would report what still waited for the ended kernel.
             logging.getLogger("asyncio").disabled = True
             goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
-            errors.print(f"Interrupted.{goes_on}")
+            errors.print(f"Interrupted: {stop}." if str(stop) else f"Interrupted.{goes_on}")
             raise typer.Exit(130) from None
         except typer.Exit:
             raise
@@ -186,7 +186,9 @@ def run(
     if dry_run:
         print_outlook(look_ahead(steps, workspace, done_runs(steps, workspace)), console)
         return
-    failures = execute_plan(steps, workspace, terminal.Terminal(console, RunTimes(workspace)))
+    failures = execute_plan(
+        steps, workspace, terminal.Terminal(console, RunTimes(workspace), workspace)
+    )
     planned = chosen_runs(steps)
     outcome = report(planned, workspace)
     if outcome.board is not None:
@@ -261,7 +263,7 @@ def sweep(
             terminal.print_table(runs[["label", "done"]], console)
             print_outlook(look_ahead(steps, workspace, done), console)
         return
-    reporter = terminal.Terminal(console, RunTimes(workspace))
+    reporter = terminal.Terminal(console, RunTimes(workspace), workspace)
     failures = execute_plan(steps, workspace, reporter, workers=workers, scheduler=scheduler)
     planned = chosen_runs(steps)
     terminal.print_runs(recorded(planned, workspace), console)

@@ -15,11 +15,15 @@ from docemb_lib.base.errors import plain
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.runs import records
 from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
+from docemb_lib.sweeps.monitor import training_of, trainings_on_disk
 from docemb_lib.sweeps.times import RunTimes
+from docemb_lib.workspace import Workspace
 
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "collapsed", "seconds")
 # Columns of runs that stand in the title where all runs have the same value.
 ALIKE = ("profile", "status", "seed")
+EVERY = 1.0  # seconds between two looks for trainings
+TRAINING = "update {update}, loss {loss:.4f}, {tokens/s:,.0f} tokens a second, {time left} left"
 QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
 # Characters in a line of a cell, tried until the table fits.
 FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)
@@ -34,9 +38,11 @@ class Terminal(Reporter):
     `times` has such runs for all missing ones.
     """
 
-    def __init__(self, console: Console, times: RunTimes) -> None:
+    def __init__(self, console: Console, times: RunTimes, workspace: Workspace) -> None:
         self.console = console
         self.times = times
+        self.workspace = workspace
+        self.looked = 0.0  # time when trainings were looked for
         self.bars = Progress(
             TextColumn("{task.description}", markup=False),
             TimeElapsedColumn(),
@@ -86,6 +92,17 @@ class Terminal(Reporter):
         if self.bars.disable and time.monotonic() - self.said[run] >= QUIET_SECONDS:
             self.console.print(f"        {line}")
             self.said[run] = time.monotonic()
+
+    def tick(self) -> None:
+        """Show the trainings of the runs at work."""
+        if time.monotonic() - self.looked < EVERY:
+            return
+        trainings = trainings_on_disk(self.workspace)
+        for run in self.tasks:
+            training = training_of(run, trainings)
+            if "loss" in training:
+                self.step(run, TRAINING.format(**training))
+        self.looked = time.monotonic()
 
     def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
         self.bars.remove_task(self.tasks.pop(run))

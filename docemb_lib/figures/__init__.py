@@ -26,14 +26,16 @@ from matplotlib.typing import ColorType, LineStyleType
 from docemb_lib.base.progress import in_kernel
 from docemb_lib.runs.kinds import SHORT_TITLES, Kind, ending_of
 from docemb_lib.runs.models import Model
+from docemb_lib.training.curve import COLOURS as COLOURS_OF_LOSSES
+from docemb_lib.training.curve import GREY
 
 # The colours of Okabe and Ito, distinguishable with every common colour blindness; one per kind of
 # model.
 PALETTE = {
     "student": "#0072B2",
     "untrained": "#999999",
-    "structural": "#D55E00",
-    "contextual": "#009E73",
+    "structural": COLOURS_OF_LOSSES["structural"],
+    "contextual": COLOURS_OF_LOSSES["contextual"],
     "floor": "#CC79A7",
     "positive": "#0072B2",
     "negative": "#E69F00",
@@ -63,7 +65,6 @@ COLOURS = {
 # Parts of labels as figures print them.
 PRINTED = {"no-weighting": "plain sum", "None;λ": "no mask;λ"}
 LONGEST_OWN = 24  # characters of a label that is added to "this student"
-GREY = "#787878"  # contrast 4.4 to 1 with white and 4.3 to 1 with JupyterLab's dark #111111
 WIDTH = 7.2  # inches of a figure
 RC: dict[Any, Any] = {
     "figure.dpi": 110,

@@ -36,9 +36,8 @@ from docemb_lib.figures import (
     typeset,
 )
 from docemb_lib.thesis.values import BASELINE, PUBLISHED_BOX
+from docemb_lib.training.curve import colours_of, parts_of
 
-# Columns of the validation history. A balanced delta is a weight.
-NOT_LOSSES = {"step", "epoch", "norm", "spread", "collapsed", "cca", "cca_embeddings", "delta"}
 BOXED = 5  # tasks from which a row has a box, as in the thesis, whose boxes are over six
 MARKERS = ("o", "s", "v", "P", "X", "*", "p", "<", ">", "h")  # of tasks; ^ is the mean
 MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
@@ -57,19 +56,8 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
     train, validation: see `training.run.History`.
     """
     ax = ax or plt.gca()
-    colors = {
-        "loss": GREY,
-        "structural": PALETTE["structural"],
-        "contextual": PALETTE["contextual"],
-    }
-    further = sorted({*train} & {*validation} - {*colors} - NOT_LOSSES)
-    spare = [color for color in SERIES if color not in colors.values()]
-    colors.update(zip(further, cycle(spare), strict=False))
-    for part, color in colors.items():
-        if part not in train or part not in validation or train[part].isna().all():
-            continue
-        if part != "loss" and train[part].equals(train["loss"]):
-            continue  # the only part is the loss itself
+    parts = [part for part in parts_of(train) if part in validation]
+    for part, color in colours_of(parts).items():
         smooth = train[part].rolling(window=max(1, len(train) // 20), min_periods=1).mean()
         ax.plot(train["step"], smooth, color=color, linewidth=0.9, alpha=0.7)
         ax.plot(validation["step"], validation[part], "o-", color=color, linewidth=1.8, label=part)

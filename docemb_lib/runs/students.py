@@ -35,7 +35,6 @@ from docemb_lib.losses.structural import structural_loss
 from docemb_lib.runs.key import RunKey, teachers_of
 from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student, identity_of
 from docemb_lib.settings.labels import WITH_NEGATIVES
-from docemb_lib.settings.notebooks import EVALUATION
 from docemb_lib.settings.parameters import Parameters
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
 from docemb_lib.settings.sections import Student as StudentSettings
@@ -279,7 +278,8 @@ class StudentStage:
             settings=self.key.training,
             seed=p.seed,
             folder=folder,
-            title=RunKey(EVALUATION.name, self.profile).label,  # the same in all notebooks
+            title=self.key.student_label,
+            profile=self.profile.name,
         )
         tensors = {}
         for teaching in objective.teachings:
@@ -314,7 +314,8 @@ class StudentStage:
             settings=self.key.training,
             seed=p.seed,
             folder=folder,
-            title=self.key.label,
+            title=self.key.student_label,
+            profile=self.profile.name,
         )
         tensors = None if objective.head is None else objective.head.state_dict()
         return _Trained(history, len(train), HEAD, tensors)

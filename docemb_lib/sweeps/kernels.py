@@ -67,7 +67,7 @@ class KernelManager(AsyncKernelManager):
     """A manager that ends a kernel by SIGTERM alone, on which a training writes a checkpoint."""
 
     async def _async_interrupt_kernel(self) -> None:
-        """Do nothing before a shutdown: an interrupted training would write no checkpoint."""
+        """Do nothing before a shutdown: SIGTERM alone ends a kernel, whatever it does."""
 
     async def _async_request_shutdown(self, restart: bool = False) -> None:
         """Send SIGTERM, which ends an idle kernel at once; a kernel answers a message late."""

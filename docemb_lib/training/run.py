@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,12 +20,14 @@ from docemb_lib.losses import Objective, PairObjective, Teaching
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
 from docemb_lib.student.longformer import fits_varlen
+from docemb_lib.training.batches import Updates
 from docemb_lib.training.distributed import LAUNCHED, all_reduced
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import (
     CHECKPOINTS,
     Bar,
     Checkpoints,
+    Curve,
     DistillationTrainer,
     Log,
     Stop,
@@ -76,6 +79,7 @@ def train_objective(
     seed: int,
     folder: Path,
     title: str = "student",
+    profile: str = "",
     trainer_class: type[DistillationTrainer] = DistillationTrainer,
     pass_documents: int | None = None,
     **options: Any,
@@ -86,13 +90,13 @@ def train_objective(
 
     Args:
         others: further documents whose digest identifies the run.
-        title: for progress displays.
+        title, profile: names of the run in displays.
         trainer_class: the trainer, which gets `options`.
         pass_documents: number of documents that one pass must hold, however long they are. None: a
             batch.
 
     Raises InputError for too few documents, and for a checkpoint of another run; FloatingPointError
-    for a loss that is not finite, naming its documents.
+    for a loss that is not finite, naming its documents; Stopped after Ctrl-C, with a checkpoint.
     """
     settings.check_fills_a_batch(len(train))
     if LAUNCHED in os.environ and any(map(_normalises_batches, model.modules())):
@@ -101,7 +105,8 @@ def train_objective(
     precision = precision_of(settings.precision)
     dtype = AUTOCAST[precision]
     checkpoints = folder / CHECKPOINTS
-    args = training_arguments(settings, precision, seed=seed, folder=checkpoints)
+    updates = settings.epochs * len(Updates(len(train), settings, seed=seed, epoch=int))
+    args = training_arguments(settings, precision, updates=updates, seed=seed, folder=checkpoints)
     shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
     digests = [documents.digest() for documents in (train, validation, *others)]
     configuration = {
@@ -142,8 +147,9 @@ def train_objective(
             dtype=dtype,
             monitor=monitor,
             callbacks=[
+                Curve(),
                 bar,
-                Log(checkpoints, title),
+                Log(checkpoints, title, profile),
                 Checkpoints(marker, monitor, resumed=last),
                 stop,
             ],
@@ -152,13 +158,17 @@ def train_objective(
         trainer.remove_callback(PrinterCallback)
         # The Trainer gives all processes one seed, and so equal dropout.
         torch.manual_seed(seed + args.process_index)
-        trainer.train(resume_from_checkpoint=last and str(last))
-        # Reference cycles keep the Trainer until the next full collection.
-        trainer.optimizer.state.clear()
+        try:
+            trainer.train(resume_from_checkpoint=last and str(last))
+        finally:
+            # Reference cycles keep the Trainer until the next full collection, and a notebook keeps
+            # its last traceback.
+            if trainer.optimizer is not None:
+                trainer.optimizer.state.clear()
     rows = trainer.state.log_history
-    updates = [row for row in rows if "learning_rate" in row]
+    trained = [row for row in rows if "learning_rate" in row]
     validations = [_without_prefix(row) for row in rows if "eval_loss" in row]
-    return History(train=updates, validation=validations)
+    return History(train=trained, validation=validations)
 
 
 def _normalises_batches(module: torch.nn.Module) -> bool:
@@ -170,7 +180,7 @@ def _without_prefix(row: dict[str, float]) -> dict[str, float]:
 
 
 def training_arguments(
-    settings: Training, precision: Precision, *, seed: int, folder: Path
+    settings: Training, precision: Precision, *, updates: int, seed: int, folder: Path
 ) -> TrainingArguments:
     """The Trainer's arguments; the order of documents and the batches are our own."""
     on_cpu = devices_at_hand() == ["cpu"]
@@ -196,7 +206,7 @@ def training_arguments(
         logging_first_step=True,
         logging_nan_inf_filter=False,  # a loss that is not finite stops the run
         eval_strategy="steps",
-        eval_steps=1 / (settings.validations - 1),  # as a share of the updates
+        eval_steps=math.ceil(updates / (settings.validations - 1)),
         save_strategy="steps",
         save_steps=settings.save_every,
         save_total_limit=2,  # the older one is complete while the newer is being written

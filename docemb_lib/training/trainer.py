@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -35,11 +36,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, Stopped
 from docemb_lib.base.integrity import MARKER, damaged, sealed
-from docemb_lib.base.progress import progress
+from docemb_lib.base.progress import in_kernel, live_cell, progress
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.settings.sections import Training
+from docemb_lib.training import curve
 from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.distributed import all_reduced, from_first
 from docemb_lib.training.monitor import Monitor, has_collapsed, validate
@@ -50,6 +52,9 @@ logger = logging.getLogger(__name__)
 CHECKPOINTS = "checkpoints"  # in the folder of the run
 LOG = "log.jsonl"  # in the folder of the checkpoints, see `Log`
 BAR = "training the student"
+EVERY = 1.0  # seconds between two drawings of the curve
+FEW = 2  # updates that have no curve
+AGAIN = 1.0  # seconds until a further Ctrl-C is a second one, not an echo of a launcher
 
 
 class DistillationTrainer(Trainer):
@@ -295,25 +300,68 @@ class Bar(TrainerCallback):
             self.bar.close()
 
 
+class Curve(TrainerCallback):
+    """Losses and spread so far, drawn below the cell that a person runs.
+
+    It is drawn again at most once a second. A training that ends takes the drawing away, because
+    the history is drawn next; the last state of one that is stopped stays.
+    """
+
+    handle: Any = None  # of the drawing
+    drawn = 0.0  # seconds of the clock when it was drawn last
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        if state.is_world_process_zero and live_cell() is not None and state.max_steps > FEW:
+            from IPython.display import display
+
+            self.handle = display(self._content(""), raw=True, display_id=True)
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        if self.handle is not None and time.monotonic() - self.drawn >= EVERY:
+            self._draw(state)
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        if self.handle is None:
+            return
+        if state.global_step < state.max_steps:
+            self._draw(state)
+        else:
+            self.handle.update(self._content(""), raw=True)
+
+    def _draw(self, state: TrainerState) -> None:
+        drawing = curve.drawn(state.log_history, state.max_steps)
+        self.handle.update(self._content(drawing), raw=True)
+        self.drawn = time.monotonic()
+
+    def _content(self, html: str) -> dict[str, str]:
+        return {"text/html": html, "text/plain": ""}
+
+
 class Log(TrainerCallback):
     """Writes `log.jsonl` in the folder of the checkpoints, for displays of a running training.
 
-    The first line has the title and the number of updates. Then the history follows while it grows,
+    The first line names the run and the number of updates. Then the history follows while it grows,
     one row a line, with the time at which it was written. A display may read the file at any
     moment; nothing that is computed depends on it.
     """
 
-    def __init__(self, folder: Path, title: str) -> None:
-        """`folder` is that of the checkpoints; `title` names the run in displays."""
+    def __init__(self, folder: Path, title: str, profile: str) -> None:
+        """`folder` is that of the checkpoints; `title` and `profile` name the run in displays."""
         self.file = folder / LOG
-        self.title = title
+        self.names = {"title": title, "profile": profile}
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Write the file anew: its head, and the rows of a resumed run so far."""
         if state.is_world_process_zero:
-            head = {"title": self.title, "updates": state.max_steps}
+            head = {**self.names, "updates": state.max_steps}
             # A resumed run writes the file anew from the history of its checkpoint, because it goes
             # through the later updates again. The last of these rows says when it went on.
             rows = [head, *state.log_history, {"step": state.global_step, "at": time.time()}]
@@ -334,31 +382,66 @@ def _json_line(row: Mapping[str, Any]) -> str:
 
 
 class Stop(TrainerCallback):
-    """On SIGTERM: a checkpoint after the current update in all processes, then the usual effect.
+    """On Ctrl-C or SIGTERM: a checkpoint after the current update in all processes, then an end.
 
-    Schedulers of clusters send SIGTERM some time before they kill, so that no update is lost.
+    Jupyter's stop button is a Ctrl-C. Schedulers of clusters send SIGTERM some time before they
+    kill, so that no update is lost.
 
     The request is kept here. The Trainer's `should_training_stop` could not hold it: the Trainer
     resets it when it begins, which may be after the signal, and sets it after the last update,
     where it says nothing about a signal.
     """
 
-    requested = False
+    requested = 0  # the number of the signal
+    since = 0.0  # seconds of the clock when it came
+    updates = 0
+    saved = 0  # updates in the newest checkpoint
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take note of SIGTERM in this context, and raise it at its end if it came."""
+        """Take note of both signals in this context.
+
+        At its end, Stopped is raised after Ctrl-C, and SIGTERM has its usual effect if it came. A
+        second Ctrl-C ends the update in hand at once, without a checkpoint.
+        """
         # Python lets only the main thread set signal handlers.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        earlier = signal.signal(signal.SIGTERM, lambda *_: setattr(self, "requested", True))
+        numbers = [signal.SIGTERM]
+        # A process may ignore Ctrl-C, as the workers of a sweep do.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            numbers.append(signal.SIGINT)
+        earlier = {number: signal.signal(number, self._note) for number in numbers}
+        again = "run the cell again" if in_kernel() else "give the same command again"
         try:
             yield
+        except KeyboardInterrupt:
+            if not self.requested:
+                raise
+            saved = f"{self.saved} of {self.updates} updates"
+            raise Stopped(f"stopped at once; {again} to go on after {saved}") from None
         finally:
-            signal.signal(signal.SIGTERM, earlier)
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
+        if self.requested == signal.SIGINT:
+            raise Stopped(f"stopped after {self.saved} of {self.updates} updates; {again} to go on")
         if self.requested:
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(self.requested)
+
+    def _note(self, number: int, frame: FrameType | None = None) -> None:
+        """Keep a request to stop. A second Ctrl-C raises KeyboardInterrupt."""
+        if not self.requested:
+            self.since = time.monotonic()
+        elif number == signal.SIGINT and time.monotonic() - self.since >= AGAIN:
+            signal.default_int_handler(number, frame)
+        self.requested = max(self.requested, number)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        self.updates = state.max_steps
+        self.saved = state.global_step
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -366,13 +449,24 @@ class Stop(TrainerCallback):
         """Save and stop, in all processes, where one of them was signalled."""
         # A launcher may signal one process alone, and processes may be in different updates when
         # they are signalled. The reduction makes all of them stop after the same one.
-        requested = torch.tensor(int(self.requested), device=args.device)
-        if all_reduced(requested, dist.ReduceOp.MAX):
-            # These are only ever set to True, never to the flag: a signal that arrives during the
-            # reduction counts for the next update.
-            self.requested = True
-            control.should_save = True
-            control.should_training_stop = True
+        requested = torch.tensor(self.requested, device=args.device)
+        number = int(all_reduced(requested, dist.ReduceOp.MAX))
+        if not number:
+            return
+        if not self.requested:
+            self._note(number)
+        # These are only ever set to True, never to the flag: a signal that arrives during the
+        # reduction counts for the next update.
+        control.should_save = True
+        control.should_training_stop = True
+
+    # A validation can take as long as many updates, and after the last one no update follows.
+    on_evaluate = on_step_end
+
+    def on_save(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        self.saved = state.global_step
 
 
 class Checkpoints(TrainerCallback):

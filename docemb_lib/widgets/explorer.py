@@ -12,7 +12,6 @@ from functools import partial
 from html import escape
 from typing import Any, NamedTuple
 
-import IPython
 import ipywidgets
 import numpy as np
 import pandas as pd
@@ -21,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.progress import live_cell
 
 # ---- HTML
 
@@ -267,11 +267,3 @@ def png_of(figure: Figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=DPI)
     return file.getvalue()
-
-
-def live_cell() -> str | None:
-    """Id of the cell that a person runs; None under papermill and nbconvert, which send no id."""
-    shell = IPython.get_ipython()
-    request = shell.get_parent() if hasattr(shell, "get_parent") else {}
-    cell = request.get("metadata", {}).get("cellId")
-    return None if cell is None else str(cell)

@@ -14,21 +14,22 @@ from typing import Any
 
 import pandas as pd
 from IPython.display import HTML, display
-from tqdm import tqdm
 
+from docemb_lib.base.errors import Stopped
 from docemb_lib.base.private import kernel_id
-from docemb_lib.base.progress import in_kernel, progress
-from docemb_lib.runs.key import RunKey
-from docemb_lib.settings.notebooks import EVALUATION
+from docemb_lib.base.progress import in_kernel, live_cell, progress
+from docemb_lib.figures import typeset
 from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
 from docemb_lib.sweeps.kernels import is_run_of_sweep
+from docemb_lib.sweeps.monitor import progress_of, training_of, trainings_on_disk
 from docemb_lib.sweeps.plan import chosen_runs, resolve_sweep
 from docemb_lib.sweeps.sweep import execute_plan, recorded
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.monitor import progress_of, trainings_on_disk
+from docemb_lib.widgets.monitor import duration
 from docemb_lib.workspace import Workspace
 
 EVERY = 1.0  # seconds between two states of the table
+STOPPED = "The sweep was stopped; run this cell again to go on from here."
 # Interrupts the kernel as JupyterLab's own button does, through the server: a kernel that executes
 # a cell answers no widget.
 STOP = """
@@ -45,16 +46,6 @@ button.onclick = () => {
 };
 element.appendChild(button);
 """
-
-
-class Stopped(KeyboardInterrupt):
-    """A person has stopped a sweep; a notebook shows one line in place of a traceback."""
-
-    def __init__(self) -> None:
-        super().__init__("The sweep was stopped; execute this cell again to go on from here.")
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 def sweep(
@@ -99,7 +90,7 @@ def sweep(
                 steps, workspace, reporter, workers=workers, scheduler=scheduler, in_cell=in_cell
             )
         except KeyboardInterrupt:
-            raise Stopped() from None
+            raise Stopped(STOPPED) from None
     return recorded(chosen_runs(steps), workspace)
 
 
@@ -122,7 +113,7 @@ class RunTable(Reporter):
         for run in runs:
             self.states[run] = "waiting" if run in missing else "there already"
         if self._table is None:
-            if missing and html.live_cell() is not None:
+            if missing and live_cell() is not None:
                 button = {"application/javascript": STOP.replace("KERNEL", kernel_id())}
                 self._button = display(button, raw=True, display_id=True)
             self._table = display(self.answer(), display_id=True)
@@ -153,11 +144,13 @@ class RunTable(Reporter):
             self._show()
 
     def rows(self) -> pd.DataFrame:
-        """A row for each run: run, state, took, loss on validation documents or batch, mean, at."""
-        training = {}
+        """A row for each run: run, state, took, its training, loss and mean of validation, at.
+
+        While a student is in training, `loss` is that of its last update.
+        """
+        trainings = pd.DataFrame()
         if "running" in self.states.values():
             trainings = trainings_on_disk(self.workspace)
-            training = {row["training"]: row for row in trainings.to_dict("records")}
         labels = [run.label for run in self.states]
         rows = []
         for run, state in self.states.items():
@@ -165,6 +158,8 @@ class RunTable(Reporter):
                 "run": run.label if labels.count(run.label) == 1 else run.executed.stem,
                 "state": state,
                 "took": None,
+                "update": None,
+                "time left": None,
                 "loss": None,
                 "validation": None,
                 "at": self.notes.get(run, ""),
@@ -173,9 +168,8 @@ class RunTable(Reporter):
             if state == "running":
                 row["took"] = time.monotonic() - self.started[run]
                 row["at"] = progress_of(run.working)
-                if run.key.trains:
-                    title = RunKey(EVALUATION.name, run.profile).label  # the same in all notebooks
-                    row["loss"] = training.get(title, {}).get("loss")
+                training = training_of(run, trainings)
+                row |= {name: training.get(name) for name in ("update", "time left", "loss")}
             elif record is not None:
                 row["took"] = record.seconds
                 row["loss"] = record.metrics.get("validation_loss_after")
@@ -186,16 +180,14 @@ class RunTable(Reporter):
 
     def answer(self) -> HTML:
         rows = self.rows().dropna(axis="columns", how="all")
-        text = html.table("sweep", rows, {"took": _duration})
+        text = html.table("sweep", rows, {"took": duration, "run": typeset})
+        profiles = ", ".join({run.profile.name: None for run in self.states})
+        text = html.message(f"profile {profiles}") + text
         return HTML(f'{html.STYLE}<div class="docemb-answer">{text}</div>')
 
     def _show(self) -> None:
         self._table.update(self.answer())
         self._shown = time.monotonic()
-
-
-def _duration(seconds: float) -> str:
-    return "" if pd.isna(seconds) else tqdm.format_interval(seconds)
 
 
 class _ProgressBar(Reporter):

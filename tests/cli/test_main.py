@@ -370,6 +370,35 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_no
     assert len(list(students.glob("*.partial/checkpoints/*/whole.json"))) == 1
 
 
+@pytest.mark.slow
+def test_a_training_that_is_interrupted_says_how_far_it_came_and_keeps_that(workspace_root):
+    profile = workspace_root / "params" / "small.yaml"
+    profile.write_text(profile.read_text().replace("{log_every: 1}", "{log_every: 1, epochs: 99}"))
+    command = [*DOCEMB, "train", "--profile", "small"]
+    training = subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    students = workspace_root / "outputs" / "artefacts" / "student"
+    deadline = time.monotonic() + 200
+    while not list(students.glob("*.partial/checkpoints")):
+        assert training.poll() is None, training.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    training.send_signal(signal.SIGINT)
+    _, stderr = training.communicate(timeout=200)
+    said = (
+        r"Interrupted: stopped after (\d+) of \d+ updates; give the same command again to go on\."
+    )
+    stopped = re.fullmatch(said, stderr.splitlines()[-1])
+    assert stopped
+    assert training.returncode == 130
+    (marker,) = students.glob("*.partial/checkpoints/*/whole.json")
+    assert marker.parent.name == f"checkpoint-{stopped[1]}"
+
+
 def test_a_parameter_is_read_as_papermill_reads_it():
     given = {
         "lam=0.5": 0.5,

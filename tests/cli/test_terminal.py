@@ -3,7 +3,7 @@
 import io
 import logging
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +29,7 @@ class ARun:
     executed: Path
     notebook: str = "05_weighting"
     profile: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(name="tiny"))
+    key: SimpleNamespace | None = None
 
 
 def times_of(workspace, **seconds):
@@ -54,7 +55,7 @@ def console(columns=100, terminal=False):
 def reported(workspace, *labels, terminal=False, seconds=()):
     planned = [ARun(label, Path(f"{number}.ipynb")) for number, label in enumerate(labels)]
     screen = console(terminal=terminal)
-    return Terminal(screen, times_of(workspace, n05_weighting=seconds)), screen, planned
+    return Terminal(screen, times_of(workspace, n05_weighting=seconds), workspace), screen, planned
 
 
 def cells_of(text):
@@ -236,16 +237,16 @@ def test_a_plan_without_workers_takes_the_sum_of_the_usual_times(workspace, cloc
     first, _, last = screen.file.getvalue().splitlines()
     assert first == "3 runs, 1 of them already there; about 4 min 00 s"  # twice the median
     assert last.endswith("about 3 min 00 s left in all")  # the median of 60, 180 and 200
-    Terminal(screen, times_of(workspace, n05_weighting=[60.0])).begin(planned, [])
+    Terminal(screen, times_of(workspace, n05_weighting=[60.0]), workspace).begin(planned, [])
     assert screen.file.getvalue().endswith("\n3 runs, 3 of them already there\n")
     other = ARun("e", Path("5.ipynb"), "03_structural")
-    Terminal(screen, times_of(workspace, n05_weighting=[60.0])).begin(
+    Terminal(screen, times_of(workspace, n05_weighting=[60.0]), workspace).begin(
         [*planned, other], [*planned, other]
     )
     assert screen.file.getvalue().endswith("\n4 runs, 0 of them already there\n")  # 03 is not known
-    Terminal(screen, times_of(workspace)).begin([other], [other])
+    Terminal(screen, times_of(workspace), workspace).begin([other], [other])
     assert screen.file.getvalue().endswith("\n1 run, not there yet\n")
-    Terminal(screen, times_of(workspace)).begin([other], [])
+    Terminal(screen, times_of(workspace), workspace).begin([other], [])
     assert screen.file.getvalue().endswith("\n1 run, already there\n")
 
 
@@ -264,7 +265,7 @@ def test_no_name_label_or_text_can_command_the_terminal(workspace, monkeypatch):
     name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
     screen = PlainConsole(file=io.StringIO(), width=300, highlight=False, markup=False)
     run = ARun(name, Path(name))
-    reporter = Terminal(screen, times_of(workspace))
+    reporter = Terminal(screen, times_of(workspace), workspace)
     reporter.begin([run], [run], name)
     reporter.start(run)
     reporter.step(run, name)
@@ -303,3 +304,24 @@ def test_recorded_runs_say_which_students_have_collapsed(collapsed):
     assert ("collapsed" in printed) == has_collapsed
     assert (COLLAPSE_MEND in " ".join(printed.split())) == has_collapsed
     assert printed.count("yes") == has_collapsed
+
+
+def test_a_run_of_a_sweep_is_shown_with_the_progress_of_its_training(workspace, monkeypatch):
+    trainings = pd.DataFrame({"training": ["student a", "student a"], "profile": ["other", "tiny"]})
+    trainings = trainings.assign(update="12 of 333", loss=[9.0, 0.25])
+    trainings = trainings.assign(**{"tokens/s": 5120.0, "time left": "01:25"})
+    monkeypatch.setattr("docemb_lib.cli.terminal.trainings_on_disk", lambda _: trainings)
+    reporter, _, planned = reported(workspace, "a", "b", terminal=True)
+    runs = []
+    for run in planned:
+        key = SimpleNamespace(trains=True, student_label=f"student {run.label}")
+        runs.append(replace(run, key=key))
+    reporter.begin(runs, runs, "2 workers")
+    for run in runs:
+        reporter.start(run)
+    reporter.tick()
+    plain = console()
+    plain.print(reporter.bars)
+    reporter.close()
+    said = "a 0:00:00 update 12 of 333, loss 0.2500, 5,120 tokens a second, 01:25 left"
+    assert said in plain.file.getvalue()

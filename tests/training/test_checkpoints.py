@@ -4,11 +4,14 @@ is refused.
 
 import random
 import signal
+from contextlib import contextmanager
 
 import pytest
 
+from docemb_lib.base.errors import Stopped
 from docemb_lib.base.integrity import MARKER
 from docemb_lib.losses import Weighting
+from docemb_lib.training import trainer
 from docemb_lib.training.trainer import remove_checkpoints
 
 # 50 documents in 12 batches of 4, two a step, two epochs; of 45 with two sentences, 11 batches
@@ -54,6 +57,108 @@ def test_a_run_stopped_by_sigterm_saves_first_and_resumes_to_the_same_bits(
     assert len(saved) == 1
     assert int(saved[0].removeprefix("checkpoint-")) in (4, 5)
     assert_same_run(unbroken, distil.train(tmp_path / "stopped", **settings))
+
+
+@pytest.fixture
+def pressed(monkeypatch):
+    """A block in which a training gets Ctrl-C after its update `at`, or in a validation there."""
+
+    @contextmanager
+    def block(at, *, times=1, in_validation=False):
+        owner, name = (trainer.Bar, "on_step_end")
+        if in_validation:
+            owner, name = (trainer.DistillationTrainer, "validation_means")
+        original = getattr(owner, name)
+
+        def press(self, *arguments, **options):
+            result = original(self, *arguments, **options)
+            state = self.state if in_validation else arguments[1]
+            for _ in range(times if state.global_step == at else 0):
+                signal.raise_signal(signal.SIGINT)
+            return result
+
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, press)
+            yield
+
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield block
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.fixture
+def saved():
+    """The names of the complete checkpoints of a training; there must be no others."""
+
+    def names(folder):
+        folders = [*(folder / "checkpoints").glob("checkpoint-*")]
+        assert all((each / MARKER).is_file() for each in folders)
+        return [each.name for each in folders]
+
+    return names
+
+
+FEW = {"save_every": 100, "log_every": 5}  # no checkpoint but that of a stop
+
+
+@pytest.mark.parametrize("name", ["distil", "on_pairs"])
+@pytest.mark.parametrize("at", [1, 7, UPDATES])
+def test_a_run_stopped_by_ctrl_c_goes_on_from_there_to_the_same_bits(
+    tmp_path, request, pressed, steps, saved, assert_same_run, name, at
+):
+    train = request.getfixturevalue(name).train
+    unbroken = train(tmp_path / "unbroken", **FEW)
+    with pressed(at), pytest.raises(Stopped, match=f"^stopped after {at} of {UPDATES} updates; "):
+        train(tmp_path / "stopped", **FEW)
+    assert saved(tmp_path / "stopped") == [f"checkpoint-{at}"]
+    steps.clear()
+    resumed = train(tmp_path / "stopped", **FEW)
+    assert steps == list(range(at + 1, UPDATES + 1))
+    assert_same_run(unbroken, resumed)
+
+
+@pytest.mark.parametrize(("at", "done"), [(0, 1), (UPDATES, UPDATES)])
+def test_a_run_stopped_while_it_validates_keeps_its_updates(
+    tmp_path, distil, pressed, saved, assert_same_run, at, done
+):
+    unbroken = distil.train(tmp_path / "unbroken", **FEW)
+    with pressed(at, in_validation=True), pytest.raises(Stopped, match=f"after {done} of"):
+        distil.train(tmp_path / "stopped", **FEW)
+    assert saved(tmp_path / "stopped") == [f"checkpoint-{done}"]
+    assert_same_run(unbroken, distil.train(tmp_path / "stopped", **FEW))
+
+
+def test_a_second_ctrl_c_ends_at_once_and_the_run_goes_on_from_its_last_checkpoint(
+    tmp_path, distil, pressed, saved, assert_same_run, monkeypatch
+):
+    settings = FEW | {"save_every": 4}
+    unbroken = distil.train(tmp_path / "unbroken", **settings)
+    monkeypatch.setattr(trainer, "AGAIN", 0.0)
+    with pressed(7, times=2), pytest.raises(Stopped, match=r"at once; .* after 4 of 12 updates"):
+        distil.train(tmp_path / "stopped", **settings)
+    assert saved(tmp_path / "stopped") == ["checkpoint-4"]
+    assert_same_run(unbroken, distil.train(tmp_path / "stopped", **settings))
+
+
+def test_a_run_that_goes_on_warns_of_nothing(tmp_path, distil, pressed, caplog):
+    with pressed(3), pytest.raises(Stopped):
+        distil.train(tmp_path, **FEW)
+    caplog.clear()
+    distil.train(tmp_path, **FEW)
+    assert not [record for record in caplog.records if "do not match" in record.getMessage()]
+
+
+def test_an_echo_of_ctrl_c_from_a_launcher_is_no_second_one(tmp_path, distil, pressed, saved):
+    with pressed(2, times=2), pytest.raises(Stopped, match="stopped after 2 of 12 updates"):
+        distil.train(tmp_path, **FEW)
+    assert saved(tmp_path) == ["checkpoint-2"]
+
+
+def test_a_process_that_ignores_ctrl_c_trains_to_the_end(tmp_path, distil, pressed, steps):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with pressed(2):
+        distil.train(tmp_path, **FEW)
+    assert steps[-1] == UPDATES
 
 
 def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(

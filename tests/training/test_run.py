@@ -63,6 +63,14 @@ def test_history_has_validations_from_first_to_last_and_none_twice(history):
     assert steps == sorted(set(steps))
 
 
+@pytest.mark.parametrize(
+    ("validations", "steps"), [(2, [0, 12]), (3, [0, 6, 12]), (6, [0, 3, 6, 9, 12])]
+)
+def test_validations_are_spread_over_the_updates(tmp_path, distil, validations, steps):
+    _, history = distil.train(tmp_path, validations=validations, save_every=100)
+    assert [row["step"] for row in history.validation] == steps
+
+
 def test_rows_have_the_loss_of_each_teacher_and_signs_of_collapse(history):
     for row in (history.train[0], history.validation[0]):
         assert {"step", "loss", "norm", "spread", *history.teachers} <= set(row)
@@ -75,7 +83,10 @@ def test_rows_have_the_loss_of_each_teacher_and_signs_of_collapse(history):
 
 def test_the_log_has_the_title_and_a_row_for_each_update(distil, tmp_path, logged):
     distil.train(tmp_path)
-    assert logged(tmp_path) == ({"title": "student", "updates": 12}, list(range(1, 13)))
+    assert logged(tmp_path) == (
+        {"title": "student", "profile": "", "updates": 12},
+        list(range(1, 13)),
+    )
 
 
 def test_a_run_that_cannot_train_is_refused_before_it_starts(distil, tmp_path, refused):

@@ -4,14 +4,15 @@ import asyncio
 import json
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
 from docemb_lib.runs import records
+from docemb_lib.sweeps.monitor import runs_on_disk, trainings_on_disk
 from docemb_lib.training.trainer import Log
 from docemb_lib.widgets import monitor, run_monitor
-from docemb_lib.widgets.monitor import runs_on_disk, trainings_on_disk
 from docemb_lib.workspace import locked
 
 NOTEBOOK = "05_weighting"
@@ -49,7 +50,13 @@ def running_notebook(workspace):
         cell("running", "training: 10%\rtraining: 20%\n"),
         cell("pending"),
     ]
-    executed.with_name(f".{executed.stem}.running.ipynb").write_text(json.dumps({"cells": cells}))
+    started = datetime.now(UTC) - timedelta(seconds=90)
+    papermill = {
+        "parameters": {"profile": "small", "lam": 0.5},
+        "start_time": started.isoformat(),
+    }
+    content = {"cells": cells, "metadata": {"papermill": papermill}}
+    executed.with_name(f".{executed.stem}.running.ipynb").write_text(json.dumps(content))
     return executed
 
 
@@ -58,7 +65,9 @@ def test_a_running_run_differs_from_an_interrupted_one_by_its_lock_and_records_f
 ):
     with locked(running_notebook):
         (running,) = runs_on_disk(workspace).to_dict("records")
-    assert running["run"] == running_notebook.stem
+    assert running["run"] == "cosine;64;λ=0.5"
+    assert running["profile"] == "small"
+    assert 90 <= running["took"] < 120
     assert running["notebook"] == NOTEBOOK
     assert running["state"] == "running"
     assert running["at"] == "cell 2 of 3: training: 20%"
@@ -94,7 +103,7 @@ def test_a_notebook_that_is_just_being_written_or_was_deleted_breaks_nothing(
 def training(workspace):
     """A training after the fourth of ten updates, resumed after the second."""
     folder = workspace.outputs / "artefacts" / "student" / "abc.partial" / "checkpoints"
-    log = Log(folder, "student cosine")
+    log = Log(folder, "student cosine;λ=0.5", "small")
     state = SimpleNamespace(
         is_world_process_zero=True,
         max_steps=10,
@@ -117,7 +126,7 @@ def training(workspace):
     return folder / "log.jsonl"
 
 
-def test_a_training_reports_its_progress(workspace, training):
+def test_a_training_reports_its_progress(workspace, training, monkeypatch):
     lines = [json.loads(line) for line in training.read_text().splitlines()]
     assert [line.get("step") for line in lines] == [None, 2, 2, 3, 4, 4]
     for line, at in zip(lines[2:], (100.0, 103.0, 110.0, 112.0), strict=True):
@@ -125,9 +134,12 @@ def test_a_training_reports_its_progress(workspace, training):
     training.write_text(
         "".join(json.dumps(line) + "\n" for line in lines) + '{"step": 5, "lo'
     )  # being written
+    monkeypatch.setattr("docemb_lib.sweeps.monitor.time.time", lambda: 112.0)
     with locked(training.parents[2] / "abc"):
         (row,) = trainings_on_disk(workspace).to_dict("records")
-    assert row["training"] == "student cosine"
+    assert row["training"] == "student cosine;λ=0.5"
+    assert row["profile"] == "small"
+    assert row["time"] == "00:12"
     assert row["state"] == "running"
     assert row["update"] == "4 of 10"
     assert row["loss"] == 0.5
@@ -192,3 +204,23 @@ def test_the_monitor_finds_notebooks_by_number_and_lists_last_runs(
     text = run_monitor().answer().html
     assert numbers(text, "done") == ["3"]
     assert tables(text)["runs"]["run"].tolist() == ["run 2", "run 1"]
+
+
+def test_the_monitor_shows_the_profile_at_work_and_others_if_asked(workspace, training, tables):
+    records.save(workspace, replace(record("a"), profile="large"))
+    with locked(training.parents[2] / "abc"):
+        watching = run_monitor()
+        text = watching.answer().html
+    assert "profile small; there are also runs of large" in text
+    assert tables(text)["trainings"]["training"].tolist() == ["student cosine, λ .5"]
+    assert "profile" not in tables(text)["trainings"]
+    assert tables(text)["runs"].empty
+    text = run_monitor(profile="large").answer().html
+    assert tables(text)["runs"]["run"].tolist() == ["run a"]
+    assert "trainings" not in tables(text)
+    text = run_monitor(profile="all").answer().html
+    assert tables(text)["runs"]["profile"].tolist() == ["large"]
+    assert tables(text)["trainings"]["profile"].tolist() == ["small"]
+    assert "did you mean large?" in run_monitor(profile="larg").answer().html
+    # without one at work it is that of the last run
+    assert "profile large" in run_monitor().answer().html

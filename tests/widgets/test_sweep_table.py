@@ -11,10 +11,11 @@ from bs4 import BeautifulSoup
 from conftest import docemb
 
 from docemb_lib import records
+from docemb_lib.base.errors import Stopped
 from docemb_lib.sweeps.kernels import RUN_OF_SWEEP
 from docemb_lib.sweeps.plan import resolve_sweep
 from docemb_lib.widgets import sweep_table
-from docemb_lib.widgets.sweep_table import RunTable, Stopped, sweep
+from docemb_lib.widgets.sweep_table import RunTable, sweep
 
 PARAMETERS = "profile = 'small'\nseed = 0\nstructural_loss = 'cosine'"
 # A run of notebook 03, which sweeps over seeds of its own notebook before it ends.
@@ -88,7 +89,7 @@ print(frame[["dm", "validation"]].to_json())
 """
     first = executed(workspace, "first", text)
     (table,) = tables_of(first)
-    assert table["run"].tolist() == ["DM;8;lowercase;2", "DBOW;8;lowercase;2"]
+    assert table["run"].tolist() == ["DM, 8, lowercase, 2", "DBOW, 8, lowercase, 2"]
     assert table["state"].tolist() == ["done", "done"]
     frame = records.frame("02_paragraph_vector", workspace=workspace).set_index("dm")
     for dm, mean in zip((True, False), table["validation"].astype(float), strict=True):
@@ -130,7 +131,7 @@ def test_an_interrupted_sweep_says_in_one_line_how_to_go_on(workspace, monkeypat
     monkeypatch.setattr(sweep_table, "execute_plan", interrupted)
     with pytest.raises(Stopped) as caught:
         sweep("03", [{}], profile="small")
-    assert "execute this cell again to go on from here" in str(caught.value)
+    assert "run this cell again to go on from here" in str(caught.value)
 
 
 @pytest.fixture
@@ -166,22 +167,29 @@ def test_the_table_follows_a_run_from_waiting_to_its_end(workspace, planned, sho
     assert "no luck" in shown[-1].data
 
 
-def test_the_loss_of_a_running_run_is_that_of_its_training(workspace, planned, shown, monkeypatch):
+def test_a_running_run_shows_loss_update_and_time_left_of_its_training(
+    workspace, planned, shown, monkeypatch
+):
     titles = [f"student only-structural;{loss};24 docs" for loss in ("MSE", "cosine")]
     trainings = pd.DataFrame({"training": titles, "loss": [0.5, 0.75]})
+    trainings = trainings.assign(profile="small", update=["1 of 4", "3 of 4"])
+    trainings["time left"] = ["00:03", "00:01"]
     monkeypatch.setattr(sweep_table, "trainings_on_disk", lambda _: trainings)
     table = RunTable(workspace)
     table.begin(planned, planned)
     for run in planned:
         table.start(run)
-    assert table.rows()["loss"].tolist() == [0.5, 0.75]
+    rows = table.rows()
+    assert rows["loss"].tolist() == [0.5, 0.75]
+    assert rows["update"].tolist() == ["1 of 4", "3 of 4"]
+    assert rows["time left"].tolist() == ["00:03", "00:01"]
 
 
 @pytest.mark.parametrize(("cell", "count"), [("a cell", 2), (None, 1)])
 def test_only_a_person_gets_a_button_and_only_while_runs_are_missing(
     workspace, planned, shown, monkeypatch, cell, count
 ):
-    monkeypatch.setattr(sweep_table.html, "live_cell", lambda: cell)
+    monkeypatch.setattr(sweep_table, "live_cell", lambda: cell)
     monkeypatch.setattr(sweep_table, "kernel_id", lambda: "abc")
     RunTable(workspace).begin(planned, [])
     assert len(shown) == 1
