@@ -97,12 +97,15 @@ def fits_onednn(dtype: torch.dtype) -> bool:
     return dtype == torch.float32
 
 
-def onednn_linear(states: Tensor, weight: Tensor, bias: Tensor, *, gelu: bool) -> Tensor:
+def onednn_linear(
+    states: Tensor, weight: Tensor, bias: Tensor | None = None, *, gelu: bool = False
+) -> Tensor:
     """A linear layer and then the exact GELU if asked, by oneDNN on a CPU, without a gradient.
 
     For float32 torch itself takes MKL, which on AMD's processors with AVX-512 is half as fast.
 
-    states: (T, in); weight: (out, in); bias: (out,), all of one dtype. Returns (T, out).
+    states: (T, in); weight: (out, in); bias: (out,), all of one dtype, with any strides. Returns
+    (T, out).
     """
     import torch
 

@@ -9,9 +9,10 @@ The attention has two backends:
 
 - `blocks` runs on every device. It cuts the queries of a document into blocks, and multiplies each
   block with the keys that some query of the block can see. One constant band masks the scores of
-  every block. The scores of a block fit into the cache of a core and are computed again in the
-  backward pass, so the memory is that of queries, keys and values. On CPUs this is faster than
-  `scaled_dot_product_attention` over the same blocks, and it supports dropout.
+  every block. The scores of a block fit into the cache of a core. The backward pass computes the
+  weights again where they take more than KEPT_WEIGHTS, so the memory is that of queries, keys and
+  values. On CPUs this is faster than `scaled_dot_product_attention` over the same blocks, and it
+  supports dropout.
 - `varlen` is torch's flash attention for packed sequences. It needs an NVIDIA GPU from Ampere on
   and half precision.
 
@@ -40,7 +41,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
@@ -62,6 +63,9 @@ from docemb_lib.student.packing import PackedBatch
 Backend = Literal["blocks", "varlen"]
 
 CPU_SCORES = 2**21  # bytes of a block's scores, all heads: about a core's second-level cache
+# Bytes of a layer's attention weights that are kept for the backward pass. More are computed again,
+# so that long documents take the memory of queries, keys and values alone.
+KEPT_WEIGHTS = 2**27
 # On a GPU the budget never decides: blocks are as large as a window, because launching kernels
 # costs most.
 GPU_SCORES = 2**28
@@ -153,51 +157,73 @@ def _layer(
 def _project(layer: LongformerLayer, hidden: Tensor) -> tuple[Tensor, ...]:
     """Return queries, keys and values, (T, H, head_dim) each."""
     attention = layer.attention.self
-    device = hidden.device.type
-    heads = (attention.num_heads, attention.head_dim)
     projections = (attention.query, attention.key, attention.value)
-    if device == "cuda":
-        # One product of three times the columns: a projection alone does not fill a GPU.
-        weight = torch.cat([projection.weight for projection in projections])  # (3 D, D)
-        bias = torch.cat([projection.bias for projection in projections])
-        return F.linear(hidden, weight, bias).view(-1, 3, *heads).unbind(1)
-    if torch.is_autocast_enabled(device):
-        # Cast the states once instead of in each of the three projections.
-        hidden = hidden.to(torch.get_autocast_dtype(device))
-    return tuple(_linear(projection, hidden).view(-1, *heads) for projection in projections)
+    # One product of three times the columns: a projection alone does not fill a GPU, and on a CPU
+    # the states are read once.
+    weight = torch.cat([projection.weight for projection in projections])  # (3 D, D)
+    bias = torch.cat([projection.bias for projection in projections])
+    joined = _linear(hidden, weight, bias)  # (T, 3 D)
+    return joined.view(-1, 3, attention.num_heads, attention.head_dim).unbind(1)
 
 
 def _feed_forward(layer: LongformerLayer, context: Tensor, hidden: Tensor) -> Tensor:
     """Add the attention's output to the states, then the feed-forward network's, (T, D) each."""
     # LayerNorm computes in float32; its result has the dtype of the states.
     first = layer.attention.output
-    added = first.dropout(_linear(first.dense, context)) + hidden
+    added = first.dropout(_linear(context, first.dense.weight, first.dense.bias)) + hidden
     attended = first.LayerNorm(added).to(hidden.dtype)
 
     wide = layer.intermediate
-    inner = _linear(wide.dense, attended, wide.intermediate_act_fn)  # (T, width between)
+    activation = wide.intermediate_act_fn
+    inner = _linear(attended, wide.dense.weight, wide.dense.bias, activation)  # (T, width between)
     last = layer.output
-    added = last.dropout(_linear(last.dense, inner)) + attended
+    added = last.dropout(_linear(inner, last.dense.weight, last.dense.bias)) + attended
     return last.LayerNorm(added).to(hidden.dtype)
 
 
 def _linear(
-    layer: nn.Linear, states: Tensor, activation: Callable[[Tensor], Tensor] | None = None
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    activation: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Apply a linear layer and an activation to states, (T, in) to (T, out).
 
-    Without gradients, CPUs multiply by oneDNN where it is the faster library, in autocast's dtype.
+    CPUs multiply by oneDNN where it is the faster library, in autocast's dtype.
     """
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else states.dtype
-    has_gradient = torch.is_grad_enabled() or torch.compiler.is_compiling()
-    if states.device.type != "cpu" or has_gradient or not fits_onednn(dtype):
-        product = layer(states)
-        return product if activation is None else activation(product)
-    fused = isinstance(activation, GELUActivation)
-    product = onednn_linear(
-        states.to(dtype), layer.weight.to(dtype), layer.bias.to(dtype), gelu=fused
-    )
+    fused = False
+    if states.device.type != "cpu" or torch.compiler.is_compiling() or not fits_onednn(dtype):
+        product = F.linear(states, weight, bias)
+    else:
+        tensors = (tensor.to(dtype) for tensor in (states, weight, bias))
+        if torch.is_grad_enabled():
+            product = _Linear.apply(*tensors)
+        else:
+            fused = isinstance(activation, GELUActivation)
+            product = onednn_linear(*tensors, gelu=fused)
     return product if activation is None or fused else activation(product)
+
+
+class _Linear(torch.autograd.Function):
+    """A linear layer by oneDNN, with the gradient written down. All tensors have one dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """Compute Y = X W^T + b, (T, out)."""
+        ctx.save_for_backward(states, weight)
+        return onednn_linear(states, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute dX = G W, dW = G^T X and db, the sum of the rows of G."""
+        states, weight = ctx.saved_tensors
+        d_bias = grad.sum(0)
+        # In bfloat16 torch itself multiplies by oneDNN, and is a little faster.
+        if grad.dtype == torch.bfloat16:
+            return grad @ weight, grad.T @ states, d_bias
+        return onednn_linear(grad, weight.T), onednn_linear(grad.T, states.T), d_bias
 
 
 def stock_hidden_states(
@@ -315,10 +341,12 @@ def banded_attention(
     size = max(32, min(fitting, most) // 32 * 32)
     step = STEP if on_cpu and dtype == torch.bfloat16 else 1
     plan = blocks(lengths, window, size, step)
+    scores = sum(_length(block.read_queries) * _length(block.read_keys) for block in plan)
+    keeps = torch.is_grad_enabled() and scores * H * query.element_size() <= KEPT_WEIGHTS
     # The T queries are scaled once, instead of the scores of each block.
     query = query * head_dim**-0.5
     band = _band(size, window, query)
-    return _BandedAttention.apply(query, key, value, plan, band, window, dropout)
+    return _BandedAttention.apply(query, key, value, plan, band, window, dropout, keeps)
 
 
 def fits_varlen(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
@@ -425,6 +453,11 @@ def _columns(tensor: Tensor) -> Tensor:
     return tensor.reshape(T, -1).T.contiguous().view(H, head_dim, T)
 
 
+def _by_head(tensor: Tensor) -> Tensor:
+    """Bring (T, H, head_dim) to (H, T, head_dim), once for all blocks."""
+    return tensor.transpose(0, 1).contiguous()
+
+
 class _Dropout:
     """A sequence of dropout masks that a seed repeats.
 
@@ -461,26 +494,33 @@ class _BandedAttention(torch.autograd.Function):
         band: Tensor,
         window: int,
         share: float,
+        keeps: bool,
     ) -> Tensor:
         """Compute the context of each token, (T, H, head_dim), block by block."""
-        ctx.save_for_backward(query, key, value, band)
         ctx.plan = plan
         ctx.window = window
         ctx.share = share
         ctx.seed = int(torch.randint(2**63 - 1, ())) if share else 0
         noise = _Dropout(share, ctx.seed, query.device) if share else None
-        out = torch.empty_like(query)
-        # (T, H, head_dim) to (H, T, head_dim): one product then computes all heads of a block.
-        q, v, o = (tensor.transpose(0, 1) for tensor in (query, value, out))
+        # One product computes all heads of a block.
+        q = _by_head(query)
+        v = _by_head(value)
+        o = torch.empty_like(q)
         k = _columns(key)
+        kept = []
         with torch.autocast(query.device.type, enabled=False):
             for block in plan:
                 weights = _weights(q, k, block, band, window)
+                if keeps:
+                    kept.append(weights)
                 if noise is not None:
-                    weights.mul_(noise.mask(weights))
+                    weights = weights * noise.mask(weights)
                 context = torch.bmm(weights, v[:, block.read_keys])  # (H, read queries, head_dim)
                 o[:, block.queries] = context[:, : _length(block.queries)]
-            return out.mul_(noise.scale) if noise is not None else out
+            if noise is not None:
+                o.mul_(noise.scale)
+        ctx.save_for_backward(q, k, v, band, *kept)
+        return o.transpose(0, 1)
 
     @staticmethod
     @once_differentiable
@@ -491,34 +531,34 @@ class _BandedAttention(torch.autograd.Function):
         from dP by the softmax's derivative, dQ = dS K, dK = dS^T Q. Neighbouring blocks share keys,
         so dK and dV are sums over blocks.
         """
-        query, key, value, band = ctx.saved_tensors
-        noise = _Dropout(ctx.share, ctx.seed, query.device) if ctx.share else None
-        d_query = torch.empty_like(query)  # each query is in one block, which fills its row
-        d_key = torch.zeros_like(key)
-        d_value = torch.zeros_like(value)
-        with torch.autocast(query.device.type, enabled=False):
+        q, k_columns, v, band, *kept = ctx.saved_tensors
+        noise = _Dropout(ctx.share, ctx.seed, q.device) if ctx.share else None
+        with torch.autocast(q.device.type, enabled=False):
             if noise is not None:
                 grad = grad * noise.scale
-            tensors = (query, key, grad, d_query, d_key, d_value)
-            q, k, g, dq, dk, dv = (tensor.transpose(0, 1) for tensor in tensors)
-            k_columns = _columns(key)
-            v_columns = _columns(value)
-            for block in ctx.plan:
-                # P again, without dropout: (H, read queries, read keys), like all below.
-                weights = _weights(q, k_columns, block, band, ctx.window)
-                g_block = g[:, block.read_queries]  # G, (H, read queries, head_dim)
-                kept = weights
+            g = _by_head(grad)
+            k = k_columns.mT.contiguous()  # (H, T, head_dim)
+            v_columns = v.mT.contiguous()  # (H, head_dim, T)
+            dq = torch.empty_like(q)  # each query is in one block, which fills its row
+            dk = torch.zeros_like(k)
+            dv = torch.zeros_like(k)
+            # P of each block, without dropout: (H, read queries, read keys), like all below.
+            again = (_weights(q, k_columns, block, band, ctx.window) for block in ctx.plan)
+            for block, weights in zip(ctx.plan, kept or again, strict=True):
+                g_block = g[:, block.read_queries].contiguous()  # G, (H, read queries, head_dim)
+                dropped = weights
                 d_weights = torch.bmm(g_block, v_columns[:, :, block.read_keys])  # dP = G V^T
                 if noise is not None:
                     # A dropped weight has no part in O, so neither V nor P learns through it.
                     mask = noise.mask(weights)
-                    kept = weights * mask
+                    dropped = weights * mask
                     d_weights.mul_(mask)
                 d_scores = softmax_backward(d_weights, weights)  # dS
                 # Rows of queries that were read for the shape alone are zero in P, hence in dS:
                 # they add nothing to these sums.
-                dv[:, block.read_keys] += torch.bmm(kept.mT, g_block)  # dV = P^T G
+                dv[:, block.read_keys] += torch.bmm(dropped.mT, g_block)  # dV = P^T G
                 dk[:, block.read_keys] += torch.bmm(d_scores.mT, q[:, block.read_queries])
                 d_queries = torch.bmm(d_scores, k[:, block.read_keys])  # dQ = dS K
                 dq[:, block.queries] = d_queries[:, : _length(block.queries)]
-        return d_query, d_key, d_value, None, None, None, None
+        gradients = (tensor.transpose(0, 1) for tensor in (dq, dk, dv))  # (T, H, head_dim)
+        return *gradients, *[None] * 5

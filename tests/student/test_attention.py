@@ -57,7 +57,9 @@ def test_blocks_read_on_to_multiples_of_a_step():
     assert len(shapes) <= 10  # documents of four hundred lengths
 
 
-def attention_in_steps(query, key, value, lengths, window, *, step, dropout=0.0, size=32):
+def attention_in_steps(
+    query, key, value, lengths, window, *, step, dropout=0.0, size=32, keeps=False
+):
     """Blocks of the shapes of bfloat16 on CPUs, but in double precision, so that rounding hides no
     error.
     """
@@ -65,7 +67,7 @@ def attention_in_steps(query, key, value, lengths, window, *, step, dropout=0.0,
     plan = blocks(lengths, window, size, step)
     band = longformer._band(size, window, query)
     return longformer._BandedAttention.apply(
-        query * query.shape[2] ** -0.5, key, value, plan, band, window, dropout
+        query * query.shape[2] ** -0.5, key, value, plan, band, window, dropout, keeps
     )
 
 
@@ -92,16 +94,37 @@ def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads,
         torch.testing.assert_close(tensor.grad, reference.grad)
 
 
+@pytest.mark.parametrize("keeps", [True, False])
 @pytest.mark.parametrize("step", [1, 16])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_gradients_agree_with_finite_differences_with_and_without_dropout(dropout, step):
+def test_gradients_agree_with_finite_differences_with_and_without_dropout(dropout, step, keeps):
+    """Where the backward pass has the weights of the forward pass, and where it computes them."""
     inputs = [tensor.requires_grad_() for tensor in random_heads(20, heads=1, head_dim=2)]
+    options = {"step": step, "dropout": dropout, "size": 8, "keeps": keeps}
 
     def attend(query, key, value):
         torch.manual_seed(0)  # the same dropout at every evaluation
-        return attention_in_steps(query, key, value, [3, 17], 4, step=step, dropout=dropout, size=8)
+        return attention_in_steps(query, key, value, [3, 17], 4, **options)
 
     assert torch.autograd.gradcheck(attend, inputs)
+
+
+def test_weights_that_take_much_memory_are_computed_again(monkeypatch):
+    inputs = [tensor.float().requires_grad_() for tensor in random_heads(64, heads=2, head_dim=8)]
+
+    def saved_bytes():
+        saved = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda x: saved.append(x.nbytes), lambda x: x
+        ):
+            banded_attention(*inputs, [64], 64)
+        return sum(saved)
+
+    of_weights = 2 * 64 * 64 * 4  # two heads, one block, float32
+    monkeypatch.setattr(longformer, "KEPT_WEIGHTS", of_weights)
+    kept = saved_bytes()
+    monkeypatch.setattr(longformer, "KEPT_WEIGHTS", of_weights - 1)
+    assert kept - saved_bytes() == of_weights
 
 
 @pytest.mark.parametrize("step", [1, 64])

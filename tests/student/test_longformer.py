@@ -123,6 +123,18 @@ def test_gradients_equal_the_stock_models(make_kind, random_documents, kind):
     assert all(gradient.abs().max() > 0 for gradient in of_global)
 
 
+def test_gradients_in_bfloat16_stay_close_to_those_in_float32(converted, random_documents):
+    batch = pack(random_documents(LENGTHS))
+    expected = gradients_of(converted, batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        gradients = gradients_of(converted, batch)
+    for name, gradient in gradients.items():
+        if name.endswith("key.bias"):  # a softmax is the same for every shift: rounding alone
+            continue
+        distance = (gradient - expected[name]).norm() / expected[name].norm()
+        assert distance < 0.05, name
+
+
 def test_global_attention_reaches_the_first_token_from_beyond_every_window(
     make_kind, random_documents
 ):
