@@ -43,7 +43,7 @@ del AS_A_USER["MPLBACKEND"]
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three processes for two cores: tests wait for kernels and browsers a quarter of their time."""
+    """Three processes for two cores, because tests wait for kernels and browsers."""
     return (3 * (os.cpu_count() or 1) + 1) // 2
 
 
