@@ -117,6 +117,15 @@ class Workspace:
         """Whether the artefact made from `inputs` is there."""
         return is_whole(self._named(kind, inputs).path)
 
+    def alike(self, kind: str, inputs: Inputs, *, but: str) -> Iterator[Artefact]:
+        """The finished artefacts of a kind whose inputs differ in one of these at most, `but`."""
+        for file in sorted((self.outputs / "artefacts" / kind).glob(f"*/{MANIFEST}")):
+            artefact = Artefact(file.parent.name, file.parent)
+            with suppress(OSError, ValueError, LookupError):  # a damaged manifest
+                theirs = {**inputs, but: artefact.manifest["inputs"][but]}
+                if self._named(kind, theirs) == artefact and is_whole(artefact.path):
+                    yield artefact
+
     def _named(self, kind: str, inputs: Inputs) -> Artefact:
         version_of_kind = VERSIONS.get(kind.split("/")[0], 1)
         fingerprint = fingerprint_of({"kind": kind, "version": version_of_kind, **inputs})

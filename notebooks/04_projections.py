@@ -425,8 +425,8 @@ run.save_figure(figure, "training", validation_history)
 # embeddings $y$ and $c$ themselves, which large projections are said to harm. Wide views are first mapped to principal
 # axes.
 #
-# How much of each teacher is in the student's embedding? A linear map to the teacher's embeddings is fitted on training
-# documents and measured on validation documents, before and after distillation.
+# How much of each teacher is in the student's embedding? A linear map to the teacher's embeddings is fitted on documents
+# of the tasks and measured on validation documents, before and after distillation.
 
 # %%
 probes = views.probes_of_teachers(run)

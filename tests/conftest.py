@@ -20,7 +20,7 @@ from unittest import mock
 import pytest
 from filelock import FileLock
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # one of a process per core
+if "PYTEST_XDIST_WORKER" in os.environ:  # one of several processes
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches for a hub
 os.environ.setdefault("MPLBACKEND", "agg")
@@ -40,6 +40,11 @@ DOCEMB = [sys.executable, "-m", "docemb_lib.cli"]
 # Of a command in a process of its own, whose kernels show figures as those of a user do.
 AS_A_USER = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 del AS_A_USER["MPLBACKEND"]
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Three processes for two cores, because tests wait for kernels and browsers."""
+    return (3 * (os.cpu_count() or 1) + 1) // 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,7 +13,9 @@ B: resamples; K: tasks; M: models; N: examples of a task.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
+from math import comb
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -28,6 +30,7 @@ ALPHA = 0.05  # significance level of tests
 POWER = 0.8  # probability that a test shows a difference, for which `Needed` says what it takes
 RESAMPLES = 2000  # of the examples, for an interval
 PERMUTATIONS = 9999  # of the results of two models, so that the smallest p-value is 1e-4
+MOST_INVERTED = 60  # trials up to which NumPy draws Binomial(n, 1/2) from one uniform number
 CELLS = 4_000_000  # examples drawn at a time; bounds the memory
 DECIMALS = 12  # means are rounded to these, since sums in another order differ in the last bits
 # Tokens between which `by_length` divides: SBERT teachers read 256 to 512, the student 4,096.
@@ -105,16 +108,27 @@ def resampled_means(examples: np.ndarray, *, resamples: int, seed: int) -> np.nd
 
     examples: (M, N).
     """
-    rng = np.random.default_rng(seed)
     N = examples.shape[1]
+    if resamples * N <= CELLS:
+        return (_resamples(N, resamples, seed) @ examples.T / N).round(DECIMALS)
+    rng = np.random.default_rng(seed)
     at_once = max(1, CELLS // N)
     means = []
     for start in range(0, resamples, at_once):
-        b = min(at_once, resamples - start)
-        drawn = rng.integers(N, size=(b, N)) + N * np.arange(b)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=b * N).reshape(b, N)
-        means.append(counts.astype(np.float64) @ examples.T / N)
+        counts = _draw(rng, N, min(at_once, resamples - start))
+        means.append(counts @ examples.T / N)
     return np.concatenate(means).round(DECIMALS)
+
+
+def _draw(rng: np.random.Generator, N: int, b: int) -> np.ndarray:
+    """How often each of N examples is drawn in N draws with replacement, b times: (b, N)."""
+    drawn = rng.integers(N, size=(b, N)) + N * np.arange(b)[:, None]
+    return np.bincount(drawn.ravel(), minlength=b * N).reshape(b, N).astype(np.float64)
+
+
+@lru_cache(maxsize=4)  # the tasks of an evaluation, all pairs of whose models take the same draws
+def _resamples(N: int, resamples: int, seed: int) -> np.ndarray:
+    return _draw(np.random.default_rng(seed), N, resamples)
 
 
 def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS) -> float:
@@ -133,9 +147,30 @@ def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS)
     extreme = 1
     for start in range(0, permutations, at_once):
         b = min(at_once, permutations - start)
-        signed = 2 * rng.binomial(counts, 0.5, size=(b, len(sizes))) - counts
+        signed = 2 * _half_binomial(rng, counts, b) - counts
         extreme += int(np.count_nonzero(np.abs(signed @ sizes) >= observed))
     return extreme / (1 + permutations)
+
+
+def _half_binomial(rng: np.random.Generator, counts: np.ndarray, b: int) -> np.ndarray:
+    """`rng.binomial(counts, 0.5, size=(b, len(counts)))`, the same numbers in a third of the time.
+
+    NumPy inverts the distribution function at one uniform number per draw, up to MOST_INVERTED. It
+    prepares each draw anew; here this is done once per count, and a single sign is one comparison.
+    """
+    if counts.max(initial=0) > MOST_INVERTED:
+        return rng.binomial(counts, 0.5, size=(b, len(counts)))
+    uniform = rng.random((b, len(counts)))
+    drawn = (uniform > 0.5).astype(np.float64)
+    for column in np.flatnonzero(counts > 1):
+        drawn[:, column] = np.searchsorted(_distribution(int(counts[column])), uniform[:, column])
+    return drawn
+
+
+@cache
+def _distribution(n: int) -> np.ndarray:
+    """The distribution function of Binomial(n, 1/2) at 0 to n, (n + 1,)."""
+    return np.cumsum([comb(n, k) for k in range(n + 1)]) / 2.0**n
 
 
 class PairedError(NamedTuple):

@@ -23,7 +23,7 @@ import numpy as np
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import is_whole
 from docemb_lib.base.tokenizing import batched
-from docemb_lib.workspace import Workspace, fingerprint_of, publish
+from docemb_lib.workspace import Workspace, fingerprint_of, is_locked, publish
 
 # Texts of a shard: a kill costs the embeddings of so many. A student sorts as many by length.
 BLOCK = 512
@@ -64,12 +64,19 @@ def embed_once(workspace: Workspace | None, model: Embedder, texts: Sequence[str
     keys = [_key_of(text) for text in texts]
     known = _embeddings(workspace, model)
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    shards: dict[Path, Callable[[], None]] = {}
     for block in batched(missing, BLOCK):
         few = {key: missing[key] for key in block}
         inputs = {"model": model.fingerprint, "texts": sorted(few)}
         shard = _shelves(workspace, model)[0] / fingerprint_of(inputs)
-        if not is_whole(shard):
-            publish(shard, partial(_write, model=model, texts=few), inputs=inputs)
+        write = partial(_write, model=model, texts=few)
+        shards[shard] = partial(publish, shard, write, inputs=inputs)
+    # Runs side by side need the same references: each takes shards that no other is writing, and
+    # waits for the rest at the end.
+    for ends in (False, True):
+        for shard, make in shards.items():
+            if not is_whole(shard) and (ends or not is_locked(shard)):
+                make()
     if missing:
         known = _embeddings(workspace, model)
     return np.stack([known[key] for key in keys])

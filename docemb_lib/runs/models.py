@@ -449,8 +449,8 @@ def sbert_models(teachers: TeacherStage) -> SBERTModels:
     """
     workspace = teachers.workspace
     over_chunks = teachers.sbert("chunks")
-    truncated = _teacher(Kind.SBERT_TRUNCATED, "", teachers.sbert("truncate"), workspace)
-    chunks = _teacher(Kind.SBERT_CHUNKS, "", over_chunks, workspace)
+    truncated = teacher_model(teachers.sbert("truncate"), workspace, Kind.SBERT_TRUNCATED)
+    chunks = teacher_model(over_chunks, workspace, Kind.SBERT_CHUNKS)
 
     def embed(texts: list[str]) -> np.ndarray:
         return over_chunks.embed(texts, embed_once(workspace, truncated, texts))
@@ -473,7 +473,7 @@ def contextual_models(teachers: TeacherStage) -> dict[Kind, Model]:
     with_lsa = teachers.profile.contextual_teachers.lsa_dim <= documents <= MAX_LSA_DOCUMENTS
     names = contextual_names(teachers.profile)
     return {
-        kind: _teacher(kind, names[kind], teachers.contextual(name), teachers.workspace)
+        kind: teacher_model(teachers.contextual(name), teachers.workspace, kind, names[kind])
         for name, kind in CONTEXTUAL_KINDS.items()
         if kind != Kind.CORPUS_LSA or with_lsa
     }
@@ -484,7 +484,7 @@ def paragraph_vector_model(
 ) -> Model:
     """One Paragraph Vector, or several side by side."""
     teacher = teachers.paragraph_vectors(settings, seed=seed)
-    return _teacher(Kind.PARAGRAPH_VECTOR, teacher.label, teacher, teachers.workspace)
+    return teacher_model(teacher, teachers.workspace, name=teacher.label)
 
 
 def centred_model(workspace: Workspace, model: Model) -> Model:
@@ -498,7 +498,9 @@ def centred_model(workspace: Workspace, model: Model) -> Model:
     return _on_task(model.kind, fit, key, form=Form.CENTRED, name=model.name)
 
 
-def _teacher(kind: Kind, name: str, teacher: Teacher, workspace: Workspace) -> Model:
+def teacher_model(
+    teacher: Teacher, workspace: Workspace, kind: Kind = Kind.PARAGRAPH_VECTOR, name: str = ""
+) -> Model:
     """The teacher as a model.
 
     A compound embeds through its members, so that each of them embeds a text once.
@@ -506,7 +508,7 @@ def _teacher(kind: Kind, name: str, teacher: Teacher, workspace: Workspace) -> M
     model = Model(kind, Form.SAVED, name, f"teacher/{teacher.fingerprint}", teacher.embed)
     if not isinstance(teacher, Compound):
         return model
-    members = [_teacher(kind, member.label, member, workspace) for member in teacher.members]
+    members = [teacher_model(member, workspace, kind, member.label) for member in teacher.members]
 
     def embed(texts: list[str]) -> np.ndarray:
         return np.concatenate([embed_once(workspace, member, texts) for member in members], axis=1)

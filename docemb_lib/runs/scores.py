@@ -242,6 +242,13 @@ class ScoreStage:
                     rounds.setdefault(name, {}).setdefault(model.label, {})[task] = score
         return {**rounds}
 
+    def validation_texts(self) -> list[str]:
+        """The texts that scoring on the tasks of a sweep needs embedded, each once."""
+        texts: dict[str, None] = {}
+        for name in self._names(final=False):
+            texts |= dict.fromkeys(self._documents(name, final=False).values())
+        return list(texts)
+
     def is_scored(self, model: Model, *, final: bool = True) -> bool:
         """Whether the model has scores on all tasks that it can be scored on, at least one."""
         return bool(self._names_of(model, final=final)) and not self._unscored(model, final=final)

@@ -295,7 +295,8 @@ class TeacherStage:
     def embeddings(self, teacher: Teacher, split: str, rows: int) -> np.ndarray:
         """The teacher's embeddings of the first `rows` documents of a split.
 
-        Returns float32 (rows, dim), memory-mapped.
+        Returns float32 (rows, dim), memory-mapped. Where those of more documents are there, these
+        are their first rows.
         """
         block = SBERT_BLOCK if isinstance(teacher, SBERT) else BLOCK
 
@@ -308,6 +309,9 @@ class TeacherStage:
             "teacher": identity_of(teacher),
             "rows": rows,
         }
+        for larger in self.workspace.alike("teacher-embeddings", inputs, but="rows"):
+            if larger.manifest["inputs"]["rows"] >= rows:
+                return open_embeddings(larger.path)[:rows]
         artefact = self.workspace.artefact("teacher-embeddings", inputs, build, resumable=True)
         return open_embeddings(artefact.path)
 

@@ -1,7 +1,9 @@
 """Sweeps and plans: many runs, those of a grid side by side and compared at the end.
 
 Each run of a sweep is a papermill run in the task thread of a Dask worker process of its own; a
-second thread polls whether the run is still wanted. What follows when a process is killed:
+second thread polls whether the run is still wanted. Grids that follow each other in a plan share
+their workers: the runs of the next one begin while the last ones of a grid are at work. What
+follows when a process is killed:
 
 - a kernel: its run has failed; the next sweep tries it again;
 - a worker: its kernel ends within two seconds, and Dask gives the run to another worker, at most
@@ -11,18 +13,21 @@ second thread polls whether the run is still wanted. What follows when a process
 - Ctrl-C here: kernels may write a checkpoint, then all processes end.
 
 The same command continues, since finished runs and artefacts are recognised. When all runs of a
-grid have ended, the notebook of the first finished run is executed again as a separate page, which
-trains nothing and shows all runs.
+grid have ended, a worker executes the notebook of the first finished run again as a separate page,
+which trains nothing and shows all runs. A grid goes without where a single run of its notebook
+follows in the plan, whose own notebook shows them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache, partial
+from itertools import groupby
 from math import nan
+from operator import itemgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -118,30 +123,49 @@ def execute_plan(
             return stack.enter_context(started)
 
         reporter.begin(known, [run for run in known if run in missing], where)
-        for step in steps:
-            if step.grid is None:
-                _execute_alone(step.runs[0], workspace, reporter)
-                if step is steps[0]:  # the corpus is built: check its size for all runs
+        for wave in _waves(steps):
+            if wave[0].grid is None:
+                _execute_alone(wave[0].runs[0], workspace, reporter)
+                if wave[0] is steps[0]:  # the corpus is built: check its size for all runs
                     missing_runs(runs_of(steps), workspace)
                 continue
-            runs = step.runs
-            todo = [run for run in runs if run in missing]
-            if step.choose is not None:
-                try:
-                    runs = step.choose()
-                    todo = missing_runs(runs, workspace)
-                except InputError as error:
-                    failures.append(f"grid {step.grid}: {error}")
-                    continue
-                reporter.begin(runs, todo, where)
-            reporter.skip([run for run in runs if run not in todo])
-            failed = {}
-            if todo:
-                failed = _distribute(client(), todo, workspace, reporter, wait=not in_cell)
-            failures += failed.values()
-            if not in_cell:
-                failures += _compare(runs, failed, workspace, reporter)
+            grids = []
+            for step in wave:
+                runs = step.runs
+                todo = [run for run in runs if run in missing]
+                if step.choose is not None:
+                    try:
+                        runs = step.choose()
+                        todo = missing_runs(runs, workspace)
+                    except InputError as error:
+                        failures.append(f"grid {step.grid}: {error}")
+                        continue
+                    reporter.begin(runs, todo, where)
+                reporter.skip([run for run in runs if run not in todo])
+                compared = not in_cell and not _is_shown_later(step, steps)
+                grids.append(_Grid(runs, todo, workspace, compared=compared))
+            failures += _distribute(client, grids, workspace, reporter, wait=not in_cell)
     return failures
+
+
+def _waves(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """The steps of a plan in groups: grids that follow each other are shared out together.
+
+    A single run is a group of its own, and so is a grid whose runs the records choose.
+    """
+    together = [step.grid is not None and step.choose is None for step in steps]
+    for is_pooled, group in groupby(zip(together, steps, strict=True), key=itemgetter(0)):
+        wave = [step for _, step in group]
+        yield from [wave] if is_pooled else ([step] for step in wave)
+
+
+def _is_shown_later(step: Step, steps: Sequence[Step]) -> bool:
+    """Whether a single run of the notebook and the profile of a grid follows it in the plan."""
+    grid = step.runs[0]
+    later = [other.runs[0] for other in steps[steps.index(step) + 1 :] if other.grid is None]
+    return any(
+        run.notebook == grid.notebook and run.profile.name == grid.profile.name for run in later
+    )
 
 
 def _execute_alone(run: Planned, workspace: Workspace, reporter: Reporter) -> None:
@@ -184,44 +208,58 @@ def _comparison_page(planned: Runs) -> Path:
     return planned[0].executed.with_name(f"comparison-{planned[0].executed.name}")
 
 
-def _compare(
-    planned: Runs, failures: Mapping[Planned, str], workspace: Workspace, reporter: Reporter
-) -> list[str]:
-    """Draw the comparison of the runs that succeeded, unless it exists.
+class _Grid:
+    """The runs of a grid while they are executed, and the page that compares them.
 
-    Returns a line if it failed.
+    compared: whether there is such a page.
     """
-    done = [run for run in planned if run not in failures]
-    if not done:
-        return []
-    compared = tuple(run.fingerprint for run in done)
-    page = replace(done[0], executed=_comparison_page(planned), compared=compared)
-    if is_done(page, workspace):
-        return []
-    reporter.prepare("the comparison of all finished runs")
-    try:
-        execution.execute_run(page, workspace, of_sweep=True)
-    except (RunError, InputError) as error:
-        return [f"comparison: {error}"]
-    return []
+
+    def __init__(self, runs: Runs, todo: Runs, workspace: Workspace, *, compared: bool) -> None:
+        self.runs = runs
+        self.todo = todo
+        self.workspace = workspace
+        self.compared = compared
+        self.ended: list[Planned] = []  # of `todo`
+        self.failures: dict[Planned, str] = {}  # error of a run, or of the page
+
+    def page(self) -> Planned | None:
+        """The page to be executed now; None before the last run has ended, or where it exists."""
+        done = [run for run in self.runs if run not in self.failures]
+        if not self.compared or not done or len(self.ended) < len(self.todo):
+            return None
+        compared = tuple(run.fingerprint for run in done)
+        page = replace(done[0], executed=_comparison_page(self.runs), compared=compared)
+        return None if is_done(page, self.workspace) else page
 
 
 def _distribute(
-    client: Client, missing: Runs, workspace: Workspace, reporter: Reporter, *, wait: bool
-) -> dict[Planned, str]:
-    """Give each worker a run, and the next one when it has ended.
+    client: Callable[[], Client],
+    grids: Sequence[_Grid],
+    workspace: Workspace,
+    reporter: Reporter,
+    *,
+    wait: bool,
+) -> list[str]:
+    """Give each worker a run, and the next one when it has ended; then the page of each grid.
 
-    Returns the errors of the failed runs. Dask's own queue would give a worker several runs, which
-    would count as tried when their worker dies. Raises ConnectionError without the scheduler.
+    Returns the errors of failed runs and pages. Dask's own queue would give a worker several runs,
+    which would count as tried when their worker dies. Raises ConnectionError without the scheduler.
+
+    client: gives the client of the workers, which it starts if there is anything to do.
     """
+    grid_of = {run: grid for grid in grids for run in grid.todo}
+    pages: dict[Planned, _Grid] = {}
+    for grid in grids:
+        page = grid.page()
+        if page is not None:
+            pages[page] = grid
+    waiting = [*pages, *grid_of]
     ended: SimpleQueue[Future] = SimpleQueue()
-    waiting = list(missing)
     at_work: dict[Future, tuple[Planned, float]] = {}  # future → run and start
-    failures: dict[Planned, str] = {}
     try:
         while waiting or at_work:
             try:
-                workers = len(client.nthreads())
+                workers = len(client().nthreads())
             except OSError:
                 raise ConnectionError(UNREACHABLE) from None
             while waiting and len(at_work) < workers:
@@ -229,12 +267,15 @@ def _distribute(
                 free = (run for run in waiting if not is_locked(run.executed))
                 run = next(free, waiting[0])
                 waiting.remove(run)
-                future = client.submit(
+                future = client().submit(
                     attempt, run, workspace, cluster.signature(), wait=wait, pure=False
                 )
                 at_work[future] = (run, time.monotonic())
                 future.add_done_callback(ended.put)
-                reporter.start(run)
+                if run in pages:
+                    reporter.prepare("the comparison of all finished runs")
+                else:
+                    reporter.start(run)
             reporter.tick()
             try:
                 future = ended.get(timeout=TICK)
@@ -242,18 +283,29 @@ def _distribute(
                 continue
             run, start = at_work.pop(future)
             status, error = _outcome(future, run, workspace)
+            if run in pages:
+                if status == "failed":
+                    pages[run].failures[run] = f"comparison: {error}"
+                continue
             reporter.end(run, status, time.monotonic() - start, error)
+            grid = grid_of[run]
+            grid.ended.append(run)
             if status == "failed":
-                failures[run] = error
+                grid.failures[run] = error
+            page = grid.page()
+            if page is not None:
+                pages[page] = grid
+                waiting.insert(0, page)
     except BaseException as error:
-        with suppress(Exception):  # this fails, too, if the scheduler is lost
-            # Workers notice it, and end their kernels after a checkpoint.
-            client.cancel(list(at_work))
+        if at_work:
+            with suppress(Exception):  # this fails, too, if the scheduler is lost
+                # Workers notice it, and end their kernels after a checkpoint.
+                client().cancel(list(at_work))
         if isinstance(error, KeyboardInterrupt):
             # Otherwise the workers would end before their kernels have written checkpoints.
             kernels.wait_for_kernels()
         raise
-    return failures
+    return [error for grid in grids for error in grid.failures.values()]
 
 
 def attempt(

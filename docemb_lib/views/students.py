@@ -7,7 +7,7 @@ from docemb_lib.evaluation import probes
 from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.kinds import Kind
-from docemb_lib.runs.models import Model, recorded_student, student_model
+from docemb_lib.runs.models import Model, recorded_student, student_model, teacher_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.notebooks import PROJECTIONS
@@ -19,7 +19,8 @@ ALIKE = (
     "contextual_teacher",
     "seed",
 )  # what students of the contextual loss alone share with a run
-PROBED = 300  # training documents that a probe is fitted on
+BEFORE = 300  # training documents in `embeddings_before`
+PROBED = 1000  # documents of tasks that a probe is fitted on
 
 
 def widths_of(run: Run) -> dict[str, int]:
@@ -113,11 +114,11 @@ def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """What the contextual loss starts from: `y` (N, D) and `c` (N, C) of N training documents.
 
     They are the embeddings of the student before training and of the contextual teacher, both
-    float32; of PV for a run without such a teacher. N is at most `PROBED`. Embeddings that the run
+    float32; of PV for a run without such a teacher. N is at most `BEFORE`. Embeddings that the run
     standardises are returned as the teacher made them.
     """
     documents = run.profile.parameters.documents
-    texts = run.stages.corpus.split("train")["text"][: min(PROBED, documents)]
+    texts = run.stages.corpus.split("train")["text"][: min(BEFORE, documents)]
     teachers = run.stages.teachers
     teacher = teachers.contextual(run.profile.parameters.contextual_teacher or "PV")
     c = teachers.embeddings(teacher, "train", documents)[: len(texts)]
@@ -127,15 +128,13 @@ def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:
 def probes_of_teachers(run: Run) -> pd.DataFrame:
     """How well a linear map predicts teacher embeddings from the student, untrained and trained.
 
-    The map is fitted on at most `PROBED` training documents and measured on the first `SHOWN`
-    validation documents, by whether they fit into the structural teacher's window. Columns: model,
-    kind, teacher, and those of `probe`.
+    The map is fitted on at most `PROBED` documents of the sweep tasks, whose scores need the same
+    embeddings, and measured on the first `SHOWN` validation documents, by whether they fit into the
+    structural teacher's window. Columns: model, kind, teacher, and those of `probe`.
     """
     corpus = run.stages.corpus
     teachers = run.stages.teachers
-    documents = run.profile.parameters.documents
-    fitted = min(PROBED, documents)
-    texts = corpus.split("train")["text"][:fitted]
+    texts = run.stages.scores.validation_texts()[:PROBED]
     validation = corpus.split("validation")
     limit = teachers.structural.max_text_tokens
     short = np.asarray(validation["n_structural_tokens"][:SHOWN]) <= limit
@@ -146,7 +145,9 @@ def probes_of_teachers(run: Run) -> pd.DataFrame:
         student_train = embed_once(run.workspace, model, texts)
         student_validation = validation_embeddings(corpus, model)
         for name, teacher in teachers.of_student.items():
-            train = np.asarray(teachers.embeddings(teacher, "train", documents)[:fitted])
+            train = embed_once(
+                run.workspace, teacher_model(teacher, run.workspace, name=name), texts
+            )
             held_out = np.asarray(
                 teachers.embeddings(teacher, "validation", len(validation))[:SHOWN]
             )

@@ -104,6 +104,18 @@ def test_the_p_value_of_a_mean_over_tasks_is_that_of_all_permutations() -> None:
     assert p == pytest.approx(exact, abs=0.01)
 
 
+@pytest.mark.parametrize("sizes", [1000, 30, 5, 1])
+def test_swaps_are_those_that_binomial_draws_of_numpy_give(sizes):
+    """sizes: of the differences; 400 examples have few or many of each."""
+    rng = np.random.default_rng(sizes)
+    d = rng.integers(-sizes, sizes + 1, 400) / 8
+    values, counts = np.unique(np.abs(d[d != 0]), return_counts=True)
+    swaps = np.random.default_rng(0).binomial(counts, 0.5, size=(999, len(values)))
+    sums = np.abs((2 * swaps - counts) @ values)
+    expected = (1 + np.count_nonzero(sums >= abs(d.sum()) - 1e-9)) / 1000
+    assert uncertainty.paired_p_value(d, permutations=999) == expected
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_p_value_of_few_differences_is_that_of_all_permutations(seed: int) -> None:
     rng = np.random.default_rng(seed)

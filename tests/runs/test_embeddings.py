@@ -96,6 +96,14 @@ def test_two_processes_embed_each_block_once_between_them(workspace):
     assert "".join(said) == "5\n" * 4
 
 
+def test_a_block_that_another_process_embeds_is_waited_for_last(workspace):
+    first = start(workspace.root, 1)
+    assert first.stdout.readline() == "5\n"  # it embeds the first block
+    second = start(workspace.root, 0)
+    assert second.communicate(timeout=60)[0] == "5\n5\n5\n"
+    assert first.communicate(timeout=60)[0] == ""
+
+
 @pytest.mark.parametrize("name", ["embeddings.npy", "shard.json", "artefact.json"])
 def test_the_texts_of_a_damaged_shard_are_embedded_again(workspace, embedder, name):
     model = embedder.model()

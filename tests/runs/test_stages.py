@@ -355,6 +355,54 @@ def test_the_mask_keeps_exactly_the_documents_that_the_teacher_reads_whole(make,
     assert keep.tolist() == [True] * 5 + [False] * 5
 
 
+class Numbering:
+    """A teacher that embeds a text as its number."""
+
+    dim = 1
+
+    def __init__(self, fingerprint):
+        self.fingerprint = fingerprint
+        self.asked = []
+
+    def embed(self, texts):
+        self.asked.append(len(texts))
+        return np.array([[int(text)] for text in texts], dtype=np.float32)
+
+
+@pytest.fixture
+def numbers(workspace):
+    """Embeddings of numbers by a teacher of this fingerprint, and the teacher."""
+    corpus = SimpleNamespace(
+        fingerprint="corpus", texts=lambda split, rows: [str(n) for n in range(rows)]
+    )
+    stage = TeacherStage(Profile(name="made up"), workspace, corpus)
+
+    def embed(rows, split="train", fingerprint="teacher"):
+        teacher = Numbering(fingerprint)
+        return stage.embeddings(teacher, split, rows)[:, 0].tolist(), teacher.asked
+
+    return embed
+
+
+def test_embeddings_of_more_documents_serve_fewer_of_the_same_split(numbers):
+    assert numbers(9) == ([*range(9)], [9])
+    assert numbers(4) == ([*range(4)], [])
+    assert numbers(4, split="validation") == ([*range(4)], [4])
+
+
+def test_embeddings_of_fewer_documents_or_another_teacher_do_not_serve(numbers):
+    numbers(4)
+    assert numbers(9) == ([*range(9)], [9])
+    assert numbers(9, fingerprint="another") == ([*range(9)], [9])
+
+
+def test_damaged_embeddings_of_more_documents_do_not_serve(numbers, workspace):
+    numbers(9)
+    (array,) = workspace.outputs.rglob("teacher-embeddings/*/*.npy")
+    array.write_bytes(b"")
+    assert numbers(4) == ([*range(4)], [4])
+
+
 @pytest.mark.parametrize("standardise", [True, False])
 def test_contextual_embeddings_are_standardised_by_the_training_documents(standardise, workspace):
     rng = np.random.default_rng(0)

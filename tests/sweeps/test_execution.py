@@ -6,7 +6,8 @@ import dataclasses
 import json
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 from filelock import FileLock
@@ -282,3 +283,69 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_o
         "reused planned 0.4",
         "closed",
     ]
+
+
+class Workers:
+    """Two workers that record runs. That of λ 0.5 ends when another line's run has begun."""
+
+    def __init__(self, workspace):
+        self.workspace = workspace
+        self.compared = []
+        self.late = None
+
+    def nthreads(self):
+        return {"a": 1, "b": 1}
+
+    def submit(self, attempt, run, *arguments, **options):
+        future = Future()
+        future.status = "finished"
+        records.save(self.workspace, records.Record.of(run.key))
+        if run.compared:
+            self.compared.append([run.label, len(run.compared)])
+        elif run.parameters["lam"] == 0.5:
+            self.late = future
+            return future
+        elif run.parameters["lam"] == 0.7:
+            self.late.set_result(("built", ""))
+        future.set_result(("built", ""))
+        return future
+
+
+@pytest.fixture
+def workers(workspace, monkeypatch):
+    both = Workers(workspace)
+    monkeypatch.setattr(cluster, "local_workers", lambda count: nullcontext(both))
+    monkeypatch.setattr(
+        execution, "execute_run", lambda run, *_, **__: both.submit(None, run).result()
+    )
+    return both
+
+
+FIRST = "{notebook: 05_weighting, runs: [{lam: 0.5}, {lam: 0.6}]}"
+
+
+def test_runs_of_the_next_line_begin_before_the_last_one_of_a_line_ends(steps, workspace, workers):
+    reporter = Recorder()
+    plan = steps(runs=f"[{FIRST}, {{notebook: 05_weighting, runs: [{{lam: 0.7}}]}}]")
+    assert execute_plan(plan, workspace, reporter) == []
+    lines = reporter.of("start", "built")
+    assert lines.index("start planned 0.7") < lines.index("built planned 0.5")
+
+
+def test_each_line_of_several_runs_has_a_page_when_all_of_them_have_ended(
+    steps, workspace, workers
+):
+    plan = steps(runs=f"[{FIRST}, {{notebook: 05_weighting, runs: [{{lam: 0.7}}]}}]")
+    execute_plan(plan, workspace, Reporter())
+    first, second = (step.runs[0].label for step in plan)
+    assert sorted(workers.compared) == sorted([[first, 2], [second, 1]])
+
+
+@pytest.mark.parametrize(("profile", "pages"), [("", 0), (", profile: other.yaml", 1)])
+def test_a_line_has_no_page_where_a_single_run_later_shows_its_runs(
+    steps, workspace, workers, profile, pages
+):
+    line = "{notebook: 05_weighting, runs: [{lam: 0.6}, {lam: 0.8}]}"
+    plan = steps(runs=f"[{line}, {{notebook: 05_weighting, lam: 0.9{profile}}}]")
+    execute_plan(plan, workspace, Reporter())
+    assert len(workers.compared) == pages

@@ -54,18 +54,15 @@ def executed(monkeypatch, record):
         def mean(self, run):
             return 0.5
 
-        def distribute(self, client, missing, *_, wait):
+        def distribute(self, client, grids, *_, wait):
+            missing = [run for grid in grids for run in grid.todo]
             record(missing, [self.mean(run) for run in missing])
-            return {run: "no luck" for run in missing if self.mean(run) is None}
-
-        def compare(self, planned, *_):
-            self.compared.append(list(planned))
-            return []
+            self.compared += [list(grid.runs) for grid in grids if grid.compared]
+            return ["no luck" for run in missing if self.mean(run) is None]
 
     executed_runs = Executed()
     monkeypatch.setattr(sweeps.cluster, "local_workers", lambda count: nullcontext())
     monkeypatch.setattr(sweeps, "_distribute", executed_runs.distribute)
-    monkeypatch.setattr(sweeps, "_compare", executed_runs.compare)
     return executed_runs
 
 

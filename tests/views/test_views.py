@@ -396,7 +396,7 @@ def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
     assert len({model.fingerprint for model in models}) == len(models)
 
 
-def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make_run, monkeypatch):
+def test_a_probe_is_fitted_on_few_documents_of_tasks_and_measured_by_length(make_run, monkeypatch):
     """Texts are numbers: every model and teacher is a table of embeddings."""
     rng = np.random.default_rng(0)
     tables = {
@@ -405,12 +405,10 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
     }
     tokens = [9, 10, 11, 500] * 10
     splits = {
-        "train": Dataset.from_dict({"text": [str(i) for i in range(60)]}),
         "validation": Dataset.from_dict(
             {"text": [str(i) for i in range(60, 100)], "n_structural_tokens": tokens}
         ),
     }
-    first = {"train": 0, "validation": 60}
     embedded = []
 
     def model(name, kind):
@@ -420,6 +418,12 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
 
         return Model(kind, Form.SAVED, name, name, embed)
 
+    def teacher(name):
+        def embed(texts):
+            return tables[name][[int(text) for text in texts]]
+
+        return SimpleNamespace(fingerprint=name, embed=embed)
+
     run = make_run("04_projections", documents=50)
     run.model = model("after", Kind.STUDENT)
     run.untrained = model("before", Kind.UNTRAINED)
@@ -427,9 +431,10 @@ def test_a_probe_is_fitted_on_few_training_documents_and_measured_by_length(make
         corpus=SimpleNamespace(workspace=run.workspace, split=splits.__getitem__),
         teachers=SimpleNamespace(
             structural=SimpleNamespace(max_text_tokens=10),
-            of_student={"structural": "structural", "contextual": "contextual"},
-            embeddings=lambda teacher, split, n: tables[teacher][first[split] : first[split] + n],
+            of_student={name: teacher(name) for name in ("structural", "contextual")},
+            embeddings=lambda teacher, _, n: tables[teacher.fingerprint][60 : 60 + n],
         ),
+        scores=SimpleNamespace(validation_texts=lambda: [str(i) for i in range(60)]),
         students=None,
     )
     monkeypatch.setattr(views.students, "PROBED", 30)
