@@ -230,7 +230,7 @@ views.neighbours_of_validation(run)
 # ## How much of a document it reads
 #
 # Cut a document into five passages and exchange one of them for that of another document. How far does the embedding
-# move? Here passages come from 20 documents of about twice the length that the structural teacher reads at once.
+# move? Here are a dozen documents of about twice the length that the structural teacher reads at once.
 
 # %%
 from functools import partial
@@ -266,7 +266,7 @@ if versions.documents:
     print(views.counted_endings(views.endings(run, compared, versions), versions))
 
 # %% [markdown]
-# Points of Paragraph Vector at one height mean that it reads the *whole* document.
+# Distances at one height mean that a model reads the *whole* document; SBERT reads its first half.
 #
 # ## A sweep
 #

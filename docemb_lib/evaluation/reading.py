@@ -122,7 +122,8 @@ def distances_moved(documents: np.ndarray, exchanged: np.ndarray) -> np.ndarray:
     """1 - cosine of each document, (N, D), and its K versions, (N, K, D): (N, K)."""
     N, K, D = exchanged.shape
     versions = unit(exchanged.reshape(-1, D)).reshape(N, K, D)
-    return 1 - np.einsum("nd,nkd->nk", unit(documents), versions)
+    cosines = np.einsum("nd,nkd->nk", unit(documents), versions)
+    return np.maximum(0, 1 - cosines)  # the rounding of a cosine of 1
 
 
 def by_position(values: np.ndarray) -> pd.DataFrame:

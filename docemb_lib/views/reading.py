@@ -14,6 +14,7 @@ from docemb_lib.evaluation.reading import (
     exchange_passages,
     find_passages,
 )
+from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
@@ -22,7 +23,7 @@ from docemb_lib.views.corpus import SHOWN, structural_limit
 
 FOUND = "passage → document"  # the names of both measures
 MOVED = "exchanged passage"
-READ = 20  # documents whose passages are exchanged: a model embeds each six times
+READ = 12  # documents whose passages are exchanged: a model embeds each six times
 
 
 def documents_to_read(run: Run) -> Versions:
@@ -72,11 +73,7 @@ def endings(run: Run, models: Sequence[Model], versions: Versions) -> pd.DataFra
 
 
 def counted_endings(of_models: pd.DataFrame, versions: Versions) -> str:
-    """A sentence on how much endings count. of_models: see `endings`."""
-    said = []
-    for name, value, low, high in of_models.itertuples():
-        said.append(f"{value:.2f} [{low:.2f}, {high:.2f}] for {name}")
-    what = (
-        f"Another last fifth moves the embedding of a document (mean of {len(versions.documents)})"
-    )
-    return LINES.fill(f"{what} by so much of what another first fifth does: {', '.join(said)}.")
+    """A sentence on how much endings count, with intervals. of_models: see `endings`."""
+    said = [f"{name} {with_interval(*row)}" for name, *row in of_models.itertuples()]
+    what = "An exchange of the last fifth moves a document so many times as far as one of the first"
+    return LINES.fill(f"{what} (mean of {len(versions.documents)}): {', '.join(said)}.")
