@@ -76,7 +76,8 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     evaluation = evaluation._replace(student=evaluation.adapted or evaluation.student)
     choice = evaluation.choice()
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
-    summary = f"{evaluation.standing()}\nTake {choice.model}: {choice.reason}{how}."
+    take = f"Take {choice.model}: {choice.reason}{how}."
+    summary = "\n".join(filter(None, [evaluation.standing(), take, evaluation.without_labels]))
     return Report(_board(evaluations), summary, paths)
 
 
