@@ -227,6 +227,47 @@ print(run.model.label, "·", sum(widths), "dimensions")
 views.neighbours_of_validation(run)
 
 # %% [markdown]
+# ## How much of a document it reads
+#
+# Cut a document into five passages and exchange one of them for that of another document. How far does the embedding
+# move? Here are a dozen documents of about twice the length that the structural teacher reads at once.
+
+# %%
+from functools import partial
+
+from docemb_lib.evaluation.reading import cut, exchange_passages
+from docemb_lib.runs.embeddings import embed_once
+
+
+def exchanged(parts, of_other):
+    """The document once for each passage, in whose place that of another document stands."""
+    return ["".join([*parts[:k], of_other[k], *parts[k + 1 :]]) for k in range(len(parts))]
+
+
+versions = views.documents_to_read(run)
+embed_texts = partial(embed_once, run.workspace, run.model)
+if versions.documents:
+    parts, of_other = (cut(text, 5) for text in versions.documents[:2])
+    before, *after = embed_texts([versions.documents[0], *exchanged(parts, of_other)])
+    moved = [1 - cosine(before, y) for y in after]
+    print(f"{before.shape}; moved by {np.round(moved, 3)}")
+    assert np.allclose(moved, exchange_passages(embed_texts, versions)[0], atol=1e-6)
+
+# %% [markdown]
+# A passage is also a query: at which rank does it find its document among those of `validation` (mean reciprocal rank)?
+
+# %%
+truncated = [model for model in run.references if model.kind == "sbert-truncated"]
+compared = [run.model, *truncated]
+if versions.documents:
+    readings = views.readings(run, compared, versions)
+    figure = figures.each_task(figures.plot_by_position, figures.named(readings), height=2.6)
+    run.save_figure(figure, "by-position", readings)
+    print(views.counted_endings(views.endings(run, compared, versions), versions))
+
+# %% [markdown]
+# Distances at one height mean that a model reads the *whole* document; SBERT reads its first half.
+#
 # ## A sweep
 #
 # Table 4.5 of the thesis, in the widths of this profile: `docemb sweep 02 --grid paragraph-vector` makes its 45 models.

@@ -332,10 +332,10 @@ widgets.weighting_explorer(run, points, profile=profile)
 # ## What each teacher prevents
 #
 # Drafts of the thesis suppose that without the contextual loss a student forgets the endings of documents, and that
-# without the structural loss all embeddings become alike. `ending` is how far an exchanged last third moves a document,
-# divided by how far an exchanged first third does; `spread` is the mean cosine distance of two documents. The students
-# are those of equally many documents, with that of the structural loss alone (`03_structural`), and those of the
-# contextual loss alone (`04_projections`) from any number of documents.
+# without the structural loss all embeddings become alike. `ending` is how far another last fifth moves a document,
+# divided by how far another first fifth does (`02_paragraph_vector` defines it), with its 95% interval; `spread` is the
+# mean cosine distance of two documents. The students are those of equally many documents, with that of the structural
+# loss alone (`03_structural`), and those of the contextual loss alone (`04_projections`) from any number of documents.
 
 # %%
 views.hypotheses_of_students(run).round(3)

@@ -330,6 +330,7 @@ for name, X in models.items():
     scores[name] = {task: score(X) for task, score in scorers.items()}
 if not scorers:
     print("There are neither links nor labels: give links=FILE or label=FIELD.")
+    print("Without them no measure chooses a model reliably; the student has words and meaning.")
 else:
     intervals = score_intervals(scores)
     intervals = intervals[intervals["metric"].isin(["map", "accuracy", "mean"])]
@@ -342,6 +343,28 @@ else:
 # Differences are those of a model minus the student, with 95% intervals and paired permutation tests, corrected for
 # their number. *Detectable* is the difference that as many examples can show.
 #
+# **Without labels** one can ask whether a passage finds its document. This favours models that count words, and chose
+# the best model on few of the labelled collections on which it was
+# [tried](../outputs/published/proxies.md): it describes, and does not recommend.
+
+# %%
+from itertools import chain
+
+from docemb_lib.evaluation.reading import Versions, by_position, reciprocal_ranks
+
+versions = Versions.of(texts[:50])
+first = [texts.index(text) for text in versions.documents]
+rows = first + sorted({*range(len(texts))} - {*first})  # the documents with passages come first
+passages = [*chain(*versions.passages)]
+embedders = {"student": student, "SBERT over chunks": sbert, "LSA": lsa}
+found = {}
+for name, model in embedders.items() if passages else ():
+    queries = model.embed(passages).reshape(len(first), 5, -1)  # (N, 5, D)
+    ranks = by_position(reciprocal_ranks(spaces[name][rows], queries))
+    found[name] = ranks.set_index("position")["value"]
+pd.DataFrame(found).T.round(3).rename_axis("MRR of a passage at")
+
+# %% [markdown]
 # ## In BERTopic
 #
 # BERTopic takes any embeddings. Without UMAP and HDBSCAN, `pip install --no-deps bertopic plotly` is enough.

@@ -81,9 +81,10 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     evaluation = evaluation._replace(student=evaluation.adapted or evaluation.student)
     choice = evaluation.choice()
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
-    which = typeset(short.get(last.label, last.label))
-    found = f"This student: {which}.\n{evaluation.standing()}"
-    summary = f"{found}\nTake {choice.model}: {choice.reason}{how}."
+    which = f"This student: {typeset(short.get(last.label, last.label))}."
+    take = f"Take {choice.model}: {choice.reason}{how}."
+    sentences = [which, evaluation.standing(), take, evaluation.without_labels]
+    summary = "\n".join(filter(None, sentences))
     return Report(_board(evaluations), summary, paths)
 
 

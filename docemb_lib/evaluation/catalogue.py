@@ -29,6 +29,7 @@ from docemb_lib.evaluation.benchmarks import BENCHMARKS, benchmark_task
 from docemb_lib.evaluation.judged import judged_task
 from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.readers import own_task, task_files
+from docemb_lib.evaluation.reading import cut
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     Classification,
@@ -284,8 +285,9 @@ def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> 
     halves: list[Link] = []
     page_of: dict[str, str] = {}  # the id of the page of each half, by that of the half
     for page in pages:
-        start, end = cut_in_half(page.text)
-        if start and end:
+        pieces = cut(page.text, 2)
+        if len(pieces) == 2:
+            start, end = map(str.strip, pieces)
             first = page._replace(id=f"{page.id}, first half", text=start)
             second = page._replace(id=f"{page.id}, second half", text=end)
             halves.append((first, second))
@@ -322,22 +324,6 @@ BUILDERS: Mapping[str, tuple[type[Task], Build]] = {
     "halves": (Pairs, _halves),
     "see-also-retrieval": (Retrieval, _see_also_ranking),
 }
-
-
-def cut_in_half(text: str) -> tuple[str, str]:
-    """Two halves, cut at the gap nearest to the middle; without a gap the second half is empty.
-
-    Gaps are white space, and the places after Chinese or Japanese punctuation.
-    """
-    text = text.strip()
-    middle = len(text) // 2
-    gaps = [
-        i
-        for i, character in enumerate(text)
-        if character.isspace() or (i and text[i - 1] in "。、，！？；")
-    ]
-    cut = min(gaps, key=lambda gap: abs(gap - middle), default=len(text))
-    return text[:cut].rstrip(), text[cut:].lstrip()
 
 
 def _balanced_pairs(

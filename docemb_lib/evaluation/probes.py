@@ -239,42 +239,10 @@ def sentence_similarity(
     }
 
 
-def exchange_third(texts: Sequence[str], third: Literal["first", "last"]) -> list[str]:
-    """Each document with its first or last third of words exchanged for that of the next document.
-
-    The last document gets the third of the first one. Words are separated by spaces.
-    """
-    documents = [text.split() for text in texts]
-    exchanged = []
-    for document, following in zip(documents, [*documents[1:], *documents[:1]], strict=True):
-        if third == "first":
-            words = following[: len(following) // 3] + document[len(document) // 3 :]
-        else:
-            start = -(-2 * len(following) // 3)
-            words = document[: -(-2 * len(document) // 3)] + following[start:]
-        exchanged.append(" ".join(words))
-    return exchanged
-
-
-def drafts_hypotheses(
-    embeddings: np.ndarray, first_exchanged: np.ndarray, last_exchanged: np.ndarray
-) -> dict[str, float]:
-    """Two hypotheses of drafts of the thesis, in numbers.
-
-    Without the contextual loss a student forgets the endings of documents: `ending` is the mean
-    cosine distance that an exchanged last third (`exchange_third`) moves a document by, divided by
-    that of an exchanged first third. 0: endings do not count; 1: as much as beginnings. Without the
-    structural loss embeddings become alike: `spread` is the mean cosine distance of two documents.
-
-    Args:
-        embeddings, first_exchanged, last_exchanged: of the same documents, (N, D) each, N >= 2.
-    """
+def spread(embeddings: np.ndarray) -> float:
+    """The mean cosine distance of every two of N documents, (N, D); 0 for embeddings all alike."""
     X = unit(embeddings)
     n = len(X)
-    moved = {}
-    for name, changed in (("first", first_exchanged), ("last", last_exchanged)):
-        moved[name] = float((1 - (X * unit(changed)).sum(axis=1)).mean())
     # The squared norm of the sum holds the cosine of each pair twice, and n ones.
     cosines = (np.square(X.sum(axis=0)).sum() - n) / (n * (n - 1))
-    ending = moved["last"] / moved["first"] if moved["first"] > 0 else float("nan")
-    return {"ending": ending, "spread": float(1 - cosines)}
+    return float(1 - cosines)

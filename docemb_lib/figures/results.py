@@ -459,6 +459,26 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
     return ax
 
 
+def plot_by_position(readings: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
+    """One measure of `views.readings` by the place of a passage, a line per model with intervals.
+
+    `task` is the name of the measure.
+    """
+    ax = ax or plt.gca()
+    rows = readings[readings["task"] == task]
+    looks = looks_of(rows)
+    for (model, (color, style)), shift in zip(
+        looks.items(), _dodged(len(looks), 0.01), strict=True
+    ):
+        line = rows[rows["model"] == model]
+        look = {"fmt": f"o{style}", "color": color, "markersize": 4, "label": model}
+        _draw_intervals(ax, line["position"] + shift, line, **look)
+    ax.legend(**BESIDE, handlelength=3)
+    ax.set(xlabel="place of the passage in its document", ylabel=_metric(rows))
+    ax.set(xlim=(0, 1), title=task)
+    return ax
+
+
 def _draw_intervals(ax: Axes, places: pd.Series, rows: pd.DataFrame, **look: Any) -> None:
     ax.errorbar(places, rows["value"], yerr=_reach(rows), elinewidth=1, capsize=2, **look)
 

@@ -48,6 +48,11 @@ EXAMPLES = "per_example.npz"  # round/metric: float32 (seeds, N); RELEVANT + rou
 RELEVANT = "relevant/"
 LENGTHS = "lengths.npy"
 RELEVANT_LENGTHS = "relevant.npy"
+# See outputs/published/proxies.md
+NO_CHOICE = (
+    "Without labels no measure chooses reliably: halves set the best of seven models first on 0 of "
+    "7 labelled tasks; a few links between your documents would decide it (docemb evaluate)."
+)
 # Frames of `Final` that a record keeps beside the scores.
 KEPT = ("intervals", "comparison", "models", "further")
 
@@ -194,6 +199,11 @@ class Final(NamedTuple):
         if self.before is not None:
             tests = tests[tests["task"] != uncertainty.OVERALL]
         return f"Beside {reference} it is {scoreboard.told(tests)}."
+
+    @property
+    def without_labels(self) -> str:
+        """A sentence on choosing by `halves` alone; "" where there are other tasks."""
+        return NO_CHOICE if set(self.last["task"]) == {"halves"} else ""
 
     def choice(self) -> scoreboard.Choice:
         """The simplest model that is not shown to be worse, see `scoreboard.choose_simplest`."""

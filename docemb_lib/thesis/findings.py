@@ -53,7 +53,7 @@ class Other(NamedTuple):
 
 
 def conclusion(run: Run, final: Final | None = None) -> str:
-    """At most four sentences on the scores of the run's model, each decided by paired tests.
+    """At most five sentences on the scores of the run's model, each decided by paired tests.
 
     They say, in this order:
 
@@ -63,7 +63,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
       loss alone is recorded, and otherwise the tasks on which training has changed the student;
       nothing of a collapsed student;
     - which recorded run is best;
-    - which model to use, after a final evaluation.
+    - which model to use, after a final evaluation, and how much to trust this without labels.
 
     final: the final evaluation; None: the validation scores.
     """
@@ -78,7 +78,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
         sentences.append(_contextual_teacher(run, evaluation, others, scores))
     sentences.append(_recorded(run, scores, elsewhere, is_final=final is not None))
     if final is not None:
-        sentences.append(str(evaluation.choice()))
+        sentences += [str(evaluation.choice()), evaluation.without_labels]
     return "\n".join(map(LINES.fill, filter(None, sentences)))
 
 

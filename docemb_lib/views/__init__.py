@@ -16,6 +16,12 @@ from docemb_lib.views.losses import (
     three_documents,
     weights_by_length,
 )
+from docemb_lib.views.reading import (
+    counted_endings,
+    documents_to_read,
+    endings,
+    readings,
+)
 from docemb_lib.views.simde import (
     attention_of_students,
     distances_of_halves,
@@ -41,15 +47,19 @@ __all__ = [
     "attention_of_students",
     "contextual_losses",
     "corpus_statistics",
+    "counted_endings",
     "described_tasks",
     "distances_of_halves",
+    "documents_to_read",
     "embeddings_before",
+    "endings",
     "held_out_lengths",
     "hypotheses_of_students",
     "learnt",
     "neighbours_of_validation",
     "objectives_of",
     "probes_of_teachers",
+    "readings",
     "redundancy_beside_paper",
     "scores_by_negatives",
     "seen_by_models",

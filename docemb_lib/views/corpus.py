@@ -21,6 +21,7 @@ from docemb_lib.thesis.comparison import HERE, THESIS
 from docemb_lib.thesis.values import published
 
 Counter = Callable[[list[str]], list[int]]  # from texts to their tokens
+SHOWN = 1000  # validation documents in views, as in Figure 4.4
 # Files of the artefact of a task
 STATISTICS = "statistics.parquet"
 LENGTHS = "lengths.parquet"

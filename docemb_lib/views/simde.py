@@ -22,7 +22,7 @@ from docemb_lib.runs.models import (
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.thesis.values import published
-from docemb_lib.views.students import SHOWN
+from docemb_lib.views.corpus import SHOWN
 
 READ = 300  # training documents whose words are counted
 ATTENDED = 12  # validation documents; attentions take stock Longformer about a second each

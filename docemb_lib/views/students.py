@@ -13,8 +13,9 @@ from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.notebooks import PROJECTIONS
 from docemb_lib.settings.profile import local_config
 from docemb_lib.thesis.comparison import LINES, structural_only
+from docemb_lib.views.corpus import SHOWN
+from docemb_lib.views.reading import documents_to_read, endings
 
-SHOWN = 1000  # validation documents in views, as in Figure 4.4
 ALIKE = (
     "contextual_teacher",
     "seed",
@@ -73,16 +74,13 @@ def validation_embeddings(corpus: CorpusStage, model: Model) -> np.ndarray:
 
 
 def hypotheses_of_students(run: Run) -> pd.DataFrame:
-    """Whether students forget endings, and whether their embeddings are alike.
+    """Two hypotheses of drafts of the thesis, in numbers, a row for each student.
 
-    The students are those of `students_of_runs`, that of the same structural loss alone, and those
-    of the same contextual teacher alone from any number of documents, a row each. The columns
-    `ending` and `spread` are those of `probes.drafts_hypotheses`, on the first `SHOWN` validation
-    documents.
+    Without the contextual loss a student forgets the endings of documents: see `endings`. Without
+    the structural loss embeddings become alike: `spread` is that of the first `SHOWN` validation
+    documents. The students are those of `students_of_runs`, that of the same structural loss alone,
+    and those of the same contextual teacher alone from any number of documents.
     """
-    documents = run.stages.corpus.split("validation")["text"][:SHOWN]
-    texts = [" ".join(text.split()) for text in documents]  # as exchanged documents are joined
-    versions = [texts, *(probes.exchange_third(texts, third) for third in ("first", "last"))]
     students = {model.label: model for model in students_of_runs(run)}
     for record in structural_only(run, [run.key]):
         student = recorded_student(run.workspace, record)
@@ -96,11 +94,9 @@ def hypotheses_of_students(run: Run) -> pd.DataFrame:
         if student is not None:
             label = f"{record.label};{key.counting['documents']} docs"
             students[label] = student_model(record.label, student)
-    rows = {}
-    for label, model in students.items():
-        embeddings = [embed_once(run.workspace, model, version) for version in versions]
-        rows[label] = probes.drafts_hypotheses(*embeddings)
-    return pd.DataFrame.from_dict(rows, orient="index")
+    models = [model._replace(name=label) for label, model in students.items()]
+    spreads = [probes.spread(validation_embeddings(run.stages.corpus, model)) for model in models]
+    return endings(run, models, documents_to_read(run)).assign(spread=spreads)
 
 
 def neighbours_of_validation(run: Run) -> pd.DataFrame:

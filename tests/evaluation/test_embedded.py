@@ -10,7 +10,6 @@ import pytest
 from docemb_lib.evaluation import Classification, Pairs, Retrieval, Task, evaluate
 from docemb_lib.evaluation.catalogue import (
     BUILDERS,
-    cut_in_half,
     embedded_task,
     kind_of_task,
     profile_task,
@@ -197,24 +196,6 @@ def test_a_half_that_two_pages_share_is_not_called_a_stranger() -> None:
             for label in (1, 0)
         )
         assert all(dict(own)[first] != second for first, second in strangers)
-
-
-@pytest.mark.parametrize(
-    ("text", "halves"),
-    [
-        ("one two three four", ("one two", "three four")),
-        ("  a bbbbbbbbbbbbbbbbbb ", ("a", "bbbbbbbbbbbbbbbbbb")),
-        ("one\n\n two", ("one", "two")),
-        ("single", ("single", "")),
-        ("标题\n我们去公园，好吗？", ("标题\n我们去公园，", "好吗？")),
-        ("「图书馆」。", ("「图书馆」。", "")),
-        ("  ", ("", "")),
-    ],
-)
-def test_a_page_is_cut_at_the_white_space_or_after_punctuation_nearest_its_middle(
-    text: str, halves: tuple[str, str]
-) -> None:
-    assert cut_in_half(text) == halves
 
 
 def test_retrieval_asks_for_the_listed_pages_among_all_of_the_split() -> None:

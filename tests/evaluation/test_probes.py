@@ -314,31 +314,12 @@ def test_documents_without_two_sentences_have_no_similarity():
     assert np.isnan([*probes.sentence_similarity(ODD, by_topic).values()]).all()
 
 
-def test_a_third_of_each_document_is_exchanged_for_that_of_the_next():
-    texts = ["a b c d e f", "1 2 3", "x y z w"]
-    assert probes.exchange_third(texts, "first") == ["1 c d e f", "x 2 3", "a b y z w"]
-    assert probes.exchange_third(texts, "last") == ["a b c d 3", "1 2 w", "x y z e f"]
-
-
-@pytest.mark.parametrize(("moved", "ending"), [((60, 0), 0), ((60, 60), 1), ((90, 60), 0.5)])
-def test_a_student_that_ignores_endings_has_an_ending_of_zero(moved, ending):
-    """Embeddings in the plane, turned by known angles."""
-    angles = np.radians([0, 90, 180])
-
-    def turned(degrees):
-        return np.stack(
-            [np.cos(angles + np.radians(degrees)), np.sin(angles + np.radians(degrees))]
-        )
-
-    found = probes.drafts_hypotheses(turned(0).T, *(3 * turned(degrees).T for degrees in moved))
-    assert found["ending"] == pytest.approx(ending, abs=1e-12)
-
-
 def test_the_spread_is_the_mean_distance_of_every_two_documents():
     X = np.random.default_rng(0).standard_normal((7, 5))
     pairs = [(i, j) for i in range(7) for j in range(i)]
     distances = [cosine(X[i], X[j]) for i, j in pairs]
-    assert probes.drafts_hypotheses(X, -X, X)["spread"] == pytest.approx(np.mean(distances))
-    assert probes.drafts_hypotheses(np.ones((4, 3)), -X[:4, :3], X[:4, :3])[
-        "spread"
-    ] == pytest.approx(0)
+    assert probes.spread(X) == pytest.approx(np.mean(distances))
+
+
+def test_embeddings_that_are_all_alike_have_no_spread():
+    assert probes.spread(np.ones((4, 3))) == pytest.approx(0)

@@ -316,6 +316,24 @@ def test_length_has_a_line_with_intervals_per_model_side_by_side(ax, names_of):
     assert ax.get_xlabel().endswith("(examples)")
 
 
+def test_reading_has_a_line_with_intervals_per_model_over_the_document(ax):
+    rows = []
+    for task in ("moved", "found"):
+        for model, level in (("SBERT truncated", 0.5), ("SBERT over chunks", 0.8)):
+            for position in (0.25, 0.75):
+                rows.append((task, model, position, level - position / 5, 0.3, 0.9))
+    readings = pd.DataFrame(rows, columns=["task", "model", "position", "value", "low", "high"])
+    readings = readings.assign(kind="sbert-truncated", metric="mrr")
+    figures.plot_by_position(readings, task="found", ax=ax)
+    lines = [container[0] for container in ax.containers]
+    assert [line.get_ydata().tolist() for line in lines] == [
+        pytest.approx([0.45, 0.35]),
+        pytest.approx([0.75, 0.65]),
+    ]
+    np.testing.assert_allclose([*lines[0].get_xdata()], [0.245, 0.745])
+    assert (ax.get_xlim(), ax.get_ylabel(), ax.get_title()) == ((0, 1), "MRR", "found")
+
+
 def test_few_shot_is_the_mean_over_draws_of_one_metric(ax):
     rows = [
         (model, number, draw, metric, value + draw / 10 + number / 100 + (metric == "accuracy"))

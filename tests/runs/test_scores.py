@@ -29,7 +29,7 @@ from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
-from docemb_lib.runs.scores import ScoreStage, TaskLengths, by_found
+from docemb_lib.runs.scores import Final, ScoreStage, TaskLengths, by_found
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation
 from docemb_lib.workspace import Workspace
@@ -669,3 +669,10 @@ def test_chunks_are_averaged_with_the_first_that_the_truncated_model_has_embedde
         np.testing.assert_array_equal(truncated, embedding_of(texts))
         np.testing.assert_array_equal(chunks, -embedding_of(texts))
     assert asked == TEXTS
+
+
+@pytest.mark.parametrize(("tasks", "said"), [(["halves"], True), (["halves", "links"], False)])
+def test_a_choice_by_halves_alone_is_not_to_be_trusted(tasks, said):
+    frame = pd.DataFrame({"task": tasks})
+    final = Final(scores=frame, intervals=frame, comparison=frame, models=frame, student="student")
+    assert final.without_labels.startswith("Without labels no measure chooses reliably") is said

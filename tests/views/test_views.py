@@ -16,6 +16,7 @@ from docemb_lib import views
 from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.attention import attention_by_part
 from docemb_lib.evaluation.probes import probe
+from docemb_lib.evaluation.reading import Versions
 from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
@@ -490,27 +491,87 @@ def probed(after):
     return pd.DataFrame(rows, columns=columns)
 
 
-def test_the_hypotheses_of_drafts_are_measured_on_each_student(make_run, monkeypatch):
-    """Documents of nine words. A reader of beginnings does not see an exchanged last third."""
-    texts = [" ".join(f"{name}{number}" for number in range(9)) for name in NAMES]
-    first_words = [f"{name}0" for name in NAMES]
+def of_corpus(texts, tokens=None):
+    """Stages of validation documents, and of a structural teacher that reads 256 tokens."""
+    documents = {"text": texts, "n_structural_tokens": tokens or [300] * len(texts)}
+    teacher = SimpleNamespace(max_text_tokens=256)
+    return SimpleNamespace(
+        corpus=SimpleNamespace(split=lambda _: documents),
+        teachers=SimpleNamespace(sbert=lambda _: teacher),
+    )
+
+
+def nine_words(name):
+    return " ".join(f"{name}{number}" for number in range(9))
+
+
+@pytest.fixture
+def of_beginnings():
+    """A student that reads the first word."""
+    words = [f"{name}0" for name in NAMES]
+    return embedder("of beginnings", lambda text: [text.startswith(word) for word in words])
+
+
+@pytest.fixture
+def of_both():
+    """A student that reads the first and the last word."""
+    return embedder("of both", lambda text: [name in text[:5] + text[-6:] for name in NAMES])
+
+
+def test_read_are_documents_of_about_twice_what_the_teacher_reads(make_run, monkeypatch):
+    monkeypatch.setattr(views.reading, "READ", 2)
     run = make_run("05_weighting")
-    run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: {"text": texts}))
-    students = [
-        embedder("of beginnings", lambda text: [text.startswith(word) for word in first_words]),
-        embedder("of both", lambda text: [name in text[:5] + text[-6:] for name in NAMES]),
-    ]
-    monkeypatch.setattr(views.students, "students_of_runs", lambda _: students)
-    measured = views.hypotheses_of_students(run)
+    texts = list(map(nine_words, [*NAMES, "four"]))
+    run.stages = of_corpus(texts, [100, 600, 3000, 500])
+    assert {*views.documents_to_read(run).documents} == {texts[1], texts[3]}
+
+
+def test_of_a_single_document_there_is_no_ending(make_run, of_both):
+    run = make_run("05_weighting")
+    run.stages = of_corpus([nine_words("alone")])
+    versions = views.documents_to_read(run)
+    assert versions.documents == []
+    assert views.endings(run, [of_both], versions).isna().all(axis=None)
+
+
+def test_the_hypotheses_of_drafts_are_measured_on_each_student(
+    make_run, monkeypatch, of_beginnings, of_both
+):
+    run = make_run("05_weighting")
+    run.stages = of_corpus(list(map(nine_words, NAMES)))
+    run.stages.corpus.workspace = run.workspace
+    monkeypatch.setattr(views.students, "students_of_runs", lambda _: [of_beginnings, of_both])
+    measured = views.hypotheses_of_students(run)[["ending", "spread"]]
     assert measured.loc["of beginnings"].to_dict() == pytest.approx({"ending": 0, "spread": 1})
     assert measured.loc["of both"].to_dict() == pytest.approx({"ending": 1, "spread": 1})
+
+
+def test_readings_have_both_measures_by_position(make_run, of_beginnings):
+    run = make_run("06_evaluation")
+    run.stages = of_corpus([*map(nine_words, NAMES), "a further document"])
+    versions = Versions.of(list(map(nine_words, NAMES)), 3)
+    frame = views.readings(run, [of_beginnings], versions)
+    assert list(frame["position"]) == pytest.approx(2 * [1 / 6, 1 / 2, 5 / 6])
+    found, moved = (rows for _, rows in frame.groupby("metric", sort=False))
+    # Of four documents the student cannot tell which a later passage is from.
+    assert list(found["value"]) == pytest.approx([1, 0.4, 0.4])
+    assert list(moved["value"]) == pytest.approx([1, 0, 0])
+
+
+def test_the_sentence_on_endings_has_their_intervals(make_run, of_beginnings, of_both):
+    run = make_run("06_evaluation")
+    versions = Versions.of(list(map(nine_words, NAMES)))
+    said = views.counted_endings(views.endings(run, [of_beginnings, of_both], versions), versions)
+    of_both = "of beginnings .000 [.00, .00], of both 1.000 [1.00, 1.00]."
+    assert " ".join(said.split()).endswith(f"as one of the first (mean of 3): {of_both}")
 
 
 def test_the_hypotheses_of_drafts_are_measured_on_the_student_of_the_structural_loss_alone(
     make_run, monkeypatch
 ):
     run = make_run("05_weighting")
-    run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: {"text": list(NAMES)}))
+    run.stages = of_corpus(list(NAMES))
+    run.stages.corpus.workspace = run.workspace
     student = embedder("a model card", lambda text: [name in text for name in NAMES])
     monkeypatch.setattr(views.students, "students_of_runs", lambda _: [])
     records = [SimpleNamespace(label="cosine")]
@@ -524,7 +585,8 @@ def test_the_hypotheses_of_drafts_are_measured_on_students_of_the_contextual_los
     make_run, monkeypatch
 ):
     run = make_run("05_weighting", contextual_teacher="PV", documents=40)
-    run.stages = SimpleNamespace(corpus=SimpleNamespace(split=lambda _: {"text": list(NAMES)}))
+    run.stages = of_corpus(list(NAMES))
+    run.stages.corpus.workspace = run.workspace
     student = embedder("a model card", lambda text: [name in text for name in NAMES])
     keys = {
         "with DM": make_run("04_projections", structural_loss=None, contextual_teacher="DM").key,

@@ -1,0 +1,163 @@
+"""How much of a document does a model read? Measured by its passages, without labels.
+
+A document is cut into K passages of equal length. Passage k is a query: is its document found? And
+passage k is exchanged for that of another document: how far does the embedding move? A model that
+reads whole documents answers alike for all k; one that truncates them does not for the last ones.
+
+D: width of an embedding; K: passages of a document; N: documents; P: documents of the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+
+from docemb_lib.evaluation.retrieval import unit
+from docemb_lib.evaluation.uncertainty import (
+    LEVEL,
+    RESAMPLES,
+    bootstrap_over_tasks,
+    resampled_means,
+)
+
+Embed = Callable[[list[str]], np.ndarray]  # M texts to (M, D)
+PASSAGES = 5  # of a document
+# Characters after which a text may be cut, besides white space: of Chinese and Japanese.
+STOPS = "。、，！？；"
+
+
+def cut(text: str, count: int) -> list[str]:
+    """Cut a text into `count` pieces, at the gaps nearest to equal numbers of characters.
+
+    Gaps are white space, with which the next piece begins, and the places after STOPS. With fewer
+    gaps than that, there are fewer pieces. Side by side they are the text without its margins.
+    """
+    text = text.strip()
+    gaps = []
+    for place, character in enumerate(text):
+        if character.isspace() or (place and text[place - 1] in STOPS):
+            gaps.append(place)
+    cuts = {0, len(text)}
+    for number in range(1, count):
+        wanted = number * len(text) // count
+        cuts.add(min(gaps, key=lambda gap: abs(gap - wanted), default=0))
+    return [text[start:end] for start, end in pairwise(sorted(cuts))]
+
+
+class Versions(NamedTuple):
+    """N documents, the shortest first, and K passages and K versions of each."""
+
+    documents: list[str]
+    passages: list[list[str]]
+    exchanged: list[list[str]]  # the document with another's passage k in place of its own
+
+    @classmethod
+    def of(cls, texts: Sequence[str], count: int = PASSAGES) -> Self:
+        """Cut the texts, and exchange passage k of each for that of a document of similar length.
+
+        It is the next longer one, and for the longest the next shorter one. Texts of fewer than
+        `count` passages are left out; of a single one there are no versions.
+        """
+        documents = []
+        pieces = []
+        for text in sorted(texts, key=len):
+            parts = cut(text, count)
+            if len(parts) == count and all(map(str.strip, parts)):
+                documents.append(text)
+                pieces.append(parts)
+        others = [*pieces[1:], *pieces[-2:-1]]  # of the next longer document
+        exchanged = []
+        for parts, of_other in zip(pieces, others, strict=False):
+            versions = []
+            for k in range(count):
+                versions.append("".join([*parts[:k], of_other[k], *parts[k + 1 :]]))
+            exchanged.append(versions)
+        passages = [[piece.strip() for piece in parts] for parts in pieces]
+        N = len(exchanged)
+        return cls(documents[:N], passages[:N], exchanged)
+
+
+def find_passages(embed: Embed, versions: Versions, pool: Sequence[str] = ()) -> np.ndarray:
+    """1 / the rank of each document by its cosine with each of its passages as the query: (N, K).
+
+    pool: further documents among which those of `versions` are found.
+    """
+    documents = embed([*versions.documents, *pool])
+    queries = embed([*chain(*versions.passages)])
+    return reciprocal_ranks(documents, _by_document(queries, versions))
+
+
+def exchange_passages(embed: Embed, versions: Versions) -> np.ndarray:
+    """The cosine distance that the exchange of each passage moves its document by: (N, K)."""
+    documents = embed(versions.documents)
+    exchanged = embed([*chain(*versions.exchanged)])
+    return distances_moved(documents, _by_document(exchanged, versions))
+
+
+def _by_document(embeddings: np.ndarray, versions: Versions) -> np.ndarray:
+    """(N * K, D) as (N, K, D)."""
+    return embeddings.reshape(len(versions.documents), -1, embeddings.shape[1])
+
+
+def reciprocal_ranks(pool: np.ndarray, queries: np.ndarray) -> np.ndarray:
+    """1 / the rank of document n among the pool by its cosine with each of K queries: (N, K).
+
+    Equally near documents share the mean of their ranks.
+
+    pool: (P, D), of which the first N rows are the documents; queries: (N, K, D).
+    """
+    cosines = unit(queries.reshape(-1, queries.shape[-1])) @ unit(pool).T
+    cosines = cosines.reshape(*queries.shape[:2], len(pool)).round(9)
+    own = np.diagonal(cosines, axis1=0, axis2=2).T[:, :, None]  # (N, K, 1)
+    nearer = (cosines > own).sum(axis=2)
+    equal = (cosines == own).sum(axis=2)
+    return 1 / (nearer + (equal + 1) / 2)
+
+
+def distances_moved(documents: np.ndarray, exchanged: np.ndarray) -> np.ndarray:
+    """1 - cosine of each document, (N, D), and its K versions, (N, K, D): (N, K)."""
+    N, K, D = exchanged.shape
+    versions = unit(exchanged.reshape(-1, D)).reshape(N, K, D)
+    cosines = np.einsum("nd,nkd->nk", unit(documents), versions)
+    return np.maximum(0, 1 - cosines)  # the rounding of a cosine of 1
+
+
+def by_position(values: np.ndarray) -> pd.DataFrame:
+    """The mean over N documents of each of K passages: columns position, value, low and high.
+
+    Position runs from 0 to 1, and is that of the middle of the passage; intervals are a bootstrap
+    over documents. values: (N, K).
+    """
+    K = values.shape[1]
+    value, low, high = bootstrap_over_tasks([values.T])
+    position = (np.arange(K) + 0.5) / K
+    return pd.DataFrame({"position": position, "value": value, "low": low, "high": high})
+
+
+class Ending(NamedTuple):
+    """How much the last passage counts beside the first, with its 95% interval."""
+
+    ending: float
+    low: float
+    high: float
+
+
+def ending(moved: np.ndarray) -> Ending:
+    """How far the last passage moves documents, divided by how far the first one does.
+
+    0: endings do not count; 1: as much as beginnings; NaN where the first passage moves none. The
+    interval is a bootstrap over documents.
+
+    moved: see `exchange_passages`.
+    """
+    ends = moved[:, [0, -1]].T  # (2, N)
+    drawn = resampled_means(ends, resamples=RESAMPLES, seed=0)  # (B, 2)
+    means = np.concatenate([ends.mean(axis=1)[None], drawn])
+    first, last = means.T
+    ratios = np.divide(last, first, out=np.full(len(means), np.nan), where=first > 0)
+    low, high = np.quantile(ratios[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Ending(float(ratios[0]), float(low), float(high))
