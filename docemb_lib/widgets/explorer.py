@@ -7,6 +7,8 @@ is escaped here.
 
 import base64
 import io
+import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
@@ -32,7 +34,14 @@ STYLE = """<style>
 :is(.docemb-explorer, .docemb-answer) :is(th, td) {
     padding: 1px 10px 1px 0; text-align: left; vertical-align: top;
 }
+:is(.docemb-explorer, .docemb-answer) :is(p, td, th) {line-height: 1.4; margin: 4px 0;}
 :is(.docemb-explorer, .docemb-answer) .docemb-neighbours {table-layout: fixed; width: 100%;}
+.docemb-neighbours td {border-top: 1px solid var(--jp-border-color2, #999);}
+.docemb-query + div {height: 6em;}
+.docemb-explorer button:is([data-set], [data-copy]) {
+    font: inherit; color: inherit; background: none; border: 0; padding: 0; text-align: left;
+    text-decoration: underline dotted; cursor: pointer; overflow-wrap: anywhere;
+}
 .docemb-explorer .docemb-points circle {cursor: pointer;}
 .docemb-explorer .docemb-points circle:hover {stroke: gray;}
 @keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}
@@ -73,6 +82,15 @@ def picture(figure: Figure, alt: str, points: Sequence[Points]) -> str:
     html = f'<div style="position: relative; display: inline-block;">{html}</div>'
     clicked = f'<pre class="docemb-clicked" style="{PLAIN}"></pre>' if circles else ""
     return f'<div class="docemb-picture">{html}{clicked}</div>'
+
+
+def button(text: str, label: str = "", **settings: object) -> str:
+    """A button for the HTML of an answer, which gives these values to controls, see `SCRIPT`.
+
+    In an executed copy the text alone remains. label: for screen readers, if the text is too short.
+    """
+    named = f' aria-label="{escape(label)}"' if label else ""
+    return f'<button data-set="{escape(json.dumps(settings))}"{named}>{escape(text)}</button>'
 
 
 def number(name: str, value: object, tag: str = "b") -> str:
@@ -117,7 +135,9 @@ LOADING = (
     "loading …</span>"
 )
 # ipywidgets does not name the handles of a slider, nor the number next to it, for screen readers.
-# This script gives them the label of the slider. It also shows the text of a point that is clicked.
+# This script gives them the label of the slider. It also shows the text of a point that is clicked,
+# sends the settings of a `button` that is pressed, and gives the keyboard back to this button in
+# the new answer, or to what was asked.
 SCRIPT = """
 window.docembNames ??= new MutationObserver(() => {
     const kinds = ":is(.noUi-handle, .widget-readout[contenteditable=true]):not([aria-label])";
@@ -129,6 +149,13 @@ window.docembNames ??= new MutationObserver(() => {
         part.setAttribute("aria-label", label + (ends.length > 1 ? both : ""));
         part.role ??= "textbox";
     }
+    if (window.docembPressed && document.activeElement === document.body) {
+        const {explorer, set} = window.docembPressed;
+        const buttons = [...explorer.querySelectorAll("[data-set]")];
+        const next = buttons.find(({dataset}) => dataset.set === set);
+        (next ?? explorer.querySelector(".docemb-query"))?.focus();
+        window.docembPressed = null;
+    }
 });
 window.docembNames.observe(document.body, {childList: true, subtree: true});
 window.docembClicks ??= document.addEventListener("click", ({target}) => {
@@ -137,13 +164,28 @@ window.docembClicks ??= document.addEventListener("click", ({target}) => {
         const shown = point.closest(".docemb-picture").querySelector(".docemb-clicked");
         shown.textContent = point.querySelector("title").textContent;
     }
+    const button = target.closest(".docemb-explorer [data-set]");
+    if (button) {
+        const explorer = button.closest(".docemb-explorer");
+        const field = explorer.querySelector(".docemb-asked input");
+        window.docembPressed = {explorer, set: button.dataset.set};
+        field.value = button.dataset.set;
+        field.dispatchEvent(new Event("change", {bubbles: true}));
+    }
 }) ?? true;
 """
 
 
+Settings = dict[str, Any]  # values of controls, by description
+
+
 class Control(NamedTuple):
-    make: Callable[..., ipywidgets.Widget]  # the widget, which only a person needs
+    # The widget, which only a person needs. None: buttons in the answer give the value, and it is
+    # None again when a widget moves.
+    make: Callable[..., ipywidgets.Widget] | None
     value: Any  # the first
+    # Of a menu that depends on other controls: its values by label.
+    options: Callable[[Settings], Mapping[str, Any]] | None = None
 
 
 def choice(options: Mapping[str, Any], first: Any) -> Control:
@@ -153,10 +195,9 @@ def choice(options: Mapping[str, Any], first: Any) -> Control:
     return Control(partial(ipywidgets.Dropdown, options=list(options.items()), index=index), first)
 
 
-def buttons(options: Mapping[str, int], first: int) -> Control:
-    """A row of buttons for values by label, of which one is pressed, the value `first` to begin."""
-    make = partial(ipywidgets.ToggleButtons, options=list(options.items()), value=first)
-    return Control(make, first)
+def dependent_choice(options: Callable[[Settings], Mapping[str, Any]], first: Any) -> Control:
+    """A menu whose values by label follow from those of the other controls."""
+    return Control(partial(ipywidgets.Dropdown, layout={"width": "480px"}), first, options)
 
 
 def slider(low: float, high: float, step: float, value: float | tuple[int, int]) -> Control:
@@ -195,9 +236,10 @@ class Explorer:
     def __init__(self, controls: Mapping[str, Control], answer: Callable[..., Answer]) -> None:
         self._controls = controls
         self._answer = answer
-        self.settings = {name: control.value for name, control in controls.items()}
+        self.settings: Settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
         self._drawn: Figure | None = None
+        self._moving = False  # while controls get values from here
 
     def answer(self, **settings: Any) -> Answer:
         """The answer to these settings, where the other controls keep their values.
@@ -212,22 +254,64 @@ class Explorer:
     def live(self) -> ipywidgets.VBox:
         """The widgets, which answer whenever a control changes."""
         for name, control in self._controls.items():
-            widget = control.make(description=name, style={"description_width": "80px"})
-            widget.observe(lambda _: self.refresh(), names="value")
-            self.widgets[name] = widget
+            if control.make is not None:
+                widget = control.make(description=name, style={"description_width": "80px"})
+                widget.observe(lambda _: self._move({}), names="value")
+                self.widgets[name] = widget
+        # A button in the answer writes settings into this field, see `SCRIPT`.
+        self._asked = ipywidgets.Text(continuous_update=False, layout={"display": "none"})
+        self._asked.add_class("docemb-asked")
+        self._asked.observe(self._ask, names="value")
         self._picture = ipywidgets.HTML()
         self._text = ipywidgets.HTML()
         self._status = ipywidgets.HTML()
         controls = ipywidgets.Box([*self.widgets.values()], layout={"flex_flow": "row wrap"})
         style = ipywidgets.HTML(STYLE)
-        self.box = ipywidgets.VBox([style, controls, self._status, self._picture, self._text])
+        shown = [style, controls, self._asked, self._status, self._picture, self._text]
+        self.box = ipywidgets.VBox(shown)
         self.box.add_class("docemb-explorer")
+        self._moving = True
+        self._offer(self.settings)
+        self._moving = False
         self.refresh()
         return self.box
 
+    def _ask(self, change: Mapping[str, str]) -> None:
+        if change["new"]:
+            self._asked.value = ""  # so that the same button counts again
+            self._move(json.loads(change["new"]))
+
+    def _move(self, asked: Settings) -> None:
+        """Give values to controls, those of a button or none, and answer."""
+        if self._moving:
+            return
+        self._moving = True
+        for name in self.widgets.keys() & asked.keys():
+            if self._controls[name].options is None:
+                self.widgets[name].value = asked[name]
+        settings = {name: widget.value for name, widget in self.widgets.items()}
+        settings |= self._offer({**settings, **asked})
+        self.settings = {**dict.fromkeys(self._controls), **asked, **settings}
+        self._moving = False
+        self.refresh()
+
+    def _offer(self, wanted: Settings) -> Settings:
+        """The menus that depend on other controls get their values; returns the chosen ones."""
+        chosen = {}
+        for name, control in self._controls.items():
+            if control.options is not None:
+                widget = self.widgets[name]
+                options = tuple(control.options(wanted).items())
+                if widget.options != options:
+                    widget.options = options
+                values = [value for _, value in options]
+                if values:
+                    widget.index = values.index(wanted[name]) if wanted[name] in values else 0
+                chosen[name] = widget.value
+        return chosen
+
     def refresh(self) -> None:
         self._status.value = LOADING
-        self.settings = {name: widget.value for name, widget in self.widgets.items()}
         answer = self.answer()
         self._text.value = answer.html
         if answer.figure is None:
@@ -250,7 +334,8 @@ class Explorer:
             answer = self.answer()
             if answer.figure is not None:
                 display(Image(png_of(answer.figure), alt=answer.alt))
-            display(HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>'))
+            text = re.sub(r"<(/?)button\b", r"<\1span", answer.html)
+            display(HTML(f'{STYLE}<div class="docemb-answer">{text}</div>'))
             return
         if cell in _shown:
             _shown.pop(cell).close()
