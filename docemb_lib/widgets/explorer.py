@@ -38,6 +38,7 @@ STYLE = """<style>
 :is(.docemb-explorer, .docemb-answer) .docemb-neighbours {table-layout: fixed; width: 100%;}
 .docemb-neighbours td {border-top: 1px solid var(--jp-border-color2, #999);}
 .docemb-query + div {height: 6em;}
+.docemb-answer [data-copy] {display: none;}
 .docemb-explorer button:is([data-set], [data-copy]) {
     font: inherit; color: inherit; background: none; border: 0; padding: 0; text-align: left;
     text-decoration: underline dotted; cursor: pointer; overflow-wrap: anywhere;
@@ -91,6 +92,11 @@ def button(text: str, label: str = "", **settings: object) -> str:
     """
     named = f' aria-label="{escape(label)}"' if label else ""
     return f'<button data-set="{escape(json.dumps(settings))}"{named}>{escape(text)}</button>'
+
+
+def copy_button(text: str) -> str:
+    """A button that copies a text; an executed copy has none."""
+    return f'<button data-copy="{escape(text)}">copy</button>'
 
 
 def number(name: str, value: object, tag: str = "b") -> str:
@@ -171,6 +177,17 @@ window.docembClicks ??= document.addEventListener("click", ({target}) => {
         window.docembPressed = {explorer, set: button.dataset.set};
         field.value = button.dataset.set;
         field.dispatchEvent(new Event("change", {bubbles: true}));
+    }
+    const copying = target.closest(".docemb-explorer [data-copy]");
+    if (copying) {
+        const text = document.createElement("textarea");
+        text.value = copying.dataset.copy;
+        copying.after(text);
+        text.select();
+        // The clipboard of `navigator` is missing on pages without https.
+        copying.textContent = document.execCommand("copy") ? "copied" : "not copied";
+        text.remove();
+        copying.focus();
     }
 }) ?? true;
 """
