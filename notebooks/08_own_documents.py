@@ -230,27 +230,24 @@ collection.groupby("group").agg(**summary)
 # %% [markdown]
 # ## Map
 #
-# Near documents stay near in t-SNE; large distances mean little. Click on a document to read how it begins.
+# Near documents stay near in t-SNE; large distances mean little. Click on a document to read how it begins, draw a line
+# around some to list them.
 
 # %%
 from sklearn.manifold import TSNE
 
 from docemb_lib.widgets.explorer import Answer, Explorer, choice
+from docemb_lib.widgets.maps import Map, Panel
 
 perplexity = min(30, (len(texts) - 1) / 3)
 tsne = TSNE(perplexity=perplexity, metric="cosine", init="random", random_state=seed)
 plane = tsne.fit_transform(Y)  # (N, 2)
-titles = [f"{id}\n{text[:1000]}" for id, text in zip(collection["id"], texts, strict=True)]
 
 
 def draw_map(colour: str) -> Answer:
     """The documents in the plane, coloured by a column."""
-    figure, ax = plt.subplots(figsize=(10, 5), layout="constrained")
-    points = collection.assign(first=plane[:, 0], second=plane[:, 1])
-    figures.plot_plane(points, colour=colour, explained=np.nan, ax=ax)
-    ax.set(xlabel="", ylabel="")
-    plt.close(figure)
-    return Answer("", figure, f"documents in a plane, coloured by {colour}", [(ax, plane, titles)])
+    drawn = Map({"t-SNE": Panel(plane)}, collection, colour)
+    return Answer("", drawn, f"documents in a plane, coloured by {colour}")
 
 
 few = [name for name in collection if name not in {"id", "text", "see_also"}]

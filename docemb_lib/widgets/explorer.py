@@ -9,26 +9,25 @@ import base64
 import io
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
 from typing import Any, NamedTuple
 
 import IPython
 import ipywidgets
-import numpy as np
 import pandas as pd
 from IPython.display import HTML, Image, display
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.widgets import maps
+from docemb_lib.widgets.maps import Map
 
 # ---- HTML
 
 DPI = 90  # of figures: legible, and small in a saved notebook
 LONGEST = 4000  # characters of a document that are shown
-Points = tuple[Axes, np.ndarray, Sequence[str]]  # axes, places (N, 2) in their data, and N texts
 STYLE = """<style>
 :is(.docemb-explorer, .docemb-answer) table {border-collapse: collapse; font-size: 12px;}
 :is(.docemb-explorer, .docemb-answer) :is(th, td) {
@@ -39,12 +38,10 @@ STYLE = """<style>
 .docemb-neighbours td {border-top: 1px solid var(--jp-border-color2, #999);}
 .docemb-query + div {height: 6em;}
 .docemb-answer [data-copy] {display: none;}
-.docemb-explorer button:is([data-set], [data-copy]) {
+.docemb-explorer button:is([data-set], [data-copy], [data-mark]) {
     font: inherit; color: inherit; background: none; border: 0; padding: 0; text-align: left;
     text-decoration: underline dotted; cursor: pointer; overflow-wrap: anywhere;
 }
-.docemb-explorer .docemb-points circle {cursor: pointer;}
-.docemb-explorer .docemb-points circle:hover {stroke: gray;}
 @keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}
 </style>"""
 BOX = (
@@ -52,37 +49,23 @@ BOX = (
     "padding: 6px; font-size: 12px; line-height: 1.35; "
     "border: 1px solid var(--jp-border-color2, #999);"
 )
-PLAIN = "white-space: pre-wrap; background: none; color: inherit; font-family: inherit; margin: 0;"
-OVERLAY = "position: absolute; left: 0; top: 0; width: 100%; height: 100%;"
+# JupyterLab breaks lines of `pre` in words.
+PLAIN = (
+    "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; background: none; "
+    "color: inherit; font-family: inherit; margin: 0;"
+)
 
 
 def message(text: str) -> str:
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
-def picture(figure: Figure, alt: str, points: Sequence[Points]) -> str:
-    """A figure as an image; the pointer on one of `points` shows the text of the point.
-
-    A click shows it below the figure, see `SCRIPT`.
-    """
+def picture(figure: Figure, alt: str) -> str:
+    """A figure as an image."""
     source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
-    html = (
+    return (
         f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
     )
-    width, height = figure.bbox.size
-    circles = ""
-    for ax, places, texts in points:
-        # Only now, because drawing has laid the axes out; pixels are counted from the bottom.
-        pixels = ax.transData.transform(places)
-        for (x, y), text in zip(pixels, texts, strict=True):
-            title = f"<title>{escape(text)}</title>"
-            circles += f'<circle cx="{x:.0f}" cy="{height - y:.0f}" r="6">{title}</circle>'
-    if circles:
-        box = f'viewBox="0 0 {width:.0f} {height:.0f}" fill="transparent" style="{OVERLAY}"'
-        html += f'<svg class="docemb-points" {box}>{circles}</svg>'
-    html = f'<div style="position: relative; display: inline-block;">{html}</div>'
-    clicked = f'<pre class="docemb-clicked" style="{PLAIN}"></pre>' if circles else ""
-    return f'<div class="docemb-picture">{html}{clicked}</div>'
 
 
 def button(text: str, label: str = "", **settings: object) -> str:
@@ -141,9 +124,8 @@ LOADING = (
     "loading …</span>"
 )
 # ipywidgets does not name the handles of a slider, nor the number next to it, for screen readers.
-# This script gives them the label of the slider. It also shows the text of a point that is clicked,
-# sends the settings of a `button` that is pressed, and gives the keyboard back to this button in
-# the new answer, or to what was asked.
+# This script gives them the label of the slider. It also sends the settings of a `button` that is
+# pressed, and gives the keyboard back to this button in the new answer, or to what was asked.
 SCRIPT = """
 window.docembNames ??= new MutationObserver(() => {
     const kinds = ":is(.noUi-handle, .widget-readout[contenteditable=true]):not([aria-label])";
@@ -165,11 +147,6 @@ window.docembNames ??= new MutationObserver(() => {
 });
 window.docembNames.observe(document.body, {childList: true, subtree: true});
 window.docembClicks ??= document.addEventListener("click", ({target}) => {
-    const point = target.closest(".docemb-points circle");
-    if (point) {
-        const shown = point.closest(".docemb-picture").querySelector(".docemb-clicked");
-        shown.textContent = point.querySelector("title").textContent;
-    }
     const button = target.closest(".docemb-explorer [data-set]");
     if (button) {
         const explorer = button.closest(".docemb-explorer");
@@ -239,9 +216,8 @@ def text_field(placeholder: str, *, lines: int = 1) -> Control:
 
 class Answer(NamedTuple):
     html: str  # numbers and texts, escaped
-    figure: Figure | None = None
+    figure: Figure | Map | None = None
     alt: str = ""  # description of the figure
-    points: Sequence[Points] = ()  # of the figure, see `picture`
 
 
 class Explorer:
@@ -255,7 +231,7 @@ class Explorer:
         self._answer = answer
         self.settings: Settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
-        self._drawn: Figure | None = None
+        self._drawn: Figure | Map | None = None
         self._moving = False  # while controls get values from here
 
     def answer(self, **settings: Any) -> Answer:
@@ -333,8 +309,10 @@ class Explorer:
         self._text.value = answer.html
         if answer.figure is None:
             self._picture.value = ""
+        elif isinstance(answer.figure, Map):
+            self._picture.value = answer.figure.html()
         elif answer.figure is not self._drawn:  # rendering takes most of the time
-            self._picture.value = picture(answer.figure, answer.alt, answer.points)
+            self._picture.value = picture(answer.figure, answer.alt)
         self._drawn = answer.figure
         self._status.value = ""
 
@@ -349,14 +327,15 @@ class Explorer:
         cell = live_cell()
         if cell is None:
             answer = self.answer()
-            if answer.figure is not None:
-                display(Image(png_of(answer.figure), alt=answer.alt))
+            figure = answer.figure.figure() if isinstance(answer.figure, Map) else answer.figure
+            if figure is not None:
+                display(Image(png_of(figure), alt=answer.alt))
             text = re.sub(r"<(/?)button\b", r"<\1span", answer.html)
             display(HTML(f'{STYLE}<div class="docemb-answer">{text}</div>'))
             return
         if cell in _shown:
             _shown.pop(cell).close()
-        display({"application/javascript": SCRIPT}, raw=True)
+        display({"application/javascript": SCRIPT + maps.SCRIPT}, raw=True)
         display(self.live())
         _shown[cell] = self
 

@@ -150,11 +150,13 @@ def _make(run: Run, arguments: list[str]) -> _Making:
     folder.mkdir(parents=True, exist_ok=True)
     place = hashlib.sha256(repr(arguments).encode()).hexdigest()[:8]
     log = folder / f"begun-{place}.log"
+    # A kernel asks commands for colours and moving bars.
+    plain = {name: value for name, value in os.environ.items() if not name.endswith("COLOR")}
     with log.open("wb") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "docemb_lib.cli", *arguments],
             cwd=run.workspace.root,
-            env={**os.environ, WORKSPACE: str(run.workspace.root)},
+            env={**plain, WORKSPACE: str(run.workspace.root)},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,

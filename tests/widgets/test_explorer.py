@@ -1,11 +1,8 @@
 """Controls change the answer; without a person, the answer is shown alone; all text is escaped."""
 
-import io
-import re
 from types import SimpleNamespace
 
 import ipywidgets
-import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
@@ -103,26 +100,6 @@ def test_loading_is_shown_until_the_answer_is_there(moved):
     assert explorer._status.value == ""
 
 
-def test_a_point_of_a_figure_has_its_text_where_it_is_drawn():
-    drawn = Figure(figsize=(4, 2), layout="constrained")
-    left, right = drawn.subplots(1, 2)
-    places = {left: [(0.0, 1.0), (5.0, 2.0)], right: [(3.0, 3.0), (4.0, 9.0)]}
-    for ax, points in places.items():
-        ax.plot(*zip(*points, strict=True), "o", color="red", markersize=9)
-    drawing = html.picture(
-        drawn,
-        "",
-        [(ax, points, [f"{ax is left} {n}" for n in range(2)]) for ax, points in places.items()],
-    )
-    width, height = map(int, re.search(r'viewBox="0 0 (\d+) (\d+)"', drawing).groups())
-    circles = re.findall(r'cx="(\d+)" cy="(\d+)" r="6"><title>(.*?)</title>', drawing)
-    assert [text for _, _, text in circles] == ["True 0", "True 1", "False 0", "False 1"]
-    pixels = plt.imread(io.BytesIO(html.png_of(drawn)))
-    for x, y, _ in circles:
-        pixel = pixels[int(int(y) / height * len(pixels)), int(int(x) / width * len(pixels[0]))]
-        assert pixel.tolist() == [1, 0, 0, 1]
-
-
 @pytest.mark.parametrize(
     ("metadata", "expected"),
     [({"cellId": "abc"}, "abc"), ({}, None)],
@@ -170,7 +147,7 @@ def parsed(text):
         lambda t: html.number(t, 1),
         lambda t: html.table("runs", pd.DataFrame({t: [1]})),
         lambda t: html.table("runs", pd.DataFrame({"a": [t]})),
-        lambda t: html.picture(figure(), t, []),
+        lambda t: html.picture(figure(), t),
     ],
     ids=["document", "message", "number", "name", "column", "table", "picture"],
 )
