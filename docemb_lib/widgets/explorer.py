@@ -118,6 +118,7 @@ def document(title: str, text: str) -> str:
 # ---- controls
 
 SLIDER = {"width": "360px"}  # room for the longest value
+MENU = {"width": "max-content", "min_width": "300px", "max_width": "98%"}  # none is cut
 # Shown while an answer is computed, unless that takes less than 0.2 seconds.
 LOADING = (
     '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">'
@@ -186,12 +187,13 @@ def choice(options: Mapping[str, Any], first: Any) -> Control:
     """A menu of values by label, which begins with the value `first`."""
     # index instead of value: ipywidgets takes a value of None for no value
     index = list(options.values()).index(first)
-    return Control(partial(ipywidgets.Dropdown, options=list(options.items()), index=index), first)
+    make = partial(ipywidgets.Dropdown, options=list(options.items()), index=index, layout=MENU)
+    return Control(make, first)
 
 
 def dependent_choice(options: Callable[[Settings], Mapping[str, Any]], first: Any) -> Control:
     """A menu whose values by label follow from those of the other controls."""
-    return Control(partial(ipywidgets.Dropdown, layout={"width": "480px"}), first, options)
+    return Control(partial(ipywidgets.Dropdown, layout=MENU), first, options)
 
 
 def slider(low: float, high: float, step: float, value: float | tuple[int, int]) -> Control:

@@ -112,7 +112,9 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         chosen = (lengths >= shortest) & (lengths <= longest)
         count = int(chosen.sum())
         if count < LEAST:
-            few = f"only {count} of {len(lengths)} documents have {shortest} to {longest} tokens"
+            few = (
+                f"only {count} of {len(lengths)} documents have {shortest:,} to {longest:,} tokens"
+            )
             raise InputError(f"{few}; choose a wider range with at least {LEAST}")
         measured = distances.measured[distance]
         names = models if loss == ALL_LOSSES else [loss]
@@ -123,7 +125,8 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         separations = pd.DataFrame(rows, columns=["student", "AUC", margin])
         text = html.table("separation", separations, {margin: "{:.4g}".format})
         text += (
-            f"<p>{html.number('documents', count)} documents of {shortest} to {longest} tokens, "
+            f"<p>{html.number('documents', count)} documents of {shortest:,} to {longest:,} "
+            "tokens, "
             f"{negatives} negatives each</p>"
         )
         pairs = mistaken(parts[distances.student if loss == ALL_LOSSES else loss], k=MISTAKEN)
@@ -168,7 +171,7 @@ def _pair(documents: pd.DataFrame, pair: pd.Series) -> str:
     )
     texts = ""
     for row in (document, other):
-        texts += html.document(f"{row['id']}, {row['length']} tokens", row["text"])
+        texts += html.document(f"{row['id']}, {row['length']:,} tokens", row["text"])
     return (
         f"<p>{html.escape(sentence)}</p>"
         f'<div style="display: flex; flex-wrap: wrap; gap: 8px;">{texts}</div>'

@@ -230,3 +230,10 @@ def test_the_projection_explorer_maps_both_spaces_with_their_variance(planes):
 def test_a_space_beside_itself_is_one_map(planes):
     explorer = widgets.projection_explorer(Spaces(DOCUMENTS, planes))
     assert list(explorer.answer(space="student", beside="student").figure.panels) == ["student"]
+
+
+def test_lengths_of_documents_have_separators_of_thousands(distances, moved):
+    longer = distances.documents.assign(length=lambda rows: rows["length"] * 1000)
+    text = moved(widgets.distance_explorer(distances._replace(documents=longer)))
+    assert "documents of 10,000 to 18,000 tokens" in text
+    assert ",000 tokens</b>" in text
