@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import IPython
@@ -90,20 +91,32 @@ def number(name: str, value: object, tag: str = "b") -> str:
 def table(
     name: str, rows: pd.DataFrame, formats: Mapping[str, Callable[..., str]] | None = None
 ) -> str:
-    """A table of the class `docemb-<name>`.
+    """A table of the class `docemb-<name>`; columns of numbers stand right, with their headings.
 
-    Numbers have three decimals, or the format of their column in `formats`.
+    Numbers have separators of thousands, and three decimals unless they are integers, or the
+    format of their column in `formats`. A missing value is empty.
     """
-    with pd.option_context("display.max_colwidth", None):  # no text is cut
-        text = rows.to_html(
-            classes=f"docemb-{name}",
-            index=False,
-            border=0,
-            na_rep="",
-            float_format="{:.3f}".format,
-            formatters=dict(formats or {}),
-        )
-    return f'<div style="overflow-x: auto;">{text}</div>'
+    formats = formats or {}
+    columns = []
+    for column, values in rows.items():
+        write = formats.get(str(column), _written)
+        texts = ["" if pd.isna(value) else write(value) for value in values]
+        right = all(pd.isna(value) or _is_number(value) for value in values)
+        side = "right" if right else "left"
+        cells = [f'<td style="text-align: {side};">{escape(text)}</td>' for text in texts]
+        columns.append([f'<th style="text-align: {side};">{escape(str(column))}</th>', *cells])
+    lines = "".join(f"<tr>{''.join(line)}</tr>" for line in zip(*columns, strict=True))
+    return f'<div style="overflow-x: auto;"><table class="docemb-{name}">{lines}</table></div>'
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _written(value: Any) -> str:
+    if not _is_number(value):
+        return str(value)
+    return f"{value:,}" if isinstance(value, Integral) else f"{value:,.3f}"
 
 
 def document(title: str, text: str) -> str:

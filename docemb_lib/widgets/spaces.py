@@ -126,8 +126,7 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         text = html.table("separation", separations, {margin: "{:.4g}".format})
         text += (
             f"<p>{html.number('documents', count)} documents of {shortest:,} to {longest:,} "
-            "tokens, "
-            f"{negatives} negatives each</p>"
+            f"tokens, {negatives} negatives each</p>"
         )
         pairs = mistaken(parts[distances.student if loss == ALL_LOSSES else loss], k=MISTAKEN)
         text += _pair(documents, pairs.iloc[min(pair, len(pairs)) - 1])

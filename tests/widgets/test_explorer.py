@@ -167,6 +167,22 @@ def test_a_table_cuts_no_text_and_formats_numbers(tables):
     assert table.to_numpy().tolist() == [["x" * 300, "0.123", "3 s"], ["", "", "40 s"]]
 
 
+def test_numbers_of_a_table_have_separators_of_thousands(tables):
+    rows = pd.DataFrame(
+        {"tokens": [12345, 7], "per second": [9876.54321, 0.5], "on": [True, False]}
+    )
+    table = tables(html.table("runs", rows))["runs"]
+    assert table.to_numpy().tolist() == [["12,345", "9,876.543", "True"], ["7", "0.500", "False"]]
+
+
+def test_headings_stand_over_their_columns():
+    rows = pd.DataFrame({"name": ["a"], "tokens": [3], "loss": [None], "score": [0.5]})
+    (heads, cells) = parsed(html.table("runs", rows)).find_all("tr")
+    sides = [[cell["style"] for cell in line.find_all(["th", "td"])] for line in (heads, cells)]
+    assert sides[0] == sides[1]
+    assert ["right" in side for side in sides[0]] == [False, True, True, True]
+
+
 def test_a_long_document_is_cut_and_says_so():
     shown_text = parsed(html.document("t", "x" * (html.LONGEST + 7))).get_text()
     assert shown_text.count("x") == html.LONGEST
