@@ -342,18 +342,13 @@ if versions.documents:
 # %% [markdown]
 # ## Who is near whom
 #
-# Select a long document: do the truncated teacher's neighbours resemble only its beginning?
-
-# %%
-neighbourhoods = widgets.neighbourhoods_of(run)
-widgets.neighbour_browser(neighbourhoods)
-
-# %% [markdown]
-# Why is a neighbour near? A cosine of the student is the sum of all pairs of passages, and of the words, of both
+# Select a long document: do the truncated teacher's neighbours resemble only its beginning, and which are right?
+#
+# *Why* is a neighbour near? A cosine of the student is the sum of all pairs of passages, and of the words, of both
 # documents. A passage counts by its states in context; the mean that centres is spread over tokens and words.
 
 # %%
-widgets.explanation_explorer(neighbourhoods)
+widgets.neighbour_browser(widgets.neighbourhoods_of(run))
 
 # %%
 section = """## All students: Table 5.7

@@ -154,26 +154,33 @@ nearest(student.encode(query)).style.hide()
 
 # %% [markdown]
 # The browser sets three models beside each other: the student, the encoder averaged over chunks (common practice
-# without a student), and words alone.
+# without a student), and words alone. ✓ is a neighbour with the label of its document. *Why* takes a cosine of the
+# student apart: it is the sum of all pairs of passages and of words, here the strongest ones.
 
 # %%
 from docemb_lib.student.explanation import Explanation
 from docemb_lib.teachers import LSA, SBERT
-from docemb_lib.widgets import explanation_explorer, neighbour_browser
-from docemb_lib.widgets.neighbours import Pool
+from docemb_lib.widgets import neighbour_browser
+from docemb_lib.widgets.neighbours import Pool, Verdict
 
 truncated = SBERT(encoder).embed(texts)
 sbert = SBERT(encoder, long="chunks")
 chunks = sbert.embed(texts, truncated)  # the truncated text is the first chunk
 lsa = LSA(dim=min(100, len(texts) // 3)).fit(texts)
 spaces = {"student": Y, "SBERT over chunks": chunks, "LSA": lsa.embed(texts)}
+label_of = collection[label].astype(str)
+
+
+def judge(query: int | None, row: int) -> Verdict:
+    """The label of a neighbour, and whether it is that of its document (None: a text)."""
+    return Verdict(label_of[row], None if query is None else label_of[row] == label_of[query])
 
 
 class Collection:
     """What the browser asks for: documents by task, and the embeddings of a further text."""
 
     tasks = ("documents",)
-    documents = Pool(texts, collection["length"].to_numpy(), spaces)
+    documents = Pool(texts, collection["length"].to_numpy(), spaces, collection["id"], judge)
 
     def pool(self, task: str) -> Pool:
         return self.documents
@@ -187,12 +194,6 @@ class Collection:
 
 
 neighbour_browser(Collection())
-
-# %% [markdown]
-# Why are two documents near? Their cosine is the sum of all pairs of passages and of words, here the strongest ones.
-
-# %%
-explanation_explorer(Collection())
 
 # %% [markdown]
 # ## Groups
@@ -229,27 +230,24 @@ collection.groupby("group").agg(**summary)
 # %% [markdown]
 # ## Map
 #
-# Near documents stay near in t-SNE; large distances mean little. Click on a document to read how it begins.
+# Near documents stay near in t-SNE; large distances mean little. Click on a document to read how it begins, draw a line
+# around some to list them.
 
 # %%
 from sklearn.manifold import TSNE
 
 from docemb_lib.widgets.explorer import Answer, Explorer, choice
+from docemb_lib.widgets.maps import Map, Panel
 
 perplexity = min(30, (len(texts) - 1) / 3)
 tsne = TSNE(perplexity=perplexity, metric="cosine", init="random", random_state=seed)
 plane = tsne.fit_transform(Y)  # (N, 2)
-titles = [f"{id}\n{text[:1000]}" for id, text in zip(collection["id"], texts, strict=True)]
 
 
 def draw_map(colour: str) -> Answer:
     """The documents in the plane, coloured by a column."""
-    figure, ax = plt.subplots(figsize=(10, 5), layout="constrained")
-    points = collection.assign(first=plane[:, 0], second=plane[:, 1])
-    figures.plot_plane(points, colour=colour, explained=np.nan, ax=ax)
-    ax.set(xlabel="", ylabel="")
-    plt.close(figure)
-    return Answer("", figure, f"documents in a plane, coloured by {colour}", [(ax, plane, titles)])
+    drawn = Map({"t-SNE": Panel(plane)}, collection, colour)
+    return Answer("", drawn, f"documents in a plane, coloured by {colour}")
 
 
 few = [name for name in collection if name not in {"id", "text", "see_also"}]

@@ -268,13 +268,13 @@ def score_intervals(scores: Scores) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def differences(scores: Scores, reference: str) -> pd.DataFrame:
+def differences(scores: Scores, reference: str, *, tested: bool = True) -> pd.DataFrame:
     """Every other model against `reference`, on each task and in the mean over tasks (OVERALL).
 
     Tasks on which a model or the reference was not scored are left out.
     Columns: task, metric, model, reference, difference (model minus reference), low and high (the
-    interval of the difference), p, and those of `PairedError`. Raises InputError where `reference`
-    has no scores.
+    interval of the difference), p, and those of `PairedError`. p is NaN without `tested`, which
+    takes most of the time. Raises InputError where `reference` has no scores.
     """
     if reference not in scores:
         there = ", ".join(scores)
@@ -290,7 +290,7 @@ def differences(scores: Scores, reference: str) -> pd.DataFrame:
         others = [model for model in models if model != reference]
         by_model = zip(others, bootstrap_over_tasks(ahead).T, side_by_side(ahead), strict=True)
         for number, (model, interval, by_example) in enumerate(by_model):
-            p = paired_p_value(by_example)
+            p = paired_p_value(by_example) if tested else np.nan
             error = paired_error([X[number] for X in ahead])
             rows.append((task, metric, model, reference, *interval, p, *error))
     columns = ["task", "metric", "model", "reference", "difference", "low", "high", "p"]

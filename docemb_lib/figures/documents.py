@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
@@ -216,37 +217,33 @@ def _few_ticks(ax: Axes) -> None:
 
 
 def plot_plane(
-    points: pd.DataFrame,
-    *,
-    colour: str,
-    explained: float,
-    legend: bool = True,
-    ax: Axes | None = None,
+    points: pd.DataFrame, *, colour: str, legend: bool = True, ax: Axes | None = None
 ) -> Axes:
     """Documents as points in a plane, coloured by the column `colour`; length is logarithmic.
 
-    points: columns first, second (coordinates) and `colour`. explained: share of the variance in
-    the plane, or NaN.
+    points: columns first, second (coordinates) and `colour`.
     """
     ax = ax or plt.gca()
-    title = colour
+    look: dict[str, object] = {}
     if colour == "length":
-        title = "tokens"
         values = points["length"].clip(lower=1)
-        look = {"palette": "viridis", "hue_norm": LogNorm()}
+        norm = LogNorm(values.min(), values.max())
+        look = {"palette": "viridis", "hue_norm": norm, "legend": False}
     else:
         values = points[colour].map(lambda value: short(str(value), 60))
         palette = series_colors(values.sort_values())
         order = list(palette)
         look = {"palette": palette, "hue_order": order, "style": values, "style_order": order}
-    sns.scatterplot(
-        points, x="first", y="second", hue=values, s=22, linewidth=0, legend=legend, **look, ax=ax
-    )
-    if legend:
-        sns.move_legend(ax, **BESIDE, title=title)
-    share = "no variance" if np.isnan(explained) else f"both axes: {explained:.0%} of the variance"
-    ax.set(xlabel=f"first principal axis ({share})", ylabel="second principal axis")
-    ax.set(xticks=[], yticks=[])
+        look["legend"] = legend
+    sns.scatterplot(points, x="first", y="second", hue=values, s=22, linewidth=0, **look, ax=ax)
+    if legend and colour == "length":
+        bar = ax.figure.colorbar(ScalarMappable(norm, "viridis"), ax=ax, label="tokens")
+        ends = [values.min(), np.sqrt(values.min() * values.max()), values.max()]
+        bar.set_ticks(ends, labels=[f"{end:,.0f}" for end in ends], minor=False)
+        bar.minorticks_off()
+    elif legend:
+        sns.move_legend(ax, **BESIDE, title=colour)
+    ax.set(xlabel="", ylabel="", xticks=[], yticks=[])
     ax.grid(visible=False)
     return ax
 

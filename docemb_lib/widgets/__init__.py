@@ -4,11 +4,7 @@ Executed without a person (papermill, nbconvert), a call shows its answer to the
 """
 
 from docemb_lib.widgets.monitor import run_monitor
-from docemb_lib.widgets.neighbours import (
-    explanation_explorer,
-    neighbour_browser,
-    neighbourhoods_of,
-)
+from docemb_lib.widgets.neighbours import neighbour_browser, neighbourhoods_of
 from docemb_lib.widgets.spaces import (
     distance_explorer,
     distances_to_teacher,
@@ -20,7 +16,6 @@ from docemb_lib.widgets.weighting import weighting_explorer, weighting_points
 __all__ = [
     "distance_explorer",
     "distances_to_teacher",
-    "explanation_explorer",
     "neighbour_browser",
     "neighbourhoods_of",
     "projection_explorer",

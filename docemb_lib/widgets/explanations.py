@@ -25,11 +25,16 @@ CHOSEN = f"border-left: 4px solid rgb({MORE}); padding-left: 4px; margin: 4px 0;
 
 
 def side_by_side(
-    explanation: Explanation, texts: tuple[str, str], titles: tuple[str, str], chosen: int = 0
+    explanation: Explanation,
+    texts: tuple[str, str],
+    titles: tuple[str, str],
+    chosen: int = 0,
+    why: int = 0,
 ) -> str:
     """One line, contributions of pairs of passages, both texts with linked passages, and words.
 
-    chosen: of the strongest pairs, the one that is set apart, counted from 0.
+    chosen: of the strongest pairs, the one that is set apart, counted from 0. why: the setting that
+    shows this explanation, which the buttons that choose another pair keep.
     """
     linked = [pair for pair in explanation.strongest_pairs(len(MARKS)) if pair.contribution > 0]
     chosen = min(chosen, len(linked) - 1)
@@ -40,7 +45,7 @@ def side_by_side(
     words = pd.Series(explanation.words, dtype=float).head(WORDS)
     by_word = words.rename("contribution").rename_axis("word").reset_index()
     listed = html.table("words", by_word) if explanation.words else ""
-    tables = f"{_heatmap(explanation, linked, titles)}{listed}"
+    tables = f"{_heatmap(explanation, linked, titles, why)}{listed}"
     wrapped = "display: flex; flex-wrap: wrap; gap: 8px 24px; margin-bottom: 8px;"
     return (
         f'<p class="docemb-summary"><b>{escape(str(explanation))}</b></p>'
@@ -49,9 +54,14 @@ def side_by_side(
     )
 
 
-def _heatmap(explanation: Explanation, linked: list[Pair], titles: tuple[str, str]) -> str:
+def _heatmap(
+    explanation: Explanation, linked: list[Pair], titles: tuple[str, str], why: int
+) -> str:
     """Contributions of pairs in hundredths of a cosine; the linked pairs have their marks."""
-    marks = {(pair.first, pair.second): mark for mark, pair in zip(MARKS, linked, strict=False)}
+    marks = {}
+    for number, (mark, linking) in enumerate(zip(MARKS, linked, strict=False)):
+        button = html.button(mark, f"pair {number + 1}", why=why, pair=number)
+        marks[linking.first, linking.second] = button
     strongest = float(np.abs(explanation.pairs).max()) or 1.0
     numbers = "".join(f'<th style="{CELL}">{n + 1}</th>' for n in range(explanation.pairs.shape[1]))
     rows = f'<tr><th style="{CELL}">100 ×</th>{numbers}</tr>'

@@ -7,34 +7,42 @@ is escaped here.
 
 import base64
 import io
-from collections.abc import Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Mapping
 from functools import partial
 from html import escape
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import ipywidgets
-import numpy as np
 import pandas as pd
 from IPython.display import HTML, Image, display
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import live_cell
+from docemb_lib.widgets import maps
+from docemb_lib.widgets.maps import Map
 
 # ---- HTML
 
 DPI = 90  # of figures: legible, and small in a saved notebook
 LONGEST = 4000  # characters of a document that are shown
-Points = tuple[Axes, np.ndarray, Sequence[str]]  # axes, places (N, 2) in their data, and N texts
 STYLE = """<style>
 :is(.docemb-explorer, .docemb-answer) table {border-collapse: collapse; font-size: 12px;}
 :is(.docemb-explorer, .docemb-answer) :is(th, td) {
     padding: 1px 10px 1px 0; text-align: left; vertical-align: top;
 }
+:is(.docemb-explorer, .docemb-answer) :is(p, td, th) {line-height: 1.4; margin: 4px 0;}
 :is(.docemb-explorer, .docemb-answer) .docemb-neighbours {table-layout: fixed; width: 100%;}
-.docemb-explorer .docemb-points circle {cursor: pointer;}
-.docemb-explorer .docemb-points circle:hover {stroke: gray;}
+.docemb-neighbours td {border-top: 1px solid var(--jp-border-color2, #999);}
+.docemb-query + div {height: 6em;}
+.docemb-answer [data-copy] {display: none;}
+.docemb-explorer button:is([data-set], [data-copy], [data-mark]) {
+    font: inherit; color: inherit; background: none; border: 0; padding: 0; text-align: left;
+    text-decoration: underline dotted; cursor: pointer; overflow-wrap: anywhere;
+}
 @keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}
 </style>"""
 BOX = (
@@ -42,37 +50,37 @@ BOX = (
     "padding: 6px; font-size: 12px; line-height: 1.35; "
     "border: 1px solid var(--jp-border-color2, #999);"
 )
-PLAIN = "white-space: pre-wrap; background: none; color: inherit; font-family: inherit; margin: 0;"
-OVERLAY = "position: absolute; left: 0; top: 0; width: 100%; height: 100%;"
+# JupyterLab breaks lines of `pre` in words.
+PLAIN = (
+    "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; background: none; "
+    "color: inherit; font-family: inherit; margin: 0;"
+)
 
 
 def message(text: str) -> str:
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
-def picture(figure: Figure, alt: str, points: Sequence[Points]) -> str:
-    """A figure as an image; the pointer on one of `points` shows the text of the point.
-
-    A click shows it below the figure, see `SCRIPT`.
-    """
+def picture(figure: Figure, alt: str) -> str:
+    """A figure as an image."""
     source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
-    html = (
+    return (
         f'<img class="docemb-figure" style="max-width: 100%;" alt="{escape(alt)}" src="{source}">'
     )
-    width, height = figure.bbox.size
-    circles = ""
-    for ax, places, texts in points:
-        # Only now, because drawing has laid the axes out; pixels are counted from the bottom.
-        pixels = ax.transData.transform(places)
-        for (x, y), text in zip(pixels, texts, strict=True):
-            title = f"<title>{escape(text)}</title>"
-            circles += f'<circle cx="{x:.0f}" cy="{height - y:.0f}" r="6">{title}</circle>'
-    if circles:
-        box = f'viewBox="0 0 {width:.0f} {height:.0f}" fill="transparent" style="{OVERLAY}"'
-        html += f'<svg class="docemb-points" {box}>{circles}</svg>'
-    html = f'<div style="position: relative; display: inline-block;">{html}</div>'
-    clicked = f'<pre class="docemb-clicked" style="{PLAIN}"></pre>' if circles else ""
-    return f'<div class="docemb-picture">{html}{clicked}</div>'
+
+
+def button(text: str, label: str = "", **settings: object) -> str:
+    """A button for the HTML of an answer, which gives these values to controls, see `SCRIPT`.
+
+    In an executed copy the text alone remains. label: for screen readers, if the text is too short.
+    """
+    named = f' aria-label="{escape(label)}"' if label else ""
+    return f'<button data-set="{escape(json.dumps(settings))}"{named}>{escape(text)}</button>'
+
+
+def copy_button(text: str) -> str:
+    """A button that copies a text; an executed copy has none."""
+    return f'<button data-copy="{escape(text)}">copy</button>'
 
 
 def number(name: str, value: object, tag: str = "b") -> str:
@@ -83,20 +91,32 @@ def number(name: str, value: object, tag: str = "b") -> str:
 def table(
     name: str, rows: pd.DataFrame, formats: Mapping[str, Callable[..., str]] | None = None
 ) -> str:
-    """A table of the class `docemb-<name>`.
+    """A table of the class `docemb-<name>`; columns of numbers stand right, with their headings.
 
-    Numbers have three decimals, or the format of their column in `formats`.
+    Numbers have separators of thousands, and three decimals unless they are integers, or the
+    format of their column in `formats`. A missing value is empty.
     """
-    with pd.option_context("display.max_colwidth", None):  # no text is cut
-        text = rows.to_html(
-            classes=f"docemb-{name}",
-            index=False,
-            border=0,
-            na_rep="",
-            float_format="{:.3f}".format,
-            formatters=dict(formats or {}),
-        )
-    return f'<div style="overflow-x: auto;">{text}</div>'
+    formats = formats or {}
+    columns = []
+    for column, values in rows.items():
+        write = formats.get(str(column), _written)
+        texts = ["" if pd.isna(value) else write(value) for value in values]
+        right = all(pd.isna(value) or _is_number(value) for value in values)
+        side = "right" if right else "left"
+        cells = [f'<td style="text-align: {side};">{escape(text)}</td>' for text in texts]
+        columns.append([f'<th style="text-align: {side};">{escape(str(column))}</th>', *cells])
+    lines = "".join(f"<tr>{''.join(line)}</tr>" for line in zip(*columns, strict=True))
+    return f'<div style="overflow-x: auto;"><table class="docemb-{name}">{lines}</table></div>'
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _written(value: Any) -> str:
+    if not _is_number(value):
+        return str(value)
+    return f"{value:,}" if isinstance(value, Integral) else f"{value:,.3f}"
 
 
 def document(title: str, text: str) -> str:
@@ -111,13 +131,15 @@ def document(title: str, text: str) -> str:
 # ---- controls
 
 SLIDER = {"width": "360px"}  # room for the longest value
+MENU = {"width": "max-content", "min_width": "300px", "max_width": "98%"}  # none is cut
 # Shown while an answer is computed, unless that takes less than 0.2 seconds.
 LOADING = (
     '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">'
     "loading …</span>"
 )
 # ipywidgets does not name the handles of a slider, nor the number next to it, for screen readers.
-# This script gives them the label of the slider. It also shows the text of a point that is clicked.
+# This script gives them the label of the slider. It also sends the settings of a `button` that is
+# pressed, and gives the keyboard back to this button in the new answer, or to what was asked.
 SCRIPT = """
 window.docembNames ??= new MutationObserver(() => {
     const kinds = ":is(.noUi-handle, .widget-readout[contenteditable=true]):not([aria-label])";
@@ -129,34 +151,62 @@ window.docembNames ??= new MutationObserver(() => {
         part.setAttribute("aria-label", label + (ends.length > 1 ? both : ""));
         part.role ??= "textbox";
     }
+    if (window.docembPressed && document.activeElement === document.body) {
+        const {explorer, set} = window.docembPressed;
+        const buttons = [...explorer.querySelectorAll("[data-set]")];
+        const next = buttons.find(({dataset}) => dataset.set === set);
+        (next ?? explorer.querySelector(".docemb-query"))?.focus();
+        window.docembPressed = null;
+    }
 });
 window.docembNames.observe(document.body, {childList: true, subtree: true});
 window.docembClicks ??= document.addEventListener("click", ({target}) => {
-    const point = target.closest(".docemb-points circle");
-    if (point) {
-        const shown = point.closest(".docemb-picture").querySelector(".docemb-clicked");
-        shown.textContent = point.querySelector("title").textContent;
+    const button = target.closest(".docemb-explorer [data-set]");
+    if (button) {
+        const explorer = button.closest(".docemb-explorer");
+        const field = explorer.querySelector(".docemb-asked input");
+        window.docembPressed = {explorer, set: button.dataset.set};
+        field.value = button.dataset.set;
+        field.dispatchEvent(new Event("change", {bubbles: true}));
+    }
+    const copying = target.closest(".docemb-explorer [data-copy]");
+    if (copying) {
+        const text = document.createElement("textarea");
+        text.value = copying.dataset.copy;
+        copying.after(text);
+        text.select();
+        // The clipboard of `navigator` is missing on pages without https.
+        copying.textContent = document.execCommand("copy") ? "copied" : "not copied";
+        text.remove();
+        copying.focus();
     }
 }) ?? true;
 """
 
 
+Settings = dict[str, Any]  # values of controls, by description
+
+
 class Control(NamedTuple):
-    make: Callable[..., ipywidgets.Widget]  # the widget, which only a person needs
+    # The widget, which only a person needs. None: buttons in the answer give the value, and it is
+    # None again when a widget moves.
+    make: Callable[..., ipywidgets.Widget] | None
     value: Any  # the first
+    # Of a menu that depends on other controls: its values by label.
+    options: Callable[[Settings], Mapping[str, Any]] | None = None
 
 
 def choice(options: Mapping[str, Any], first: Any) -> Control:
     """A menu of values by label, which begins with the value `first`."""
     # index instead of value: ipywidgets takes a value of None for no value
     index = list(options.values()).index(first)
-    return Control(partial(ipywidgets.Dropdown, options=list(options.items()), index=index), first)
-
-
-def buttons(options: Mapping[str, int], first: int) -> Control:
-    """A row of buttons for values by label, of which one is pressed, the value `first` to begin."""
-    make = partial(ipywidgets.ToggleButtons, options=list(options.items()), value=first)
+    make = partial(ipywidgets.Dropdown, options=list(options.items()), index=index, layout=MENU)
     return Control(make, first)
+
+
+def dependent_choice(options: Callable[[Settings], Mapping[str, Any]], first: Any) -> Control:
+    """A menu whose values by label follow from those of the other controls."""
+    return Control(partial(ipywidgets.Dropdown, layout=MENU), first, options)
 
 
 def slider(low: float, high: float, step: float, value: float | tuple[int, int]) -> Control:
@@ -181,9 +231,8 @@ def text_field(placeholder: str, *, lines: int = 1) -> Control:
 
 class Answer(NamedTuple):
     html: str  # numbers and texts, escaped
-    figure: Figure | None = None
+    figure: Figure | Map | None = None
     alt: str = ""  # description of the figure
-    points: Sequence[Points] = ()  # of the figure, see `picture`
 
 
 class Explorer:
@@ -195,9 +244,10 @@ class Explorer:
     def __init__(self, controls: Mapping[str, Control], answer: Callable[..., Answer]) -> None:
         self._controls = controls
         self._answer = answer
-        self.settings = {name: control.value for name, control in controls.items()}
+        self.settings: Settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
-        self._drawn: Figure | None = None
+        self._drawn: Figure | Map | None = None
+        self._moving = False  # while controls get values from here
 
     def answer(self, **settings: Any) -> Answer:
         """The answer to these settings, where the other controls keep their values.
@@ -212,28 +262,72 @@ class Explorer:
     def live(self) -> ipywidgets.VBox:
         """The widgets, which answer whenever a control changes."""
         for name, control in self._controls.items():
-            widget = control.make(description=name, style={"description_width": "80px"})
-            widget.observe(lambda _: self.refresh(), names="value")
-            self.widgets[name] = widget
+            if control.make is not None:
+                widget = control.make(description=name, style={"description_width": "80px"})
+                widget.observe(lambda _: self._move({}), names="value")
+                self.widgets[name] = widget
+        # A button in the answer writes settings into this field, see `SCRIPT`.
+        self._asked = ipywidgets.Text(continuous_update=False, layout={"display": "none"})
+        self._asked.add_class("docemb-asked")
+        self._asked.observe(self._ask, names="value")
         self._picture = ipywidgets.HTML()
         self._text = ipywidgets.HTML()
         self._status = ipywidgets.HTML()
         controls = ipywidgets.Box([*self.widgets.values()], layout={"flex_flow": "row wrap"})
         style = ipywidgets.HTML(STYLE)
-        self.box = ipywidgets.VBox([style, controls, self._status, self._picture, self._text])
+        shown = [style, controls, self._asked, self._status, self._picture, self._text]
+        self.box = ipywidgets.VBox(shown)
         self.box.add_class("docemb-explorer")
+        self._moving = True
+        self._offer(self.settings)
+        self._moving = False
         self.refresh()
         return self.box
 
+    def _ask(self, change: Mapping[str, str]) -> None:
+        if change["new"]:
+            self._asked.value = ""  # so that the same button counts again
+            self._move(json.loads(change["new"]))
+
+    def _move(self, asked: Settings) -> None:
+        """Give values to controls, those of a button or none, and answer."""
+        if self._moving:
+            return
+        self._moving = True
+        for name in self.widgets.keys() & asked.keys():
+            if self._controls[name].options is None:
+                self.widgets[name].value = asked[name]
+        settings = {name: widget.value for name, widget in self.widgets.items()}
+        settings |= self._offer({**settings, **asked})
+        self.settings = {**dict.fromkeys(self._controls), **asked, **settings}
+        self._moving = False
+        self.refresh()
+
+    def _offer(self, wanted: Settings) -> Settings:
+        """The menus that depend on other controls get their values; returns the chosen ones."""
+        chosen = {}
+        for name, control in self._controls.items():
+            if control.options is not None:
+                widget = self.widgets[name]
+                options = tuple(control.options(wanted).items())
+                if widget.options != options:
+                    widget.options = options
+                values = [value for _, value in options]
+                if values:
+                    widget.index = values.index(wanted[name]) if wanted[name] in values else 0
+                chosen[name] = widget.value
+        return chosen
+
     def refresh(self) -> None:
         self._status.value = LOADING
-        self.settings = {name: widget.value for name, widget in self.widgets.items()}
         answer = self.answer()
         self._text.value = answer.html
         if answer.figure is None:
             self._picture.value = ""
+        elif isinstance(answer.figure, Map):
+            self._picture.value = answer.figure.html()
         elif answer.figure is not self._drawn:  # rendering takes most of the time
-            self._picture.value = picture(answer.figure, answer.alt, answer.points)
+            self._picture.value = picture(answer.figure, answer.alt)
         self._drawn = answer.figure
         self._status.value = ""
 
@@ -248,13 +342,15 @@ class Explorer:
         cell = live_cell()
         if cell is None:
             answer = self.answer()
-            if answer.figure is not None:
-                display(Image(png_of(answer.figure), alt=answer.alt))
-            display(HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>'))
+            figure = answer.figure.figure() if isinstance(answer.figure, Map) else answer.figure
+            if figure is not None:
+                display(Image(png_of(figure), alt=answer.alt))
+            text = re.sub(r"<(/?)button\b", r"<\1span", answer.html)
+            display(HTML(f'{STYLE}<div class="docemb-answer">{text}</div>'))
             return
         if cell in _shown:
             _shown.pop(cell).close()
-        display({"application/javascript": SCRIPT}, raw=True)
+        display({"application/javascript": SCRIPT + maps.SCRIPT}, raw=True)
         display(self.live())
         _shown[cell] = self
 

@@ -2,54 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from html import escape
-from typing import TYPE_CHECKING, Protocol
+from math import log
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
 
+from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.retrieval import unit
-from docemb_lib.evaluation.tasks import documents_of
+from docemb_lib.evaluation.tasks import (
+    Labelled,
+    LabelledPairs,
+    Ranking,
+    documents_of,
+    ids_of_texts,
+)
 from docemb_lib.figures import short, short_names
 from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.run import Run
+from docemb_lib.teachers.words import words_of
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explanations import MARKS, side_by_side
-from docemb_lib.widgets.explorer import Answer, Explorer, buttons, choice, slider, text_field
+from docemb_lib.widgets.explanations import LESS, MORE, side_by_side
+from docemb_lib.widgets.explorer import (
+    Answer,
+    Control,
+    Explorer,
+    choice,
+    dependent_choice,
+    slider,
+    text_field,
+)
 
 if TYPE_CHECKING:
     from docemb_lib.student import Student
     from docemb_lib.student.explanation import Explanation
 
 POOL = 2000  # most texts of a task
-OFFERED = 50  # documents that a slider reaches; `find` chooses others
 RANKS = 10  # most neighbours of a document
+SHARED = 5  # words that are shown of those that two documents share
+COUNTED_IN = 500  # texts in which words are counted
+NAME = 60  # characters of a text without an id that name it
+
+
+class Verdict(NamedTuple):
+    """What the task says of a neighbour; `right` is None where nothing says whether it is right."""
+
+    text: str
+    right: bool | None = None
+
+
+# The verdict on a row (the second number) as a neighbour of another, or of None, a written text.
+Judge = Callable[[int | None, int], Verdict]
 
 
 class Pool:
     """N documents with their lengths and their embeddings by several models.
 
-    lengths: (N,), structural tokens; spaces: embeddings (N, ·) by model, the student's first.
+    lengths: (N,), structural tokens; spaces: embeddings (N, ·) by model, the student's first;
+    names: N different ones.
     """
 
     def __init__(
-        self, texts: Sequence[str], lengths: np.ndarray, spaces: Mapping[str, np.ndarray]
+        self,
+        texts: Sequence[str],
+        lengths: np.ndarray,
+        spaces: Mapping[str, np.ndarray],
+        names: Sequence[str],
+        judge: Judge = lambda query, row: Verdict(""),
     ) -> None:
         self.texts = list(texts)
         self.lengths = lengths
-        # Computed once, because a slider asks many times: texts in lower case, and embeddings of
+        self.names = list(names)
+        self.judge = judge
+        # Computed once, because a menu asks many times: texts in lower case, and embeddings of
         # unit length.
         self.lowered = [text.lower() for text in texts]
         self.directions = {model: unit(X).astype(np.float32) for model, X in spaces.items()}
+        self._counts = cache(lambda text: Counter(words_of(text)))
 
-    def find(self, words: str) -> list[int]:
-        """The rows whose text contains `words`, in any case; all rows for an empty text."""
-        return [row for row, text in enumerate(self.lowered) if words.lower() in text]
+    def find(self, words: str) -> dict[str, int]:
+        """The rows whose name or text contains `words`, in any case, by name; all for no words."""
+        words = words.lower()
+        rows = {}
+        for row, (name, text) in enumerate(zip(self.names, self.lowered, strict=True)):
+            if words in text or words in name.lower():
+                rows[name] = row
+        return rows
 
     def neighbours(self, query: int | Mapping[str, np.ndarray], k: int) -> dict[str, pd.Series]:
         """The cosines of the k nearest documents, by model and row.
@@ -65,6 +110,31 @@ class Pool:
                 cosines = cosines.drop(query)
             nearest[model] = cosines.sort_values(ascending=False, kind="stable").head(k)
         return nearest
+
+    def shared_words(self, text: str, row: int) -> list[str]:
+        """The words in both texts that say most, at most `SHARED`.
+
+        They have the largest product of TF-IDF, with logarithmic frequencies in both texts, over
+        the share of documents that contain them. Words of fewer than three letters are left out.
+        """
+        first = self._counts(text)
+        second = self._counts(self.texts[row])
+        documents, containing = self._frequencies
+        weights = {}
+        for word in first.keys() & second.keys():
+            if len(word) > 2 and word.isalpha():
+                rarity = log((documents + 1) / (containing[word] + 1))
+                weights[word] = (1 + log(first[word])) * (1 + log(second[word])) * rarity**2
+        return sorted(weights, key=lambda word: (-weights[word], word))[:SHARED]
+
+    @cached_property
+    def _frequencies(self) -> tuple[int, Counter[str]]:
+        """How many documents words are counted in, and how many of them contain each word."""
+        texts = self.texts[:: 1 + len(self.texts) // COUNTED_IN]
+        containing: Counter[str] = Counter()
+        for text in texts:
+            containing.update(self._counts(text).keys())
+        return len(texts), containing
 
 
 class Documents(Protocol):
@@ -95,14 +165,19 @@ class Neighbourhoods:
         self.pool = cache(self._pool)
 
     def _pool(self, task: str) -> Pool:
-        """The first `POOL` texts of the test split, with the embeddings that were scored."""
-        documents = documents_of(self.stages.scores.task(task).splits["test"])
-        texts = list(documents.values())[:POOL]
+        """The first `POOL` texts of the test split, queries first, as they were scored."""
+        data = self.stages.scores.task(task).splits["test"]
+        text_of = documents_of(data)
+        queries = [data.ids[row] for row in data.queries] if isinstance(data, Ranking) else []
+        ids = list(dict.fromkeys([*queries, *text_of]))[:POOL]
+        documents = {id: text_of[id] for id in ids}
+        texts = list(documents.values())
         spaces = {}
         for label, model in self.models.items():
             spaces[label] = embed_once(self.stages.workspace, model, texts)
         lengths = self.stages.teachers.structural.count_tokens(texts)
-        return Pool(texts, np.asarray(lengths), spaces)
+        names = names_of(documents)
+        return Pool(texts, np.asarray(lengths), spaces, names, judge_of(data, ids))
 
     def embed(self, text: str) -> dict[str, np.ndarray]:
         """The embedding (·,) of a text by each model.
@@ -141,103 +216,163 @@ def neighbourhoods_of(run: Run) -> Neighbourhoods:
     return Neighbourhoods(run.stages, {names[model.label]: model for model in models})
 
 
-def neighbour_browser(neighbourhoods: Documents) -> Explorer:
-    """Compare the neighbours of a document by model.
+def names_of(documents: Mapping[str, str]) -> list[str]:
+    """Their ids or, of documents without ids of their own, how their texts begin; all different.
 
-    Choose a document of a task (`find` filters by words) or write a text. A number of `why` shows
-    what makes this neighbour near to the student. The first text that is written, and the first
-    `why`, load models, which takes seconds.
+    documents: texts by id.
+    """
+    names: dict[str, str] = {}
+    for id, text in documents.items():
+        name = id
+        if id == ids_of_texts([text])[0]:
+            name = short(" ".join(text[: 8 * NAME].split()), NAME)
+        names[f"{name} ({len(names) + 1})" if name in names else name] = id
+    return list(names)
+
+
+def judge_of(data: Labelled | LabelledPairs | Ranking, ids: Sequence[str]) -> Judge:
+    """What a split says of neighbours: equal labels, the label of a pair, or whether relevant.
+
+    ids: of the rows that are judged.
+    """
+    if isinstance(data, Labelled):
+        label_of = dict(zip(data.ids, map(str, data.labels), strict=True))
+
+        def by_label(query: int | None, row: int) -> Verdict:
+            label = label_of[ids[row]]
+            return Verdict(label, None if query is None else label_of[ids[query]] == label)
+
+        return by_label
+
+    if isinstance(data, LabelledPairs):
+        pairs = zip(data.first_ids, data.second_ids, data.labels, strict=True)
+        label_of_pair = {frozenset((first, second)): label for first, second, label in pairs}
+
+        def by_pair(query: int | None, row: int) -> Verdict:
+            pair = frozenset() if query is None else frozenset((ids[query], ids[row]))
+            label = label_of_pair.get(pair)
+            return Verdict("" if label is None else f"pair: {label}")
+
+        return by_pair
+
+    relevant: dict[str, set[str]] = {}
+    for query, rows in zip(data.queries, data.relevant, strict=True):
+        relevant.setdefault(data.ids[query], set()).update(data.ids[row] for row in rows)
+
+    def by_relevance(query: int | None, row: int) -> Verdict:
+        if query is None or ids[query] not in relevant:
+            return Verdict("")
+        right = ids[row] in relevant[ids[query]]
+        return Verdict("relevant" if right else "not relevant", right)
+
+    return by_relevance
+
+
+def neighbour_browser(neighbourhoods: Documents) -> Explorer:
+    """Compare the neighbours of a document by model, and see whether they are right and why.
+
+    Choose a document of a task (`find` filters by words), press a neighbour, or write a text. `why`
+    shows what makes a neighbour near to the student, at first the nearest. The first text that is
+    written, and the first `why`, load models, which takes seconds.
     """
     embed = cache(neighbourhoods.embed)
     explain = cache(neighbourhoods.explain)
 
-    def of_text(
-        pool: Pool, nearest: dict[str, pd.Series], title: str, text: str, why: int
+    def answer(
+        task: str, words: str, row: int | None, k: int, text: str, why: int | None, pair: int | None
     ) -> Answer:
-        of_student = next(iter(nearest.values())).index
-        because = ""
-        if why and len(of_student):
-            row = int(of_student[min(why, len(of_student)) - 1])
-            texts = (text, pool.texts[row])
-            titles = (title.partition(",")[0], f"document {row}")
-            because = side_by_side(explain(*texts), texts, titles)
-        return Answer(because + _table(pool, nearest, title, text))
-
-    def answer(task: str, words: str, place: int, k: int, why: int, text: str) -> Answer:
         pool = neighbourhoods.pool(task)
-        if text.strip():
-            return of_text(pool, pool.neighbours(embed(text), k), "your text", text, why)
-        rows = pool.find(words)
-        if not rows:
+        written = bool(text.strip())
+        if written:
+            row = None
+            head = "<b>your text</b> (find and document wait: {})".format(
+                html.button("clear your text", **{"your text": ""})
+            )
+            query: int | Mapping[str, np.ndarray] = embed(text)
+        elif row is None:
             problem = f"no document of {task} contains “{words}”; search for other words"
             return Answer(html.message(problem))
-        place = min(place, len(rows))
-        row = rows[place - 1]
-        title = f"document {row}, {pool.lengths[row]} tokens; {place} of {len(rows)} found"
-        return of_text(pool, pool.neighbours(row, k), title, pool.texts[row], why)
+        else:
+            head = f"<b>{escape(pool.names[row])}</b>, {_about(pool, None, row)}"
+            text = pool.texts[row]
+            query = row
+        box = f'<p class="docemb-query" tabindex="-1">{head}</p>{html.document("", text)}'
+        cosines = pool.neighbours(query, len(pool.texts))
+        nearest = {model: of_model.head(k) for model, of_model in cosines.items()}
+        because = ""
+        if why is not None and why != row:
+            because = _why(pool, cosines, why)
+            try:
+                titles = ("your text" if row is None else pool.names[row], pool.names[why])
+                texts = (text, pool.texts[why])
+                because += side_by_side(explain(*texts), texts, titles, pair or 0, why)
+            except InputError as error:
+                because += html.message(str(error))
+        return Answer(box + _table(pool, nearest, row, text) + because)
 
     tasks = neighbourhoods.tasks
+    of_first = next(iter(neighbourhoods.pool(tasks[0]).neighbours(0, 1).values())).index
     controls = {
         "task": choice(dict(zip(tasks, tasks, strict=True)), tasks[0]),
         "find": text_field("words of a document, then the return key"),
-        "document": slider(1, OFFERED, 1, 1),
+        "document": dependent_choice(
+            lambda settings: neighbourhoods.pool(settings["task"]).find(settings["find"]), 0
+        ),
         "neighbours": slider(1, RANKS, 1, 5),
-        "why": buttons({"–": 0, **{str(rank): rank for rank in range(1, RANKS + 1)}}, 0),
         "your text": text_field("any text; empty: the document above", lines=3),
+        "why": Control(None, int(of_first[0]) if len(of_first) else None),
+        "pair": Control(None, 0),
     }
     return Explorer(controls, answer)
 
 
-def explanation_explorer(neighbourhoods: Documents) -> Explorer:
-    """Set a document beside a neighbour, and show what makes them near to the student.
-
-    Where the neighbours of another model differ from the student's, choose one of this model.
-    """
-    explain = cache(neighbourhoods.explain)
-
-    def answer(task: str, place: int, model: str, rank: int, pair: int) -> Answer:
-        pool = neighbourhoods.pool(task)
-        row = min(place, len(pool.texts)) - 1
-        cosines = pool.neighbours(row, len(pool.texts))
-        nearest = cosines[model].index
-        if not len(nearest):
-            return Answer(html.message(f"{task} has one document; there is no neighbour"))
-        other = int(nearest[min(rank, len(nearest)) - 1])
-        standing = []
-        for name, of_model in cosines.items():
-            place_of_other = of_model.index.tolist().index(other) + 1
-            standing.append(f"{name} {of_model[other]:.3f} (neighbour {place_of_other})")
-        line = f"<p>cosines: {escape('; '.join(standing))}</p>"
-        texts = (pool.texts[row], pool.texts[other])
-        titles = (f"document {row}", f"document {other}")
-        return Answer(line + side_by_side(explain(*texts), texts, titles, pair))
-
-    tasks = neighbourhoods.tasks
-    models = list(neighbourhoods.pool(tasks[0]).directions)
-    controls = {
-        "from task": choice(dict(zip(tasks, tasks, strict=True)), tasks[0]),
-        "first": slider(1, OFFERED, 1, 1),
-        "near by": choice(dict(zip(models, models, strict=True)), models[0]),
-        "rank": slider(1, RANKS, 1, 1),
-        "pair": buttons(dict(zip(MARKS, range(len(MARKS)), strict=True)), 0),
-    }
-    return Explorer(controls, answer)
+def _about(pool: Pool, query: int | None, row: int) -> str:
+    """The tokens of a document and, in words and colour, whether it is right for the query."""
+    verdict = pool.judge(query, row)
+    sign, colour = {True: ("✓ ", MORE), False: ("✗ ", LESS), None: ("", "128, 128, 128")}[
+        verdict.right
+    ]
+    name = {True: "right", False: "wrong", None: "verdict"}[verdict.right]
+    shade = f"background: rgba({colour}, 0.35); padding: 0 4px; border-radius: 3px;"
+    text = f'<span class="docemb-{name}" style="{shade}">{sign}{escape(verdict.text)}</span> '
+    return f"{text if verdict.text else ''}{pool.lengths[row]:,} tokens"
 
 
-def _table(pool: Pool, nearest: dict[str, pd.Series], title: str, text: str) -> str:
-    """The neighbours in a column per model and a row per rank, above the document itself.
+def _why(pool: Pool, cosines: Mapping[str, pd.Series], row: int) -> str:
+    """How near a document is to what is asked, and which neighbour it is, by model."""
+    standing = []
+    for model, of_model in cosines.items():
+        place = of_model.index.tolist().index(row) + 1
+        standing.append(f"{model} {of_model[row]:.3f} (neighbour {place:,})")
+    title = f"<b>Why {escape(pool.names[row])}?</b>"
+    return f'<p class="docemb-why">{title} Cosines: {escape("; ".join(standing))}</p>'
 
-    Those that are also neighbours in the student's space are marked.
+
+def _table(pool: Pool, nearest: Mapping[str, pd.Series], query: int | None, text: str) -> str:
+    """The neighbours of a text in a column per model and a row per rank.
+
+    Those that are also neighbours in the student's space are marked. query: the row of the text.
     """
     of_student = next(iter(nearest.values())).index
-    columns: dict[str, list[str]] = {}
-    for model, cosines in nearest.items():
-        columns[model] = []
-        for row, cosine in zip(cosines.index, cosines, strict=True):
+    heads = "".join(f"<th>{escape(model)}</th>" for model in nearest)
+    rows = ""
+    for place in range(len(of_student)):
+        cells = ""
+        for cosines in nearest.values():
+            row = int(cosines.index[place])
             mark = " =" if row in of_student else ""
-            begin = short(" ".join(pool.texts[row][:400].split()), 90)
-            cell = f"{cosine:.3f}{mark} · {pool.lengths[row]} tokens · {row}: {begin}"
-            columns[model].append(cell)
-    note = "cosine · length · document; =: neighbour in the student's space too"
-    neighbours = html.table("neighbours", pd.DataFrame(columns))
-    return f"{neighbours}<p>{note}</p>{html.document(title, text)}"
+            name = pool.names[row]
+            again = html.button(name, document=row, find="", **{"your text": ""})
+            why = html.button("why?", f"why {name}", why=row)
+            words = ", ".join(pool.shared_words(text, row))
+            cells += (
+                f'<td data-row="{row}">{again}<br>{_about(pool, query, row)}<br>'
+                f"{cosines.iloc[place]:.3f}{mark} {why}<br><i>{escape(words)}</i></td>"
+            )
+        rows += f"<tr>{cells}</tr>"
+    note = (
+        "name; what the task says, tokens; cosine, =: neighbour in the student's space too; words "
+        "that both share. A click on a name shows the neighbours of its document."
+    )
+    table = f'<table class="docemb-neighbours"><tr>{heads}</tr>{rows}</table>'
+    return f'<div style="overflow-x: auto;">{table}</div><p>{note}</p>'

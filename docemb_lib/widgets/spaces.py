@@ -21,13 +21,15 @@ from docemb_lib.evaluation.probes import (
     tidy_distances,
 )
 from docemb_lib.figures import short_names, typeset
-from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
+from docemb_lib.figures.documents import UNITS, plot_distances
+from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
-from docemb_lib.views.students import SHOWN, validation_embeddings
+from docemb_lib.views.students import PROBED, SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider
+from docemb_lib.widgets.maps import Map, Panel
 
 if TYPE_CHECKING:
     from docemb_lib.losses import Objective
@@ -75,14 +77,16 @@ def distances_to_teacher(
             by_model[name] = measure_distances(
                 student, teacher, distance=distance, negatives=negatives
             )
-    return StudentDistances(validation_documents(corpus), measured, names[run.label])
+    documents = split_documents(corpus, "validation", SHOWN)
+    return StudentDistances(documents, measured, names[run.label])
 
 
-def validation_documents(corpus: CorpusStage) -> pd.DataFrame:
-    """The first `SHOWN` validation documents: id, text, source, length (structural tokens)."""
-    split = corpus.split("validation")
+def split_documents(corpus: CorpusStage, split: str, count: int) -> pd.DataFrame:
+    """The first documents of a split: id, text, source, length (structural tokens), split."""
+    rows = corpus.split(split)
     columns = {"id": "id", "text": "text", "source": "source", "length": "n_structural_tokens"}
-    return pd.DataFrame({name: split[column][:SHOWN] for name, column in columns.items()})
+    frame = pd.DataFrame({name: rows[column][:count] for name, column in columns.items()})
+    return frame.assign(split=split)
 
 
 def distance_explorer(distances: StudentDistances) -> Explorer:
@@ -108,7 +112,9 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         chosen = (lengths >= shortest) & (lengths <= longest)
         count = int(chosen.sum())
         if count < LEAST:
-            few = f"only {count} of {len(lengths)} documents have {shortest} to {longest} tokens"
+            few = (
+                f"only {count} of {len(lengths)} documents have {shortest:,} to {longest:,} tokens"
+            )
             raise InputError(f"{few}; choose a wider range with at least {LEAST}")
         measured = distances.measured[distance]
         names = models if loss == ALL_LOSSES else [loss]
@@ -119,8 +125,8 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         separations = pd.DataFrame(rows, columns=["student", "AUC", margin])
         text = html.table("separation", separations, {margin: "{:.4g}".format})
         text += (
-            f"<p>{html.number('documents', count)} documents of {shortest} to {longest} tokens, "
-            f"{negatives} negatives each</p>"
+            f"<p>{html.number('documents', count)} documents of {shortest:,} to {longest:,} "
+            f"tokens, {negatives} negatives each</p>"
         )
         pairs = mistaken(parts[distances.student if loss == ALL_LOSSES else loss], k=MISTAKEN)
         text += _pair(documents, pairs.iloc[min(pair, len(pairs)) - 1])
@@ -164,7 +170,7 @@ def _pair(documents: pd.DataFrame, pair: pd.Series) -> str:
     )
     texts = ""
     for row in (document, other):
-        texts += html.document(f"{row['id']}, {row['length']} tokens", row["text"])
+        texts += html.document(f"{row['id']}, {row['length']:,} tokens", row["text"])
     return (
         f"<p>{html.escape(sentence)}</p>"
         f'<div style="display: flex; flex-wrap: wrap; gap: 8px;">{texts}</div>'
@@ -172,28 +178,38 @@ def _pair(documents: pd.DataFrame, pair: pd.Series) -> str:
 
 
 class Spaces(NamedTuple):
-    documents: pd.DataFrame  # id, source, length
+    documents: pd.DataFrame  # id, text, source, length, split
     planes: dict[str, Plane]  # by space
 
 
 def spaces_of_run(run: Run) -> Spaces:
-    """The first `SHOWN` validation documents in the planes of several spaces.
+    """Documents in the planes of several spaces: `PROBED` of training, and those of validation.
 
     The spaces: the student before and after, the teachers, and both projected views of the
-    contextual loss.
+    contextual loss. Of the validation documents there are at most `SHOWN`.
     """
     stages = run.stages
-    documents = validation_documents(stages.corpus)
-    embeddings = {
-        STUDENT: validation_embeddings(stages.corpus, run.model),
-        run.untrained.label: validation_embeddings(stages.corpus, run.untrained),
-    }
-    rows = len(stages.corpus.split("validation"))
-    for name, of_teacher in stages.teachers.of_documents("validation", rows).items():
-        embeddings[f"{name} teacher"] = np.asarray(of_teacher[: len(documents)])
+    counts = {"train": min(PROBED, run.profile.parameters.documents), "validation": SHOWN}
+    models = {STUDENT: run.model, run.untrained.label: run.untrained}
+    documents = []
+    parts: dict[str, list[np.ndarray]] = {}
+    for split, count in counts.items():
+        of_split = split_documents(stages.corpus, split, count)
+        documents.append(of_split)
+        rows = len(stages.corpus.split(split))
+        if split == "train":
+            rows = run.profile.parameters.documents
+        for name, model in models.items():
+            embeddings = embed_once(run.workspace, model, of_split["text"].tolist())
+            parts.setdefault(name, []).append(embeddings)
+        for name, of_teacher in stages.teachers.of_documents(split, rows).items():
+            embeddings = np.asarray(of_teacher[: len(of_split)])
+            parts.setdefault(f"{name} teacher", []).append(embeddings)
+    spaces = {name: np.concatenate(arrays) for name, arrays in parts.items()}
     if run.profile.parameters.contextual_teacher is not None:
-        embeddings |= project(stages.students.objective(), embeddings)
-    return Spaces(documents, {space: principal_plane(X) for space, X in embeddings.items()})
+        spaces |= project(stages.students.objective(), spaces)
+    planes = {space: principal_plane(X) for space, X in spaces.items()}
+    return Spaces(pd.concat(documents, ignore_index=True), planes)
 
 
 def project(objective: Objective, embeddings: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -212,32 +228,23 @@ def project(objective: Objective, embeddings: Mapping[str, np.ndarray]) -> dict[
 
 
 def projection_explorer(spaces: Spaces) -> Explorer:
-    """Compare the documents in two spaces, coloured by source or length."""
-    documents = spaces.documents
-    titles = [f"{document.id}, {document.length} tokens" for document in documents.itertuples()]
+    """Compare the documents in two linked spaces, coloured by source, length or split."""
 
     def answer(left: str, right: str, colour: str) -> Answer:
-        figure = Figure(figsize=(9, 4), layout="constrained")
-        axes = figure.subplots(1, 2)
-        points = []
-        for space, ax in zip((left, right), axes, strict=True):
+        panels = {}
+        for space in dict.fromkeys((left, right)):
             places, explained = spaces.planes[space]
-            frame = documents.assign(first=places[:, 0], second=places[:, 1])
-            legend = ax is axes[1]  # a single one: both panels have the same colours
-            plot_plane(frame, colour=colour, explained=explained, legend=legend, ax=ax)
-            ax.set_title(space)
-            points.append((ax, places, titles))
-        alt = (
-            f"validation documents along the principal axes of {left} and of {right}, "
-            f"coloured by {colour}"
-        )
-        return Answer("", figure, alt, points)
+            share = "no variance" if np.isnan(explained) else f"{explained:.0%} of the variance"
+            panels[space] = Panel(places, share)
+        alt = f"documents along the principal axes of {left} and of {right}, coloured by {colour}"
+        return Answer("", Map(panels, spaces.documents, colour), alt)
 
     names = {name: name for name in spaces.planes}
     view = f"{STUDENT} view"
+    colours = {name: name for name in ("source", "length", "split")}
     controls = {
         "space": choice(names, view if view in names else STUDENT),  # next to the other view
         "beside": choice(names, list(names)[-1]),
-        "colour": choice({"source": "source", "length": "length"}, "source"),
+        "colour": choice(colours, "source"),
     }
     return Explorer(controls, answer)

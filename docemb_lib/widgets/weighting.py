@@ -1,9 +1,17 @@
-"""The weighting explorer: scores of recorded runs that differ from one run in λ and mask alone."""
+"""The weighting explorer: recorded runs that differ from one run in λ and mask alone.
 
+It compares them with a selected run, and makes missing ones.
+"""
+
+import hashlib
+import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,15 +19,23 @@ from matplotlib.figure import Figure
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, with_interval
+from docemb_lib.evaluation.uncertainty import differences
+from docemb_lib.figures import GREY
 from docemb_lib.figures.results import plot_weighting
 from docemb_lib.runs import records
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.kinds import Form, Kind
+from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
+from docemb_lib.settings.files import WORKSPACE
+from docemb_lib.settings.profile import Profile
+from docemb_lib.sweeps.grids import NotebookParameters
 from docemb_lib.sweeps.plan import profile_argument
 from docemb_lib.thesis.comparison import is_sibling, structural_only
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider
+from docemb_lib.widgets.explorer import Answer, Control, Explorer, choice, slider
 
-COLUMNS = ["lam", "max_structural_len", "task", "metric", "value", "low", "high"]
+COLUMNS = ["lam", "max_structural_len", "fingerprint", "task", "metric", "value", "low", "high"]
 
 
 def weighting_points(run: Run) -> pd.DataFrame:
@@ -27,8 +43,9 @@ def weighting_points(run: Run) -> pd.DataFrame:
 
     The student of notebook 03 with the same structural loss, documents and seed stands at λ = 1.
     Returns a row per run and task, with the columns lam and max_structural_len (NaN: no weighting,
-    no mask), task, metric, value, low, high: the 95% interval over validation examples. The last
-    task of a run is the mean over all. Runs without intervals are left out.
+    no mask), fingerprint (of the student), task, metric, value, low, high: the 95% interval over
+    validation examples. This run comes first; the last task of a run is the mean over all. Runs
+    without intervals are left out.
     """
     others = []
     for record in run.comparable():
@@ -38,77 +55,206 @@ def weighting_points(run: Run) -> pd.DataFrame:
         for record in structural_only(run, [run.key]):
             others.append((record, {"lam": 1.0, "max_structural_len": None}))
 
-    frames = [_at(run.parameters, run.validation.intervals, run.label)]
+    final = run.validation
+    frames = [_at(run.parameters, final.intervals, final.models, run.label)]
     for record, parameters in others:
         intervals = records.table_of(run.workspace, record, "intervals")
         if len(intervals):
-            frames.append(_at(parameters, intervals, record.label))
+            models = records.table_of(run.workspace, record, "models")
+            frames.append(_at(parameters, intervals, models, record.label))
     points = pd.concat(frames, ignore_index=True)
     return points.drop_duplicates(["lam", "max_structural_len", "task"])
 
 
-def _at(parameters: Mapping[str, Any], intervals: pd.DataFrame, label: str) -> pd.DataFrame:
+def _at(
+    parameters: Mapping[str, Any], intervals: pd.DataFrame, models: pd.DataFrame, label: str
+) -> pd.DataFrame:
     """The main scores of the model with this label, at the λ and mask of `parameters`."""
     lam = parameters["lam"]
     if lam is None and parameters["lam_by_length"] is not None:
         lam = 1.0  # the weight of the shortest documents, see `Weighting`
     main = intervals["metric"].isin([*MAIN_METRICS, "mean"])
     scores = intervals[main & (intervals["model"] == label)]
+    fingerprints = dict(zip(models["model"], models["fingerprint"], strict=True))
     scores = scores.assign(lam=lam, max_structural_len=parameters["max_structural_len"])
+    scores = scores.assign(fingerprint=fingerprints[label])
     return scores.astype({"lam": float, "max_structural_len": float})[COLUMNS]
 
 
 def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None) -> pd.DataFrame:
-    """The recorded scores at a λ and mask: task, metric, value, low, high.
+    """The recorded scores at a λ and mask: fingerprint, task, metric, value, low, high.
 
     There are no rows where there is no run.
     """
     masks = points["max_structural_len"]
     at_mask = masks.isna() if mask is None else masks == mask
     rows = points[at_mask & np.isclose(points["lam"], lam)]
-    return rows[["task", "metric", "value", "low", "high"]].reset_index(drop=True)
+    return rows[COLUMNS[2:]].reset_index(drop=True)
 
 
-def command_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> str:
-    """The shell command, for `notebooks/`, that makes the run with this λ and mask.
+def differences_to(run: Run, points: pd.DataFrame, fingerprint: str) -> pd.DataFrame:
+    """Every other student of `points` minus the one with this fingerprint, paired by examples.
 
-    The other parameters are those of `run`.
+    Returns the columns of `points`, where value, low and high are those of the difference. Students
+    without the answers to single examples are left out.
+    """
+    stage = run.stages.scores
+    fingerprints = points["fingerprint"].dropna().unique()
+    models = [Model(Kind.STUDENT, Form.SAVED, each, each) for each in fingerprints]
+    scored = [model for model in models if stage.is_scored(model, final=False)]
+    if fingerprint not in {model.label for model in scored}:
+        return points.head(0)
+    scores = stage.by_round(scored, final=False)[stage.largest_round(False)]
+    tests = differences(scores, fingerprint, tested=False)
+    tests = tests.rename(columns={"model": "fingerprint", "difference": "value"})
+    places = points[["lam", "max_structural_len", "fingerprint"]].drop_duplicates()
+    return tests.merge(places, on="fingerprint")[COLUMNS]
+
+
+def parameters_for(
+    run: Run, profile: str | Path, *, lam: float, mask: int | None
+) -> NotebookParameters:
+    """The parameters of the run with this λ and mask that differ from those of the profile.
+
+    All others are those of `run`.
     """
     lam = round(lam, 6)  # steps of a slider add up to 0.15000000000000002
-    executed = f"../outputs/{run.notebook}-lam-{lam}-mask-{mask}.ipynb"
     parameters = {**run.parameters, "lam": lam, "max_structural_len": mask}
-    command = ["papermill", f"{run.notebook}.ipynb", executed]
-    for name, value in {"profile": profile_argument(profile), **parameters}.items():
-        command += ["-p", name, str(value)]
-    return shlex.join(command)
+    loaded = Profile.load(profile)
+    wanted = RunKey.of(run.notebook, loaded, **parameters).same_but()
+    for name in list(parameters):
+        fewer = {other: value for other, value in parameters.items() if other != name}
+        if RunKey.of(run.notebook, loaded, **fewer).same_but() == wanted:
+            parameters = fewer
+    return parameters
+
+
+def arguments_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> list[str]:
+    """The arguments of `docemb` that make the run with this λ and mask."""
+    arguments = ["run", run.notebook]
+    for name, value in parameters_for(run, profile, lam=lam, mask=mask).items():
+        arguments += ["-p", f"{name}={value}"]
+    return [*arguments, "--profile", profile_argument(profile)]
+
+
+class _Making(NamedTuple):
+    """A run that a button has begun."""
+
+    process: subprocess.Popen[bytes]
+    log: Path  # what the command says
+
+
+def _make(run: Run, arguments: list[str]) -> _Making:
+    """Begin a run in a process of its own, which outlives this notebook."""
+    folder = run.workspace.outputs / "notebooks" / run.notebook
+    folder.mkdir(parents=True, exist_ok=True)
+    place = hashlib.sha256(repr(arguments).encode()).hexdigest()[:8]
+    log = folder / f"begun-{place}.log"
+    # A kernel asks commands for colours and moving bars.
+    plain = {name: value for name, value in os.environ.items() if not name.endswith("COLOR")}
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "docemb_lib.cli", *arguments],
+            cwd=run.workspace.root,
+            env={**plain, WORKSPACE: str(run.workspace.root)},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return _Making(process, log)
+
+
+def _table(points: pd.DataFrame, ahead: pd.DataFrame, task: str) -> str:
+    """The runs' scores on a task and, with intervals, the differences to the selected run."""
+    of_task = ahead[ahead["task"] == task].set_index("fingerprint")
+    rows = []
+    for row in points[points["task"] == task].to_dict("records"):
+        difference = "selected"
+        if row["fingerprint"] in of_task.index:
+            value, low, high = of_task.loc[row["fingerprint"], ["value", "low", "high"]]
+            difference = f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
+        mask = row["max_structural_len"]
+        rows.append(
+            {
+                "λ": "plain sum" if pd.isna(row["lam"]) else f"{row['lam']:g}",
+                "mask": "none" if pd.isna(mask) else f"{mask:,.0f}",
+                "score [95%]": with_interval(row["value"], row["low"], row["high"]),
+                "difference [95%]": difference,
+            }
+        )
+    return html.table("differences", pd.DataFrame(rows))
 
 
 def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -> Explorer:
-    """Explore scores by task, λ and mask; a point without a run shows the command that makes it.
+    """Explore by λ and mask how recorded runs differ from the selected one, and make missing runs.
 
-    points: see `weighting_points`; profile: name or path as given to the run.
+    Differences are paired over validation examples. At a λ and mask without a run they are those to
+    the run of this notebook. points: see `weighting_points`; profile: name or path as given to the
+    run.
     """
+    making: dict[tuple[float, int | None], _Making] = {}
+    own = points["fingerprint"].iloc[0]
 
-    def answer(task: str, lam: float, mask: int | None) -> Answer:
+    def missing(lam: float, mask: int | None, *, make: bool | None) -> str:
+        """What an answer says where there is no run, which a button makes."""
+        arguments = arguments_for(run, profile, lam=lam, mask=mask)
+        command = shlex.join(["docemb", *arguments])
+        text = f"{html.number('command', command, 'code')} {html.copy_button(command)}"
+        if make and (lam, mask) not in making:
+            making[lam, mask] = _make(run, arguments)
+        begun = making.get((lam, mask))
+        if begun is None:
+            button = html.button("make this run", make=True)
+            return f"<p>{html.number('status', 'no run')}; {button}, or give {text}</p>"
+        log = f"its messages are in {run.workspace.relative(begun.log)}"
+        if begun.process.poll() is None:
+            status = html.number("status", "running")
+            look = html.button("look again", make=False)
+            return f"<p>{status}: widgets.run_monitor() follows it; {look}; {log}</p>"
+        del making[lam, mask]  # so that it can be made again
+        return f"<p>{html.number('status', 'failed')}: {log}; command: {text}</p>"
+
+    def refresh() -> None:
+        """Add the runs that have been made meanwhile."""
+        nonlocal points
+        for place, begun in list(making.items()):
+            if begun.process.poll() == 0:
+                del making[place]
+                points = weighting_points(run)
+                ahead_of.cache_clear()
+
+    @cache
+    def ahead_of(fingerprint: str) -> pd.DataFrame:
+        return differences_to(run, points, fingerprint)
+
+    def answer(task: str, lam: float, mask: int | None, make: bool | None) -> Answer:
         if not is_sibling(run, run.key):
             advice = "choose a structural loss and a contextual teacher"
             raise InputError(f"this run has a single teacher, so λ has no effect; {advice}")
+        refresh()
         rows = scores_at(points, lam=lam, mask=mask)
         if rows.empty:
-            command = html.number("command", command_for(run, profile, lam=lam, mask=mask), "code")
-            text = (
-                f"<p>{html.number('status', 'no run')}</p>"
-                f"<p>To run it, in <code>notebooks/</code>: {command}</p>"
-            )
+            selected = own
+            text = missing(lam, mask, make=make)
+            reference = "the run of this notebook"
         else:
-            scores = [*map(with_interval, rows["value"], rows["low"], rows["high"])]
-            table = rows[["task", "metric"]].assign(**{"score [95%]": scores})
-            text = f"<p>{html.number('status', 'recorded')}</p>" + html.table("scores", table)
+            selected = rows["fingerprint"].iloc[0]
+            text = f"<p>{html.number('status', 'recorded')}</p>"
+            reference = f"λ {lam:.2g}, {'no mask' if mask is None else f'mask {mask}'}"
+        ahead = ahead_of(selected)
+        text += f"<p>Differences to {reference}:</p>" + _table(points, ahead, task)
+        drawn = ahead[ahead["task"] == task]
+        if drawn.empty:
+            return Answer(text)
         figure = Figure(figsize=(8, 3.6))
         # fixed margins, because a layout engine takes a third of the time of an answer
         figure.subplots_adjust(left=0.1, right=0.76, bottom=0.15, top=0.91)
-        plot_weighting(points, task=task, lam=lam, ax=figure.subplots())
-        return Answer(text, figure, f"{task} by λ, a line for each mask")
+        ax = plot_weighting(drawn, task=task, lam=lam, ax=figure.subplots())
+        ax.axhline(0, color=GREY, linewidth=0.8)
+        ax.set_ylabel(f"difference in {ax.get_ylabel()}")
+        ax.set_title(f"{task}: minus {reference}")
+        return Answer(text, figure, f"{task} minus {reference} by λ, a line for each mask")
 
     recorded = points[points["lam"].notna()]
     masks: set[int | None] = {int(mask) for mask in points["max_structural_len"].dropna()}
@@ -125,5 +271,6 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
         "task": choice({task: task for task in tasks}, tasks[0]),
         "λ": slider(0.0, 1.0, 0.05, float(first["lam"])),
         "mask": choice(labels, None if pd.isna(mask) else int(mask)),
+        "make": Control(None, None),
     }
     return Explorer(controls, answer)

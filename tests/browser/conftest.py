@@ -165,7 +165,7 @@ class OpenNotebook:
 
     def labels(self) -> list[str]:
         """The labels of all controls, from top to bottom."""
-        fields = ".widget-inline-hbox:has(select, input, textarea, .noUi-handle)"
+        fields = ".widget-inline-hbox:visible:has(select, input, textarea, .noUi-handle)"
         return list(self.page.locator(f"{SHOWN} {fields} > .widget-label").all_inner_texts())
 
     def named(self) -> list[tuple[str, str]]:

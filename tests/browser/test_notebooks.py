@@ -186,19 +186,94 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
     )
 
 
+THEMES = ("JupyterLab Light", "JupyterLab Dark")
+
+
+@pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("notebook", ["04_projections"], indirect=True)
-def test_the_pointer_on_a_point_names_its_document(notebook):
-    point = notebook.page.locator(".docemb-points circle").first
-    point.hover()  # nothing lies above it
-    first = notebook.kernel("print(run.stages.corpus.split('validation')['id'][0], end='')")
-    assert first in point.locator("title").text_content()
+def test_a_document_of_a_map_is_pointed_at_in_all_planes_and_read_beside_them(notebook, theme):
+    notebook.use_theme(theme)
+    planes = notebook.page.locator(".docemb-map svg")
+    point = planes.first.locator("circle").first
+    point.click(force=True)  # another may lie above it
+    shown = notebook.page.locator(".docemb-map circle.docemb-pointed")
+    assert shown.count() == planes.count() == 2
+    (row,) = {each.get_attribute("data-row") for each in shown.all()}
+    name = shown.first.locator("title").text_content()
+    beside = notebook.page.locator(".docemb-map .docemb-clicked")
+    assert beside.inner_text().startswith(name)
+    planes.first.press("ArrowRight")  # the next document, without a mouse
+    assert shown.first.get_attribute("data-row") == str(
+        (int(row) + 1) % planes.first.locator("circle").count()
+    )
+    assert not beside.inner_text().startswith(name)
+    planes.first.press("Escape")
+    assert shown.count() == 0
 
 
 @pytest.mark.parametrize("notebook", ["04_projections"], indirect=True)
-def test_a_click_on_a_point_shows_its_text_below_the_picture(notebook):
-    point = notebook.page.locator(".docemb-points circle").first
-    point.click()
-    notebook.shows(".docemb-clicked", point.locator("title").text_content())
+def test_a_line_around_documents_marks_them_in_all_planes(notebook):
+    plane = notebook.page.locator(".docemb-map svg").first
+    plane.scroll_into_view_if_needed()
+    box = plane.bounding_box()
+    mouse = notebook.page.mouse
+    mouse.move(box["x"] + 2, box["y"] + 2)
+    mouse.down()
+    for x, y in ((0.5, 0), (0.5, 1), (0, 1)):
+        right = box["x"] + 2 + x * (box["width"] - 4)
+        mouse.move(right, box["y"] + 2 + y * (box["height"] - 4), steps=3)
+    mouse.up()
+    circles = plane.locator("circle").all()
+    left = [circle for circle in circles if float(circle.get_attribute("cx")) < 180]
+    faded = notebook.count(".docemb-map circle.docemb-faded")
+    assert faded == 2 * (len(circles) - len(left))
+    beside = notebook.page.locator(".docemb-map .docemb-clicked").inner_text()
+    assert beside.startswith(f"{len(left)} documents")
+    plane.press("Escape")
+
+
+@pytest.mark.parametrize("notebook", ["04_projections"], indirect=True)
+def test_keys_zoom_and_move_a_plane_alone(notebook):
+    first, second = notebook.page.locator(".docemb-map svg").all()
+    whole = first.get_attribute("viewBox")
+    first.press("+")
+    zoomed = first.get_attribute("viewBox")
+    first.press("Shift+ArrowRight")
+    assert len({whole, zoomed, first.get_attribute("viewBox")}) == 3
+    assert second.get_attribute("viewBox") == whole
+    first.press("Escape")
+    assert first.get_attribute("viewBox") == whole
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("notebook", ["05_weighting"], indirect=True)
+def test_a_place_without_a_run_offers_its_command_to_copy(notebook, theme):
+    notebook.use_theme(theme)
+    notebook.press("λ", "Home")
+    command = notebook.page.locator(".docemb-explorer .docemb-command")
+    command.wait_for()
+    assert command.inner_text().startswith("docemb run 05_weighting -p ")
+    button = notebook.page.locator(".docemb-explorer [data-copy]")
+    button.press("Enter")
+    assert button.inner_text() == "copied"
+    assert notebook.count("button[data-set]:text-is('make this run')") == 1
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
+def test_a_key_on_a_neighbour_makes_it_the_query_and_keeps_the_keyboard(notebook, theme):
+    notebook.use_theme(theme)
+    before = notebook.page.locator(".docemb-query b").inner_text()
+    cells = notebook.page.locator(".docemb-explorer .docemb-neighbours td")
+    neighbour = cells.first.locator("button").first
+    name = neighbour.inner_text()
+    assert name != before
+    assert cells.first.locator(".docemb-right, .docemb-wrong").inner_text()[0] in "✓✗"
+    neighbour.press("Enter")
+    notebook.shows(".docemb-query b", name)
+    on_query = "() => document.activeElement.closest('.docemb-explorer') !== null"
+    notebook.page.wait_for_function(on_query)
+    assert notebook.control("document").locator("select option:checked").inner_text() == name
 
 
 @pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
@@ -211,13 +286,22 @@ def test_a_text_of_ones_own_is_shown_as_text(notebook):
 
 
 @pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
-def test_a_key_on_a_button_shows_why_a_neighbour_is_near(notebook):
-    button = notebook.page.locator(".docemb-explorer .widget-toggle-button").get_by_text(
-        "1", exact=True
-    )
-    before = notebook.count(".docemb-pairs")
-    button.first.press("Enter")
-    notebook.page.locator(".docemb-pairs").nth(before).wait_for(timeout=60_000)
+def test_find_and_document_wait_until_a_text_of_ones_own_is_cleared(notebook):
+    notebook.write("your text", "a violin in an orchestra")
+    clear = notebook.page.locator(".docemb-query").get_by_text("clear your text")
+    clear.wait_for(timeout=60_000)
+    clear.press("Enter")
+    clear.wait_for(state="detached")
+    assert notebook.control("your text").locator("textarea").input_value() == ""
+
+
+@pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
+def test_a_key_on_why_explains_a_neighbour_in_texts_that_take_the_keyboard(notebook):
+    button = notebook.page.locator(".docemb-explorer button[aria-label^=why]").nth(1)
+    name = button.get_attribute("aria-label").removeprefix("why ")
+    button.press("Enter")
+    notebook.page.locator(".docemb-why").get_by_text(f"Why {name}?").wait_for(timeout=60_000)
+    assert notebook.count(".docemb-pairs") == 1
     text = notebook.page.locator(".docemb-explorer [role=region]").first
     text.focus()
     assert text.evaluate("one => document.activeElement === one")

@@ -483,3 +483,14 @@ def test_over_examples_alone_it_is_the_normal_test_of_their_mean() -> None:
 def test_seeds_that_agree_on_examples_that_are_alike_leave_no_doubt(value, p) -> None:
     found = uncertainty.over_seeds([np.full((3, 20), value)])
     assert tuple(found) == pytest.approx((value, value, value, p))
+
+
+def test_differences_without_tests_have_the_same_intervals_and_no_p() -> None:
+    answers = np.random.default_rng(0).random((2, 1, 30)).astype(np.float32)
+    scores = {}
+    for name, values in zip("ab", answers, strict=True):
+        scores[name] = {"sort": Score("accuracy", (0.5,), per_example={"accuracy": values})}
+    tested = uncertainty.differences(scores, "a")
+    untested = uncertainty.differences(scores, "a", tested=False)
+    pd.testing.assert_frame_equal(untested.drop(columns="p"), tested.drop(columns="p"))
+    assert untested["p"].isna().all()

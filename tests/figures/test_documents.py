@@ -170,19 +170,24 @@ def test_points_are_coloured_by_value_or_by_length(ax, names_of):
             "length": [9, 99, 0],
         }
     )
-    plot_plane(points, colour="source", explained=0.25, ax=ax)
+    plot_plane(points, colour="source", ax=ax)
     assert names_of(ax.get_legend()) == ["a", "b"]
     assert (
         ax.collections[0].get_offsets().tolist() == points[["first", "second"]].to_numpy().tolist()
     )
     first, second, third = map(tuple, ax.collections[0].get_facecolors())
     assert first == third != second
-    assert "25% of the variance" in ax.get_xlabel()
     ax.clear()
-    plot_plane(points, colour="length", explained=np.nan, ax=ax)
+    plot_plane(points, colour="length", ax=ax)
     assert len({tuple(colour) for colour in ax.collections[0].get_facecolors()}) == 3
-    assert ax.get_legend().get_title().get_text() == "tokens"
-    assert "no variance" in ax.get_xlabel()
+
+
+def test_lengths_have_a_colour_bar_with_their_ends_and_middle(ax):
+    points = pd.DataFrame({"first": [0, 1], "second": [0, 1], "length": [10, 4000]})
+    plot_plane(points, colour="length", ax=ax)
+    bar = ax.figure.axes[-1]
+    assert bar.get_ylabel() == "tokens"
+    assert [tick.get_text() for tick in bar.get_yticklabels()] == ["10", "200", "4,000"]
 
 
 def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, colour_of):

@@ -170,8 +170,7 @@ def test_a_dollar_in_a_name_is_no_formula_and_no_tick_is_one():
     )
     drawn = [figures.plot_task(scores, task="$t$", ax=plt.subplots()[1])]
     drawn += [
-        figures.plot_plane(points, colour=by, explained=0.5, ax=plt.subplots()[1])
-        for by in ("$s$", "length")
+        figures.plot_plane(points, colour=by, ax=plt.subplots()[1]) for by in ("$s$", "length")
     ]
     for ax in drawn:
         ax.figure.canvas.draw()

@@ -1,22 +1,23 @@
 """Neighbours in several spaces, against a loop over scipy's cosines."""
 
-import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from bs4 import BeautifulSoup
 from scipy.spatial.distance import cosine
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.evaluation.tasks import Ranking, Retrieval
+from docemb_lib.evaluation.tasks import Labelled, LabelledPairs, Ranking, Retrieval
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.student.explanation import Explanation
-from docemb_lib.widgets import explanation_explorer, neighbour_browser
+from docemb_lib.widgets import neighbour_browser
 from docemb_lib.widgets.explorer import message
-from docemb_lib.widgets.neighbours import Neighbourhoods, Pool
+from docemb_lib.widgets.neighbours import Neighbourhoods, Pool, Verdict, judge_of, names_of
 
 TEXTS = [f"text {row} of {'Graphs' if row % 2 else 'violins'}" for row in range(9)]
+NAMES = [f"d{row}" for row in range(9)]
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def spaces():
 
 @pytest.mark.parametrize("row", [0, 5, 8])
 def test_neighbours_are_those_of_a_loop_and_never_the_document_itself(spaces, row):
-    for model, nearest in Pool(TEXTS, np.arange(9), spaces).neighbours(row, 4).items():
+    for model, nearest in Pool(TEXTS, np.arange(9), spaces, NAMES).neighbours(row, 4).items():
         X = spaces[model]
         cosines = {
             r: 1 - cosine(X[row], X[r]) if X[row].any() and X[r].any() else 0.0
@@ -42,7 +43,7 @@ def test_neighbours_are_those_of_a_loop_and_never_the_document_itself(spaces, ro
 
 
 def test_a_text_of_ones_own_has_neighbours_among_all_documents(spaces):
-    pool = Pool(TEXTS, np.arange(9), spaces)
+    pool = Pool(TEXTS, np.arange(9), spaces, NAMES)
     nearest = pool.neighbours({model: 7 * X[3] for model, X in spaces.items()}, 2)
     assert all(
         cosines.index[0] == 3 and cosines.iloc[0] == pytest.approx(1)
@@ -58,10 +59,9 @@ def test_a_text_of_ones_own_has_neighbours_among_all_documents(spaces):
         7,
         8,
     ]  # more than there are
-    assert [pool.find(words) for words in ("GRAPHS", "", "nowhere")] == [
-        [1, 3, 5, 7],
-        list(range(9)),
-        [],
+    found = {"GRAPHS": [1, 3, 5, 7], "": range(9), "D7": [7], "nowhere": []}
+    assert [pool.find(words) for words in found] == [
+        {f"d{row}": row for row in rows} for rows in found.values()
     ]
 
 
@@ -91,6 +91,8 @@ def test_a_task_becomes_a_pool_embedded_once(workspace):
     pool = neighbourhoods.pool("find")
     assert pool.texts == ["a query", "an answer", "some other page"]
     assert pool.lengths.tolist() == [2, 2, 3]
+    assert pool.names == pool.texts  # they have no ids
+    assert pool.judge(0, 1) == Verdict("relevant", True)
     assert sorted(asked) == sorted(pool.texts * 2)
     assert neighbourhoods.pool("find") is pool
     embedded = neighbourhoods.embed("anything at all")
@@ -100,54 +102,62 @@ def test_a_task_becomes_a_pool_embedded_once(workspace):
     }
 
 
-def test_the_neighbour_browser_shows_neighbours_of_a_document_and_of_a_text(tables, moved, hostile):
-    rng = np.random.default_rng(0)
-    spaces = {
-        "student": rng.standard_normal((6, 4)),
-        "SBERT over chunks": rng.standard_normal((6, 3)),
-    }
-    pool = Pool([f"page {n} {hostile}" for n in range(6)], np.arange(6), spaces)
-    asked = []
-    neighbourhoods = SimpleNamespace(
-        tasks=["find"],
-        models=spaces,
-        pool=lambda task: pool,
-        embed=lambda text: asked.append(text) or {model: X[3] for model, X in spaces.items()},
-        explain=lambda a, b: pytest.fail("nothing asks why"),
-    )
-    explorer = neighbour_browser(neighbourhoods)
+def test_documents_are_named_by_their_ids_or_by_how_they_begin():
+    (written,) = Labelled(["One\n two " + "x" * 99], ["a"]).ids
+    (same,) = Labelled(["One\n  two " + "x" * 99], ["a"]).ids
+    texts = {"numpy/fft": "Fourier", written: "One\n two " + "x" * 99}
+    texts[same] = "One\n  two " + "x" * 99
+    assert names_of(texts) == ["numpy/fft", f"One two {'x' * 51}…", f"One two {'x' * 51}… (3)"]
 
-    def rows(text, model):
-        return [
-            int(re.search(r"(\d+): page", cell)[1]) for cell in tables(text)["neighbours"][model]
-        ]
 
-    text = moved(explorer, document=3, neighbours=3)
-    assert "document 2, 2 tokens; 3 of 6 found" in text
-    nearest = pool.neighbours(2, 3)
-    for model, cosines in nearest.items():
-        assert rows(text, model) == cosines.index.tolist()
-    others = tables(text)["neighbours"]["SBERT over chunks"]
-    assert (
-        others.str.contains(" =").tolist()
-        == nearest["SBERT over chunks"].index.isin(nearest["student"].index).tolist()
-    )
-    assert "<script" not in text
-    assert "document 5, 5 tokens; 1 of 1 found" in moved(
-        explorer, find="PAGE 5"
-    )  # the last that is found
-    assert "no document of find contains" in moved(explorer, find="<nowhere>")
-    text = moved(explorer, **{"your text": "my <b>own</b> words"})
-    assert rows(text, "student")[0] == 3
-    assert "<b>own" not in text
-    moved(explorer, neighbours=2)
-    assert asked == ["my <b>own</b> words"]  # embedded once
+IDS = ["a", "b", "c"]
+LABELS = Labelled(["x", "y", "z"], ["in", "out", "in"], IDS)
+PAIRS = LabelledPairs(["x"], ["y"], [1], ["a"], ["b"])
+RANKED = Ranking(["x", "y", "z"], [0, 0], [[1], [1]], IDS)
+
+
+@pytest.mark.parametrize(
+    ("data", "query", "row", "expected"),
+    [
+        (LABELS, 0, 2, Verdict("in", True)),
+        (LABELS, 0, 1, Verdict("out", False)),
+        (LABELS, None, 1, Verdict("out")),
+        (PAIRS, 0, 1, Verdict("pair: 1")),
+        (PAIRS, 1, 0, Verdict("pair: 1")),
+        (PAIRS, 0, 2, Verdict("")),
+        (PAIRS, None, 2, Verdict("")),
+        (RANKED, 0, 1, Verdict("relevant", True)),
+        (RANKED, 0, 2, Verdict("not relevant", False)),
+        (RANKED, 1, 0, Verdict("")),
+        (RANKED, None, 0, Verdict("")),
+    ],
+)
+def test_a_neighbour_is_judged_by_what_the_task_says(data, query, row, expected):
+    assert judge_of(data, IDS)(query, row) == expected
+
+
+def test_shared_words_are_the_rare_and_frequent_ones_of_both_texts():
+    texts = [
+        "violin violin music the the the",
+        "violin music score the the",
+        "the music of the graph",
+        "the graph",
+    ]
+    pool = Pool(texts, np.arange(4), {"student": np.eye(4)}, [*IDS, "d"])
+    # violin is in two of four documents, music in three, and "the" in all.
+    assert pool.shared_words(texts[0], 1) == ["violin", "music", "the"]
+    assert pool.shared_words("a graph", 0) == []
 
 
 @pytest.fixture
 def explained(spaces, hostile):
-    """Documents whose explanations link their only passages; and the pairs that were asked for."""
-    pool = Pool([f"page {n} {hostile}" for n in range(9)], np.arange(9), spaces)
+    """Documents whose explanations link their only passages; what was explained and embedded."""
+
+    def judge(query, row):
+        return Verdict(f"of {row % 3}", None if query is None else query % 3 == row % 3)
+
+    texts = [f"page {n} {hostile}" for n in range(9)]
+    pool = Pool(texts, 1000 + np.arange(9), spaces, [f"d{n} {hostile}" for n in range(9)], judge)
     asked = []
 
     def explain(first, second):
@@ -156,6 +166,7 @@ def explained(spaces, hostile):
         return Explanation(0.3, np.array([[0.2]]), spans, {hostile: 0.1})
 
     def embed(text):
+        asked.append(text)
         return {model: X[3] for model, X in spaces.items()}
 
     documents = SimpleNamespace(
@@ -164,53 +175,141 @@ def explained(spaces, hostile):
     return documents, asked
 
 
+def rows_of(text):
+    """The rows of the neighbours by rank, a list for each model."""
+    table = BeautifulSoup(text, "html.parser").find("table", class_="docemb-neighbours")
+    ranks = [row.find_all("td") for row in table.find_all("tr")[1:]]
+    return [[int(cell["data-row"]) for cell in column] for column in zip(*ranks, strict=True)]
+
+
+def asked_document(text):
+    return BeautifulSoup(text, "html.parser").find(class_="docemb-query").get_text()
+
+
+def test_the_browser_shows_the_neighbours_of_the_chosen_document(explained, moved):
+    documents, _ = explained
+    text = moved(neighbour_browser(documents), document=2, neighbours=3)
+    nearest = documents.pool("find").neighbours(2, 3)
+    assert rows_of(text) == [of_model.index.tolist() for of_model in nearest.values()]
+
+
+def test_neighbours_say_in_words_and_colour_whether_they_are_right(explained, moved):
+    documents, _ = explained
+    text = moved(neighbour_browser(documents), document=2, neighbours=8)
+    cells = BeautifulSoup(text, "html.parser").find_all("td", {"data-row": True})
+    assert len(cells) == 16
+    for cell in cells:
+        row = int(cell["data-row"])
+        kind, sign, colour = ("wrong", "✗", "221") if row % 3 != 2 else ("right", "✓", "49")
+        verdict = cell.find(class_=f"docemb-{kind}")
+        assert verdict.get_text() == f"{sign} of {row % 3}"
+        assert f"rgba({colour}," in verdict["style"]
+
+
+def test_neighbours_that_are_also_the_students_are_marked(explained, moved):
+    documents, _ = explained
+    text = moved(neighbour_browser(documents), document=2, neighbours=3)
+    cells = BeautifulSoup(text, "html.parser").find_all("td", {"data-row": True})
+    both = rows_of(text)[0]
+    assert [" =" in cell.get_text() for cell in cells] == [
+        int(cell["data-row"]) in both for cell in cells
+    ]
+
+
+def test_no_text_of_a_document_is_html(explained, moved):
+    text = moved(neighbour_browser(explained[0]), document=2)
+    assert not BeautifulSoup(text, "html.parser").find(["script", "img"])
+
+
+def test_lengths_have_separators_of_thousands(explained, moved):
+    assert "1,002 tokens" in asked_document(moved(neighbour_browser(explained[0]), document=2))
+
+
+def test_found_documents_are_offered_and_the_first_is_asked_for(explained, moved):
+    documents, _ = explained
+    explorer = neighbour_browser(documents)
+    text = moved(explorer, find="PAGE 5")
+    assert [value for _, value in explorer.widgets["document"].options] == [5]
+    assert asked_document(text).startswith("d5 ")
+    assert "no document of find contains" in moved(explorer, find="<nowhere>")
+    assert asked_document(moved(explorer, find="")).startswith("d0 ")
+
+
+def test_a_click_on_a_neighbour_makes_it_the_one_that_is_asked_for(explained, moved, pressed):
+    documents, _ = explained
+    explorer = neighbour_browser(documents)
+    text = moved(explorer, find="page 4", neighbours=3)
+    other = rows_of(text)[1][2]
+    text = pressed(explorer, documents.pool("find").names[other])
+    assert asked_document(text).startswith(f"d{other} ")
+    assert explorer.widgets["document"].value == other
+    assert explorer.widgets["find"].value == ""
+
+
+def test_a_text_of_ones_own_has_neighbours_until_it_is_cleared(explained, moved, pressed):
+    documents, asked = explained
+    explorer = neighbour_browser(documents)
+    text = moved(explorer, **{"your text": "my <b>own</b> words"})
+    assert rows_of(text)[0][0] == 3
+    assert "<b>own" not in text
+    assert "find and document wait" in asked_document(text)
+    moved(explorer, neighbours=2)
+    assert asked.count("my <b>own</b> words") == 1
+    assert asked_document(pressed(explorer, "clear your text")).startswith("d0 ")
+
+
 LINE = "cosine 0.300: 33 % words, 67 % meaning, of it 100 % between passages 1 and 1"
 
 
-def test_one_click_shows_why_a_neighbour_is_near(explained, moved):
+def test_the_first_answer_explains_the_nearest_neighbour_and_the_next_none(explained, moved):
     documents, asked = explained
     explorer = neighbour_browser(documents)
+    pool = documents.pool("find")
+    nearest = pool.neighbours(0, 1)["student"].index[0]
+    assert LINE in explorer.answer().html
+    assert asked == [(pool.texts[0], pool.texts[nearest])]
     assert LINE not in moved(explorer, document=3)
-    text = moved(explorer, why=2)
-    pool = documents.pool("find")
-    second = pool.neighbours(2, 2)["student"].index[1]
-    assert asked == [(pool.texts[2], pool.texts[second])]
-    assert LINE in text
-    assert "<script" not in text
-    moved(explorer, **{"your text": "my own words"})
-    assert asked[1] == (
-        "my own words",
-        pool.texts[
-            pool.neighbours({m: X[3] for m, X in pool.directions.items()}, 2)["student"].index[1]
-        ],
-    )
 
 
-def test_why_is_asked_once_for_a_pair(explained, moved):
+def test_one_click_shows_why_a_neighbour_of_any_model_is_near(explained, moved, pressed):
     documents, asked = explained
     explorer = neighbour_browser(documents)
-    for why in (1, 0, 1):
-        moved(explorer, why=why)
-    assert len(asked) == 1
-
-
-def test_the_explorer_sets_a_document_beside_a_neighbour_of_any_model(explained, moved):
-    documents, asked = explained
-    text = moved(explanation_explorer(documents), first=4, rank=3, **{"near by": "SBERT"})
     pool = documents.pool("find")
-    nearest = pool.neighbours(3, 8)
-    other = nearest["SBERT"].index[2]
+    other = rows_of(moved(explorer, document=3))[1][2]
+    text = pressed(explorer, f"why {pool.names[other]}")
     assert asked[-1] == (pool.texts[3], pool.texts[other])
+    assert LINE in text
+    nearest = pool.neighbours(3, 8)
     rank = nearest["student"].index.tolist().index(other) + 1
-    assert f"student {nearest['student'][other]:.3f} (neighbour {rank})" in text
-    assert f"SBERT {nearest['SBERT'][other]:.3f} (neighbour 3)" in text
+    said = BeautifulSoup(text, "html.parser").find(class_="docemb-why").get_text()
+    assert f"student {nearest['student'][other]:.3f} (neighbour {rank})" in said
+    assert f"SBERT {nearest['SBERT'][other]:.3f} (neighbour 3)" in said
 
 
-def test_a_student_that_cannot_explain_says_so_in_one_line(explained, moved):
+def test_why_a_text_of_ones_own_is_near_is_explained_too(explained, moved, pressed):
+    documents, asked = explained
+    explorer = neighbour_browser(documents)
+    text = moved(explorer, **{"your text": "my own words"})
+    row = rows_of(text)[0][0]
+    pressed(explorer, f"why {documents.pool('find').names[row]}")
+    assert asked[-1] == ("my own words", documents.pool("find").texts[row])
+
+
+def test_another_pair_of_passages_is_chosen_without_a_new_explanation(explained, moved, pressed):
+    documents, asked = explained
+    explorer = neighbour_browser(documents)
+    moved(explorer, document=3)
+    pressed(explorer, f"why {documents.pool('find').names[4]}")
+    count = len(asked)
+    assert LINE in pressed(explorer, "pair 1")
+    assert len(asked) == count
+
+
+def test_a_student_that_cannot_explain_says_so_in_one_line(explained):
     documents, _ = explained
 
     def explain(first, second):
         raise InputError("pooling 'cls' is no mean")
 
     documents.explain = explain
-    assert moved(explanation_explorer(documents)) == message("pooling 'cls' is no mean")
+    assert message("pooling 'cls' is no mean") in neighbour_browser(documents).answer().html

@@ -128,7 +128,7 @@ def test_a_range_of_few_documents_gives_a_line_and_can_be_left_again(distances, 
     assert numbers(moved(explorer, tokens=(10, 90)), "documents") == ["9"]
 
 
-def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(
+def test_documents_of_both_splits_are_seen_in_the_spaces_of_student_and_teachers(
     workspace, monkeypatch, split_of
 ):
     rng = np.random.default_rng(0)
@@ -143,28 +143,32 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(
             lambda texts: np.stack([vectors[label, text] for text in texts]),
         )
 
-    monkeypatch.setattr("docemb_lib.views.students.SHOWN", 6)
     monkeypatch.setattr(spaces, "SHOWN", 6)
-    texts = [f"page {row}" for row in range(8)]
+    monkeypatch.setattr(spaces, "PROBED", 3)
+    texts_of = {name: [f"{name} {row}" for row in range(8)] for name in ("train", "validation")}
     stages = SimpleNamespace(
-        corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts)),
+        corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts_of[name])),
         teachers=SimpleNamespace(
             of_documents=lambda split, rows: {
-                "structural": model("structural").embed(texts[:rows])
+                "structural": model("structural").embed(texts_of[split][:rows])
             },
         ),
         students=None,
     )
-    profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None))
+    profile = SimpleNamespace(parameters=SimpleNamespace(contextual_teacher=None, documents=5))
     of_run = spaces.spaces_of_run(
         SimpleNamespace(
             stages=stages,
+            workspace=workspace,
             profile=profile,
             model=model("run"),
             untrained=model("before", Kind.UNTRAINED),
         )
     )
-    assert of_run.documents["length"].tolist() == list(range(6))
+    assert of_run.documents["length"].tolist() == [*range(3), *range(6)]
+    assert of_run.documents["split"].tolist() == ["train"] * 3 + ["validation"] * 6
+    texts = texts_of["train"][:3] + texts_of["validation"][:6]
+    assert of_run.documents["text"].tolist() == texts
     labels = {
         "student": "run",
         "student before distillation": "before",
@@ -172,7 +176,7 @@ def test_validation_documents_are_seen_in_the_spaces_of_student_and_teachers(
     }
     assert list(of_run.planes) == list(labels)
     for space, label in labels.items():
-        expected = principal_plane(np.stack([vectors[label, text] for text in texts[:6]]))
+        expected = principal_plane(np.stack([vectors[label, text] for text in texts]))
         np.testing.assert_allclose(of_run.planes[space].points, expected.points, atol=1e-6)
 
 
@@ -191,29 +195,45 @@ def test_views_are_those_of_the_projections_of_the_contextual_loss(specs):
     np.testing.assert_allclose(views["contextual view"], of_teacher(c).detach(), atol=1e-6)
 
 
-def test_the_projection_explorer_shows_each_document_in_both_spaces(moved, hostile):
+@pytest.fixture
+def planes():
     rng = np.random.default_rng(0)
-    documents = pd.DataFrame(
-        {"length": range(1, 6), "source": list("xyxyx"), "id": [*"abcd", hostile]}
-    )
-    planes = {
+    return {
         space: principal_plane(rng.standard_normal((5, 5)))
         for space in ("student", "contextual teacher")
     }
-    explorer = widgets.projection_explorer(Spaces(documents, planes))
-    views = {f"{of} view": planes["student"] for of in ("student", "contextual")}
-    both = widgets.projection_explorer(Spaces(documents, planes | views))
-    first = [
-        [browser.settings[name] for name in ("space", "beside")] for browser in (explorer, both)
-    ]
-    assert first == [["student", "contextual teacher"], ["student view", "contextual view"]]
-    moved(explorer, colour="source")
-    picture = explorer._picture.value
-    assert picture.count("<title>") == 2 * 5  # each document in both panels
-    assert "<title>d, 4 tokens</title>" in picture
-    assert "<script" not in picture
-    figure = explorer.answer(space="contextual teacher", beside="student", colour="length").figure
-    for ax, space in zip(figure.axes, ("contextual teacher", "student"), strict=True):
-        assert ax.get_title() == space
-        assert f"{planes[space].explained:.0%} of the variance" in ax.get_xlabel()
-        np.testing.assert_allclose(ax.collections[0].get_offsets(), planes[space].points)
+
+
+DOCUMENTS = pd.DataFrame(
+    {"id": list("abcde"), "text": list("vwxyz"), "source": list("xyxyx"), "length": range(1, 6)}
+)
+
+
+@pytest.mark.parametrize("views", [(), ("student view", "contextual view")])
+def test_the_first_spaces_are_the_views_or_the_student_and_its_teacher(planes, views):
+    planes |= dict.fromkeys(views, planes["student"])
+    settings = widgets.projection_explorer(Spaces(DOCUMENTS, planes)).settings
+    first = views or ("student", "contextual teacher")
+    assert (settings["space"], settings["beside"]) == first
+
+
+def test_the_projection_explorer_maps_both_spaces_with_their_variance(planes):
+    explorer = widgets.projection_explorer(Spaces(DOCUMENTS, planes))
+    drawn = explorer.answer(space="contextual teacher", beside="student", colour="length").figure
+    assert drawn.colour == "length"
+    assert list(drawn.panels) == ["contextual teacher", "student"]
+    for space, panel in drawn.panels.items():
+        assert panel.caption == f"{planes[space].explained:.0%} of the variance"
+        np.testing.assert_allclose(panel.places, planes[space].points)
+
+
+def test_a_space_beside_itself_is_one_map(planes):
+    explorer = widgets.projection_explorer(Spaces(DOCUMENTS, planes))
+    assert list(explorer.answer(space="student", beside="student").figure.panels) == ["student"]
+
+
+def test_lengths_of_documents_have_separators_of_thousands(distances, moved):
+    longer = distances.documents.assign(length=lambda rows: rows["length"] * 1000)
+    text = moved(widgets.distance_explorer(distances._replace(documents=longer)))
+    assert "documents of 10,000 to 18,000 tokens" in text
+    assert ",000 tokens</b>" in text
