@@ -149,10 +149,22 @@ def paths_of(run: Planned, record: records.Record, workspace: Workspace) -> list
 
 
 def executed_notebook(run: Planned) -> NotebookNode:
-    """The executed copy of a run's notebook."""
+    """The executed copy of a run that is done, with the prose that its notebook has now."""
     import nbformat
 
-    return nbformat.read(run.executed, as_version=4)
+    notebook = nbformat.read(run.source, as_version=4)
+    executed = nbformat.read(run.executed, as_version=4)
+    code = (cell for cell in executed.cells if cell.cell_type == "code")
+    cells = []
+    for cell in notebook.cells:
+        is_code = cell.cell_type == "code"
+        cells.append(next(code) if is_code else cell)
+        if is_code and "parameters" in cell.metadata.get("tags", ()):
+            cells.append(next(code))  # those of the run, which papermill has put below
+    if run.chosen:
+        cells.insert(1, nbformat.v4.new_markdown_cell(run.chosen))
+    executed.cells = cells
+    return executed
 
 
 def conclusion_of(notebook: NotebookNode) -> str:

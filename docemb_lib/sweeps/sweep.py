@@ -117,7 +117,10 @@ def execute_plan(
             started = cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
             return stack.enter_context(started)
 
-        reporter.begin(known, [run for run in known if run in missing], where)
+        known_missing = [run for run in known if run in missing]
+        reporter.begin(known, known_missing, where)
+        for line in execution.repetitions(known_missing, workspace):
+            reporter.say(line)
         for step in steps:
             if step.grid is None:
                 _execute_alone(step.runs[0], workspace, reporter)
@@ -198,7 +201,7 @@ def _compare(
     page = replace(done[0], executed=_comparison_page(planned), compared=compared)
     if is_done(page, workspace):
         return []
-    reporter.prepare("the comparison of all finished runs")
+    reporter.say("preparing the comparison of all finished runs")
     try:
         execution.execute_run(page, workspace, of_sweep=True)
     except (RunError, InputError) as error:
