@@ -81,22 +81,24 @@ class Planned:
 
         The prose of the notebook does not count.
         """
-        cells = json.loads(self.source.read_text(encoding="utf-8"))["cells"]
-        code = [
-            ["".join(cell["source"]), cell["metadata"].get("tags", [])]
-            for cell in cells
-            if cell["cell_type"] == "code"
-        ]
-        stamp: dict[str, object] = {
-            "run": self.fingerprint,
-            "code": fingerprint_of({"cells": code}),
-        }
+        stamp: dict[str, object] = {"run": self.fingerprint, "code": code_of(self.source)}
         if self.compared:
             stamp["compared"] = list(self.compared)
         return stamp
 
 
 Runs = Sequence[Planned]
+
+
+def code_of(notebook: Path) -> str:
+    """A hash of the code cells of a notebook, with their tags."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = [
+        ["".join(cell["source"]), cell["metadata"].get("tags", [])]
+        for cell in cells
+        if cell["cell_type"] == "code"
+    ]
+    return fingerprint_of({"cells": code})
 
 
 def records_of(runs: Runs, workspace: Workspace) -> list[records.Record]:

@@ -172,7 +172,7 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
     They are those of its page and, where the notebook saves them, of its figure and its table.
     """
     done = records_of(planned, workspace)
-    page = _comparison_page(planned)
+    page = comparison_page(planned).executed
     if not done or not page.is_file():
         return []
     paths = [("comparison", workspace.relative(page))]
@@ -183,8 +183,11 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
     return paths
 
 
-def _comparison_page(planned: Runs) -> Path:
-    return planned[0].executed.with_name(f"comparison-{planned[0].executed.name}")
+def comparison_page(runs: Runs) -> Planned:
+    """The page that compares these runs: another execution of the first, which trains nothing."""
+    executed = runs[0].executed.with_name(f"comparison-{runs[0].executed.name}")
+    compared = tuple(run.fingerprint for run in runs)
+    return replace(runs[0], executed=executed, compared=compared)
 
 
 def _compare(
@@ -197,8 +200,7 @@ def _compare(
     done = [run for run in planned if run not in failures]
     if not done:
         return []
-    compared = tuple(run.fingerprint for run in done)
-    page = replace(done[0], executed=_comparison_page(planned), compared=compared)
+    page = comparison_page(done)
     if is_done(page, workspace):
         return []
     reporter.say("preparing the comparison of all finished runs")

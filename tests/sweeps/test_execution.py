@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.cli.report import executed_notebook
+from docemb_lib.cli.pages import executed_notebook
 from docemb_lib.runs import records
 from docemb_lib.sweeps import cluster, execution, kernels
 from docemb_lib.sweeps.execution import (
