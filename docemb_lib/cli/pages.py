@@ -13,6 +13,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import nbformat
+
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import is_bar, progress
 from docemb_lib.cli.report import report
@@ -22,7 +24,7 @@ from docemb_lib.sweeps.execution import Planned, code_of, execute_run, is_done
 from docemb_lib.sweeps.kernels import kernel_options, socket_folder
 from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.sweeps.sweep import comparison_page
-from docemb_lib.workspace import Workspace, locked, write_text
+from docemb_lib.workspace import Workspace, locked, write_bytes, write_text
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -44,6 +46,10 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 INJECTED = "injected-parameters"  # papermill's tag of the cell with the parameters of a run
 
 
+# Names of the figures that stand for a chapter in the index; the first that its run has is taken.
+PICTURES = ("runs", "differences", "lengths")
+
+
 class Chapter(NamedTuple):
     """A notebook of which runs are done."""
 
@@ -62,13 +68,17 @@ def done_chapters(profile: str, workspace: Workspace) -> list[Chapter]:
     for notebook in REGISTRY:
         steps = resolve_plan(loaded, profile_argument(profile), workspace, only=notebook)
         done: list[Planned] = []
-        for step in reversed(steps):  # the last step comes first, which has seen all records
+        latest: list[Planned] = []  # of the last step
+        for step in steps:
             runs = chosen_runs([step])
-            done += [run for run in runs if is_done(run, workspace)]
+            latest = [run for run in runs if is_done(run, workspace)] or latest
+            done += [run for run in latest if run not in done]
             lost = [run for run in runs if run not in done and run.record(workspace) is not None]
             without += [f"{run.notebook} ({run.label})" for run in lost]
         if done:
-            page = comparison_page(done) if len(done) > 1 else done[0]
+            # The page shows the first of these runs in detail.
+            first_latest = [*latest, *(run for run in done if run not in latest)]
+            page = comparison_page(first_latest) if len(done) > 1 else done[0]
             chapters.append(Chapter(page, done))
     if without:
         problem = "the executed notebook is missing, damaged or of an earlier code"
@@ -82,8 +92,6 @@ def done_chapters(profile: str, workspace: Workspace) -> list[Chapter]:
 
 def executed_notebook(run: Planned) -> NotebookNode:
     """The executed copy of a run that is done, with the prose that its notebook has now."""
-    import nbformat
-
     notebook = _with_prose(run.executed, run.source)
     if run.chosen:
         notebook.cells.insert(1, nbformat.v4.new_markdown_cell(run.chosen))
@@ -92,8 +100,6 @@ def executed_notebook(run: Planned) -> NotebookNode:
 
 def _with_prose(executed: Path, source: Path) -> NotebookNode:
     """An executed copy with the prose of its notebook, whose code is that of the copy."""
-    import nbformat
-
     notebook = nbformat.read(executed, as_version=4)
     code = deque(cell for cell in notebook.cells if cell.cell_type == "code")
     notebook.cells = []
@@ -111,38 +117,69 @@ def conclusion_of(notebook: NotebookNode) -> str:
 
 
 def write_pages(profile: str, out: Path | None = None) -> Path:
-    """Write a page for each executed notebook of a profile's plan, and an index.
+    """Write a page for each executed notebook of a profile, and an index.
 
-    The index has the final table, and what the cells tagged `conclusion` have printed. The pages
-    need no network. They are written to `out`, or to `outputs/report/`. Returns the index. Raises
-    InputError if no run is done.
+    The index has the final table, and for each chapter a picture and what the cells tagged
+    `conclusion` have printed about all its runs: where a notebook has several, it is executed again
+    to compare them. The pages need no network. They are written to `out`, or to `outputs/report/`.
+    Returns the index. Raises InputError if no run is done.
     """
-    import nbformat
-
     workspace = Workspace()
-    done = [run for chapter in done_chapters(profile, workspace) for run in chapter.runs]
+    chapters = done_chapters(profile, workspace)
     name = Profile.load(profile).name
     folder = out or workspace.outputs / "report" / name
-    board, summary, _ = report(done, workspace)
-    blocks = [f"<h1>docemb, profile {escape(name)}</h1>"]
+    board, summary, _ = report([run for each in chapters for run in each.runs], workspace)
+    title = f"docemb, profile {name}"
+    blocks = [f"<h1>{escape(title)}</h1>"]
     blocks += [f"<p>{escape(line)}</p>" for line in summary.splitlines()]
     if board is not None:
         board = board.rename_axis(None)
         blocks.append(board.to_html(border=0, float_format="{:.3f}".format, na_rep=""))
-    for run in progress(done, desc="pages", unit="notebooks"):
-        name = f"{run.notebook}/{run.executed.stem}.html"
-        notebook = executed_notebook(run)
-        write_text(folder / name, page_of(notebook))
-        title = escape(f"{run.notebook}: {run.label}")
-        blocks.append(f'<p><a href="{escape(name)}">{title}</a></p>')
-        blocks.append(f"<p>{escape(' '.join(conclusion_of(notebook).split()))}</p>")
+    for chapter in progress(chapters, desc="pages", unit="notebooks"):
+        blocks += _write_chapter(chapter, folder, workspace)
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
-    write_text(folder / "index.html", page_of(index))
+    write_text(folder / "index.html", page_of(index, title))
     return folder / "index.html"
 
 
-def page_of(notebook: NotebookNode) -> str:
-    """A notebook, as nbformat reads it, as a page that loads nothing; formulas become MathML."""
+def _write_chapter(chapter: Chapter, folder: Path, workspace: Workspace) -> list[str]:
+    """Write the pages of a notebook and its picture; return its part of the index, in HTML."""
+    page, runs = chapter
+    execute_run(page, workspace, of_sweep=True)
+    links = []
+    for run in dict.fromkeys([page, *runs]):
+        notebook = executed_notebook(run)
+        heading = notebook.cells[0].source.partition("\n")[0].strip("# ")
+        file = f"{run.notebook}/{run.executed.stem}.html"
+        write_text(
+            folder / file, page_of(notebook, f"{heading}: {run.label}", back="../index.html")
+        )
+        links.append(
+            f'<a href="{escape(file)}">{escape(heading if run is page else run.label)}</a>'
+        )
+        if run is page:
+            sentences = re.split(r"(?<=\.)\s+", conclusion_of(notebook))
+    # The standing of the run in detail, and its comparison with the other runs.
+    shown = [sentences[0], *(each for each in sentences[1:] if each.startswith("Of "))]
+    blocks = [f"<h2>{links[0]}</h2>", f"<p>{escape(' '.join(' '.join(shown).split()))}</p>"]
+    if len(runs) > 1:
+        this = f"The student or model of this conclusion is {escape(page.label)}."
+        blocks.append(f"<p>{this} All runs: {', '.join(links[1:])}</p>")
+    record = page.record(workspace)
+    figures = {} if record is None else {Path(path).stem: path for path in record.figures}
+    chosen = [figures[stem] for stem in PICTURES if stem in figures] or [*figures.values()][-1:]
+    if chosen and (workspace.root / chosen[0]).is_file():
+        picture = f"{page.notebook}/{Path(chosen[0]).name}"
+        write_bytes(folder / picture, (workspace.root / chosen[0]).read_bytes())
+        blocks.append(f'<p><img src="{escape(picture)}" alt="" style="max-width: 100%"></p>')
+    return blocks
+
+
+def page_of(notebook: NotebookNode, title: str, *, back: str = "") -> str:
+    """A notebook, as nbformat reads it, as a page that loads nothing; formulas become MathML.
+
+    back: the page that a link on top leads to; "": there is none.
+    """
     from latex2mathml.converter import convert
     from nbconvert import HTMLExporter
 
@@ -155,8 +192,10 @@ def page_of(notebook: NotebookNode) -> str:
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = FORMULA.sub(mathml, cell.source)
-    page, _ = HTMLExporter().from_notebook_node(notebook)
-    return LOADED.sub("", page).replace("</head>", f"{DARK}</head>", 1)
+    page, _ = HTMLExporter().from_notebook_node(notebook, {"metadata": {"name": title}})
+    page = LOADED.sub("", page).replace("</head>", f"{DARK}</head>", 1)
+    link = f'<p><a href="{escape(back)}">All notebooks</a></p>' if back else ""
+    return re.sub(r"<body[^>]*>", lambda body: body[0] + link, page, count=1)
 
 
 def publish_copies(profile: str, folder: Path) -> list[Path]:
@@ -165,8 +204,6 @@ def publish_copies(profile: str, folder: Path) -> list[Path]:
     The copy of a notebook compares its runs that are done. Notebooks that make no run are executed
     for it. Raises InputError if no run is done.
     """
-    import nbformat
-
     workspace = Workspace()
     chapters = done_chapters(profile, workspace)
     written = []
@@ -187,7 +224,6 @@ def publish_copies(profile: str, folder: Path) -> list[Path]:
 
 def _executed_free(name: str, workspace: Workspace) -> NotebookNode:
     """The executed copy of a notebook that makes no run; it is executed unless it is there."""
-    import nbformat
     import papermill
 
     source = workspace.root / "notebooks" / f"{name}.ipynb"
@@ -215,8 +251,6 @@ def _executed_free(name: str, workspace: Workspace) -> NotebookNode:
 
 def small_copy(notebook: NotebookNode) -> NotebookNode:
     """An executed notebook without times, progress and widgets, and with small figures."""
-    import nbformat
-
     kept = {key: notebook.metadata[key] for key in ("kernelspec", "language_info")}
     cells = []
     for cell in notebook.cells:

@@ -30,11 +30,12 @@ from docemb_lib.sweeps.plan import resolve_plan, runs_of
     ],
 )
 def test_formulas_of_a_page_are_mathml(text, visible, formulas):
-    page = page_of(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)]))
+    page = page_of(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)]), "A page")
     body = page[page.index("<body") :]
     assert visible in body
     assert body.count("<math") == formulas
     assert "<script src=" not in page
+    assert "<title>A page</title>" in page
 
 
 KERNEL = {"name": "python3", "display_name": "Python 3"}
