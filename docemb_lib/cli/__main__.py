@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, spreadsheet_cell
 from docemb_lib.cli.commands import (
     AsJson,
     Parameter,
@@ -23,8 +24,6 @@ from docemb_lib.cli.commands import (
 from docemb_lib.cli.output import check_output, given_path, written_beside
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from docemb_lib.corpus.document import Document
 
 TextField = Annotated[
@@ -140,6 +139,20 @@ def _documents(
     return list(reading)
 
 
+def _check_embeddings_file(out: Path, option: str, *, force: bool = False) -> None:
+    """Raise InputError for a file that embeddings must not be written to."""
+    if out.suffix not in {".parquet", ".npy"}:
+        problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
+        raise InputError(f"{option} {out}: {problem}; name such a file")
+    if out.is_dir():
+        raise InputError(f"{option} {out}: this is a folder; name a file")
+    if out.exists() and not force:
+        mend = (
+            "give --force to write over it, or another name" if option == "-o" else "name another"
+        )
+        raise InputError(f"{option} {out}: this file exists already; {mend}")
+
+
 @command
 def embed(
     model: Annotated[
@@ -168,14 +181,7 @@ def embed(
     from docemb_lib.corpus.reader import local_paths
 
     source = given_path(given, "INPUT")
-    if out.suffix not in {".parquet", ".npy"}:
-        problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
-        raise InputError(f"-o {out}: {problem}; name such a file")
-    if out.is_dir():
-        raise InputError(f"-o {out}: this is a folder; name a file")
-    if out.exists() and not force:
-        mend = "give --force to write over it, or another name"
-        raise InputError(f"-o {out}: this file exists already; {mend}")
+    _check_embeddings_file(out, "-o", force=force)
     if passages is not None and out.suffix == ".npy":
         raise InputError(f"-o {out}: passages need a .parquet file; name one")
     check_output(out, local_paths(source))
@@ -312,6 +318,10 @@ def adapt(
         float | None,
         typer.Option(min=0, max=1, help="Weight of the lexical half; default: fitted."),
     ] = None,
+    embeddings: Annotated[
+        Path | None,
+        typer.Option("--embed", metavar="OUT", help="Also write the embeddings: .parquet or .npy."),
+    ] = None,
     text_field: TextField = None,
     id_field: IdField = None,
     skip_bad: SkipBad = False,
@@ -319,13 +329,16 @@ def adapt(
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a
     student first.
     """
+    import numpy as np
+
     from docemb_lib.base.hardware import devices_at_hand
-    from docemb_lib.base.pretrained import resolve
+    from docemb_lib.base.pretrained import fingerprint, resolve
     from docemb_lib.corpus.reader import local_paths
-    from docemb_lib.runs.embeddings import embed_once, store_of
+    from docemb_lib.runs.embeddings import embed_once, kept_embeddings, store_of
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import student_model
     from docemb_lib.student import Student
+    from docemb_lib.student.embeddings_file import write_embeddings
     from docemb_lib.student.export import (
         encoder_pooling,
         saved_card,
@@ -343,7 +356,14 @@ def adapt(
     if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
-    with written_beside(out) as folder:
+    if embeddings is not None:
+        _check_embeddings_file(embeddings, "--embed")
+        check_output(embeddings, paths)
+    with ExitStack() as stack:
+        folder = stack.enter_context(written_beside(out))
+        beside = folder
+        if embeddings is not None:  # refused before the work where nothing can be written
+            beside = stack.enter_context(written_beside(embeddings))
         is_short = load_config(resolve(model)).model_type in SHORT
         documents = _documents(source, text_field, id_field, skip_bad)
         texts = [document.text for document in documents]
@@ -355,9 +375,12 @@ def adapt(
         else:
             student = Student.load(model)
             card = saved_card(model) or student_card(student, model)
+        limit = f"{student.max_tokens:,} tokens"
+        longer = f"{student.count_longer(texts)} of {len(texts)} documents are longer than {limit}"
+        console.print(f"{longer}: of them the dense half reads {limit}, the lexical half all words")
         dense_half = student.dense_half()
 
-        def embed(texts: list[str]) -> "np.ndarray":
+        def embed(texts: list[str]) -> np.ndarray:
             return dense_half.embed(texts, devices=devices_at_hand(), desc="adapting")
 
         written = folder / out.name
@@ -369,10 +392,22 @@ def adapt(
         fitted_on = f"{len(texts)} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student, fitted_on))
         written.replace(out)
+        if embeddings is not None:
+            kept = kept_embeddings(workspace_around(), dense)
+            vectors = student.embed(texts, devices=devices_at_hand(), kept=kept)
+            file = beside / embeddings.name
+            if file.suffix == ".npy":
+                np.save(file, vectors)
+            else:
+                ids = [document.id for document in documents]
+                write_embeddings(file, ids, vectors, student=fingerprint(str(out)))
+            file.replace(embeddings)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
     by_hand = "" if weight is None else ", chosen by hand"
     console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{by_hand}")
+    if embeddings is not None:
+        console.print(f"{embeddings}: the embeddings of the {len(texts)} documents")
 
 
 @command
@@ -451,7 +486,7 @@ def evaluate(
     SBERT and what is fitted on the texts of each task, without training.
     """
     from docemb_lib.cli.terminal import SCORES, print_table
-    from docemb_lib.evaluation.scoreboard import METRIC_NAMES
+    from docemb_lib.evaluation.scoreboard import METRIC_NAMES, test_board
     from docemb_lib.runs.key import RunKey
     from docemb_lib.runs.kinds import Kind
     from docemb_lib.runs.models import forms_at
@@ -459,6 +494,7 @@ def evaluate(
     from docemb_lib.runs.references import references_of
     from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
+    from docemb_lib.workspace import write_text
 
     loaded = Profile.load(profile)
     scored = loaded.with_tasks(task, source="--task") if task else loaded
@@ -475,13 +511,17 @@ def evaluate(
         references=references,
         metric=metric,
     )
+    frames = {"scores": final.scores, **final.tables}
     if as_json:
-        frames = {"scores": final.scores, **final.tables}
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         sys.stdout.write(json.dumps({"model": model, **rows}, ensure_ascii=False, indent=1) + "\n")
         return
     title = f"{SCORES.format(METRIC_NAMES[metric])} with 95% intervals"
     print_table(final.board.reset_index(), console, title)
+    if len(final.comparison):
+        tests = final.comparison.query("model == @final.student")
+        title = f"Paired tests of {final.student} (corrected p; no word: no difference shown)"
+        print_table(test_board(tests).reset_index(), console, title)
     if further:
         title = f"Other metrics of retrieval, of which none decides ({METRIC_NAMES[metric]} does)"
         print_table(final.further_board.reset_index(), console, title)
@@ -491,6 +531,10 @@ def evaluate(
             print_table(tests[columns], console, f"Paired tests of {final.student} by them")
     if any(row.kind == Kind.SBERT_CHUNKS for row in references):
         console.print(final.standing(), soft_wrap=not console.is_terminal)
+    folder = stages.workspace.outputs / "evaluations" / scored.name / Path(model).name
+    for name, frame in frames.items():
+        write_text(folder / f"{name}.csv", frame.map(spreadsheet_cell).to_csv(index=False))
+    console.print(f"{stages.workspace.relative(folder)}: all scores, intervals and paired tests")
 
 
 if __name__ == "__main__":

@@ -156,13 +156,8 @@ def run(
     """
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
-    from docemb_lib.cli.report import (
-        collapsed_runs,
-        conclusion_of,
-        executed_notebook,
-        paths_of,
-        report,
-    )
+    from docemb_lib.cli.pages import conclusion_of, executed_notebook
+    from docemb_lib.cli.report import collapsed_runs, paths_of, report
     from docemb_lib.settings.profile import Profile
     from docemb_lib.sweeps.execution import is_done
     from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
@@ -320,16 +315,26 @@ def report(
     out: Annotated[
         str | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")
     ] = None,
+    notebooks: Annotated[
+        bool,
+        typer.Option("--notebooks", help="Instead, one small executed .ipynb of each notebook."),
+    ] = False,
 ) -> None:
-    """Write the executed notebooks of a profile's plan as pages, with an index and the table."""
-    from docemb_lib.cli.report import write_pages
+    """Write the executed notebooks of a profile as pages, with an index and the table."""
+    from docemb_lib.cli.pages import publish_copies, write_pages
 
     folder = None if out is None else given_path(out, "-o")
     if folder is not None:
         check_output(folder)
         if folder.is_file():
             raise InputError(f"-o {out}: this is a file; name a folder")
-    console.print(str(write_pages(profile, folder)))
+    if not notebooks:
+        console.print(str(write_pages(profile, folder)))
+        return
+    if folder is None:
+        raise InputError("--notebooks: no folder is given to write to; name it by -o FOLDER")
+    for path in publish_copies(profile, folder):
+        console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
 @command

@@ -16,7 +16,7 @@ from docemb_lib.corpus.sources import streamed
 from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
 from docemb_lib.runs.pipeline import Stages
-from docemb_lib.sweeps.execution import Planned, is_done
+from docemb_lib.sweeps.execution import Planned, is_done, repetitions
 from docemb_lib.sweeps.plan import Step, runs_of
 from docemb_lib.sweeps.times import RunTimes
 from docemb_lib.workspace import Workspace
@@ -39,12 +39,14 @@ class Outlook(NamedTuple):
     seconds: float | None  # of all missing runs; None: unknown for some of them
     needs: dict[Need, list[int]]  # the numbers of the lines that need it
     missing: list[str]  # why `docemb run` would refuse now, a line each
+    again: Sequence[str] = ()  # why finished runs are repeated, a line each
 
 
 def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) -> Outlook:
     """What the runs of a plan that are not `done` need, and how long they take. Builds nothing."""
     times = RunTimes(workspace)
     rows = []
+    all_missing = [run for run in runs_of(steps) if run not in done]
     needs: dict[Need, list[int]] = {}
     subjects: dict[str, list[str]] = {}  # by the reason for which `docemb run` would refuse them
     for problem in unmet():
@@ -81,8 +83,9 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
             }
         )
     why = [f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in subjects.items()]
-    seconds_of_plan = times.total(run for run in runs_of(steps) if run not in done)
-    return Outlook(pd.DataFrame(rows, columns=COLUMNS), seconds_of_plan, needs, why)
+    listed = pd.DataFrame(rows, columns=COLUMNS)
+    again = repetitions(all_missing, workspace)
+    return Outlook(listed, times.total(all_missing), needs, why, again)
 
 
 def done_runs(steps: Sequence[Step], workspace: Workspace) -> set[Planned]:
@@ -101,6 +104,8 @@ def print_outlook(outlook: Outlook, console: Console) -> None:
         print_table(pd.DataFrame(needs, columns=["needs", "which", "for lines"]), console)
     for line in outlook.missing:
         console.print(f"missing: {line}")
+    for line in outlook.again:
+        console.print(line)
     summary = already_there(int(outlook.lines["runs"].sum()), int(outlook.lines["there"].sum()))
     if outlook.seconds:
         about = f"about {duration(outlook.seconds)}, as such runs took here before"

@@ -1,18 +1,13 @@
-"""The report of a plan: its final table with words, and its executed notebooks as pages."""
+"""The report of a plan: its final table, with words."""
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 
-from docemb_lib.base.errors import InputError
-from docemb_lib.base.progress import progress
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_tasks, with_interval
 from docemb_lib.figures import typeset
 from docemb_lib.runs import records
@@ -20,28 +15,9 @@ from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
-from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.execution import Planned, Runs, is_done, records_of
-from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
+from docemb_lib.sweeps.execution import Planned, Runs, records_of
 from docemb_lib.thesis.comparison import short_labels
-from docemb_lib.workspace import Workspace, write_text
-
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
-
-logger = logging.getLogger(__name__)
-
-TEX = r"((?:[^$\n]|\n(?!\s*\n))+)"  # within one paragraph
-# A formula in a paragraph of its own, or between words; a price is none.
-FORMULA = re.compile(rf"\$\${TEX}\$\$|\${TEX}\$(?!\d)")
-LOADED = re.compile(r"<script[^>]* src=.*?</script>", re.DOTALL)
-# Notebook pages are light. Where the reader's browser is dark, colours are inverted, and pictures
-# inverted back.
-DARK = """<style>@media screen and (prefers-color-scheme: dark) {
-html, img { background: #fff }
-html { filter: invert(0.9) hue-rotate(180deg) }
-img { filter: invert(1) hue-rotate(180deg) }
-}</style>"""
+from docemb_lib.workspace import Workspace
 
 
 class Report(NamedTuple):
@@ -154,76 +130,3 @@ def paths_of(run: Planned, record: records.Record, workspace: Workspace) -> list
         paths.append(("figures", str(Path(record.figures[0]).parent)))
     student = link_student(run, record, workspace)
     return [*paths, ("student", student)] if student else paths
-
-
-def executed_notebook(run: Planned) -> NotebookNode:
-    """The executed copy of a run's notebook."""
-    import nbformat
-
-    return nbformat.read(run.executed, as_version=4)
-
-
-def conclusion_of(notebook: NotebookNode) -> str:
-    """What the cells tagged `conclusion` of an executed notebook have printed."""
-    concluding = [cell for cell in notebook.cells if "conclusion" in cell.metadata.get("tags", ())]
-    return "".join(output.get("text", "") for cell in concluding for output in cell.outputs).strip()
-
-
-def write_pages(profile: str, out: Path | None = None) -> Path:
-    """Write a page for each executed notebook of a profile's plan, and an index.
-
-    The index has the final table, and what the cells tagged `conclusion` have printed. The pages
-    need no network. They are written to `out`, or to `outputs/report/`. Returns the index. Raises
-    InputError if no run is done.
-    """
-    import nbformat
-
-    workspace = Workspace()
-    loaded = Profile.load(profile)
-    steps = resolve_plan(loaded, profile_argument(profile), workspace)
-    planned = chosen_runs(steps)
-    done = [run for run in planned if is_done(run, workspace)]
-    without = [run for run in planned if run not in done and run.record(workspace) is not None]
-    if without:
-        names = ", ".join(f"{run.notebook} ({run.label})" for run in without)
-        problem = "the executed notebook is missing, damaged or of an earlier text"
-        logger.warning("left out: %s: %s; `docemb run` executes it again", names, problem)
-    if not done:
-        raise InputError(
-            f"report: no run of profile {loaded.name} is done; `docemb run` makes them"
-        )
-    folder = out or workspace.outputs / "report" / loaded.name
-    board, summary, _ = report(done, workspace)
-    blocks = [f"<h1>docemb, profile {escape(loaded.name)}</h1>"]
-    blocks += [f"<p>{escape(line)}</p>" for line in summary.splitlines()]
-    if board is not None:
-        board = board.rename_axis(None)
-        blocks.append(board.to_html(border=0, float_format="{:.3f}".format, na_rep=""))
-    for run in progress(done, desc="pages", unit="notebooks"):
-        name = f"{run.notebook}/{run.executed.stem}.html"
-        notebook = executed_notebook(run)
-        write_text(folder / name, page_of(notebook))
-        title = escape(f"{run.notebook}: {run.label}")
-        blocks.append(f'<p><a href="{escape(name)}">{title}</a></p>')
-        blocks.append(f"<p>{escape(' '.join(conclusion_of(notebook).split()))}</p>")
-    index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
-    write_text(folder / "index.html", page_of(index))
-    return folder / "index.html"
-
-
-def page_of(notebook: NotebookNode) -> str:
-    """A notebook, as nbformat reads it, as a page that loads nothing; formulas become MathML."""
-    from latex2mathml.converter import convert
-    from nbconvert import HTMLExporter
-
-    def mathml(formula: re.Match[str]) -> str:
-        block, inline = formula.groups()
-        # Names have an escaped underscore, whose backslash the converter would show.
-        latex = (block or inline).replace(r"\_", "_")
-        return convert(latex, display="block" if block else "inline")
-
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            cell.source = FORMULA.sub(mathml, cell.source)
-    page, _ = HTMLExporter().from_notebook_node(notebook)
-    return LOADED.sub("", page).replace("</head>", f"{DARK}</head>", 1)

@@ -78,8 +78,8 @@ class Terminal(Reporter):
     def skip(self, runs: Runs) -> None:
         self.ended += len(runs)
 
-    def prepare(self, what: str) -> None:
-        self.console.print(f"preparing {what}")
+    def say(self, line: str) -> None:
+        self.console.print(line)
 
     def start(self, run: Planned) -> None:
         self.console.print(f"begins  {self._name(run)}")

@@ -13,6 +13,7 @@ from heapq import nsmallest
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.integrity import digest_of
@@ -66,11 +67,16 @@ def read_documents(settings: TextSource, *, count_tokens: CountTokens) -> Iterab
 
 
 def source_fingerprint(settings: TextSource) -> str:
-    """A hash that identifies the texts: by versions of packages, or by `files_fingerprint`.
+    """A hash that identifies the texts, see `source_inputs`."""
+    return fingerprint_of(source_inputs(settings))
+
+
+def source_inputs(settings: TextSource) -> dict[str, Any]:
+    """What identifies the texts, as JSON: versions of packages, or `files_fingerprint`.
 
     Raises InputError for a package or a file that is not there.
     """
-    inputs = settings.model_dump(mode="json", exclude={"path", "datasets"})
+    inputs: dict[str, Any] = settings.model_dump(mode="json", exclude={"path", "datasets"})
     inputs["version"] = VERSIONS["source"]
     if settings.source == "installed-docs":
         from docemb_lib.corpus.installed_docs import PACKAGES, WORDS
@@ -91,7 +97,7 @@ def source_fingerprint(settings: TextSource) -> str:
             inputs["files"].append(files_fingerprint((file, [file]) for file in files))
             if files:  # the folder that holds them does not matter
                 fields["dataset"] = stem(Path(source.dataset))
-    return fingerprint_of(inputs)
+    return inputs
 
 
 def streamed(settings: TextSource) -> list[str]:

@@ -178,13 +178,32 @@ def told(tests: pd.DataFrame) -> str:
         columns = ["task", "difference", "p_holm"]
         for row, task, d, p in rows[columns].itertuples():
             where = "in the mean" if task == OVERALL else f"on {task}"
-            difference = f"{d:+.3f}".replace("0.", ".")
             takes = would_show(rows.loc[[row]])
-            cases.append(f"{where} ({difference}, {p_value(p)}{takes})")
+            cases.append(f"{where} ({_with_p(d, p)}{takes})")
         if cases:
             relation = "not shown to differ" if verdict == UNCLEAR else verdict
             clauses.append(f"{relation} {listed(cases)}")
     return "; ".join(clauses)
+
+
+def test_board(tests: pd.DataFrame) -> pd.DataFrame:
+    """The tests of one model: references × tasks, each as in `better: +.041, p .002`.
+
+    A test that shows no difference has no word. tests: see `verdicts`; p-values are corrected.
+    """
+    columns = ["difference", "p_holm", "verdict"]
+    cells = []
+    for difference, p, verdict in tests[columns].itertuples(index=False):
+        word = "" if verdict == UNCLEAR else f"{verdict}: "
+        cells.append(f"{word}{_with_p(difference, p)}".replace(" ", NO_BREAK))
+    table = tests.assign(test=cells).pivot_table(
+        index="reference", columns="task", values="test", aggfunc="first", sort=False
+    )
+    return table.rename_axis(columns=None).fillna("")
+
+
+def _with_p(difference: float, p: float) -> str:
+    return f"{difference:+.3f}, {p_value(p)}".replace("0.", ".", 1)
 
 
 def listed(words: Sequence[str]) -> str:

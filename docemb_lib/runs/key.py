@@ -11,7 +11,7 @@ from typing import Any, Self
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import asked_precision
-from docemb_lib.corpus.sources import source_fingerprint
+from docemb_lib.corpus.sources import source_inputs
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.runs.checks import check_training
 from docemb_lib.settings.labels import contextual_label, roles_of
@@ -58,7 +58,7 @@ class RunKey:
 
     notebook: str
     profile: Profile
-    # Another run of the notebook whose profile differs in parameters alone: the setting of both is
+    # Another run of the notebook whose profile differs in parameters alone: the inputs of both are
     # computed once, because that reads many files.
     alike: "RunKey | None" = None
 
@@ -210,13 +210,13 @@ class RunKey:
         return self.same_but("seed", "documents")
 
     @cached_property
-    def setting(self) -> str:
-        """A hash of all that results depend on except for notebook and parameters.
+    def inputs(self) -> dict[str, Any]:
+        """All that results depend on except for notebook and parameters, as JSON.
 
-        Runs of one setting are comparable. The section `simde` counts in self-supervised runs only.
+        The section `simde` counts in self-supervised runs only.
         """
         if self.alike is not None:
-            return self.alike.setting
+            return self.alike.inputs
         profile = self.profile
         evaluation = profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below. The plan and the
@@ -244,16 +244,21 @@ class RunKey:
         inputs: dict[str, object] = {
             "version": VERSIONS["run"],
             "profile": settings,
-            "sources": list(map(source_fingerprint, profile.text_sources)),
-            "tasks": [task_fingerprint(name, evaluation) for name in tasks],
-            "models": list(map(pretrained.fingerprint, profile.models)),
+            "texts": {str(n): source_inputs(s) for n, s in enumerate(profile.text_sources, 1)},
+            "task": {name: task_fingerprint(name, evaluation) for name in tasks},
+            "model": {name: pretrained.fingerprint(name) for name in profile.models},
             "versions": versions,
         }
         # A run in the precision that the machine chooses is recognised on any machine.
         precision = asked_precision()
         if precision != "auto":
             inputs["precision"] = precision
-        return fingerprint_of(inputs)
+        return json.loads(json.dumps(inputs, default=str))
+
+    @cached_property
+    def setting(self) -> str:
+        """A hash of `inputs`. Runs of one setting are comparable."""
+        return fingerprint_of(self.inputs)
 
     @cached_property
     def fingerprint(self) -> str:

@@ -94,6 +94,9 @@ class Pending(NamedTuple):
     lexical: Tensor | None
 
 
+TOKENS_OF_A_CHARACTER = 4  # at most, where a tokenizer splits its bytes
+
+
 class Encoded(NamedTuple):
     """Token ids of each text, and the number of texts that are too long and lose tokens."""
 
@@ -372,6 +375,13 @@ class Student(nn.Module):
             )
         is_global = self.pooling in WITH_GLOBAL_ATTENTION
         return longformer.stock_hidden_states(self.model, batch, is_global, self.checkpointing)
+
+    def count_longer(self, texts: Iterable[str]) -> int:
+        """How many texts have more than `max_tokens` tokens, of which `embed` reads the first."""
+        # Others need not be tokenised.
+        possible = (text for text in texts if len(text) > self.max_tokens // TOKENS_OF_A_CHARACTER)
+        blocks = tokenizing.batched(possible, CHUNK)
+        return sum(self.tokenize(block).truncated for block in blocks)
 
     def tokenize(self, texts: Sequence[str]) -> Encoded:
         """Return the token ids of each text after the prompt, cut at `max_tokens`."""

@@ -5,12 +5,12 @@
 a killed run are written over.
 """
 
-import hashlib
 import io
 import json
 import re
 import threading
 import traceback
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,10 +25,11 @@ from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.kernels import NAME, ended_once, kernel_options, socket_folder
-from docemb_lib.workspace import Workspace, locked, write_text
+from docemb_lib.workspace import Workspace, fingerprint_of, locked, write_text
 
 # How a run has ended; elsewhere: it is executed by another process at this time.
 Status = Literal["built", "reused", "failed", "elsewhere"]
+SHOWN = 3  # changes that are named as the reason of a repetition
 Report = Callable[[str], None]  # receives a line of progress
 
 
@@ -76,15 +77,28 @@ class Planned:
 
     @property
     def stamp(self) -> dict[str, object]:
-        """The run and the notebook that an executed copy is made from, for the copy's metadata."""
-        source = hashlib.sha256(self.source.read_bytes()).hexdigest()
-        stamp: dict[str, object] = {"run": self.fingerprint, "source": source}
+        """The run and the code that an executed copy is made from, for the copy's metadata.
+
+        The prose of the notebook does not count.
+        """
+        stamp: dict[str, object] = {"run": self.fingerprint, "code": code_of(self.source)}
         if self.compared:
             stamp["compared"] = list(self.compared)
         return stamp
 
 
 Runs = Sequence[Planned]
+
+
+def code_of(notebook: Path) -> str:
+    """A hash of the code cells of a notebook, with their tags."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = [
+        ["".join(cell["source"]), cell["metadata"].get("tags", [])]
+        for cell in cells
+        if cell["cell_type"] == "code"
+    ]
+    return fingerprint_of({"cells": code})
 
 
 def records_of(runs: Runs, workspace: Workspace) -> list[records.Record]:
@@ -98,15 +112,14 @@ class Reporter:
 
     `begin` is called at the start, and again for further runs that records have chosen; `where`
     names the workers. `skip` names runs of a grid that are done, which have no `start` and no
-    `end`. `prepare` announces a long step that serves several runs, and `step` gives
-    the last line of a notebook's output. Several runs may be at work between `start` and `end`;
-    then `tick` is called every half second.
+    `end`. `say` gets a line about several runs, and `step` the last line of a notebook's output.
+    Several runs may be at work between `start` and `end`; then `tick` is called every half second.
     `close` is called once at the end, also after an error.
     """
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
     def skip(self, runs: Runs) -> None: ...
-    def prepare(self, what: str) -> None: ...
+    def say(self, line: str) -> None: ...
     def start(self, run: Planned) -> None: ...
     def step(self, run: Planned, line: str) -> None: ...
     def tick(self) -> None: ...
@@ -128,15 +141,50 @@ class UnwantedError(RuntimeError):
 def is_done(run: Planned, workspace: Workspace) -> bool:
     """Whether the run has its record, its student, and its executed copy.
 
-    The copy must be readable and made from the notebook as it is now.
+    The copy must be readable and made from the code of the notebook as it is now.
     """
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        copy = json.loads(run.executed.read_text(encoding="utf-8"))
+    return reason_to_execute(run, workspace) is None
+
+
+def reason_to_execute(run: Planned, workspace: Workspace) -> str | None:
+    """Why a run is to be executed: "" for one that never was, None for one that is done."""
+    try:
         record = run.record(workspace)
-        if record is None or copy["metadata"]["docemb"] != run.stamp:
-            return False
-        return not record.student or (workspace.root / record.student).is_dir()
-    return False
+    except InputError:  # an input is missing, which the check of the run reports
+        return ""
+    try:
+        copy = json.loads(run.executed.read_text(encoding="utf-8"))
+        stamp = copy["metadata"]["docemb"]
+        made_from = stamp["run"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return "" if record is None else "its executed notebook is missing or damaged"
+    if made_from != run.fingerprint:
+        earlier = records.find(workspace, run.notebook, made_from)
+        changes = ["its inputs have changed"] if earlier is None else earlier.changes(run.key)
+        more = f", and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
+        return ", ".join(changes[:SHOWN]) + more
+    if record is None:
+        return "its record is missing or damaged"
+    if stamp != run.stamp:
+        same_code = stamp.get("code") == run.stamp["code"]
+        return "it compares other runs" if same_code else "the notebook's code has changed"
+    if record.student and not (workspace.root / record.student).is_dir():
+        return "its student is missing"
+    return None
+
+
+def repetitions(missing: Runs, workspace: Workspace) -> list[str]:
+    """Why runs that were finished before are executed again, a line for each reason."""
+    notebooks: dict[str, list[str]] = defaultdict(list)
+    for run in missing:
+        reason = reason_to_execute(run, workspace)
+        if reason:
+            notebooks[reason].append(run.notebook)
+    lines = []
+    for reason, names in notebooks.items():
+        counts = [f"{name} ({count})" for name, count in Counter(names).items()]
+        lines.append(f"again   {', '.join(counts)}: {reason}")
+    return lines
 
 
 def execute_run(
@@ -205,9 +253,9 @@ def _execute(
     """`execute_run` while this process holds the run's lock; `options` are of papermill."""
     import papermill
 
-    stamp = run.stamp  # before the execution, during which the notebook may be edited
     report("starting the notebook")
     try:
+        stamp = run.stamp  # before the execution, during which the notebook may be edited
         papermill.execute_notebook(
             str(run.source),
             str(run.working),

@@ -122,7 +122,10 @@ def execute_plan(
             started = cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
             return stack.enter_context(started)
 
-        reporter.begin(known, [run for run in known if run in missing], where)
+        known_missing = [run for run in known if run in missing]
+        reporter.begin(known, known_missing, where)
+        for line in execution.repetitions(known_missing, workspace):
+            reporter.say(line)
         for wave in _waves(steps):
             if wave[0].grid is None:
                 _execute_alone(wave[0].runs[0], workspace, reporter)
@@ -193,7 +196,7 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
     They are those of its page and, where the notebook saves them, of its figure and its table.
     """
     done = records_of(planned, workspace)
-    page = _comparison_page(planned)
+    page = comparison_page(planned).executed
     if not done or not page.is_file():
         return []
     paths = [("comparison", workspace.relative(page))]
@@ -204,8 +207,11 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
     return paths
 
 
-def _comparison_page(planned: Runs) -> Path:
-    return planned[0].executed.with_name(f"comparison-{planned[0].executed.name}")
+def comparison_page(runs: Runs) -> Planned:
+    """The page that compares these runs: another execution of the first, which trains nothing."""
+    executed = runs[0].executed.with_name(f"comparison-{runs[0].executed.name}")
+    compared = tuple(run.fingerprint for run in runs)
+    return replace(runs[0], executed=executed, compared=compared)
 
 
 class _Grid:
@@ -228,7 +234,7 @@ class _Grid:
         if not self.compared or not done or len(self.ended) < len(self.todo):
             return None
         compared = tuple(run.fingerprint for run in done)
-        page = replace(done[0], executed=_comparison_page(self.runs), compared=compared)
+        page = replace(done[0], executed=comparison_page(self.runs).executed, compared=compared)
         return None if is_done(page, self.workspace) else page
 
 
@@ -273,7 +279,7 @@ def _distribute(
                 at_work[future] = (run, time.monotonic())
                 future.add_done_callback(ended.put)
                 if run in pages:
-                    reporter.prepare("the comparison of all finished runs")
+                    reporter.say("preparing the comparison of all finished runs")
                 else:
                     reporter.start(run)
             reporter.tick()

@@ -116,6 +116,13 @@ def test_a_folder_of_beir_is_a_task_whose_deciding_metric_is_chosen(workspace_ro
     assert "Test scores (accuracy; nDCG@10 for retrieval) with 95% intervals" in shown
     assert "Other metrics of retrieval, of which none decides (nDCG@10 does)" in shown
     assert "recall@100" in shown  # a narrow terminal breaks "mine, recall@100"
+    folder = workspace_root / "outputs/evaluations/small/all-MiniLM-L6-v2"
+    assert f"{folder.relative_to(workspace_root)}: all scores" in shown
+    written = pd.read_csv(folder / "comparison.csv")
+    (row,) = (row for row in found["comparison"] if row["reference"] == "TF-IDF")
+    test = written.query("reference == 'TF-IDF'")
+    assert test["p_holm"].item() == pytest.approx(row["p_holm"])
+    assert f"{row['difference']:+.3f}".replace("0.", ".") in shown.partition("Paired tests")[2]
 
 
 def test_a_reference_whose_score_was_damaged_is_scored_again_and_said(

@@ -67,6 +67,42 @@ def test_embed_takes_what_adapt_has_embedded(outside, student_folder, forwarded)
     np.testing.assert_allclose(np.load("kept.npy"), anew, atol=2e-3)
 
 
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_adapt_writes_the_embeddings_that_embed_would_write(
+    outside, student_folder, forwarded, suffix
+):
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine", "--embed", f"adapted{suffix}")
+    assert sum(forwarded) == N
+    done("embed", "mine", "texts.jsonl", "-o", f"kept{suffix}")
+    if suffix == ".npy":
+        np.testing.assert_array_equal(np.load("adapted.npy"), np.load("kept.npy"))
+    else:
+        assert (outside / "adapted.parquet").read_bytes() == (outside / "kept.parquet").read_bytes()
+
+
+def test_adapt_says_before_the_work_which_texts_are_longer_than_the_dense_half_reads(
+    outside, forwarded
+):
+    student = Student.from_encoder(
+        "all-MiniLM-L6-v2", layers=[0], attention_window=16, max_tokens=32
+    )
+    student.save("short")
+    rows = documents()
+    for row in rows[5:]:
+        row["text"] = row["text"][:40]
+    write_rows(outside / "texts.jsonl", rows)
+    shown = done("adapt", "short", "texts.jsonl", "-o", "mine").stdout
+    first = "5 of 40 documents are longer than 32 tokens: of them the dense half reads 32 tokens"
+    assert shown.startswith(first)
+
+
+def test_adapt_refuses_a_file_of_embeddings_that_exists(outside, student_folder, forwarded):
+    (outside / "there.npy").touch()
+    result = docemb("adapt", student_folder, "texts.jsonl", "-o", "mine", "--embed", "there.npy")
+    assert (result.returncode, forwarded) == (2, [])
+    assert "--embed there.npy: this file exists already" in result.stderr
+
+
 def test_embed_computes_new_texts_alone_and_keeps_the_order(outside, student_folder, forwarded):
     done("adapt", student_folder, "texts.jsonl", "-o", "mine")
     forwarded.clear()

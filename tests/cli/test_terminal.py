@@ -185,7 +185,7 @@ def test_a_plan_is_a_line_for_each_event_and_says_how_long_such_runs_took(worksp
     reporter, screen, (first, second, third, fourth, again) = reported(
         workspace, "a", "b", "c", "d", "d"
     )
-    reporter.prepare("the words of the corpus, stem")
+    reporter.say("preparing the words of the corpus, stem")
     reporter.begin([first, second, third], [second, third], "2 workers")
     reporter.start(first)
     reporter.end(first, "reused", 0.0)

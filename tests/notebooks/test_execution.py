@@ -169,13 +169,16 @@ def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explore
     assert [path.parts[1] for path in linked if path.suffix == ".html"] == list(REGISTRY)
     assert all(path.is_file() for path in linked)
     assert "In the mean over 4 tasks, this student (." in index
-    conclusions = re.findall(r"</a></p>\s*<p>([^<]+)</p>", index)
+    conclusions = re.findall(r"</a></h2>\s*<p>([^<]+)</p>", index)
     assert len(conclusions) == len(REGISTRY)
+    assert [path.parts[1] for path in linked if path.suffix == ".png"] == list(REGISTRY)
     assert "training documents are longer" in conclusions[0]
     assert all(said.startswith("In the mean over ") for said in conclusions[1:])
     (page,) = (
         path.read_text(encoding="utf-8") for path in linked if path.parts[1] == "03_structural"
     )
+    assert "<title>03 · The structural loss: cosine</title>" in page
+    assert '<a href="../index.html">' in page
     assert page.count('src="data:image/png;base64,') == pictures
     assert not re.search(
         r'<(?:script|link|img)[^>]*(?:src|href)="(?!data:)', page

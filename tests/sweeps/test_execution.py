@@ -8,11 +8,13 @@ import os
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from importlib.metadata import version
 
 import pytest
 from filelock import FileLock
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.cli.pages import executed_notebook
 from docemb_lib.runs import records
 from docemb_lib.sweeps import cluster, execution, kernels
 from docemb_lib.sweeps.execution import (
@@ -21,9 +23,12 @@ from docemb_lib.sweeps.execution import (
     UnwantedError,
     execute_run,
     is_done,
+    reason_to_execute,
     record_failure,
+    repetitions,
 )
 from docemb_lib.sweeps.sweep import comparison_paths, execute_plan
+from docemb_lib.workspace import installed_versions
 
 SUCCEEDS = """
 from docemb_lib.runs.run import begin
@@ -32,6 +37,11 @@ import sys; print("half-way", file=sys.stderr)
 run.finish({"mean": lam})
 """
 FAILS = "raise RuntimeError('no luck')"
+EDITS_ITSELF = """
+from pathlib import Path
+notebook = Path("05_weighting.ipynb")
+notebook.write_text(notebook.read_text().replace("half-way", "half way"))
+"""
 SLEEPS = "open('ready', 'w').close(); import time; time.sleep(60)"  # notebooks run in notebooks/
 ONE = "[{notebook: 05_weighting, lam: 0.5}]"
 NAME = r"05_weighting \(cosine;64;λ=0\.5\)"
@@ -40,7 +50,7 @@ NAME = r"05_weighting \(cosine;64;λ=0\.5\)"
 class Recorder(Reporter):
     def __init__(self):
         self.lines = []
-        self.prepare = self.lines.append
+        self.say = self.lines.append
         self.step = lambda run, line: self.lines.append(line)
         self.close = lambda: self.lines.append("closed")
 
@@ -79,9 +89,7 @@ def a_run(steps):
 def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_is_free(
     a_run, workspace, monkeypatch
 ):
-    run = a_run(
-        f"{SUCCEEDS}\nif lam == 0.5: open('05_weighting.ipynb', 'a').write(' ')"
-    )  # edits itself
+    run = a_run(f"{SUCCEEDS}\n{EDITS_ITSELF}")
     assert execute_run(run, workspace)
     assert records.frame(workspace=workspace)["validation"].tolist() == [0.5]
     assert not is_done(run, workspace)
@@ -120,6 +128,88 @@ def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_is_fr
         assert is_done(run, workspace) is done
     run.executed.unlink()
     assert not is_done(run, workspace)
+
+
+@pytest.fixture
+def a_done_run(a_run, workspace):
+    run = a_run(SUCCEEDS)
+    assert reason_to_execute(run, workspace) == ""
+    assert repetitions([run], workspace) == []
+    execute_run(run, workspace)
+    return run
+
+
+def edit(run, change):
+    """Change the cells of the run's notebook."""
+    notebook = json.loads(run.source.read_text())
+    change(notebook["cells"])
+    run.source.write_text(json.dumps(notebook))
+
+
+def test_the_prose_of_a_notebook_is_no_reason_to_execute_it_again(a_done_run, workspace):
+    prose = {"cell_type": "markdown", "id": "a", "metadata": {}, "source": ["*New* prose."]}
+    edit(a_done_run, lambda cells: cells.insert(1, prose))
+    assert is_done(a_done_run, workspace)
+    run = dataclasses.replace(a_done_run, chosen="the best of **three**")
+    parameters, chosen, injected, prose, _ = [cell.source for cell in executed_notebook(run).cells]
+    assert parameters.startswith("profile = ")
+    assert chosen == run.chosen
+    assert injected.startswith("# Parameters")
+    assert prose == "*New* prose."
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            lambda run, record: edit(run, lambda cells: cells[1]["source"].append("#")),
+            "the notebook's code has changed",
+        ),
+        (
+            lambda run, record: edit(run, lambda cells: cells[1]["metadata"].clear()),
+            "the notebook's code has changed",
+        ),
+        (
+            lambda run, record: run.executed.unlink(),
+            "its executed notebook is missing or damaged",
+        ),
+        (
+            lambda run, record: (record / "record.json").write_text("{}"),
+            "its record is missing or damaged",
+        ),
+    ],
+)
+def test_a_run_that_is_repeated_says_why(a_done_run, workspace, change, reason):
+    change(a_done_run, workspace.outputs / "records" / "05_weighting" / a_done_run.fingerprint)
+    assert reason_to_execute(a_done_run, workspace) == reason
+    assert repetitions([a_done_run], workspace) == [f"again   05_weighting (1): {reason}"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("max_tokens: 64}\n", "max_tokens: 32}\n", "structural_teacher.max_tokens 64 → 32"),
+        ("seeds: 2", "seeds: 3", "evaluation.seeds 2 → 3"),
+        (
+            "packages: [numpy, seaborn]",
+            "packages: [numpy]",
+            "texts.1.packages ['numpy', 'seaborn'] → ['numpy'], "
+            f"texts.1.seaborn {version('seaborn')} → None",
+        ),
+    ],
+)
+def test_the_setting_that_has_changed_since_a_run_is_named(
+    a_done_run, a_run, workspace, old, new, reason
+):
+    profile = workspace.root / "params" / "small.yaml"
+    profile.write_text(profile.read_text().replace(old, new, 1))
+    assert reason_to_execute(a_run(), workspace) == reason
+
+
+def test_a_package_that_has_changed_since_a_run_is_named(a_done_run, a_run, workspace, monkeypatch):
+    versions = {**installed_versions(), "numpy": "99.0"}
+    monkeypatch.setattr("docemb_lib.runs.key.installed_versions", lambda: versions)
+    assert reason_to_execute(a_run(), workspace) == f"numpy {version('numpy')} → 99.0"
 
 
 @pytest.mark.parametrize(
@@ -248,11 +338,11 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_o
     reporter = Recorder()
     (failure,) = execute_plan(plan, workspace, reporter)
     assert failure.startswith("05_weighting (cosine;64;λ=0.8): AssertionError")
-    assert reporter.of("built", "failed", "the comparison", "closed") == [
+    assert reporter.of("built", "failed", "preparing", "closed") == [
         "built planned 0.3",
         "built other 0.5",
         "failed other 0.8",
-        "the comparison of all finished runs",
+        "preparing the comparison of all finished runs",
         "built planned 0.4",
         "closed",
     ]
@@ -264,11 +354,11 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_o
     (workspace.root / "notebooks" / "mended").touch()
     reporter = Recorder()
     assert execute_plan(steps("", three), workspace, reporter) == []
-    assert reporter.of("1 of", "built", "reused", "the comparison") == [
+    assert reporter.of("1 of", "built", "reused", "preparing") == [
         "1 of 4",
         "reused planned 0.3",
         "built other 0.8",
-        "the comparison of all finished runs",
+        "preparing the comparison of all finished runs",
         "reused planned 0.4",
     ]
     ((_, page),) = comparison_paths(plan[1].runs, workspace)
@@ -277,7 +367,7 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_o
     monkeypatch.setitem(sys.modules, "papermill", None)  # a third time nothing is executed
     reporter = Recorder()
     assert execute_plan(steps("", three), workspace, reporter) == []
-    assert reporter.of("0 of", "built", "reused", "the", "closed") == [
+    assert reporter.of("0 of", "built", "reused", "preparing", "closed") == [
         "0 of 4",
         "reused planned 0.3",
         "reused planned 0.4",

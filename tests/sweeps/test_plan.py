@@ -12,7 +12,7 @@ from conftest import REPOSITORY
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.cli.__main__ import evaluate, train
-from docemb_lib.corpus.sources import source_fingerprint
+from docemb_lib.corpus.sources import source_inputs
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.settings.profile import Profile
@@ -273,8 +273,8 @@ def test_the_plan_of_the_thesis_has_all_its_runs_and_needs_no_data_and_no_hub(th
 
 
 def test_runs_of_a_grid_read_the_files_of_their_setting_once(workspace, small, monkeypatch):
-    sources = Mock(wraps=source_fingerprint)
-    monkeypatch.setattr("docemb_lib.runs.key.source_fingerprint", sources)
+    sources = Mock(wraps=source_inputs)
+    monkeypatch.setattr("docemb_lib.runs.key.source_inputs", sources)
     grid = [{"seed": seed, "lam": lam} for seed in (0, 1) for lam in (0.2, 0.5, 0.8)]
     (step,) = resolve_sweep("05", grid, workspace, profile="small", parameters={})
     found = [run.fingerprint for run in step.runs]
