@@ -1,8 +1,8 @@
 """The tables of this page: python tables.py OUTPUTS.
 
 OUTPUTS is the folder `outputs` of a working folder in which `docemb run` has ended, and after it
-`docemb sweep 05 --grid seeds.yaml` and `docemb sweep 06 --grid seeds-tests.yaml` with the two
-grids beside this file.
+`docemb sweep 05 --grid seeds.yaml` with the grid beside this file. Students of these runs are
+scored on the test splits here.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from docemb_lib import Profile, Workspace
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import (
     OVERALL,
@@ -23,6 +24,9 @@ from docemb_lib.evaluation.uncertainty import (
     score_intervals,
     verdicts,
 )
+from docemb_lib.runs.key import RunKey
+from docemb_lib.runs.models import student_model
+from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.scores import read_scores
 
 EVALUATION = "06_evaluation"
@@ -65,6 +69,11 @@ for file in sorted(outputs.glob("records/0[2-6]*/*/record.json")):
     models = json.loads((file.parent / "models.json").read_text())
     runs.append(Run(record["notebook"], record, models, file.parent))
 runs.sort(key=lambda run: (run.notebook, run.record["finished"]))
+stages = Stages(RunKey.of(EVALUATION, Profile.load("tiny")), Workspace(outputs.parent))
+for run in runs:
+    if run.notebook == "05_weighting" and run.parameter("documents") == 2000:
+        folder = outputs.parent / run.record["student"]
+        stages.scores.by_round([student_model(run.record["label"], folder)], final=True)
 answers: dict[bool, dict[str, dict[str, Score]]] = {False: {}, True: {}}
 for file in sorted(outputs.glob("artefacts/scores/*/artefact.json")):
     inputs = json.loads(file.read_text())["inputs"]
@@ -142,21 +151,22 @@ of_seed: dict[str, dict[object, Run]] = {}
 for run in runs:
     if run.notebook == "05_weighting" and run.parameter("documents") == 2000:
         of_seed.setdefault(run.record["label"], {})[run.parameter("seed")] = run
-(alone_label,) = [
-    label for label, by in of_seed.items() if not by[0].parameter("contextual_teacher")
-]
+alone_label = ""
+for label, by in of_seed.items():
+    if not by[min(by)].parameter("contextual_teacher"):
+        alone_label = label
 rows = []
 for label, by in of_seed.items():
     for is_final in (False, True):
         seeds = []
         for seed, run in sorted(by.items()):
-            other = of_seed[alone_label].get(seed)
+            other = of_seed.get(alone_label, {}).get(seed)
             both_are_scored = other is not None and (
                 {run.fingerprint, other.fingerprint} <= answers[is_final].keys()
             )
             if both_are_scored:
                 seeds.append(seed)
-        if label == alone_label or not seeds:
+        if label == alone_label or len(seeds) < 2:
             continue
         by_task = {}
         for task in answers[is_final][by[0].fingerprint]:
@@ -171,13 +181,14 @@ for label, by in of_seed.items():
         for task, ds in parts.items():
             examples = sum(d.shape[1] for d in ds)
             of_seeds = np.mean([d.mean(axis=1) for d in ds], axis=0)
-            found = over_seeds(ds) if len(seeds) > 1 else OverSeeds(*[np.nan] * 4)
+            found = over_seeds(ds)
             splits = "test" if is_final else "validation"
             each = " ".join(f"{value:+.4f}" for value in of_seeds)
             listed = " ".join(map(str, seeds))
             rows.append((splits, label, task, listed, examples, each, *found))
-columns = ["splits", "student", "task", "seeds", "examples", "in each seed", *OverSeeds._fields]
-pd.DataFrame(rows, columns=columns).round(6).to_csv("seeds.csv", index=False)
+if rows:
+    columns = ["splits", "student", "task", "seeds", "examples", "in each seed", *OverSeeds._fields]
+    pd.DataFrame(rows, columns=columns).round(6).to_csv("seeds.csv", index=False)
 
 # ---- files of the run whose figures the page has
 
