@@ -76,7 +76,7 @@ class Versions(NamedTuple):
             for k in range(count):
                 versions.append("".join([*parts[:k], of_other[k], *parts[k + 1 :]]))
             exchanged.append(versions)
-        passages = [[piece.strip() for piece in parts] for parts in pieces]
+        passages = [list(map(str.strip, parts)) for parts in pieces]
         N = len(exchanged)
         return cls(documents[:N], passages[:N], exchanged)
 
@@ -112,9 +112,9 @@ def reciprocal_ranks(pool: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """
     cosines = unit(queries.reshape(-1, queries.shape[-1])) @ unit(pool).T
     cosines = cosines.reshape(*queries.shape[:2], len(pool)).round(9)
-    own = np.diagonal(cosines, axis1=0, axis2=2).T[:, :, None]  # (N, K, 1)
-    nearer = (cosines > own).sum(axis=2)
-    equal = (cosines == own).sum(axis=2)
+    of_document = np.diagonal(cosines, axis1=0, axis2=2).T[:, :, None]  # (N, K, 1)
+    nearer = (cosines > of_document).sum(axis=2)
+    equal = (cosines == of_document).sum(axis=2)
     return 1 / (nearer + (equal + 1) / 2)
 
 

@@ -50,8 +50,8 @@ LENGTHS = "lengths.npy"
 RELEVANT_LENGTHS = "relevant.npy"
 # See outputs/published/proxies.md
 NO_CHOICE = (
-    "Without labels no measure chooses reliably: halves set the best of seven models first on 0 of "
-    "7 labelled tasks; a few links between your documents would decide it (docemb evaluate)."
+    "Without labels no measure chooses reliably: halves set the best of seven models first on 2 of "
+    "6 labelled tasks; links between your documents would decide it (docemb evaluate)."
 )
 # Frames of `Final` that a record keeps beside the scores.
 KEPT = ("intervals", "comparison", "models", "further")
