@@ -33,8 +33,8 @@ class Finding(NamedTuple):
 
     name: str
     value: str
-    # slow: docemb works, but slowly or with less; wrong: it fails
-    status: Literal["ok", "slow", "wrong"] = "ok"
+    # slow: docemb works, but slowly; absent: it works without; wrong: it fails
+    status: Literal["ok", "slow", "absent", "wrong"] = "ok"
     mend: str = ""  # what to do, or what to expect, where the status is not ok
 
 
@@ -52,6 +52,7 @@ def diagnose() -> Iterator[Finding]:
     mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
     yield Finding("memory", f"{free / GiB:.1f} GiB free", _slow_unless(free >= MEMORY), mend)
     yield _workspace()
+    yield _gpu()
     yield _precision()
 
 
@@ -73,7 +74,15 @@ def _hub() -> Finding:
     answers = not pretrained.hub_silence()
     state = "answers" if answers else "does not answer, or HF_HUB_OFFLINE is set"
     mend = "the profile tiny needs no hub; for others copy models and data sets here, or connect"
-    return Finding("hub", f"{constants.ENDPOINT} {state}", _slow_unless(answers), mend)
+    status: Literal["ok", "absent"] = "ok" if answers else "absent"
+    return Finding("hub", f"{constants.ENDPOINT} {state}", status, mend)
+
+
+def _gpu() -> Finding:
+    device = str(hardware.devices_at_hand()[0])
+    if device == "cpu":
+        return Finding("gpu", "none", "absent", "the profiles tiny and own need none")
+    return Finding("gpu", device)
 
 
 def _workspace() -> Finding:
@@ -96,7 +105,7 @@ def _precision() -> Finding:
     is_fast = hardware.fast_bf16(device)
     asked = f"{hardware.PRECISION}={hardware.asked_precision()}"
     value = f"{'bf16' if in_bf16 else 'fp32'} on {device}, {asked}"
-    mend = "a CPU with Intel AMX or AMD Zen 4, or a GPU, trains two to three times as fast"
+    mend = "a CPU with Intel AMX or AMD Zen 4 trains two to three times as fast"
     if in_bf16:
         mend = f"this machine is slow at bf16: unset {hardware.PRECISION}"
     return Finding("precision", value, _slow_unless(is_fast), mend)

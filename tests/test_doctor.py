@@ -25,6 +25,7 @@ IMPORT_NAMES = {
     "sklearn": "scikit-learn",
     "IPython": "ipykernel",
     "tokenizers": "transformers",
+    "PIL": "pillow",
 }
 
 
@@ -88,7 +89,7 @@ def test_every_package_that_the_library_imports_is_a_dependency():
 
 def test_continuous_integration_calls_exactly_the_readmes_test_command():
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    (command,) = re.findall(r"The tests:\n\n```bash\n(.+)\n```", readme)
+    (command,) = re.findall(r"\*\*The tests:\*\* `(.+)`", readme)
     assert CI.splitlines()[-1] == command
 
 
@@ -154,7 +155,8 @@ def test_what_is_slow_or_wrong_has_a_mend(old_environment, slow_machine, monkeyp
         "embedded model": "wrong",
         "memory": "slow",
         "workspace": "wrong",
-        "hub": "slow",
+        "hub": "absent",
+        "gpu": "absent",
         "precision": "slow",
     }
     assert all(finding.mend for finding in findings.values() if finding.status != "ok")
@@ -183,6 +185,7 @@ def test_the_precision_of_a_machine_without_bf16_is_slow(
 def test_a_machine_with_a_new_gpu_is_ok(slow_machine, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(hardware, "fast_bf16", lambda device: device == "cuda:0")
+    assert diagnosis()["gpu"].status == "ok"
     finding = diagnosis()["precision"]
     assert (finding.value, finding.status) == ("bf16 on cuda:0, DOCEMB_PRECISION=auto", "ok")
 
@@ -199,4 +202,4 @@ def test_a_hub_that_answers_is_reported(slow_machine, monkeypatch):
 
 def test_a_hub_that_is_switched_off_is_reported(slow_machine, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert diagnosis()["hub"].status == "slow"
+    assert diagnosis()["hub"].status == "absent"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from conftest import REPOSITORY, make_workspace
+from conftest import REPOSITORY, make_workspace, write_files
 
 from docemb_lib.cli.__main__ import app
 from docemb_lib.student import Student
@@ -62,6 +62,26 @@ def test_the_example_of_an_onnx_file_gives_the_embeddings_of_the_student(tmp_pat
     assert f'encode_batch(["{texts[0]}", "{texts[1]}"])' in example
     expected = student.embed(texts, bf16=False)
     np.testing.assert_allclose(names["embeddings"], expected, rtol=0, atol=1e-5)
+
+
+def test_the_quick_start_of_the_readme_is_ten_lines_and_finds_the_text(
+    tmp_path, monkeypatch, capsys
+):
+    (example,) = python_blocks(README)
+    assert len(example.splitlines()) == 10
+    words = [f"word{number}" for number in range(40)]
+    for number in range(24):
+        text = f"Page {number}. {' '.join(words[number : number + 16])}"
+        write_files(tmp_path / "my_texts", {f"{number}.txt": text})
+    write_files(tmp_path / "my_texts", {"x.txt": "a question about a question: word3 word4?"})
+    monkeypatch.chdir(tmp_path)
+    # One layer and short texts take seconds.
+    shorter = example.replace('pooling="lead"', 'pooling="lead", layers=[0], max_tokens=512')
+    names: dict[str, object] = {}
+    exec(compile(shorter, "README.md", "exec"), names)
+    assert capsys.readouterr().out.startswith("a question about")
+    np.testing.assert_allclose(np.linalg.norm(names["embeddings"], axis=1), 1, atol=1e-3)
+    assert (tmp_path / "my_student" / "model.safetensors").is_file()
 
 
 def test_every_example_is_at_most_twenty_lines():

@@ -72,7 +72,24 @@ WorkingFolder = Annotated[
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")]
 Value = str | int | float | None  # of a parameter
-COLOURS = {"ok": "green", "slow": "yellow", "wrong": "red"}
+# What the help of each command ends with.
+EXAMPLES = {
+    "run": "docemb run 05 -p lam=0.7",
+    "sweep": "docemb sweep 05_weighting --grid weighting-cosine --workers 2",
+    "results": "docemb results 05 --csv",
+    "report": "docemb report --profile tiny -o pages",
+    "doctor": "docemb doctor --verify",
+    "bench": "docemb bench heads --quick",
+    "init": "docemb init my_texts/",
+    "train": "docemb train --profile my_texts.yaml -p documents=2000",
+    "embed": "docemb embed my_student my_texts/ -o embeddings.parquet --passages 256",
+    "search": "docemb search my_student embeddings.parquet 'a question' -k 5",
+    "explain": "docemb explain my_student a.txt b.txt",
+    "adapt": "docemb adapt all-MiniLM-L6-v2 my_texts/ -o my_student --embed embeddings.parquet",
+    "export": "docemb export my_student --plain -o plain_student",
+    "evaluate": "docemb evaluate my_student --profile links.yaml",
+}
+COLOURS = {"ok": "green", "slow": "yellow", "absent": "cyan", "wrong": "red"}
 
 
 def command_in_workspace(function: Callable[..., None]) -> Callable[..., None]:
@@ -132,7 +149,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     debug_option = inspect.Parameter("debug", kind, default=False, annotation=Debug)
     signature = inspect.Signature([*options, debug_option])
     wrapped.__signature__ = signature  # type: ignore[attr-defined]
-    return app.command()(wrapped)
+    return app.command(epilog=f"Example: {EXAMPLES[function.__name__]}")(wrapped)
 
 
 @command_in_workspace
@@ -343,7 +360,7 @@ def doctor(
         bool, typer.Option("--verify", help="Only check outputs/ by checksum.")
     ] = False,
 ) -> None:
-    """Say what is installed, reachable and slow on this machine.
+    """Say what is installed, reachable, absent and slow on this machine.
 
     The exit code is 1 if something must be mended.
     """
@@ -352,7 +369,7 @@ def doctor(
     wrong = False
     for name, value, status, mend in verify_outputs() if verify else diagnose():
         line = f"{name}: {value}" if status == "ok" else f"{name}: {value}; {mend}"
-        console.print(Text(f"{status:<6}", style=COLOURS[status]), line)
+        console.print(Text(f"{status:<7}", style=COLOURS[status]), line)
         wrong |= status == "wrong"
     if wrong:
         raise typer.Exit(1)

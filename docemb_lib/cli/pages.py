@@ -8,7 +8,6 @@ import logging
 import re
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,11 +19,10 @@ from docemb_lib.base.progress import is_bar, progress
 from docemb_lib.cli.report import report
 from docemb_lib.settings.notebooks import FREE, REGISTRY
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.execution import Planned, code_of, execute_run, is_done
-from docemb_lib.sweeps.kernels import kernel_options, socket_folder
+from docemb_lib.sweeps.execution import Planned, execute_free, execute_run, is_done
 from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.sweeps.sweep import comparison_page
-from docemb_lib.workspace import Workspace, locked, write_bytes, write_text
+from docemb_lib.workspace import Workspace, write_bytes, write_text
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -224,29 +222,10 @@ def publish_copies(profile: str, folder: Path) -> list[Path]:
 
 def _executed_free(name: str, workspace: Workspace) -> NotebookNode:
     """The executed copy of a notebook that makes no run; it is executed unless it is there."""
-    import papermill
-
     source = workspace.root / "notebooks" / f"{name}.ipynb"
     executed = workspace.outputs / "notebooks" / name / "executed.ipynb"
-    stamp = {"code": code_of(source)}
-    with locked(executed):
-        with suppress(OSError, ValueError, LookupError, AttributeError):
-            notebook = _with_prose(executed, source)
-            if notebook.metadata["docemb"] == stamp:
-                return notebook
-        working = executed.with_name(".running.ipynb")
-        with socket_folder() as sockets:
-            notebook = papermill.execute_notebook(
-                str(source),
-                str(working),
-                cwd=str(source.parent),
-                progress_bar=False,
-                **kernel_options(sockets),
-            )
-        notebook.metadata["docemb"] = stamp
-        write_text(executed, nbformat.writes(notebook) + "\n")
-        working.unlink()
-    return notebook
+    execute_free(source, executed)
+    return _with_prose(executed, source)
 
 
 def small_copy(notebook: NotebookNode) -> NotebookNode:

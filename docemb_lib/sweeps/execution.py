@@ -218,6 +218,31 @@ def execute_run(
         return True
 
 
+def execute_free(source: Path, executed: Path) -> None:
+    """Execute a notebook that makes no run, unless its copy is there and of the same code."""
+    import nbformat
+    import papermill
+
+    stamp = {"code": code_of(source)}
+    with locked(executed):
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            copy = json.loads(executed.read_text(encoding="utf-8"))
+            if copy["metadata"]["docemb"] == stamp:
+                return
+        working = executed.with_name(".running.ipynb")
+        with socket_folder() as sockets:
+            notebook = papermill.execute_notebook(
+                str(source),
+                str(working),
+                cwd=str(source.parent),
+                progress_bar=False,
+                **kernel_options(sockets),
+            )
+        notebook.metadata["docemb"] = stamp
+        write_text(executed, nbformat.writes(notebook) + "\n")
+        working.unlink()
+
+
 def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
     """Record why a run failed, unless it once succeeded or is being executed.
 

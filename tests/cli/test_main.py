@@ -5,6 +5,7 @@ codes.
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,10 +15,12 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from conftest import DOCEMB, Done, docemb, write_files, write_rows
 
 from docemb_lib import Profile, Workspace
-from docemb_lib.cli.commands import console, parse_parameters
+from docemb_lib.cli.__main__ import app
+from docemb_lib.cli.commands import EXAMPLES, console, parse_parameters
 from docemb_lib.runs import records
 from docemb_lib.student import Student
 
@@ -36,6 +39,15 @@ def test_help_names_the_commands_and_an_unknown_option_is_wrong_usage():
     assert done.returncode == 0
     assert all(name in done.stdout for name in ("run", "results", "embed", "evaluate", "bench"))
     assert docemb("run", "--prfile", "tiny").returncode == 2
+
+
+@pytest.mark.parametrize("name", typer.main.get_command(app).commands)
+def test_the_help_of_a_command_ends_with_an_example_that_parses(name):
+    shown = " ".join(docemb(name, "--help").stdout.split())
+    program, *example = shlex.split(EXAMPLES[name])
+    assert shown.endswith(f"Example: {EXAMPLES[name]}")
+    assert (program, example[0]) == ("docemb", name)
+    typer.main.get_command(app).commands[name].make_context(name, example[1:])
 
 
 def test_a_terminal_shows_at_once_that_a_command_has_begun(workspace_root):
