@@ -80,6 +80,9 @@ Thesis in miniature <outputs/published/thesis-mini/README>
 Contextual losses <outputs/published/contextual-losses>
 Examples that decide <outputs/published/examples/README>
 Passages and explanations <outputs/published/passages>
+How much a model reads <outputs/published/reading>
+Choosing without labels <outputs/published/proxies>
+Queries by the teacher <outputs/published/queries/README>
 Speed and memory <outputs/published/speed>
 Log of experiments <outputs/published/LOG>
 ```

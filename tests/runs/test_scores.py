@@ -461,6 +461,7 @@ def planned_of(run, profile):
     return SimpleNamespace(
         notebook=run.notebook,
         fingerprint=run.fingerprint,
+        key=run.key,
         profile=profile,
         record=lambda workspace: records.find_done(workspace, run.notebook, run.fingerprint),
     )
@@ -535,7 +536,8 @@ def test_a_report_says_what_was_found_and_what_to_take(
         ("student", "outputs/students/S"),
         workspace_root / "own",
     )
-    found, taken = standing.splitlines()
+    which, found, taken = standing.splitlines()
+    assert which.startswith("This student: ")
     assert found.startswith(
         f"In the mean over 2 tasks, {student._replace(name='this student').label} (."
     )
