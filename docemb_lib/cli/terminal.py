@@ -100,7 +100,7 @@ class Terminal(Reporter):
         trainings = trainings_on_disk(self.workspace)
         for run in self.tasks:
             training = training_of(run, trainings)
-            if "loss" in training:
+            if "loss" in training and training["time left"]:
                 self.step(run, TRAINING.format(**training))
         self.looked = time.monotonic()
 

@@ -123,12 +123,15 @@ def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
 
 
 def training_of(run: Planned, trainings: pd.DataFrame) -> dict[str, Any]:
-    """The row of `trainings_on_disk` of a run's student; empty if it is not in training."""
+    """The row of `trainings_on_disk` of a run's student, without what is not known yet.
+
+    Empty if it is not in training.
+    """
     if not run.key.trains or trainings.empty:
         return {}
     named = trainings["training"].eq(run.key.student_label)
     rows = trainings[named & trainings["profile"].eq(run.profile.name)]
-    return dict(rows.iloc[0]) if len(rows) else {}
+    return dict(rows.iloc[0].dropna()) if len(rows) else {}
 
 
 def _time_left(history: list[dict[str, Any]], updates: int) -> str:

@@ -194,8 +194,7 @@ THEMES = ("JupyterLab Light", "JupyterLab Dark")
 def test_a_document_of_a_map_is_pointed_at_in_all_planes_and_read_beside_them(notebook, theme):
     notebook.use_theme(theme)
     planes = notebook.page.locator(".docemb-map svg")
-    point = planes.first.locator("circle").first
-    point.click(force=True)  # another may lie above it
+    planes.first.locator("circle").last.click()  # no other lies above it
     shown = notebook.page.locator(".docemb-map circle.docemb-pointed")
     assert shown.count() == planes.count() == 2
     (row,) = {each.get_attribute("data-row") for each in shown.all()}

@@ -307,9 +307,10 @@ def test_recorded_runs_say_which_students_have_collapsed(collapsed):
 
 
 def test_a_run_of_a_sweep_is_shown_with_the_progress_of_its_training(workspace, monkeypatch):
-    trainings = pd.DataFrame({"training": ["student a", "student a"], "profile": ["other", "tiny"]})
-    trainings = trainings.assign(update="12 of 333", loss=[9.0, 0.25])
-    trainings = trainings.assign(**{"tokens/s": 5120.0, "time left": "01:25"})
+    names = ["student a", "student a", "student b"]
+    trainings = pd.DataFrame({"training": names, "profile": ["other", "tiny", "tiny"]})
+    trainings = trainings.assign(update="12 of 333", loss=[9.0, 0.25, nan])  # b has no update yet
+    trainings = trainings.assign(**{"tokens/s": 5120.0, "time left": ["01:25", "01:25", ""]})
     monkeypatch.setattr("docemb_lib.cli.terminal.trainings_on_disk", lambda _: trainings)
     reporter, _, planned = reported(workspace, "a", "b", terminal=True)
     runs = []
@@ -325,3 +326,4 @@ def test_a_run_of_a_sweep_is_shown_with_the_progress_of_its_training(workspace, 
     reporter.close()
     said = "a 0:00:00 update 12 of 333, loss 0.2500, 5,120 tokens a second, 01:25 left"
     assert said in plain.file.getvalue()
+    assert "nan" not in plain.file.getvalue()
