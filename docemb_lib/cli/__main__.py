@@ -42,6 +42,10 @@ IdField = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out bad rows and files, and say so.")
 ]
+KeepFields = Annotated[
+    bool,
+    typer.Option("--keep-fields", help="Also write the texts and all fields of a data file."),
+]
 DOCUMENTS = (
     "A folder of .txt/.md files, or a data file: .jsonl, .ndjson, .json, .csv, .tsv (each also "
     ".gz) or .parquet."
@@ -128,22 +132,34 @@ def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
 
 
 def _documents(
-    source: Path, text_field: list[str] | None, id_field: str | None, skip_bad: bool
+    source: Path,
+    text_field: list[str] | None,
+    id_field: str | None,
+    skip_bad: bool,
+    keep_fields: bool,
 ) -> "list[Document]":
     """The documents of INPUT as the options of a command say, see `local_documents`."""
     from docemb_lib.corpus.reader import local_documents
 
     reading = local_documents(
-        source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+        source,
+        text_field=text_field or "text",
+        id_field=id_field,
+        skip_bad=skip_bad,
+        keep_fields=keep_fields,
     )
     return list(reading)
 
 
-def _check_embeddings_file(out: Path, option: str, *, force: bool = False) -> None:
+def _check_embeddings_file(
+    out: Path, option: str, *, keep_fields: bool, force: bool = False
+) -> None:
     """Raise InputError for a file that embeddings must not be written to."""
     if out.suffix not in {".parquet", ".npy"}:
         problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
         raise InputError(f"{option} {out}: {problem}; name such a file")
+    if keep_fields and out.suffix == ".npy":
+        raise InputError(f"{option} {out}: fields need a .parquet file; name one")
     if out.is_dir():
         raise InputError(f"{option} {out}: this is a folder; name a file")
     if out.exists() and not force:
@@ -171,6 +187,7 @@ def embed(
         int | None,
         typer.Option(min=8, help="Also write texts and passages of at most so many tokens."),
     ] = None,
+    keep_fields: KeepFields = False,
 ) -> None:
     """Turn documents into embeddings with a trained student.
 
@@ -179,19 +196,21 @@ def embed(
     from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import fingerprint, resolve
     from docemb_lib.corpus.reader import local_paths
+    from docemb_lib.student.embeddings_file import fields_of, write_embeddings
 
     source = given_path(given, "INPUT")
-    _check_embeddings_file(out, "-o", force=force)
+    _check_embeddings_file(out, "-o", keep_fields=keep_fields, force=force)
     if passages is not None and out.suffix == ".npy":
         raise InputError(f"-o {out}: passages need a .parquet file; name one")
-    check_output(out, local_paths(source))
-    documents = _documents(source, text_field, id_field, skip_bad)
+    paths = local_paths(source)
+    check_output(out, paths)
+    documents = _documents(source, text_field, id_field, skip_bad, keep_fields)
+    fields = fields_of(documents, paths) if keep_fields else None
     with written_beside(out) as folder:
         from docemb_lib.runs.embeddings import kept_embeddings
         from docemb_lib.runs.kinds import Form
         from docemb_lib.runs.models import student_model
         from docemb_lib.student import Student
-        from docemb_lib.student.embeddings_file import write_embeddings
         from docemb_lib.workspace import workspace_around
 
         student = Student.load(model)
@@ -200,7 +219,7 @@ def embed(
         written = folder / "embeddings.npy"
         # The embeddings are written to disk as they come.
         devices = devices_at_hand()
-        cut = None  # the texts and their passages
+        of_documents = None  # their passages
         if passages is None:
             dense = student_model(model, Path(resolve(model)), Form.DENSE)
             kept = kept_embeddings(workspace_around(), dense)
@@ -209,10 +228,17 @@ def embed(
             embeddings, of_documents = student.embed(
                 texts, out=written, devices=devices, passages=passages
             )
-            cut = (texts, of_documents)
         if out.suffix == ".parquet":
             written = folder / "embeddings.parquet"
-            write_embeddings(written, ids, embeddings, student=fingerprint(model), cut=cut)
+            write_embeddings(
+                written,
+                ids,
+                embeddings,
+                student=fingerprint(model),
+                texts=texts if keep_fields or passages is not None else None,
+                passages=of_documents,
+                fields=fields,
+            )
         written.replace(out)
     console.print(f"{len(documents)} documents, {student.width} dimensions each: {out}")
 
@@ -325,6 +351,7 @@ def adapt(
     text_field: TextField = None,
     id_field: IdField = None,
     skip_bad: SkipBad = False,
+    keep_fields: KeepFields = False,
 ) -> None:
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a
     student first.
@@ -338,7 +365,7 @@ def adapt(
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import student_model
     from docemb_lib.student import Student
-    from docemb_lib.student.embeddings_file import write_embeddings
+    from docemb_lib.student.embeddings_file import fields_of, write_embeddings
     from docemb_lib.student.export import (
         encoder_pooling,
         saved_card,
@@ -356,8 +383,10 @@ def adapt(
     if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
+    if keep_fields and embeddings is None:
+        raise InputError("--keep-fields: no file is given to write to; name it by --embed OUT")
     if embeddings is not None:
-        _check_embeddings_file(embeddings, "--embed")
+        _check_embeddings_file(embeddings, "--embed", keep_fields=keep_fields)
         check_output(embeddings, paths)
     with ExitStack() as stack:
         folder = stack.enter_context(written_beside(out))
@@ -365,7 +394,8 @@ def adapt(
         if embeddings is not None:  # refused before the work where nothing can be written
             beside = stack.enter_context(written_beside(embeddings))
         is_short = load_config(resolve(model)).model_type in SHORT
-        documents = _documents(source, text_field, id_field, skip_bad)
+        documents = _documents(source, text_field, id_field, skip_bad, keep_fields)
+        fields = fields_of(documents, paths) if keep_fields else None
         texts = [document.text for document in documents]
         if is_short:  # converted, not trained
             pooling = encoder_pooling(model)
@@ -400,7 +430,14 @@ def adapt(
                 np.save(file, vectors)
             else:
                 ids = [document.id for document in documents]
-                write_embeddings(file, ids, vectors, student=fingerprint(str(out)))
+                write_embeddings(
+                    file,
+                    ids,
+                    vectors,
+                    student=fingerprint(str(out)),
+                    texts=texts if keep_fields else None,
+                    fields=fields,
+                )
             file.replace(embeddings)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
     fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"

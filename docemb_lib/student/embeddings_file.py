@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.corpus.rows import file_format
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from docemb_lib.corpus.document import Document
     from docemb_lib.student.passages import Passages
 
 STUDENT = b"docemb.student"  # the key of the metadata: fingerprint of the student
 ROWS = 1024  # documents of a row group: what is in memory at once, and what one document costs
 PASSAGE_COLUMNS = ["passage", "passage_start", "passage_end", "passage_weight"]
+COLUMNS = ["id", "embedding", "text", *PASSAGE_COLUMNS]
 
 
 class Hit(NamedTuple):
@@ -51,12 +54,18 @@ def write_embeddings(
     embeddings: np.ndarray,
     *,
     student: str,
-    cut: tuple[Sequence[str], Sequence[Passages]] | None = None,
+    texts: Sequence[str] | None = None,
+    passages: Sequence[Passages] | None = None,
+    fields: pa.Table | None = None,
 ) -> None:
     """Write N documents.
 
-    embeddings: (N, D), which may be memory-mapped; student: its fingerprint; cut: N texts and their
-    passages, or None.
+    Args:
+        embeddings: (N, D), which may be memory-mapped.
+        student: its fingerprint.
+        texts: N texts.
+        passages: those of each text.
+        fields: further columns, see `fields_of`.
     """
     import pyarrow as pa
     from pyarrow import parquet
@@ -65,10 +74,13 @@ def write_embeddings(
         "id": pa.string(),
         "embedding": pa.list_(pa.float32()),
     }
-    if cut is not None:
+    if texts is not None:
+        types["text"] = pa.string()
+    if fields is not None:
+        types |= {field.name: field.type for field in fields.schema}
+    if passages is not None:
         vectors = pa.list_(pa.list_(pa.float32()))
         numbers = pa.list_(pa.int32())
-        types["text"] = pa.string()
         types["passage"] = vectors
         for name in PASSAGE_COLUMNS[1:]:
             types[name] = numbers
@@ -80,11 +92,50 @@ def write_embeddings(
                 pa.array(ids[block], pa.string()),
                 _lists(embeddings[block]),
             ]
-            if cut is not None:
-                texts, passages = cut
+            if texts is not None:
                 columns.append(pa.array(texts[block], pa.string()))
+            if fields is not None:
+                columns += fields.slice(start, ROWS).columns
+            if passages is not None:
                 columns += _passage_columns(passages[block])
             writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def fields_of(documents: Sequence[Document], sources: Sequence[Path]) -> pa.Table:
+    """The further fields of N documents, a column each; what a document lacks is null.
+
+    Raises InputError for a field with the name of a column of embeddings, in any case of letters,
+    and for values that have no type in common.
+
+    Args:
+        documents: of `local_documents` with `keep_fields`.
+        sources: their files. Columns of Parquet files keep their types.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    of_files = [parquet.read_schema(path) for path in sources if file_format(path) == ".parquet"]
+    types = {field.name: field.type for schema in of_files for field in schema}
+    rows = [document.fields or {} for document in documents]
+    arrays = {}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        mend = "rename it, or leave out --keep-fields"
+        if name.casefold() in COLUMNS:
+            problem = f"the written file has a column {name.casefold()!r} of its own"
+            raise InputError(f"--keep-fields: the field {name!r}: {problem}; {mend}")
+        values = [row.get(name) for row in rows]
+        kind = types.get(name)
+        if isinstance(kind, pa.BaseExtensionType):  # the values of such a column are plain ones
+            kind = None
+        try:
+            arrays[name] = pa.array(values, kind)
+            schema = pa.schema({name: arrays[name].type})
+            parquet.write_metadata(schema, pa.BufferOutputStream())
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+            problem = f"its values have no type in common that a .parquet file can hold ({error})"
+            mend = "make them all texts or all numbers, or leave out --keep-fields"
+            raise InputError(f"--keep-fields: the field {name!r}: {problem}; {mend}") from error
+    return pa.table(arrays)
 
 
 def _lists(matrix: np.ndarray) -> pa.ListArray:
@@ -177,8 +228,7 @@ class EmbeddingsFile:
         while before + sizes(group).num_rows <= row:
             before += sizes(group).num_rows
             group += 1
-        names = ["id", "embedding", "text", *PASSAGE_COLUMNS]
-        wanted = [name for name in names if name in self.columns]
+        wanted = [name for name in COLUMNS if name in self.columns]
         table = self._file.read_row_group(group, wanted)
         (fields,) = table.slice(row - before, 1).to_pylist()
         passages = None

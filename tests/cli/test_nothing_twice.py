@@ -3,6 +3,7 @@
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import docemb, write_files, write_rows
 
@@ -78,6 +79,31 @@ def test_adapt_writes_the_embeddings_that_embed_would_write(
         np.testing.assert_array_equal(np.load("adapted.npy"), np.load("kept.npy"))
     else:
         assert (outside / "adapted.parquet").read_bytes() == (outside / "kept.parquet").read_bytes()
+
+
+def test_embed_and_adapt_keep_texts_and_fields(outside, student_folder, forwarded):
+    kept = ("--keep-fields",)
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine", "--embed", "adapted.parquet", *kept)
+    done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", *kept)
+    frame = pd.read_parquet("kept.parquet")
+    assert frame[["text", "label"]].to_dict("records") == documents()
+    assert np.stack(frame["embedding"]).shape == (N, Student.load("mine").width)
+    assert (outside / "adapted.parquet").read_bytes() == (outside / "kept.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("embed none texts.jsonl -o e.npy", "-o e.npy: fields need a .parquet file; name one"),
+        ("embed none own.jsonl -o e.parquet", "--keep-fields: the field 'embedding': the written"),
+        ("adapt none texts.jsonl -o mine", "--keep-fields: no file is given to write to"),
+    ],
+)
+def test_fields_that_cannot_be_kept_are_refused_before_a_model_is_read(outside, command, message):
+    write_rows(outside / "own.jsonl", [{"text": "a", "embedding": 1}])
+    result = docemb(*command.split(), "--keep-fields")
+    assert result.returncode == 2
+    assert message in result.stderr
 
 
 def test_adapt_says_before_the_work_which_texts_are_longer_than_the_dense_half_reads(

@@ -6,8 +6,14 @@ import pytest
 from conftest import write_rows
 from scipy.spatial.distance import cosine
 
+from docemb_lib.corpus.reader import local_documents
 from docemb_lib.student import embeddings_file
-from docemb_lib.student.embeddings_file import EmbeddingsFile, best_passage, write_embeddings
+from docemb_lib.student.embeddings_file import (
+    EmbeddingsFile,
+    best_passage,
+    fields_of,
+    write_embeddings,
+)
 from docemb_lib.student.passages import Passages
 
 N = 23
@@ -28,7 +34,7 @@ def documents(monkeypatch, tmp_path):
     ids = [f"d{row}" for row in range(N)]
     texts = [f"text of {id}" for id in ids]
     file = tmp_path / "e.parquet"
-    write_embeddings(file, ids, X, student="abc", cut=(texts, passages))
+    write_embeddings(file, ids, X, student="abc", texts=texts, passages=passages)
     return file, X, texts, passages
 
 
@@ -144,3 +150,108 @@ def test_embeddings_of_several_widths_are_refused(tmp_path, refused):
     rows = [{"id": "a", "embedding": [1.0, 0.0]}, {"id": "b", "embedding": [1.0]}]
     file = EmbeddingsFile(write_rows(tmp_path / "e.parquet", rows))
     refused("several widths", file.nearest, np.ones(2), 1)
+
+
+def kept(file, **options):
+    """The further fields of a data file, as a frame."""
+    documents = list(local_documents(file, keep_fields=True, **options))
+    return fields_of(documents, [file]).to_pandas()
+
+
+FIELDS = [
+    {"id": "a", "text": "one", "year": 1999, "score": 0.5, "tags": ["x", "y"], "open": True},
+    {"id": "b", "text": "two", "year": 2024, "score": 2.0, "tags": [], "open": False},
+    {"id": "c", "text": "three", "year": -3, "score": 1e9, "tags": ["z"], "open": True},
+]
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.parquet"])
+def test_fields_other_than_id_and_text_are_kept_with_their_types(tmp_path, name):
+    frame = kept(write_rows(tmp_path / name, FIELDS))
+    expected = pd.DataFrame(FIELDS).drop(columns=["id", "text"])
+    frame["tags"] = frame["tags"].map(list)
+    pd.testing.assert_frame_equal(frame, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("int8", [3, 1, 3]),
+        ("float32", [3, 1, 3]),
+        ("datetime64[ns, UTC]", [3, 1, 3]),
+        ("category", ["a", "b", "a"]),
+        ("str", ["b", "a", None]),
+    ],
+)
+def test_columns_of_a_parquet_file_keep_their_types(tmp_path, kind, values):
+    table = pd.DataFrame({"text": ["one", "two", "three"]})
+    table["field"] = pd.Series(values).astype(kind)
+    table.to_parquet(tmp_path / "t.parquet")
+    pd.testing.assert_series_equal(kept(tmp_path / "t.parquet")["field"], table["field"])
+
+
+def test_fields_of_csv_are_texts(tmp_path):
+    (tmp_path / "t.csv").write_text("text,zip\none,00123\ntwo,77\n")
+    assert kept(tmp_path / "t.csv")["zip"].tolist() == ["00123", "77"]
+
+
+def test_a_field_that_a_row_lacks_is_null(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"text": "a", "x": "b"}\n{"text": "c", "y": 1}\n')
+    frame = kept(tmp_path / "t.jsonl")
+    assert frame.isna().to_numpy().tolist() == [[False, True], [True, False]]
+
+
+def test_joined_texts_are_kept_but_for_that_of_the_name_text(tmp_path):
+    rows = [{"key": "a", "title": "One", "text": "one"}, {"key": "b", "title": "2", "text": "two"}]
+    file = write_rows(tmp_path / "t.jsonl", rows)
+    frame = kept(file, text_field=["title", "text"], id_field="key")
+    assert frame.to_dict("list") == {"title": ["One", "2"]}
+
+
+@pytest.mark.parametrize("name", ["embedding", "ID", "passage_start"])
+def test_a_field_with_the_name_of_an_own_column_is_refused(tmp_path, refused, name):
+    file = write_rows(tmp_path / "t.jsonl", [{"key": "a", "text": "one", name: 1}])
+    message = f"the field '{name}': the written file has a column '{name.lower()}' of its own"
+    refused(message, kept, file, id_field="key")
+
+
+@pytest.mark.parametrize("values", [(1, "a"), (2**80, 1), ({}, {}), (True, 2), ([1], 1)])
+def test_values_that_no_column_can_hold_are_refused(tmp_path, refused, values):
+    file = write_rows(tmp_path / "t.jsonl", [{"text": f"t{v}", "x": v} for v in values])
+    refused("the field 'x': its values have no type in common", kept, file)
+
+
+def test_fields_stand_in_the_rows_of_their_documents_over_row_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr(embeddings_file, "ROWS", 5)
+    rows = [{"id": f"d{row}", "text": f"text {row}", "number": row} for row in range(N)]
+    file = write_rows(tmp_path / "t.jsonl", rows)
+    documents = list(local_documents(file, keep_fields=True))
+    write_embeddings(
+        tmp_path / "e.parquet",
+        [document.id for document in documents],
+        np.arange(2 * N, dtype=np.float32).reshape(N, 2),
+        student="abc",
+        texts=[document.text for document in documents],
+        fields=fields_of(documents, [file]),
+    )
+    frame = pd.read_parquet(tmp_path / "e.parquet")
+    assert frame[["id", "text", "number"]].to_dict("records") == rows
+
+
+def test_bertopic_takes_the_columns_as_they_are(documents):
+    """Its heavy parts are replaced by those of scikit-learn, so that nothing is downloaded."""
+    bertopic = pytest.importorskip("bertopic")
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+
+    frame = pd.read_parquet(documents[0])
+    model = bertopic.BERTopic(umap_model=PCA(2), hdbscan_model=KMeans(2, random_state=0))
+    topics, _ = model.fit_transform(frame["text"].tolist(), np.stack(frame["embedding"]))
+    assert len(topics) == N
+
+
+def test_embedding_atlas_takes_the_column_as_vectors(documents):
+    projection = pytest.importorskip("embedding_atlas.projection")
+    frame = pd.read_parquet(documents[0])
+    mapped = projection.compute_projection(frame, inputs="embedding", modality="vector")
+    assert len(mapped) == N
