@@ -13,7 +13,15 @@ from pathlib import Path
 from docemb_lib.base.errors import InputError, as_line
 from docemb_lib.base.integrity import warn_once
 from docemb_lib.corpus.reader import id_text
-from docemb_lib.corpus.rows import Findings, Row, field_in, lines_of, read_rows
+from docemb_lib.corpus.rows import (
+    Findings,
+    Row,
+    delimiter_in,
+    field_in,
+    file_format,
+    lines_of,
+    read_rows,
+)
 
 # Names of fields. The first ones stand for columns without names.
 SOURCE = ("source", "query", "query-id", "query_id", "qid")
@@ -45,8 +53,7 @@ def read_links(
         findings: collects bad rows, see `read_rows`.
         queries: their ids; None: documents are the queries, and the two ids of a row differ.
     """
-    ending = Path(file.name.removesuffix(".gz")).suffix.lower()
-    rows = _table_rows(file) if ending in TABLES else read_rows(file, findings)
+    rows = _table_rows(file) if _is_table(file) else read_rows(file, findings)
     known = documents if queries is None else queries
     with findings.collecting():
         for row in rows:
@@ -63,6 +70,16 @@ def read_links(
                 yield source, target, _grade(row)
 
 
+def may_hold_links(file: Path) -> bool:
+    """Whether the name of a file is that of a visible file which `read_links` reads."""
+    is_read = _is_table(file) or file_format(file) is not None
+    return is_read and not file.name.startswith(".")
+
+
+def _is_table(file: Path) -> bool:
+    return Path(file.name.removesuffix(".gz")).suffix.lower() in TABLES
+
+
 def relevant_documents(
     file: Path, known: Collection[str], *, skip_bad: bool = False
 ) -> dict[str, list[str]]:
@@ -71,7 +88,7 @@ def relevant_documents(
     Raises InputError for bad rows, and for ids that are not among the known ones.
 
     Args:
-        skip_bad: leave out bad rows and links to unknown ids, with a warning.
+        skip_bad: leave out bad rows and links to unknown ids, with a warning, if any link is left.
     """
     findings = Findings(skip_bad=skip_bad)
     links: dict[str, dict[str, None]] = {}
@@ -90,7 +107,7 @@ def relevant_documents(
         named, like = (", ".join(map(repr, islice(ids, SHOWN))) for ids in (unknown, known))
         problem = f"{lost} of {count} links name {len(unknown)} ids that no document has ({named}"
         looks = f"; the documents' ids look like {like})"
-        if not skip_bad:
+        if not (skip_bad and links):
             raise InputError(f"{file}: {problem}{looks}; let them agree")
         warn_once("%s: %s%s, and are left out", as_line(file), as_line(problem), as_line(looks))
     return {source: list(targets) for source, targets in links.items()}
@@ -126,10 +143,10 @@ def _table_rows(file: Path) -> Iterator[Row]:
     """The rows of a file of columns; the first line may name them."""
     lines: Iterator[str] = filter(str.strip, lines_of(file))
     first = next(lines, "")
-    delimiter = next((delimiter for delimiter in "\t,;" if delimiter in first), None)
+    delimiter = delimiter_in(first, "\t" if "\t" in first else ",;")  # ids may hold commas
     lines = chain([first] if first else [], lines)
     table: Iterator[list[str]] = (line.split() for line in lines)
-    if delimiter is not None:
+    if delimiter in first:
         table = csv.reader(lines, delimiter=delimiter, strict=True)
     columns: Sequence[str] = ()
     number = 0

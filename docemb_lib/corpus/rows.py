@@ -236,12 +236,18 @@ def read_csv(
 
 
 def _delimiter(file: Path) -> str:
-    """The delimiter that cuts the first line into most parts; of equal ones the usual one."""
-    first = next(filter(str.strip, lines_of(file)), "").replace("\r", "")
+    """The delimiter of the first line; of equally likely ones the usual one."""
+    first = next(filter(str.strip, lines_of(file)), "")
     usual = "\t" if file_format(file) == ".tsv" else ","
+    return delimiter_in(first, usual + DELIMITERS)
+
+
+def delimiter_in(line: str, delimiters: str) -> str:
+    """The delimiter that cuts a line into most parts; of equal ones the first."""
     parts = {}
-    for delimiter in (usual, *DELIMITERS):
-        parts[delimiter] = len(next(csv.reader([first], delimiter=delimiter), []))
+    for delimiter in delimiters:
+        reader = csv.reader([line.replace("\r", "")], delimiter=delimiter)
+        parts[delimiter] = len(next(reader, []))
     return max(parts, key=parts.__getitem__)
 
 

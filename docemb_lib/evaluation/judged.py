@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.corpus.links import read_links
+from docemb_lib.corpus.links import may_hold_links, read_links
 from docemb_lib.corpus.reader import local_documents
 from docemb_lib.corpus.rows import Findings, field_in, read_rows
 from docemb_lib.evaluation.readers import draw_queries, split_in
@@ -59,15 +59,21 @@ def judged_task(settings: OwnTask) -> Retrieval:
 
 
 def layout_of(settings: OwnTask) -> Layout:
-    """The files that settings name, or those of a folder. Raises InputError for missing ones."""
+    """The files that settings name, or those of a folder.
+
+    Raises InputError for missing ones, and for two of one split.
+    """
     if settings.queries is not None and settings.relevance is not None:
         return Layout(Path(str(settings.path)), settings.queries, settings.relevance)
     folder = Path(str(settings.path))
     corpus = _file(folder, "corpus")
     queries = _file(folder, "queries")
-    files = {}
-    for file in sorted((folder / "qrels").glob("*")):
+    files: dict[str, Path] = {}
+    for file in sorted(filter(may_hold_links, (folder / "qrels").glob("*"))):
         split = split_in(file.name)
+        if split in files:
+            problem = f"{files[split].name} and {file.name} are both of the split {split}"
+            raise InputError(f"{folder / 'qrels'}: {problem}; leave one of them there")
         if split:
             files[split] = file
     files = files or {"test": _file(folder, "qrels", ".tsv")}

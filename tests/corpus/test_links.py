@@ -75,6 +75,22 @@ def test_links_to_unknown_ids_are_left_out_on_request_and_said(tmp_path, caplog)
     assert "1 of 2 links name 1 ids that no document has ('99'" in caplog.text
 
 
+def test_a_file_of_unknown_ids_alone_is_refused_though_bad_rows_are_left_out(tmp_path, refused):
+    write_files(tmp_path, {"a.tsv": "8\t9\n1\t99\n"})
+    message = r"2 of 2 links name 3 ids .* look like '1', '2', '3'\); let them agree"
+    refused(message, relevant_documents, tmp_path / "a.tsv", KNOWN, skip_bad=True)
+
+
+@pytest.mark.parametrize(("ids", "separator"), [("1,{},x", "\t"), ("a;{}", ","), ("a|{}", " ")])
+def test_ids_may_hold_what_separates_others(tmp_path, ids, separator):
+    first, second = ids.format(1), ids.format(2)
+    if separator == ",":
+        first, second = f'"{first}"', f'"{second}"'
+    write_files(tmp_path, {"a.txt": f"{first}{separator}{second}\n"})
+    known = [ids.format(1), ids.format(2)]
+    assert relevant_documents(tmp_path / "a.txt", known) == {known[0]: known[1:]}
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

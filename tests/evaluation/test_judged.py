@@ -49,6 +49,18 @@ def test_files_of_a_folder_name_their_splits(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["test.tsv~", "test.tsv.bak", ".test.tsv", "test.md"])
+def test_copies_that_programs_leave_behind_are_no_relevance_files(tmp_path: Path, name) -> None:
+    task = folder_task(beir(tmp_path, **{f"qrels/{name}": "2\tc1\t1\n"}))
+    assert task.splits["test"].relevant == [[1, 2], [3]]
+
+
+def test_two_relevance_files_of_one_split_are_refused(tmp_path: Path, refused) -> None:
+    further = {"qrels/dev.tsv": "2\tc1\t1\n", "qrels/validation.tsv": "2\tc2\t1\n"}
+    message = "qrels: dev.tsv and validation.tsv are both of the split validation; leave one"
+    refused(message, folder_task, beir(tmp_path, **further))
+
+
 def test_a_folder_of_longembed_has_other_names_of_fields(tmp_path: Path) -> None:
     files = {
         "corpus.jsonl": [{"doc_id": f"d{n}", "text": f"story {n}"} for n in range(3)],
