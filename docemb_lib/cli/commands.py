@@ -336,10 +336,22 @@ def report(
         bool,
         typer.Option("--notebooks", help="Instead, one small executed .ipynb of each notebook."),
     ] = False,
+    latex: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Instead, the final tables as LaTeX, in this file."),
+    ] = None,
 ) -> None:
     """Write the executed notebooks of a profile as pages, with an index and the table."""
-    from docemb_lib.cli.pages import publish_copies, write_pages
+    from docemb_lib.cli.pages import publish_copies, write_latex, write_pages
 
+    if latex is not None:
+        file = given_path(latex, "--latex")
+        check_output(file)
+        if file.is_dir():
+            raise InputError(f"--latex {latex}: this is a folder; name a file")
+        write_latex(profile, file)
+        console.print(str(file))
+        return
     folder = None if out is None else given_path(out, "-o")
     if folder is not None:
         check_output(folder)

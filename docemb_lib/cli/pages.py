@@ -16,7 +16,8 @@ import nbformat
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import is_bar, progress
-from docemb_lib.cli.report import report
+from docemb_lib.cli.latex import latex_tables
+from docemb_lib.cli.report import final_evaluations, report
 from docemb_lib.settings.notebooks import FREE, REGISTRY
 from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.execution import Planned, execute_free, execute_run, is_done
@@ -138,6 +139,20 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
     write_text(folder / "index.html", page_of(index, title))
     return folder / "index.html"
+
+
+def write_latex(profile: str, file: Path) -> None:
+    """Write the tables of the final evaluations of a profile, see `latex_tables`.
+
+    Raises InputError if no run that opens the test splits is done.
+    """
+    workspace = Workspace()
+    chapters = done_chapters(profile, workspace)
+    evaluations = final_evaluations([run for each in chapters for run in each.runs], workspace)
+    if not evaluations:
+        problem = f"no final evaluation of profile {profile} is done; `docemb run` makes it"
+        raise InputError(f"--latex: {problem}")
+    write_text(file, latex_tables(evaluations))
 
 
 def _write_chapter(chapter: Chapter, folder: Path, workspace: Workspace) -> list[str]:

@@ -33,28 +33,17 @@ def report(planned: Runs, workspace: Workspace) -> Report:
 
     The students of these evaluations get their links again.
     """
-    done = records_of(planned, workspace)
     runs = {run.fingerprint: run for run in planned}
-    final: list[records.Record] = []
-    for notebook in (EVALUATION, SIMDE):
-        final = final or [record for record in done if record.notebook == notebook.name]
+    final = _final_records(planned, workspace)
     paths = [("executed notebooks", "outputs/notebooks"), ("figures", "outputs/figures")]
     students = [link_student(runs[record.fingerprint], record, workspace) for record in final]
     paths += [("student", student) for student in students if student]
     if not final:
         return Report(None, "", paths)
     last = final[-1]
-    # Lines of a plan may have other profiles; evaluations of one setting are comparable.
-    comparable = [record for record in final if record.setting == last.setting]
-    short = short_labels({record.label: runs[record.fingerprint].key for record in comparable})
-    names = {label: f"student {name}" for label, name in short.items()}
-    names[last.label] = "this student"
-    evaluations = []
-    for record in comparable:
-        recorded = Final.of_record(workspace, record, record.label)
-        evaluations.append(recorded.called(record.label, names.get(record.label, record.label)))
+    short = _short_labels(final, runs)
+    evaluations = final_evaluations(planned, workspace)
     evaluation = evaluations[-1]
-    evaluation = evaluation._replace(student=evaluation.adapted or evaluation.student)
     choice = evaluation.choice()
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
     which = f"This student: {typeset(short.get(last.label, last.label))}."
@@ -62,6 +51,47 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     sentences = [which, evaluation.standing(), take, evaluation.without_labels]
     summary = "\n".join(filter(None, sentences))
     return Report(_board(evaluations), summary, paths)
+
+
+def final_evaluations(planned: Runs, workspace: Workspace) -> list[Final]:
+    """The final evaluations of a plan's runs that are comparable with the last one.
+
+    The student of the last one is "this student", fitted to the corpus where it is; the others have
+    short names. The list is empty if no run opens the test splits.
+    """
+    runs = {run.fingerprint: run for run in planned}
+    final = _final_records(planned, workspace)
+    if not final:
+        return []
+    last = final[-1]
+    names = {label: f"student {name}" for label, name in _short_labels(final, runs).items()}
+    names[last.label] = "this student"
+    evaluations = []
+    for record in _comparable(final):
+        recorded = Final.of_record(workspace, record, record.label)
+        evaluations.append(recorded.called(record.label, names.get(record.label, record.label)))
+    latest = evaluations[-1]
+    evaluations[-1] = latest._replace(student=latest.adapted or latest.student)
+    return evaluations
+
+
+def _final_records(planned: Runs, workspace: Workspace) -> list[records.Record]:
+    done = records_of(planned, workspace)
+    final: list[records.Record] = []
+    for notebook in (EVALUATION, SIMDE):
+        final = final or [record for record in done if record.notebook == notebook.name]
+    return final
+
+
+def _comparable(final: Sequence[records.Record]) -> list[records.Record]:
+    """Lines of a plan may have other profiles; evaluations of one setting are comparable."""
+    return [record for record in final if record.setting == final[-1].setting]
+
+
+def _short_labels(final: Sequence[records.Record], runs: dict[str, Planned]) -> dict[str, str]:
+    return short_labels(
+        {record.label: runs[record.fingerprint].key for record in _comparable(final)}
+    )
 
 
 def collapsed_runs(planned: Runs, workspace: Workspace) -> list[str]:
