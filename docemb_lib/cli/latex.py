@@ -9,6 +9,7 @@ import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import BETTER, METRIC_NAMES, WORSE
 from docemb_lib.evaluation.uncertainty import ALPHA, OVERALL
+from docemb_lib.figures import typeset
 from docemb_lib.runs.scores import Final
 from docemb_lib.thesis.comparison import table_5_7
 
@@ -19,6 +20,8 @@ ESCAPES = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "λ": r"$\lambda$",
+    "γ": r"$\gamma$",
+    "τ": r"$\tau$",
     "⊕": r"$\oplus$",
     "×": r"$\times$",
 }
@@ -26,8 +29,8 @@ SPECIAL = re.compile("|".join(map(re.escape, ESCAPES)))
 
 
 def escaped(text: object) -> str:
-    """A text as LaTeX prints it: special signs with a backslash, symbols in mathematics."""
-    return SPECIAL.sub(lambda sign: ESCAPES[sign[0]], str(text))
+    """A label or text as LaTeX prints it, see `typeset`: symbols are mathematics."""
+    return SPECIAL.sub(lambda sign: ESCAPES[sign[0]], typeset(str(text)))
 
 
 def latex_tables(evaluations: Sequence[Final]) -> str:

@@ -82,7 +82,7 @@ def test_captions_name_the_tests_and_the_numbers_of_examples(written):
 
 @pytest.mark.parametrize(
     ("text", "latex"),
-    [("a_b", r"a\_b"), ("5% & #1", r"5\% \& \#1"), ("λ⊕", r"$\lambda$$\oplus$")],
+    [("a_b", r"a\_b"), ("5% & #1", r"5\% \& \#1"), ("λ⊕γ;τ", r"$\lambda$$\oplus$$\gamma$, $\tau$")],
 )
 def test_special_signs_are_escaped(text, latex):
     assert escaped(text) == latex
