@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation.tasks import Score
@@ -26,6 +25,7 @@ METRIC_NAMES = {  # in tables and figures; others are as they are
 }
 BETTER, WORSE, UNCLEAR = VERDICTS
 RELATIONS = {BETTER: "better than", WORSE: "worse than", UNCLEAR: "not shown to differ from"}
+REACHABLE = 100  # times the examples at hand; a number of examples beyond it is not said
 NO_BREAK = "\u00a0"  # inside an interval, so that a narrow column wraps before it
 
 
@@ -156,10 +156,13 @@ def would_show(tests: pd.DataFrame) -> str:
 
 
 def what_shows(examples: int, takes: Needed) -> str:
-    """What so many examples can show, as in `104 examples can show .031, about 480 this`."""
+    """What so many examples can show, as in `104 examples can show .031, about 480 this`.
+
+    The second number is left out where it is beyond reach.
+    """
     least = f"{takes.detectable:.3f}".removeprefix("0")
     clause = f"{examples:,} examples can show {least}"
-    if np.isfinite(takes.examples):
+    if takes.examples <= REACHABLE * examples:
         clause += f", about {float(f'{takes.examples:.2g}'):,.0f} this"
     return clause
 

@@ -308,6 +308,7 @@ def test_the_board_of_further_metrics_has_all_but_the_first_of_each_task() -> No
     [
         (484.2, "; 1,104 examples can show .031, about 480 this"),
         (12_345.0, "; 1,104 examples can show .031, about 12,000 this"),
+        (110_500.0, "; 1,104 examples can show .031"),
         (np.inf, "; 1,104 examples can show .031"),
     ],
 )
