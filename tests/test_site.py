@@ -155,13 +155,13 @@ def test_index_leads_to_the_readme_without_a_diagram_that_needs_a_network(site, 
 
 def test_executed_notebooks_are_shown_once_there_are_some(site, pages, tmp_path):
     gallery = site / "docs" / "gallery.html"
-    assert "There are none here" in pages[gallery].get_text()
+    assert "The pages are not part of the repository" in pages[gallery].get_text()
     run = "05_weighting/cosine;λ=0.5.html"
     files = {"index.html": f'<a href="{run}">05</a>', run: "<p>executed</p>"}
     write_files(tmp_path / "pages", files)
     build(site, executed=tmp_path / "pages")
     after = {gallery: parsed(gallery)}
-    assert "There are none here" not in after[gallery].get_text()
+    assert "The pages are not part of the repository" not in after[gallery].get_text()
     linked = [target for _, target, _ in targets(after)]
     names = {target.relative_to(site).as_posix() for target in linked}
     assert {"docs/executed/index.html", f"docs/executed/{run}"} <= names
