@@ -220,8 +220,9 @@ class Map(NamedTuple):
 
     def figure(self) -> Figure:
         """The planes side by side, with one legend."""
-        width = 5.0 if len(self.panels) == 1 else 4.5 * len(self.panels)
-        figure = Figure(figsize=(width, 4), layout="constrained")
+        longest = self.documents[self.colour].map(lambda value: len(str(value))).max()
+        legend = 0.6 + 0.07 * min(longest, 60)  # inches
+        figure = Figure(figsize=(4 * len(self.panels) + legend, 4), layout="constrained")
         axes = figure.subplots(1, len(self.panels), squeeze=False)[0]
         for ax, (title, (places, caption)) in zip(axes, self.panels.items(), strict=True):
             points = self.documents.assign(first=places[:, 0], second=places[:, 1])
