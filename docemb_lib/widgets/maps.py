@@ -97,7 +97,7 @@ if (!window.docembMaps) {
     document.addEventListener("pointerdown", event => {
         const svg = event.target.closest?.(".docemb-map svg");
         if (!svg || event.button) return;
-        svg.focus();
+        svg.focus({preventScroll: true});  // else the pointer may leave the point
         drag = {svg, moving: event.shiftKey, box: boxOf(svg), corners: [at(svg, event)]};
         if (drag.moving) return;
         drag.lasso = document.createElementNS(svg.namespaceURI, "polygon");
