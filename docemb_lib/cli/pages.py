@@ -43,8 +43,6 @@ img { filter: invert(1) hue-rotate(180deg) }
 }</style>"""
 WIDGET = "application/vnd.jupyter.widget-view+json"
 INJECTED = "injected-parameters"  # papermill's tag of the cell with the parameters of a run
-
-
 # Names of the figures that stand for a chapter in the index; the first that its run has is taken.
 PICTURES = ("runs", "differences", "lengths")
 

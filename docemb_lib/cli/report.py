@@ -42,7 +42,7 @@ def report(planned: Runs, workspace: Workspace) -> Report:
         return Report(None, "", paths)
     last = final[-1]
     short = _short_labels(final, runs)
-    evaluations = final_evaluations(planned, workspace)
+    evaluations = _evaluations(final, short, workspace)
     evaluation = evaluations[-1]
     choice = evaluation.choice()
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
@@ -61,11 +61,15 @@ def final_evaluations(planned: Runs, workspace: Workspace) -> list[Final]:
     """
     runs = {run.fingerprint: run for run in planned}
     final = _final_records(planned, workspace)
-    if not final:
-        return []
-    last = final[-1]
-    names = {label: f"student {name}" for label, name in _short_labels(final, runs).items()}
-    names[last.label] = "this student"
+    return _evaluations(final, _short_labels(final, runs), workspace) if final else []
+
+
+def _evaluations(
+    final: Sequence[records.Record], short: dict[str, str], workspace: Workspace
+) -> list[Final]:
+    """`final_evaluations` of records; short: their short labels by label."""
+    names = {label: f"student {name}" for label, name in short.items()}
+    names[final[-1].label] = "this student"
     evaluations = []
     for record in _comparable(final):
         recorded = Final.of_record(workspace, record, record.label)

@@ -21,6 +21,7 @@ from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.execution import Planned
+from docemb_lib.training import CHECKPOINTS, LOG
 from docemb_lib.training.curve import parts_of
 from docemb_lib.workspace import Workspace, is_locked
 
@@ -91,8 +92,6 @@ def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
 
     Columns state, profile, training, update, time, time left, tokens/s, loss and parts of the loss.
     """
-    from docemb_lib.training.trainer import CHECKPOINTS, LOG  # imports torch
-
     students = workspace.outputs / "artefacts" / "student"
     rows = []
     for log in sorted(students.glob(f"*.partial/{CHECKPOINTS}/{LOG}")):

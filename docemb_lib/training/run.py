@@ -20,11 +20,11 @@ from docemb_lib.losses import Objective, PairObjective, Teaching
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
 from docemb_lib.student.longformer import fits_varlen
+from docemb_lib.training import CHECKPOINTS
 from docemb_lib.training.batches import Updates
 from docemb_lib.training.distributed import LAUNCHED, all_reduced
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import (
-    CHECKPOINTS,
     Bar,
     Checkpoints,
     Curve,

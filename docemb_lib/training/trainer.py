@@ -41,7 +41,7 @@ from docemb_lib.base.integrity import MARKER, damaged, sealed
 from docemb_lib.base.progress import in_kernel, live_cell, progress
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.settings.sections import Training
-from docemb_lib.training import curve
+from docemb_lib.training import CHECKPOINTS, LOG, curve
 from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.distributed import all_reduced, from_first
 from docemb_lib.training.monitor import Monitor, has_collapsed, validate
@@ -49,8 +49,6 @@ from docemb_lib.workspace import write_text
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINTS = "checkpoints"  # in the folder of the run
-LOG = "log.jsonl"  # in the folder of the checkpoints, see `Log`
 BAR = "training the student"
 EVERY = 1.0  # seconds between two drawings of the curve
 FEW = 2  # updates that have no curve

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -357,6 +358,17 @@ run.finish({'mean': lam})"""
     assert (frame["lam"].tolist(), frame["validation"].tolist()) == ([0.7], [0.7])
 
 
+def students_in_training(root: Path, process: subprocess.Popen[str]) -> Path:
+    """Wait until the process trains a student; return the folder of students."""
+    students = root / "outputs" / "artefacts" / "student"
+    deadline = time.monotonic() + 200
+    while not list(students.glob("*.partial/checkpoints")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return students
+
+
 @pytest.mark.slow
 def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_notebook):
     """SIGTERM to `docemb run`, as a cluster sends it, while the notebook's kernel trains."""
@@ -367,12 +379,7 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_no
     profile.write_text(profile.read_text().replace("{log_every: 1}", "{log_every: 1, epochs: 99}"))
     command = [*DOCEMB, "run", "03", "--profile", "small"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    students = workspace_root / "outputs" / "artefacts" / "student"
-    deadline = time.monotonic() + 200
-    while not list(students.glob("*.partial/checkpoints")):
-        assert running.poll() is None, running.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    students = students_in_training(workspace_root, running)
     running.send_signal(signal.SIGTERM)
     _, stderr = running.communicate(timeout=200)
     assert (running.returncode, stderr.splitlines()[-1]) == (
@@ -393,12 +400,7 @@ def test_a_training_that_is_interrupted_says_how_far_it_came_and_keeps_that(work
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    students = workspace_root / "outputs" / "artefacts" / "student"
-    deadline = time.monotonic() + 200
-    while not list(students.glob("*.partial/checkpoints")):
-        assert training.poll() is None, training.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    students = students_in_training(workspace_root, training)
     training.send_signal(signal.SIGINT)
     _, stderr = training.communicate(timeout=200)
     said = (

@@ -15,9 +15,8 @@ import pytest
 import torch
 from transformers import get_cosine_schedule_with_warmup
 
-from docemb_lib.training import trainer
+from docemb_lib.training import LOG, trainer
 from docemb_lib.training.batches import Updates
-from docemb_lib.training.trainer import LOG
 
 sys.path.append(str(Path(__file__).parent))  # behind `tests`, whose conftest is imported by name
 
