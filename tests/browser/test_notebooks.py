@@ -289,6 +289,8 @@ def test_find_and_document_wait_until_a_text_of_ones_own_is_cleared(notebook):
     notebook.write("your text", "a violin in an orchestra")
     clear = notebook.page.locator(".docemb-query").get_by_text("clear your text")
     clear.wait_for(timeout=60_000)
+    # A key that is pressed while the answer is being replaced would reach no button.
+    notebook.page.locator(".docemb-loading").first.wait_for(state="detached")
     clear.press("Enter")
     clear.wait_for(state="detached")
     assert notebook.control("your text").locator("textarea").input_value() == ""
