@@ -148,7 +148,7 @@ def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
 def _pair_rows(files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
     """Rows of 0 or 1, the first text and the second, quoted with `"`; a file for each split."""
     for split, file in zip(SPLITS, files, strict=True):
-        for row in read_csv(file, columns=PAIR_COLUMNS):
+        for row in read_csv(file, Findings(collects=False), columns=PAIR_COLUMNS):
             fields = {name: str(value) for name, value in row.fields.items()}
             if fields["label"].strip() not in ("0", "1"):
                 raise InputError(
@@ -201,7 +201,7 @@ def read_articles(file: Path) -> dict[str, str]:
     Sour."`. Raises InputError for any other row and for a second article of a title.
     """
     texts: dict[str, str] = {}
-    for row in read_csv(file):
+    for row in read_csv(file, Findings(collects=False)):
         try:
             title, literal = row.fields.values()
             sections = ast.literal_eval(literal)
