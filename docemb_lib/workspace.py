@@ -196,8 +196,9 @@ def publish(
             if not resumable or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
             if is_full:
-                mend = "make room and give the same command again"
-                raise InputError(f"{folder.parent}: the disk is full; {mend}") from error
+                raise InputError(
+                    f"{folder.parent}: the disk is full; make room and give the same command again"
+                ) from error
             raise
         if folder.exists():
             _replace_files(partial, folder)

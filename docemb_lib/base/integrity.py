@@ -114,8 +114,10 @@ def check_student(folder: Path) -> None:
     if not (folder / MODULES).is_file():  # also of a student of an earlier release
         damage = [folder / MODULES]
     if damage:
-        on_purpose = f"remove {folder / STUDENT} if it was changed on purpose"
-        raise InputError(f"{fault(damage[0])}; restore it, or {on_purpose}")
+        raise InputError(
+            f"{fault(damage[0])}; restore it, or remove {folder / STUDENT} if it was changed on "
+            "purpose"
+        )
 
 
 def _saved_by_others(modules: Path) -> bool:

@@ -128,8 +128,10 @@ def check_format(file: Path) -> None:
     if file.exists() and not (file.is_file() or file.is_dir()):
         raise InputError(f"{file}: this is a pipe or a device; write its content into a file")
     if file_format(file) is None:
-        mend = f"give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
-        raise InputError(f"{file}: this is not a data file; {mend}")
+        raise InputError(
+            f"{file}: this is not a data file; give "
+            f"{DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
+        )
 
 
 def any_word(*words: str) -> re.Pattern[str]:
@@ -219,14 +221,16 @@ def read_csv(
             where = f"{file}, row {number}"
             with findings.collecting():
                 if len(values) != len(names):
-                    needed = f"the row must have {len(names)} values ({', '.join(names)})"
-                    problem = f"(up to line {reader.line_num}): {needed}, and has more or fewer"
-                    raise InputError(f"{where} {problem}; mend the row")
+                    raise InputError(
+                        f"{where} (up to line {reader.line_num}): the row must have {len(names)} "
+                        f"values ({', '.join(names)}), and has more or fewer; mend the row"
+                    )
                 yield Row(where, number, dict(zip(names, values, strict=True)))
     except csv.Error as error:
-        problem = f"there is broken quoting up to line {reader.line_num} ({error})"
-        mend = "close every quoted value, and double each quotation mark inside of one"
-        raise InputError(f"{file}: {problem}; {mend}") from error
+        raise InputError(
+            f"{file}: there is broken quoting up to line {reader.line_num} ({error}); close every "
+            "quoted value, and double each quotation mark inside of one"
+        ) from error
 
 
 def _delimiter(file: Path) -> str:
@@ -256,8 +260,9 @@ def _is_quoted(file: Path) -> bool:
 
 def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
-        problem = f"two columns have the same name ({', '.join(names)})"
-        raise InputError(f"{file}: {problem}; rename one of them")
+        raise InputError(
+            f"{file}: two columns have the same name ({', '.join(names)}); rename one of them"
+        )
 
 
 def field_in(fields: Mapping[str, object], *names: str) -> str | None:
@@ -289,9 +294,10 @@ def text_of(fields: Mapping[str, object], field: str | Sequence[str], *, where: 
     written = [field_in(fields, name) for name in names]
     there = [name for name in written if name is not None]
     if not there:
-        mend = "name the one that holds the text (--text-field, or text_field in a profile)"
-        problem = f"there is no field {' or '.join(map(repr, names))}, only {listed(fields)}"
-        raise InputError(f"{where}: {problem}; {mend}")
+        raise InputError(
+            f"{where}: there is no field {' or '.join(map(repr, names))}, only {listed(fields)}; "
+            "name the one that holds the text (--text-field, or text_field in a profile)"
+        )
     parts = []
     for name in there:
         value = fields[name]
@@ -300,8 +306,9 @@ def text_of(fields: Mapping[str, object], field: str | Sequence[str], *, where: 
         elif value is not None or len(there) == 1:
             kind = "null" if value is None else f"{type(value).__name__} {value!r:.40}"
             mend = "write a text" if value is None else "quote the value"
-            problem = f"the field {name!r} must be a string, but it is {kind}"
-            raise InputError(f"{where}: {problem}; {mend}")
+            raise InputError(
+                f"{where}: the field {name!r} must be a string, but it is {kind}; {mend}"
+            )
     return clean("\n\n".join(filter(str.strip, parts)) if len(there) > 1 else "".join(parts))
 
 
@@ -347,9 +354,8 @@ def _read_json(file: Path, findings: Findings) -> Iterator[Row]:
             try:
                 item = json.loads(line, object_pairs_hook=_fields)
             except (ValueError, RecursionError) as error:
-                problem = f"the line is not JSON ({error})"
                 raise InputError(
-                    f"{where}: {problem}; write one JSON object on each line"
+                    f"{where}: the line is not JSON ({error}); write one JSON object on each line"
                 ) from error
             yield _row_of(where, number, item)
 
@@ -357,9 +363,10 @@ def _read_json(file: Path, findings: Findings) -> Iterator[Row]:
 def _row_of(where: str, number: int, item: object) -> Row:
     if isinstance(item, dict):
         return Row(where, number, item)
-    problem = f"there is a {type(item).__name__} and no object with fields"
-    mend = "write one JSON object on each line, or an array of objects"
-    raise InputError(f"{where}: {problem}; {mend}")
+    raise InputError(
+        f"{where}: there is a {type(item).__name__} and no object with fields; write one JSON "
+        "object on each line, or an array of objects"
+    )
 
 
 def _is_json(line: str) -> bool:
@@ -410,8 +417,9 @@ def _read_parquet(file: Path) -> Iterator[Row]:
     except (ArrowException, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        problem = f"this is not a whole parquet file ({error})"
-        raise InputError(f"{file}: {problem}; write it again") from error
+        raise InputError(
+            f"{file}: this is not a whole parquet file ({error}); write it again"
+        ) from error
 
 
 def lines_of(file: Path) -> Iterator[str]:
@@ -436,12 +444,14 @@ def lines_of(file: Path) -> Iterator[str]:
                 yield text
     except (OSError, EOFError, zlib.error, ValueError) as error:
         if isinstance(error, OSError) and error.strerror:
-            problem = f"the file cannot be read ({error.strerror})"
-            mend = "check that it is there and that you may read it"
-            raise InputError(f"{file}: {problem}; {mend}") from error
-        problem = f"the file cannot be read ({error})"
-        mend = "save it again, whole and as UTF-8"
-        raise InputError(f"{file}, near line {number}: {problem}; {mend}") from error
+            raise InputError(
+                f"{file}: the file cannot be read ({error.strerror}); check that it is there and "
+                "that you may read it"
+            ) from error
+        raise InputError(
+            f"{file}, near line {number}: the file cannot be read ({error}); save it again, whole "
+            "and as UTF-8"
+        ) from error
     if in_latin_1:
         message = "%s: lines that are not UTF-8 are read as Latin-1: %d"
         warn_once(message, as_line(file), in_latin_1)

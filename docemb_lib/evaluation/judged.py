@@ -72,8 +72,10 @@ def layout_of(settings: OwnTask) -> Layout:
     for file in sorted(filter(may_hold_links, (folder / "qrels").glob("*"))):
         split = split_in(file.name)
         if split in files:
-            problem = f"{files[split].name} and {file.name} are both of the split {split}"
-            raise InputError(f"{folder / 'qrels'}: {problem}; leave one of them there")
+            raise InputError(
+                f"{folder / 'qrels'}: {files[split].name} and {file.name} are both of the split "
+                f"{split}; leave one of them there"
+            )
         if split:
             files[split] = file
     files = files or {"test": _file(folder, "qrels", ".tsv")}
@@ -84,8 +86,10 @@ def _file(folder: Path, name: str, *further: str) -> Path:
     candidates = [folder / f"{name}{ending}" for ending in (".jsonl", ".jsonl.gz", *further)]
     file = next((file for file in candidates if file.is_file()), None)
     if file is None:
-        needs = "corpus.jsonl, queries.jsonl, and qrels/test.tsv or qrels.jsonl"
-        raise InputError(f"{folder}: there is no {candidates[0].name} in it; it must hold {needs}")
+        raise InputError(
+            f"{folder}: there is no {candidates[0].name} in it; it must hold corpus.jsonl, "
+            "queries.jsonl, and qrels/test.tsv or qrels.jsonl"
+        )
     return file
 
 

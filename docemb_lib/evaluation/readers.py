@@ -200,8 +200,9 @@ def _split_of(row: Row, field: str) -> str:
         return NO_SPLIT
     split = _canonical(row.fields[name])
     if split not in SPLITS:
-        problem = f"the field {name!r} is {split!r:.40}"
-        raise InputError(f"{row.where}: {problem}; write one of {', '.join(SPLITS)}")
+        raise InputError(
+            f"{row.where}: the field {name!r} is {split!r:.40}; write one of {', '.join(SPLITS)}"
+        )
     return split
 
 
@@ -210,10 +211,11 @@ def _label_of(row: Row, names: Sequence[str]) -> str:
     value = row.fields.get(name)
     if isinstance(value, str | int) and str(value).strip():
         return clean(str(value).strip())
-    kind = "the class, a string or an integer"
-    problem = f"the field {name!r} must hold {kind}, but it is {value!r:.40}"
-    mend = f"write one, or name another field (the row has the fields {listed(row.fields)})"
-    raise InputError(f"{row.where}: {problem}; {mend}")
+    raise InputError(
+        f"{row.where}: the field {name!r} must hold the class, a string or an integer, but it is "
+        f"{value!r:.40}; write one, or name another field (the row has the fields "
+        f"{listed(row.fields)})"
+    )
 
 
 def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) -> pd.DataFrame:

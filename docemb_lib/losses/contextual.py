@@ -124,8 +124,10 @@ class SDL(Described):
     ) -> None:
         super().__init__()
         if not 0 <= beta < 1 or reduction not in get_args(Reduction):
-            needed = "beta must be at least 0 and below 1, and reduction sum or mean"
-            raise InputError(f"beta, reduction: got {beta}, {reduction!r}; {needed}")
+            raise InputError(
+                f"beta, reduction: got {beta}, {reduction!r}; beta must be at least 0 and below 1, "
+                "and reduction sum or mean"
+            )
         if form not in get_args(Form):
             raise InputError(f"form: got {form!r}; give correlation or covariance")
         self.beta = beta
@@ -143,8 +145,9 @@ class SDL(Described):
         """
         B, P = view.shape
         if B < 2:
-            problem = f"a covariance needs 2 documents or more, got a batch of {B}"
-            raise InputError(f"{problem}: raise the batch size")
+            raise InputError(
+                f"a covariance needs 2 documents or more, got a batch of {B}: raise the batch size"
+            )
         with torch.autocast(view.device.type, enabled=False):
             Zc = self.normalise(full_precision(view))  # (B, P)
             # Phi_t = beta * Phi_{t-1} + Sigma in one product; Phi_{t-1} is a buffer, a constant to
@@ -217,9 +220,11 @@ class SoftCCA(Described):
         delta, and a balanced delta. The last two are of the batch.
         """
         if student.shape[1] != self.dim or teacher.shape[1] != self.dim:
-            got = f"got a student's of {student.shape[1]} and a teacher's of {teacher.shape[1]}"
-            needed = f"SoftCCA was made for views of width {self.dim}"
-            raise InputError(f"{needed}, {got}: change dim or the projections")
+            raise InputError(
+                f"SoftCCA was made for views of width {self.dim}, got a student's of "
+                f"{student.shape[1]} and a teacher's of {teacher.shape[1]}: change dim or the "
+                "projections"
+            )
         distance = self.distance(full_precision(student), full_precision(teacher))  # (B,)
         decorrelation = self.student_decorrelation(student)  # ()
         decorrelation = decorrelation + self.teacher_decorrelation(teacher)
@@ -268,9 +273,10 @@ class InfoNCE(Described):
         Raises InputError for shapes that differ and for fewer than two pairs.
         """
         if first.shape != second.shape or len(first) < 2:
-            both = f"got {tuple(first.shape)} and {tuple(second.shape)}"
-            needed = "first and second must have one shape, of two pairs or more"
-            raise InputError(f"{needed}: {both}")
+            raise InputError(
+                "first and second must have one shape, of two pairs or more: got "
+                f"{tuple(first.shape)} and {tuple(second.shape)}"
+            )
         cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T  # (B, B)
         diagonal = torch.arange(len(first), device=first.device)  # where the positives stand
         return F.cross_entropy(cosines / self.temperature, diagonal, reduction="none")
@@ -309,8 +315,9 @@ class CCA(Described):
         """
         B = len(student)
         if B < 2:
-            problem = f"a correlation needs 2 documents or more, got a batch of {B}"
-            raise InputError(f"{problem}: raise the batch size")
+            raise InputError(
+                f"a correlation needs 2 documents or more, got a batch of {B}: raise the batch size"
+            )
         with torch.autocast(student.device.type, enabled=False):
             X1 = _centred(student)  # (B, P)
             X2 = _centred(teacher)  # (B, Q)
@@ -379,8 +386,10 @@ def contextual_loss(
         return CCA(None, ridge)
     if kind == "cca" and option.isdecimal():
         return CCA(int(option), ridge)
-    known = "soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10"
-    raise InputError(f"contextual_loss must be one of {known}, got {name!r}")
+    raise InputError(
+        "contextual_loss must be one of soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, "
+        f"cca:10, got {name!r}"
+    )
 
 
 # The losses without settings.

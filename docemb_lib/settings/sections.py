@@ -63,8 +63,9 @@ NOT_IN_FINGERPRINT = {
 
 def _no_null(value: object) -> object:
     if isinstance(value, str) and value.lower() in {"null", "none"}:
-        mend = "to switch it off write None (`-p NAME None`; in YAML: null)"
-        raise ValueError(f"got the string {value!r}; {mend}")
+        raise ValueError(
+            f"got the string {value!r}; to switch it off write None (`-p NAME None`; in YAML: null)"
+        )
     return value
 
 
@@ -189,8 +190,9 @@ class TextSource(Section):
         if self.source == "hub" and not self.datasets:
             raise ValueError("datasets is missing: name at least one data set of the hub")
         if self.source == "hub" and "documents" not in self.model_fields_set:
-            mend = "say how many documents to take from the hub; null: all"
-            raise ValueError(f"documents is missing: {mend}")
+            raise ValueError(
+                "documents is missing: say how many documents to take from the hub; null: all"
+            )
         return self
 
 
@@ -310,11 +312,12 @@ class FurtherTeacher(Section):
             losses = CONTEXTUAL_LOSSES
             has_loss = self.loss in losses or re.fullmatch(NUMBERED_CCA, self.loss) is not None
         if not fits:
-            mend = "write it so, or change its role"
-            raise ValueError(f"a {self.role} teacher has {needed}; {mend}")
+            raise ValueError(f"a {self.role} teacher has {needed}; write it so, or change its role")
         if not has_loss:
-            problem = f"loss: a {self.role} teacher takes {', '.join(losses)}, got {self.loss!r}"
-            raise ValueError(f"{problem}{did_you_mean(self.loss, losses)}")
+            raise ValueError(
+                f"loss: a {self.role} teacher takes {', '.join(losses)}, got "
+                f"{self.loss!r}{did_you_mean(self.loss, losses)}"
+            )
         return self
 
 
@@ -392,9 +395,10 @@ class Training(Section):
     def check_fills_a_batch(self, documents: int, section: str = "training") -> None:
         """Raise InputError for less than one batch. section: the name of these settings."""
         if documents < self.batch_size:
-            mend = f"give {self.batch_size} or more, or lower {section}.batch_size"
-            problem = f"{documents} training documents do not fill one batch"
-            raise InputError(f"documents: {problem}; {mend}")
+            raise InputError(
+                f"documents: {documents} training documents do not fill one batch; give "
+                f"{self.batch_size} or more, or lower {section}.batch_size"
+            )
 
 
 class SimDE(Section):
@@ -480,15 +484,19 @@ class OwnTask(Section):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name} belongs to retrieval tasks; leave it out")
         elif self.relevance is None and (self.queries or not is_folder):
-            problem = "relevance (a file of pairs of ids) is missing"
-            mend = "add it, or let path be a folder of BEIR's layout, without queries"
-            raise ValueError(f"{problem}; {mend}")
+            raise ValueError(
+                "relevance (a file of pairs of ids) is missing; add it, or let path be a folder of "
+                "BEIR's layout, without queries"
+            )
         if self.mask_names and (self.kind != "retrieval" or self.is_judged):
-            problem = "mask_names belongs to retrieval tasks whose queries are documents"
-            raise ValueError(f"{problem}; leave it out")
+            raise ValueError(
+                "mask_names belongs to retrieval tasks whose queries are documents; leave it out"
+            )
         if self.kind == "retrieval" and isinstance(self.path, dict):
-            problem = "path of a retrieval task is one file of documents for all splits"
-            raise ValueError(f"{problem}; name one file, and give relevance a file per split")
+            raise ValueError(
+                "path of a retrieval task is one file of documents for all splits; name one file, "
+                "and give relevance a file per split"
+            )
         return self
 
     @property
@@ -542,8 +550,10 @@ class Evaluation(Section):
     def _known_tasks(self) -> Self:
         sizes = [inf if size is None else size for size in self.rounds]
         if sizes != sorted({*sizes}):  # the last one is compared
-            problem = f"rounds must ascend, with null as the last, got {self.rounds}"
-            raise ValueError(f"{problem}; write them in this order")
+            raise ValueError(
+                f"rounds must ascend, with null as the last, got {self.rounds}; write them in this "
+                "order"
+            )
         benchmarks = (*get_args(BenchmarkName), *get_args(SimDEName))
         known = [*EMBEDDED_TASKS, *benchmarks, *(task.name for task in self.own_tasks)]
         taken = repeated(known)
@@ -551,9 +561,12 @@ class Evaluation(Section):
             raise ValueError(f"own_tasks: there is a task {taken!r} already; choose another name")
         for name in (*self.tasks, *self.sweep_tasks):
             if name not in known:
-                mend = "name one of these, or define it in own_tasks"
-                raise ValueError(f"there is no task {name!r}; known are {', '.join(known)}; {mend}")
+                raise ValueError(
+                    f"there is no task {name!r}; known are {', '.join(known)}; name one of these, "
+                    "or define it in own_tasks"
+                )
             if name in benchmarks and name not in (*ON_HUB, *self.benchmarks):
-                mend = "name the folder that holds its files"
-                raise ValueError(f"benchmarks: {name} is on no hub; {mend}")
+                raise ValueError(
+                    f"benchmarks: {name} is on no hub; name the folder that holds its files"
+                )
         return self

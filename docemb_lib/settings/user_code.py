@@ -40,8 +40,10 @@ def sources_of(name: str) -> Sources:
     if files:
         return {place: hashlib.sha256(files[place].read_bytes()).hexdigest() for place in files}
     if _spec(module) is None:
-        mend = "put its file into notebooks/, or its folder on PYTHONPATH"
-        raise InputError(f"{name}: there is no module {module}; {mend}")
+        raise InputError(
+            f"{name}: there is no module {module}; put its file into notebooks/, or its folder on "
+            "PYTHONPATH"
+        )
     package = module.partition(".")[0]
     distributions = packages_distributions().get(package)
     return {package: version(distributions[0]) if distributions else platform.python_version()}

@@ -367,8 +367,9 @@ def _read_model(folder: Path, vector_size: int) -> tuple[list[str], list[np.ndar
     for (name, kind), array in zip(ARRAYS.items(), arrays, strict=True):
         shape = (len(words), vector_size) if kind == "f4" else (len(words),)
         if (array.dtype, array.shape) != (kind, shape) or not array.flags.c_contiguous:
-            expected = f"{np.dtype(kind)} {shape}"
-            raise ValueError(f"{name}.npy is {array.dtype} {array.shape}, expected {expected}")
+            raise ValueError(
+                f"{name}.npy is {array.dtype} {array.shape}, expected {np.dtype(kind)} {shape}"
+            )
     return words, arrays
 
 

@@ -87,8 +87,10 @@ class SBERT:
         tokens = self._wanted_tokens or min(default or limit, limit)
         least = self.special_tokens + 1
         if not least <= tokens <= limit:
-            mend = f"{self.model} takes {least} to {limit}, give one of these"
-            raise InputError(f"max_tokens: got {tokens}; {mend}")
+            raise InputError(
+                f"max_tokens: got {tokens}; {self.model} takes {least} to {limit}, give one of "
+                "these"
+            )
         return tokens
 
     @property

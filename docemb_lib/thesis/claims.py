@@ -163,9 +163,10 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
     of_chapter_4 = [notebook.name for notebook in CHAPTER_4]
     figures = [claim["figure"] for claim in claims(*of_chapter_4)]
     if finals.scores.empty and not recorded_in_figures(run, figures):
-        problem = "no run of chapter 4 and no final evaluation is recorded"
-        mend = f"make one with `docemb run --profile {profile}`"
-        raise InputError(f"profile {profile}: {problem}; {mend}")
+        raise InputError(
+            f"profile {profile}: no run of chapter 4 and no final evaluation is recorded; make one "
+            f"with `docemb run --profile {profile}`"
+        )
     of_simde = Run(RunKey.of(SIMDE.name, Profile.load(profile)))
     tables = [
         claims_of_figures(run, of_chapter_4),
