@@ -25,10 +25,9 @@ from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     HeadTask,
-    Labelled,
-    LabelledPairs,
     Ranking,
     Retrieval,
+    Split,
     Task,
     documents_of,
     texts_of_examples,
@@ -331,7 +330,7 @@ def task_statistics(task: Task, lengths: pd.DataFrame, *, limit: int) -> pd.Data
     return pd.DataFrame(rows, columns=["protocol", "task", "split", "statistic", "value"])
 
 
-def _sizes(data: Labelled | LabelledPairs | Ranking) -> dict[str, float]:
+def _sizes(data: Split) -> dict[str, float]:
     if isinstance(data, Ranking):
         counts = [len(rows) for rows in data.relevant]
         return {

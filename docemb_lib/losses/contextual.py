@@ -9,7 +9,6 @@ teacher reads whole documents.
 B: documents of a batch; P: width of a projected view.
 """
 
-from collections.abc import Mapping
 from typing import Literal, cast, get_args
 
 import torch
@@ -85,13 +84,6 @@ def full_precision(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-class _Centre(nn.Module):
-    """Subtract the batch's mean from a view, (B, P)."""
-
-    def forward(self, view: Tensor) -> Tensor:
-        return view - view.mean(dim=0)
-
-
 class SDL(Described):
     """Soft decorrelation loss of one view's P features (thesis, Equations 4.10 to 4.14).
 
@@ -134,7 +126,7 @@ class SDL(Described):
         self.reduction = reduction
         self.form = form
         is_correlation = form == "correlation"
-        self.normalise = nn.BatchNorm1d(dim, affine=False) if is_correlation else _Centre()
+        self.normalise = nn.BatchNorm1d(dim, affine=False) if is_correlation else _centred
         self.register_buffer("covariance", torch.zeros(dim, dim))
         self.register_buffer("normaliser", torch.zeros(()))
 
@@ -375,26 +367,21 @@ def contextual_loss(
     beta, reduction, form: of soft-cca; delta is that of the mean, the sum takes delta / (P^2 - P).
     ridge: of cca. Raises InputError for another name.
     """
-    kind, colon, option = name.partition(":")
-    if not colon and kind in CONTEXTUAL_LOSSES:
-        return CONTEXTUAL_LOSSES[kind]()
-    if kind == "soft-cca" and (not colon or option in get_args(Form)):
-        if reduction == "sum" and delta != BALANCE:
-            delta = float(delta) / max(dim * dim - dim, 1)
-        return SoftCCA(dim, delta, beta, reduction, cast(Form, option or form))
-    if kind == "cca" and not colon:
-        return CCA(None, ridge)
-    if kind == "cca" and option.isdecimal():
-        return CCA(int(option), ridge)
-    raise InputError(
-        "contextual_loss must be one of soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, "
-        f"cca:10, got {name!r}"
-    )
-
-
-# The losses without settings.
-CONTEXTUAL_LOSSES: Mapping[str, type[nn.Module]] = {
-    "mse": MSE,
-    "cosine": Cosine,
-    "infonce": InfoNCE,
-}
+    match name.split(":"):
+        case ["mse"]:
+            return MSE()
+        case ["cosine"]:
+            return Cosine()
+        case ["infonce"]:
+            return InfoNCE()
+        case ["cca"]:
+            return CCA(None, ridge)
+        case ["cca", components] if components.isdecimal():
+            return CCA(int(components), ridge)
+        case ["soft-cca"] | ["soft-cca", "correlation" | "covariance"]:
+            if reduction == "sum" and delta != BALANCE:
+                delta = float(delta) / max(dim * dim - dim, 1)
+            of_its_own = name.partition(":")[2]
+            return SoftCCA(dim, delta, beta, reduction, cast(Form, of_its_own or form))
+    known = "soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10"
+    raise InputError(f"contextual_loss must be one of {known}, got {name!r}")

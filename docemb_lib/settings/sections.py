@@ -301,19 +301,16 @@ class FurtherTeacher(Section):
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> Self:
-        if self.role == "structural":
-            fits = self.model is not None and self.teacher is None
-            needed = "`model` and no `teacher`"
-            losses: tuple[str, ...] = STRUCTURAL_LOSSES
-            has_loss = self.loss in losses
-        else:
-            fits = self.model is None and self.teacher is not None
-            needed = "`teacher` and no `model`"
-            losses = CONTEXTUAL_LOSSES
-            has_loss = self.loss in losses or re.fullmatch(NUMBERED_CCA, self.loss) is not None
-        if not fits:
-            raise ValueError(f"a {self.role} teacher has {needed}; write it so, or change its role")
-        if not has_loss:
+        is_structural = self.role == "structural"
+        needed, other = ("model", "teacher") if is_structural else ("teacher", "model")
+        if getattr(self, needed) is None or getattr(self, other) is not None:
+            raise ValueError(
+                f"a {self.role} teacher has `{needed}` and no `{other}`; write it so, or change "
+                "its role"
+            )
+        losses = STRUCTURAL_LOSSES if is_structural else CONTEXTUAL_LOSSES
+        is_numbered = not is_structural and re.fullmatch(NUMBERED_CCA, self.loss)
+        if self.loss not in losses and not is_numbered:
             raise ValueError(
                 f"loss: a {self.role} teacher takes {', '.join(losses)}, got "
                 f"{self.loss!r}{did_you_mean(self.loss, losses)}"

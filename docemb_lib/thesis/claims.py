@@ -133,6 +133,9 @@ class Mean(NamedTuple):
         return Mean(self.values - other.values, answers)
 
 
+Means = Mapping[str, Mean]  # by model
+
+
 class NotTestedError(Exception):
     """A claim needs a model, round, task or number that is missing."""
 
@@ -368,7 +371,7 @@ def _check(
 def _numbers(
     claim: Claim,
     orders: Sequence[Order],
-    means: Mapping[str, Mapping[str, Mean]],
+    means: Mapping[str, Means],
     counts: Counts,
     tasks: Sequence[str],
 ) -> list[float]:
@@ -382,8 +385,9 @@ def _numbers(
         shares = of_round[ahead].values / of_round[behind].values
         return [float(shares.mean()) - 1]
     if "best_share_in" in claim:
-        (students, _) = order
-        return [best_share(students, means[claim["best_share_in"]], means.values())]
+        students = order[0]
+        shares = normalised_means(means[claim["best_share_in"]], *means.values())
+        return [max(float(shares[model].values.mean()) for model in students)]
     numbers = []
     for of_models in _variants(claim, means, tasks).values():
         (group,), of_groups = _grouped(claim, order, of_models)
@@ -391,11 +395,9 @@ def _numbers(
     return numbers
 
 
-def _variants(
-    claim: Claim, means: Mapping[str, Mapping[str, Mean]], tasks: Sequence[str]
-) -> dict[str, Mapping[str, Mean]]:
+def _variants(claim: Claim, means: Mapping[str, Means], tasks: Sequence[str]) -> dict[str, Means]:
     """The means of the models that a claim compares, by where they are compared."""
-    variants: dict[str, Mapping[str, Mean]] = {}
+    variants: dict[str, Means] = {}
     for name, of_round in means.items():
         if "figure" not in claim:
             variants[name] = of_round
@@ -409,7 +411,7 @@ def _variants(
 
     over_tasks = claim.get("over_tasks")
     if over_tasks == "each":
-        each: dict[str, Mapping[str, Mean]] = {}
+        each: dict[str, Means] = {}
         for name, of_models in variants.items():
             for place, task in enumerate(tasks):
                 only = {model: mean.only(place) for model, mean in of_models.items()}
@@ -426,9 +428,7 @@ def _variants(
     return variants
 
 
-def _grouped(
-    claim: Claim, order: Order, means: Mapping[str, Mean]
-) -> tuple[Order, Mapping[str, Mean]]:
+def _grouped(claim: Claim, order: Order, means: Means) -> tuple[Order, Means]:
     """The order with one number for each group, where the claim compares groups, and the means."""
     statistic = claim.get("of_group")
     if statistic is None:
@@ -524,7 +524,7 @@ def _means(
     return means
 
 
-def comparisons(order: Order, means: Mapping[str, Mean], where: str) -> pd.DataFrame:
+def comparisons(order: Order, means: Means, where: str) -> pd.DataFrame:
     """Compare each model of a group with each model of all later groups.
 
     `where` names the round and says whether scores are normalised. Returns the columns ahead,
@@ -547,26 +547,18 @@ def comparisons(order: Order, means: Mapping[str, Mean], where: str) -> pd.DataF
     return pd.DataFrame(rows, columns=columns)
 
 
-def normalised_means(means: Mapping[str, Mean]) -> dict[str, Mean]:
-    """Scores divided by the best score of the given models on each task, taken as exact."""
-    best = np.max([mean.values for mean in means.values()], axis=0)
+def normalised_means(means: Means, *rounds: Means) -> dict[str, Mean]:
+    """Scores divided by the best score of the given models on each task, taken as exact.
+
+    rounds: whose scores count for the best, too.
+    """
+    best = np.max([mean.values for each in (means, *rounds) for mean in each.values()], axis=0)
     normalised = {}
     for model, (values, answers) in means.items():
         if answers is not None:
             answers = [a / b for a, b in zip(answers, best, strict=True)]
         normalised[model] = Mean(values / best, answers)
     return normalised
-
-
-def best_share(
-    models: Iterable[str], means: Mapping[str, Mean], of_rounds: Iterable[Mapping[str, Mean]]
-) -> float:
-    """The largest of the `means` of `models`.
-
-    Scores are divided by the best of their task in all rounds.
-    """
-    best = np.max([mean.values for of_round in of_rounds for mean in of_round.values()], axis=0)
-    return max(float((means[model].values / best).mean()) for model in models)
 
 
 def check_numbers(numbers: Sequence[float], bounds: tuple[float, float]) -> Verdict:
@@ -616,7 +608,7 @@ def check_order(
         verdict = HOLDS
     else:
         verdict = UNDECIDED
-        if "error" in compared and not significant[compared["difference"].argmin()]:
+        if not significant[compared["difference"].argmin()]:
             alpha = ALPHA / int(np.sum(~significant))
             takes = needed(*least[["difference", *PairedError._fields]], alpha=alpha)
             detail += f"; {what_shows(int(least['examples']), takes)}"

@@ -16,7 +16,6 @@ from docemb_lib.settings.labels import structural_label
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.nn import Module
 
     from docemb_lib.losses import SDL, Objective
 
@@ -172,6 +171,7 @@ def three_documents(run: Run) -> ThreeDocuments:
     import torch
 
     from docemb_lib.losses import SDL, SoftCCA
+    from docemb_lib.losses.objective import with_parts
 
     stage = run.stages.students
     objective = stage.objective()
@@ -185,42 +185,36 @@ def three_documents(run: Run) -> ThreeDocuments:
     by_length = np.argsort(documents.n_structural_tokens, kind="stable")
     batch, targets = documents.pack([by_length[[0, len(documents) // 2, -1]].tolist()])
 
-    # Note what each loss takes and returns: (of the student, of the teacher, …, losses). SoftCCA
-    # also returns its parts, which come after the losses.
-    seen: dict[str, tuple[Tensor, ...]] = {}
-
-    deltas = [0.0]
-
-    def note(loss: Module, role: str, taken: tuple[Tensor, ...], losses: Tensor) -> None:
-        if isinstance(loss, SoftCCA):
-            decorrelation = loss.student_decorrelation
-            cells = decorrelation.covariance.numel() - len(decorrelation.covariance)
-            delta = float(losses[0, 3]) if loss.delta == "balance" else float(loss.delta)
-            deltas.append(delta * (max(cells, 1) if decorrelation.reduction == "sum" else 1))
-            losses = losses[:, 0]
-        seen[role] = (*taken, losses)
-
-    for teaching in teachings:
-        teaching.loss.register_forward_hook(
-            lambda loss, taken, losses, role=teaching.role: note(loss, role, taken, losses)
-        )
     with torch.no_grad():
         output = objective(batch, **targets._asdict())
+        y = output.embeddings
+        lengths = targets.n_structural_tokens
+        losses = {teaching.role: teaching.loss for teaching in teachings}
+        t = targets.teachers.get("structural", y)
+        f, c = output.views or (y, y)
+        structural = contextual = 0 * lengths
+        if "structural" in losses:
+            structural = losses["structural"](y, t, objective.weighting.keep(lengths))
+        if "contextual" in losses:
+            contextual, *parts = with_parts(losses["contextual"], f, c).unbind(dim=1)
+    delta = 0.0
+    soft_cca = losses.get("contextual")
+    if isinstance(soft_cca, SoftCCA):
+        decorrelation = soft_cca.student_decorrelation
+        cells = decorrelation.covariance.numel() - len(decorrelation.covariance)
+        delta = float(parts[2][0]) if soft_cca.delta == "balance" else float(soft_cca.delta)
+        delta *= max(cells, 1) if decorrelation.reduction == "sum" else 1
 
-    lengths = targets.n_structural_tokens
-    absent = (output.embeddings, output.embeddings, 0 * lengths)
-    _, t, *_, structural = seen.get("structural", absent)
-    f, c, contextual = seen.get("contextual", absent)
     return ThreeDocuments(
         lengths=lengths,
-        y=output.embeddings,
+        y=y,
         t=t,
         f=f,
         c=c,
         decorrelations=[module for module in objective.modules() if isinstance(module, SDL)],
-        weights=objective.weighting.weights(lengths, roles=seen),
+        weights=objective.weighting.weights(lengths, roles=losses),
         structural=structural,
         contextual=contextual,
-        delta=deltas[-1],
+        delta=delta,
         loss=output.loss.item(),
     )
