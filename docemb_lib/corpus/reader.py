@@ -191,16 +191,11 @@ def _of_file(
             with_ids = value is not None or id_field is not None
         with findings.collecting():
             id = f"{prefix}{number}" if value is None else id_text(value, where, str(name))
-            if with_ids and value is None:
-                raise InputError(
-                    f"{where}: the id ({name or id_field or IDS[0]}) is missing or null; give "
-                    "every row one, or none"
-                )
-            if not with_ids and value is not None:
-                raise InputError(
-                    f"{where}: there is an id ({name}), and the first row has none; give every row "
-                    "one, or none"
-                )
+            if with_ids != (value is not None):
+                problem = f"there is an id ({name}), and the first row has none"
+                if with_ids:
+                    problem = f"the id ({name or id_field or IDS[0]}) is missing or null"
+                raise InputError(f"{where}: {problem}; give every row one, or none")
             document = Document(id, text_of(fields, text_field, where=where), source)
             if keep_fields:
                 repeated_fields = {name, *(field_in(fields, each) for each in of_text)}

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.links import may_hold_links, read_links
-from docemb_lib.corpus.reader import local_documents
 from docemb_lib.corpus.rows import Findings, field_in, read_rows
-from docemb_lib.evaluation.readers import draw_queries, split_in
+from docemb_lib.evaluation.readers import Relevance, own_texts, queries_by_split, split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
-from docemb_lib.settings.sections import OwnTask, SplitName
+from docemb_lib.settings.sections import OwnTask
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ class Layout(NamedTuple):
 
     corpus: Path
     queries: Path
-    relevance: Mapping[SplitName, Path] | Mapping[str, Path] | Path
+    relevance: Relevance
 
 
 def judged_task(settings: OwnTask) -> Retrieval:
@@ -47,11 +46,8 @@ def judged_task(settings: OwnTask) -> Retrieval:
     def judgements_in(file: Path) -> Judgements:
         return read_judgements(file, documents, queries, skip_bad=settings.skip_bad)
 
-    if isinstance(layout.relevance, Path):
-        by_split = draw_queries(judgements_in(layout.relevance), settings)
-    else:
-        by_split = {split: judgements_in(file) for split, file in layout.relevance.items()}
     rankings = {}
+    by_split = queries_by_split(layout.relevance, settings, judgements_in)
     for split, judgements in by_split.items():
         where = f"task {settings.name}, split {split}"
         rankings[split] = _ranking(documents, queries, judgements, where)
@@ -99,10 +95,7 @@ def _texts(file: Path, settings: OwnTask) -> dict[str, str]:
     first = next(iter(read_rows(file)), None)
     if isinstance(text_field, str) and first and field_in(first.fields, TITLE):
         text_field = [TITLE, text_field]
-    documents = local_documents(
-        file, text_field=text_field, id_field=settings.id_field, skip_bad=settings.skip_bad
-    )
-    return {document.id: document.text for document in documents}
+    return own_texts(file, settings, text_field)
 
 
 def read_judgements(

@@ -6,6 +6,7 @@ number. It does not hold if a test confirms the opposite of any, and it is undec
 Without per-example scores the verdict compares means only, and says so.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
@@ -80,10 +81,6 @@ Rounds = Mapping[str, Mapping[str, Mapping[str, Score]]]
 Counts = Mapping[str, float]
 
 
-# The rounds of a gain from more examples.
-Gain = TypedDict("Gain", {"from": str, "to": str})
-
-
 class Claim(TypedDict, total=False):
     """A claim as `published/claims.yaml` has and explains it."""
 
@@ -98,7 +95,7 @@ class Claim(TypedDict, total=False):
     orders: list[list[list[Member]]]
     rounds: list[str]
     normalised: bool
-    gain: Gain
+    gain: Mapping[str, str]
     best_share_in: str
     like: Literal["classification", "pairs", "retrieval"]
     over_tasks: Literal["each", "span", "fall"]
@@ -255,13 +252,11 @@ def _verdicts(
     evaluation: Evaluation,
 ) -> pd.DataFrame:
     """The table of `claims_of_run`, from the verdicts as published and from recorded scores."""
-    present = set()
+    present: defaultdict[str, set[str]] = defaultdict(set)  # tasks by metric
     for task, score in _scores_in(rounds):
-        present |= {(metric, task) for metric in (score.metric, *score.extra)}
-    others: dict[str, list[str]] = {metric: [] for metric in tasks}
-    for metric, task in sorted(present):
-        if metric in tasks and task not in tasks[metric]:
-            others[metric].append(task)
+        for metric in (score.metric, *score.extra):
+            present[metric].add(task)
+    others = {metric: sorted(present[metric] - {*names}) for metric, names in tasks.items()}
     kinds: dict[str, list[str]] = {}
     for task in sorted({*chain(*others.values())}):
         kinds.setdefault(kind_of_task(task, evaluation), []).append(task)
