@@ -107,7 +107,7 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
     Raises InputError for a path or a pattern without a match, for a file that is no data file, and
     for a path that is given twice.
     """
-    places: list[Path] = []
+    places = []
     for place in [path] if isinstance(path, str | Path) else path:
         matched = matches(place)
         if not matched:

@@ -475,7 +475,7 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
     Args:
         language: an ISO 639 code, which decides what abbreviations end no sentence.
     """
-    sentences: list[str] = []
+    sentences = []
     start = 0
     size = WINDOW
     while start < len(text):

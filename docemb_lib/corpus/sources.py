@@ -193,7 +193,7 @@ def hub_documents(
     """
     documents = _hashed_documents(source)
     if limit is None:
-        ids: set[str] = set()
+        ids = set()
         for document in _long(documents, source, count_tokens):
             if document.id not in ids:
                 ids.add(document.id)
@@ -240,7 +240,7 @@ def _drawn(
 
     Tokens are counted only for documents that can still be among them.
     """
-    lowest: dict[bytes, Document] = {}  # by draw
+    lowest = {}  # by draw
     bound = b"\xff" * 32  # above it are documents that cannot be among the lowest
     candidates = (document for document in documents if _draw(document.id, seed) < bound)
     for document in _long(candidates, source, count_tokens):

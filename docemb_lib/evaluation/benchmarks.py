@@ -199,7 +199,7 @@ def read_articles(file: Path) -> dict[str, str]:
     The second column is a Python literal: `"[('Taste', 'Sour.'), ('History', '')]"` gives `"Taste
     Sour."`. Raises InputError for any other row and for a second article of a title.
     """
-    texts: dict[str, str] = {}
+    texts = {}
     for row in read_csv(file, Findings(collects=False)):
         try:
             title, literal = row.fields.values()

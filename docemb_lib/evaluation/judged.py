@@ -121,11 +121,11 @@ def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: st
     row_of = {id: row for row, id in enumerate(documents)}
     texts = list(documents.values())
     ids = list(documents)
-    rows: list[int] = []
+    rows = []
     relevant: list[list[int]] = []
     grades: list[list[int]] = []
     missing: list[list[int]] = []
-    absent: list[str] = []
+    absent = []
     without = 0
     for query, judged in judgements.items():
         text = queries.get(query)

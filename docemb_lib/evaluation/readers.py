@@ -97,7 +97,7 @@ def class_folder_rows(folder: Path, findings: Findings) -> Iterator[tuple[str, R
     splits = {split_in(part.name): part for part in folders}
     if not folders or NO_SPLIT in splits or len(splits) < len(folders):
         splits = {NO_SPLIT: folder}
-    read: set[Path] = set()
+    read = set()
     for split, place in splits.items():
         classes = _subfolders(place)
         if not classes:

@@ -182,7 +182,7 @@ def plot_retrieval(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     unique = scores.drop_duplicates(["model", "task", "metric"])
     metrics = [metric for metric in ("map", "mrr") if metric in set(unique["metric"])]
     markers = _markers_of(unique.loc[unique["metric"].isin(metrics), "task"].sort_values())
-    labels: dict[float, str] = {}
+    labels = {}
     place = 0.0
     for metric in metrics:
         points = unique[unique["metric"] == metric]
@@ -247,10 +247,6 @@ def _task_handles(markers: Mapping[Any, str]) -> list[Any]:
     return [Line2D([], [], marker=marker, label=task, **look) for task, marker in markers.items()]
 
 
-def _mean_label(reach: pd.DataFrame) -> str:
-    return f"{OVERALL}, 95% interval" if reach["below"].notna().any() else OVERALL
-
-
 def _draw_rows(
     points: pd.DataFrame,
     rows: pd.DataFrame,
@@ -282,14 +278,11 @@ def _draw_rows(
             )
     published = rows.reindex(columns=[*PUBLISHED_BOX]).dropna()
     if len(published):
-        statistics: list[dict[str, Any]] = []
-        for numbers in published.to_numpy():
-            statistics.append(dict(zip(PUBLISHED_BOX.values(), numbers, strict=True)))
         dashed = {"color": GREY, "linewidth": 0.7, "linestyle": "--"}
         parts = dict.fromkeys(("boxprops", "medianprops", "whiskerprops", "capprops"), dashed)
         drawn: dict[str, Any] = {**box, **parts}
+        drawn["bxpstats"] = published.rename(columns=PUBLISHED_BOX).to_dict("records")
         ax.bxp(
-            statistics,
             positions=[places[name] for name in published.index],
             widths=0.8,
             **drawn,
@@ -328,7 +321,9 @@ def _draw_rows(
     handles += _task_handles(markers)
     short = len(handles)
     names = max(len(str(handle.get_label())) for handle in handles)
-    handles.append(Line2D([], [], label=_mean_label(reach), **MEAN))
+    has_intervals = reach["below"].notna().any()
+    mean = f"{OVERALL}, 95% interval" if has_intervals else OVERALL
+    handles.append(Line2D([], [], label=mean, **MEAN))
     if rows["thesis"].notna().any():
         handles.append(Line2D([], [], label=thesis, **HOLLOW))
     if len(published):

@@ -17,6 +17,7 @@ from docemb_lib.settings.sections import (
     ProjectionSpec,
     Section,
     Seed,
+    Several,
     Share,
     StructuralLoss,
     Width,
@@ -71,7 +72,7 @@ class Parameters(Section):
     # "linear:384:4096": λ falls to 0 between documents of so many tokens; None: one λ for all
     lam_by_length: OrNone[str] = None
     max_structural_len: OrNone[Count] = 384  # structural tokens, special ones included
-    documents: int = Field(15_000, ge=2)  # first documents of the train split
+    documents: Several = 15_000  # first documents of the train split
 
     # 07: pairs of texts made of one document, without a teacher
 

@@ -124,12 +124,14 @@ MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
 StructuralLoss = Annotated[str, AfterValidator(_structural_loss)]
 ContextualLoss = Annotated[str, AfterValidator(_contextual_loss)]
 Count = Annotated[int, Field(ge=1)]
+Several = Annotated[int, Field(ge=2)]  # two or more
 Width = Annotated[int, Field(ge=2, le=WIDEST)]  # dimensions of an embedding
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 MinCount = Count | Literal["10%"]
-TextFields = str | Annotated[list[str], Field(min_length=1)]
+Names = Annotated[list[str], Field(min_length=1)]
+TextFields = str | Names
 
 
 class Section(BaseModel):
@@ -166,7 +168,7 @@ class TextSource(Section):
 
     source: Literal["installed-docs", "local", "hub"] = "installed-docs"
     # installed-docs: import names; None: the eleven of installed_docs.PACKAGES
-    packages: list[str] | None = Field(None, min_length=1)
+    packages: Names | None = None
     # local: a folder of .txt/.md files, a data file (.jsonl, .csv, .tsv, .parquet), a pattern such
     # as news/*.jsonl.gz, or a list of them, relative to the folder of this profile
     path: Path | list[Path] | None = None
@@ -179,7 +181,7 @@ class TextSource(Section):
     datasets: list[HubDataset] = []  # hub: equal shares of each
     # Maximum; None: all. For a hub None must be written: all documents of the first data set, and
     # as many of each other one
-    documents: int | None = Field(None, ge=1)
+    documents: Count | None = None
     # Of sampling and splitting (Section 5.1); runs of every seed share their corpus
     seed: Seed = 42
 
@@ -199,7 +201,7 @@ class TextSource(Section):
 class Corpus(TextSource):
     """The text of the students, and the parts of it that training leaves out."""
 
-    validation: int = Field(200, ge=2)  # documents of the validation split
+    validation: Several = 200  # documents of the validation split
     tasks: int = Field(200, ge=20)  # documents held out for the tasks, from all training
 
 
@@ -261,7 +263,7 @@ class ContextualTeachers(Section):
     # None: the train split of that corpus
     corpus: TextSource | None = None
     # Fit on the first so many of these documents; None: on all
-    documents: int | None = Field(None, ge=2)
+    documents: Several | None = None
     DM: ParagraphVectorSettings = ParagraphVectorSettings(dm=True)
     DBOW: ParagraphVectorSettings = LARGE_DBOW
     PV: list[ParagraphVectorSettings] = Field([LARGE_DM, LARGE_DBOW], min_length=1)
@@ -336,7 +338,7 @@ class Student(Section):
     # Width of a lexical half, fitted after training on the words of the corpus' train split; 0:
     # none
     lexical: int = Field(0, ge=0, le=WIDEST)
-    lexical_words: int = Field(50_000, ge=2)  # size of its vocabulary at most
+    lexical_words: Several = 50_000  # size of its vocabulary at most
 
 
 class Decorrelation(Section):
@@ -358,7 +360,7 @@ class Training(Section):
     """
 
     epochs: Count = 1
-    batch_size: int = Field(6, ge=2)  # documents whose losses are computed together
+    batch_size: Several = 6  # documents whose losses are computed together
     accumulation: Count = 1  # batches per update, over all processes
     learning_rate: Positive = 1e-4
     warmup: NotNegative = 0.1  # below 1: share of the updates; from 1: their number
@@ -372,7 +374,7 @@ class Training(Section):
     ridge: NotNegative = 1e-3
     # Of the loss, the spread and the correlations on the validation documents: before the first
     # update, after the last, and at even steps between
-    validations: int = Field(20, ge=2)
+    validations: Several = 20
 
     # The settings below change results by rounding only (NOT_IN_FINGERPRINT).
 
@@ -511,8 +513,8 @@ class Evaluation(Section):
     """
 
     # Names of EMBEDDED_TASKS, BenchmarkName, SimDEName or own_tasks.
-    tasks: list[str] = Field(["halves"], min_length=1)  # of the final evaluation
-    sweep_tasks: list[str] = Field(["halves"], min_length=1)  # of every run
+    tasks: Names = ["halves"]  # of the final evaluation
+    sweep_tasks: Names = ["halves"]  # of every run
     own_tasks: list[OwnTask] = []
     # Where a benchmark lies: a folder (SimDEName: or file), or a hub id
     benchmarks: dict[BenchmarkName | SimDEName, str] = {}
@@ -523,7 +525,7 @@ class Evaluation(Section):
     # Runs: examples of each split of a task with heads; classes keep their shares
     limit: Count = 10_000
     # Runs: of the cross-validation of a task with heads, where it has no validation split
-    folds: int = Field(5, ge=2)
+    folds: Several = 5
     # MAP over the entire ordering (None), as section 5.3 says; 1000: over the first hits alone, as
     # the author's code does
     map_at: Count | None = None
@@ -536,7 +538,7 @@ class Evaluation(Section):
     # the tasks without a number
     few_shot_table: dict[str, Count] = {"other": 5, "fakenews": 10, "arxiv-abstracts": 10}
     # Final: heads learn from so many examples, of two classes; None: from all
-    rounds: list[Annotated[int, Field(ge=2)] | None] = Field([None], min_length=1)
+    rounds: list[Several | None] = Field([None], min_length=1)
 
     @property
     def largest_round(self) -> int | None:

@@ -98,7 +98,7 @@ def load_class(name: str) -> type:
 
 def _user_files(module: str) -> dict[str, Path]:
     """The files of one's own that the import of a module reads, by their places."""
-    files: dict[str, Path] = {}
+    files = {}
     waiting = [module]
     seen = set()
     while waiting:

@@ -121,7 +121,7 @@ class SBERT:
                 f"max_tokens: {self.max_tokens} leave no room after the prompt; give more"
             )
         chunks: list[list[int]] = []  # token ids with the special ones
-        rows: list[int] = []  # chunks[k] is a part of texts[rows[k]]
+        rows = []  # chunks[k] is a part of texts[rows[k]]
         n_long = 0
         for row, ids in enumerate(self._tokenize(texts)):
             ids = ids[len(before) :]

@@ -115,19 +115,18 @@ class Verdict(NamedTuple):
 class Mean(NamedTuple):
     """The scores of a model on the K tasks of a mean."""
 
-    values: np.ndarray  # (K,)
-    answers: list[np.ndarray] | None  # K arrays (N_k,), per-example scores; None: not known
+    # K arrays (N_k,), per-example scores; (1,), the score alone, where these are not known
+    answers: list[np.ndarray]
+    tested: bool = False  # whether all are per-example scores
 
-    def only(self, place: int) -> "Mean":
-        """The scores on the task in this place."""
-        answers = None if self.answers is None else [self.answers[place]]
-        return Mean(self.values[[place]], answers)
+    @property
+    def values(self) -> np.ndarray:
+        """The scores, (K,)."""
+        return np.array([answers.mean() for answers in self.answers])
 
     def minus(self, other: "Mean") -> "Mean":
-        answers = None
-        if self.answers is not None and other.answers is not None:
-            answers = [a - b for a, b in zip(self.answers, other.answers, strict=True)]
-        return Mean(self.values - other.values, answers)
+        differences = [a - b for a, b in zip(self.answers, other.answers, strict=True)]
+        return Mean(differences, self.tested and other.tested)
 
 
 Means = Mapping[str, Mean]  # by model
@@ -392,7 +391,7 @@ def _numbers(
 
 def _variants(claim: Claim, means: Mapping[str, Means], tasks: Sequence[str]) -> dict[str, Means]:
     """The means of the models that a claim compares, by where they are compared."""
-    variants: dict[str, Means] = {}
+    variants = {}
     for name, of_round in means.items():
         if "figure" not in claim:
             variants[name] = of_round
@@ -409,7 +408,9 @@ def _variants(claim: Claim, means: Mapping[str, Means], tasks: Sequence[str]) ->
         each: dict[str, Means] = {}
         for name, of_models in variants.items():
             for place, task in enumerate(tasks):
-                only = {model: mean.only(place) for model, mean in of_models.items()}
+                only = {}
+                for model, mean in of_models.items():
+                    only[model] = Mean([mean.answers[place]], mean.tested)
                 each[f"{name}, {task}"] = only
         return each
     if over_tasks is not None:
@@ -418,7 +419,7 @@ def _variants(claim: Claim, means: Mapping[str, Means], tasks: Sequence[str]) ->
             for model, mean in of_models.items():
                 values = mean.values
                 number = -np.ptp(values) if over_tasks == "span" else values[0] - values[-1]
-                numbers[model] = Mean(np.array([number]), None)
+                numbers[model] = Mean([np.array([number])])
             variants[name] = numbers
     return variants
 
@@ -429,7 +430,7 @@ def _grouped(claim: Claim, order: Order, means: Means) -> tuple[Order, Means]:
     if statistic is None:
         return order, means
     names = []
-    of_groups: dict[str, Mean] = {}
+    of_groups = {}
     for group in order:
         members = [means[model] for model in group]
         if statistic == "best":
@@ -438,17 +439,14 @@ def _grouped(claim: Claim, order: Order, means: Means) -> tuple[Order, Means]:
             of_groups[best] = means[best]
             continue
         name = group[0] if len(group) == 1 else f"{statistic} of {group[0]} … {group[-1]}"
-        values = np.stack([member.values for member in members])  # (models, K)
-        answers = None
         if statistic == "deviation":
-            values = np.atleast_1d(values.mean(axis=1).std(ddof=1))
+            deviation = np.std([member.values.mean() for member in members], ddof=1)
+            of_groups[name] = Mean([np.array([deviation])])
         else:
-            values = values.mean(axis=0)
-            if all(member.answers is not None for member in members):
-                by_task = zip(*(member.answers or [] for member in members), strict=True)
-                answers = [np.mean(of_task, axis=0) for of_task in by_task]
+            by_task = zip(*(member.answers for member in members), strict=True)
+            answers = [sum(of_task, np.zeros(1)) / len(group) for of_task in by_task]
+            of_groups[name] = Mean(answers, all(member.tested for member in members))
         names.append([name])
-        of_groups[name] = Mean(values, answers)
     return names, of_groups
 
 
@@ -474,7 +472,7 @@ def orders_of(claim: Claim) -> list[Order]:
     named = {
         model for member in chain(*chain(*orders)) if member != OTHERS for model in chosen(member)
     }
-    others: list[str] = []
+    others = []
     if len(rows):
         students = rows.index[rows["kind"] != BASELINE]
         others = [str(label) for label in students if label not in named]
@@ -507,15 +505,15 @@ def _means(
         missing = sorted({*tasks} - {*by_task})
         if missing:
             raise NotTestedError(f"no scores of {model} on {', '.join(missing)}")
-        values = []
-        answers: list[np.ndarray] | None = []
+        answers = []
         for score in (by_task[task] for task in tasks):
-            values.append(score.mean if score.metric == metric else score.extra[metric])
-            if metric not in score.per_example:
-                answers = None
-            elif answers is not None:
+            if metric in score.per_example:
                 answers.append(score.per_example[metric].mean(axis=0, dtype=np.float64))
-        means[model] = Mean(np.array(values), answers)
+            else:
+                value = score.mean if score.metric == metric else score.extra[metric]
+                answers.append(np.array([value]))
+        tested = all(metric in by_task[task].per_example for task in tasks)
+        means[model] = Mean(answers, tested)
     return means
 
 
@@ -529,15 +527,13 @@ def comparisons(order: Order, means: Means, where: str) -> pd.DataFrame:
     rows = []
     for place, group in enumerate(order, start=1):
         for ahead, behind in product(group, chain(*order[place:])):
-            first = means[ahead]
-            second = means[behind]
-            difference = (first.values - second.values).mean().round(DECIMALS)
+            differences = means[ahead].minus(means[behind])
             tested = [np.nan] * (1 + len(PairedError._fields))
-            if first.answers and second.answers:
-                by_task = [a - b for a, b in zip(first.answers, second.answers, strict=True)]
-                by_example = side_by_side([d[None] for d in by_task])[0]
-                tested = [paired_p_value(by_example), *paired_error(by_task)]
-            rows.append((ahead, behind, where, difference, *tested))
+            if differences.tested:
+                by_example = side_by_side([d[None] for d in differences.answers])[0]
+                tested = [paired_p_value(by_example), *paired_error(differences.answers)]
+            mean = differences.values.mean().round(DECIMALS)
+            rows.append((ahead, behind, where, mean, *tested))
     columns = ["ahead", "behind", "where", "difference", "p", *PairedError._fields]
     return pd.DataFrame(rows, columns=columns)
 
@@ -549,10 +545,8 @@ def normalised_means(means: Means, *rounds: Means) -> dict[str, Mean]:
     """
     best = np.max([mean.values for each in (means, *rounds) for mean in each.values()], axis=0)
     normalised = {}
-    for model, (values, answers) in means.items():
-        if answers is not None:
-            answers = [a / b for a, b in zip(answers, best, strict=True)]
-        normalised[model] = Mean(values / best, answers)
+    for model, (answers, tested) in means.items():
+        normalised[model] = Mean([a / b for a, b in zip(answers, best, strict=True)], tested)
     return normalised
 
 
@@ -603,7 +597,7 @@ def check_order(
         verdict = HOLDS
     else:
         verdict = UNDECIDED
-        if not significant[compared["difference"].argmin()]:
+        if "error" in compared and not significant[compared["difference"].argmin()]:
             alpha = ALPHA / int(np.sum(~significant))
             takes = needed(*least[["difference", *PairedError._fields]], alpha=alpha)
             detail += f"; {what_shows(int(least['examples']), takes)}"
@@ -680,25 +674,24 @@ def _recorded_in_paper(run: Run, final: Final | None, few_shot: pd.DataFrame | N
     are those of `evaluation.few_shot_table`. Of several runs of a name, this one counts, then the
     newest.
     """
-    evaluated: list[tuple[RunKey, str, pd.DataFrame, pd.DataFrame]] = []
+    evaluated: list[tuple[RunKey, str, Final]] = []
     if final is not None:
-        evaluated.append((run.key, run.label, final.models, final.scores))
+        evaluated.append((run.key, run.label, final))
     for record in records.comparable(RunKey(SIMDE.name, run.profile), run.workspace):
         if final is None or record.fingerprint != run.fingerprint:
-            models = records.table_of(run.workspace, record, "models")
-            scores = records.table_of(run.workspace, record)
-            evaluated.append((run.key_of(record), record.label, models, scores))
+            recorded = Final.of_record(run.workspace, record, record.label)
+            evaluated.append((run.key_of(record), record.label, recorded))
 
     names: dict[str, str] = {}  # in the paper, by label
     frames = []
-    for key, label, models, scores in evaluated:
+    for key, label, evaluation in evaluated:
         of_run = []
-        for model, row in models.set_index("model").iterrows():
+        for model, row in evaluation.models.set_index("model").iterrows():
             name = paper_name(key, row, is_own=model == label)
             if name is not None and name not in names.values():
                 names[str(model)] = name
                 of_run.append(model)
-        last = last_round(scores)
+        last = last_round(evaluation.scores)
         frames.append(last[last["model"].isin(of_run)].assign(round=ALL))
     if few_shot is not None:
         per_class = run.profile.evaluation.few_shot_table

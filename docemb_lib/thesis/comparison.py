@@ -334,8 +334,8 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     the newest.
     """
     keys: list[tuple[str, RunKey]] = []  # by label as recorded
-    intervals: list[pd.DataFrame] = []
-    models: list[pd.DataFrame] = []
+    intervals = []
+    models = []
     recorded = run.comparable()
     if final is not None:
         keys.append((run.label, run.key))
@@ -363,7 +363,7 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     by_label = {model.label: model for model in described}
     # Students have the names in Table 5.7 first, that with most documents before the others.
     key_of = dict(sorted(keys, key=lambda labelled: -labelled[1].counting["documents"]))
-    names: dict[str, str] = {}  # by label
+    names = {}  # by label
     in_table: dict[str, Model] = {}  # the first model of a name
     for label in dict.fromkeys([*key_of, *by_label]):
         model = by_label[label]

@@ -161,7 +161,7 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
         return empty
     models = list(chain(*pairs))
     scores = stage.by_round(models, final=False)[stage.largest_round(False)]
-    by_task: dict[str, np.ndarray] = {}
+    by_task = {}
     for task in scores[pairs[0][0].label]:
         rows = []
         for pair in pairs:

@@ -57,23 +57,24 @@ def contextual_losses(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
         key = run.key_of(record)
         rows.append((key, record.label, records.table_of(run.workspace, record), record.metrics))
 
-    groups: dict[str, list[pd.DataFrame]] = {}
+    columns = ["group", "loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
+    frames = []
     for key, label, of_run, metrics in rows:
         counting = key.counting
         if "contextual_loss" not in counting or counting["seed"] != run.key.counting["seed"]:
             continue
         student = of_run[of_run["model"] == label]
         means = student.groupby(["task", "metric"], sort=False)["value"].mean().reset_index()
-        frame = means.assign(group=_group(key), loss=_called(key))
+        alike = key.same_but("contextual_loss", "delta", "beta")
+        frame = means.assign(alike=alike, group=_group(key), loss=_called(key))
         for name in ("spread", "spread_before", "collapsed"):
             frame[name] = metrics[name]
-        groups.setdefault(key.same_but("contextual_loss", "delta", "beta"), []).append(frame)
-    compared: list[pd.DataFrame] = []
-    for frames in groups.values():
-        if len(frames) > 1:
-            compared += frames
-    columns = ["group", "loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
-    return pd.concat(compared)[columns] if compared else pd.DataFrame(columns=columns)
+        frames.append(frame)
+    if not frames:
+        return pd.DataFrame(columns=columns)
+    compared = pd.concat(frames)
+    several = compared.groupby("alike")["loss"].transform("nunique") > 1
+    return compared.loc[several, columns]
 
 
 def _group(key: RunKey) -> str:
@@ -190,7 +191,7 @@ def three_documents(run: Run) -> ThreeDocuments:
         y = output.embeddings
         lengths = targets.n_structural_tokens
         losses = {teaching.role: teaching.loss for teaching in teachings}
-        t = targets.teachers.get("structural", y)
+        t = targets.teachers.get("structural", y).to(y)
         f, c = output.views or (y, y)
         structural = contextual = 0 * lengths
         if "structural" in losses:
