@@ -69,8 +69,7 @@ def flash_attention(
     causal = False
     with_weights = False  # returns no attention weights
     arguments = (query, key, value, starts, starts, longest, longest, dropout, causal, with_weights)
-    context: Tensor = attention(*arguments, window_size_left=window, window_size_right=window)[0]
-    return context
+    return attention(*arguments, window_size_left=window, window_size_right=window)[0]
 
 
 def fits_onednn(dtype: torch.dtype) -> bool:
@@ -102,8 +101,7 @@ def onednn_linear(
     activation = "gelu" if gelu else "none"
     approximation = "none"
     linear = torch.ops.mkldnn._linear_pointwise
-    product: Tensor = linear(states, weight, bias, activation, [], approximation)
-    return product
+    return linear(states, weight, bias, activation, [], approximation)
 
 
 def use_one_gpu(arguments: TrainingArguments) -> None:

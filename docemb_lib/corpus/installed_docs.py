@@ -202,7 +202,7 @@ def _resolve(name: str, citing: str, known: Known) -> str | None:
     """
     wanted = name.split(".")
     here = citing.split(".")
-    ranked: dict[tuple[int, int], set[str]] = defaultdict(set)
+    ranked = defaultdict(set)
     for parts, id in known.get(wanted[-1], ()):
         remaining = iter(parts)
         if all(part in remaining for part in wanted):  # `wanted` is a subsequence of `parts`

@@ -504,7 +504,7 @@ def tag_words(text: str) -> list[tuple[str, str]]:
     """
     from textblob.en import parser  # imports nltk, which takes a second
 
-    words: list[tuple[str, str]] = []
+    words = []
     for sentence in split_sentences(text):
         tokens = TOKENS.findall(sentence)
         tagged = parser.find_tags([token.replace("’", "'") for token in tokens])

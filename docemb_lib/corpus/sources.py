@@ -115,7 +115,7 @@ def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
     Args:
         places: data files or folders, each with its files.
     """
-    names: list[tuple[Path, str]] = []
+    names = []
     for place, files in places:
         names += [(file, file.relative_to(place.parent).as_posix()) for file in files]
     uses = Counter(name for _, name in names)

@@ -236,7 +236,7 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
     wrong = InputError(f"{file}: {needed}; mend it, or copy the published one")
     if not isinstance(data, Mapping):
         raise wrong
-    lists: dict[str, list[str]] = {}
+    lists = {}
     for title, targets in data.items():
         several = isinstance(targets, Mapping | list | tuple | set | frozenset)
         if not several or not all(isinstance(name, str) for name in (title, *targets)):

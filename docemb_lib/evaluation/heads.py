@@ -123,7 +123,7 @@ def train_jobs(
     X = torch.tensor(np.asarray(features, dtype=np.float32), device=device)
     y = torch.tensor(np.asarray(labels, dtype=np.int64), device=device)
 
-    by_steps: dict[int, list[int]] = defaultdict(list)
+    by_steps = defaultdict(list)
     for number, job in enumerate(jobs):
         by_steps[math.ceil(len(job.rows) / settings.batch_size)].append(number)
     # The stacks do not depend on the number of cores, so the results do not depend on it either.

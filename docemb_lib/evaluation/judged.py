@@ -122,9 +122,9 @@ def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: st
     texts = list(documents.values())
     ids = list(documents)
     rows = []
-    relevant: list[list[int]] = []
-    grades: list[list[int]] = []
-    missing: list[list[int]] = []
+    relevant = []
+    grades = []
+    missing = []
     absent = []
     without = 0
     for query, judged in judgements.items():

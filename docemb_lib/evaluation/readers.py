@@ -151,7 +151,7 @@ def read_examples(
     the split of a row; None: `split`, where a row has it; "": none does. Raises InputError for rows
     that are no examples, for a named field that no row has, and where there is no example.
     """
-    examples: list[tuple[str, ...]] = []
+    examples = []
     known: dict[str, None] = {}  # the fields of all rows
     without_split = ""
     skipped = 0

@@ -197,7 +197,7 @@ class Profile(sections.Section):
         """
         check_names(notebook, overrides)
         given = {name: value for name, value in overrides.items() if value != "profile"}
-        parameters: Settings = {
+        parameters = {
             **self.notebooks.get(notebook, {}),
             **given,
             **REGISTRY[notebook].fixed,

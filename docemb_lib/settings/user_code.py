@@ -84,8 +84,7 @@ def load_class(name: str) -> type:
     finally:
         sys.path[:] = before
     if hasattr(imported, attribute):
-        loaded: type = getattr(imported, attribute)
-        return loaded
+        return getattr(imported, attribute)
     classes = [
         each.__name__
         for _, each in inspect.getmembers(imported, inspect.isclass)

@@ -120,7 +120,7 @@ class SBERT:
             raise InputError(
                 f"max_tokens: {self.max_tokens} leave no room after the prompt; give more"
             )
-        chunks: list[list[int]] = []  # token ids with the special ones
+        chunks = []  # token ids with the special ones
         rows = []  # chunks[k] is a part of texts[rows[k]]
         n_long = 0
         for row, ids in enumerate(self._tokenize(texts)):

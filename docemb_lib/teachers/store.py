@@ -76,8 +76,7 @@ def write_embeddings(
 
 def open_embeddings(folder: Path) -> np.ndarray:
     """Float32 (N, dim), memory-mapped and read-only, as `write_embeddings` has finished them."""
-    array: np.ndarray = np.load(folder / ARRAY, mmap_mode="r")
-    return array
+    return np.load(folder / ARRAY, mmap_mode="r")
 
 
 class Moments:

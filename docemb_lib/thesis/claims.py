@@ -251,7 +251,7 @@ def _verdicts(
     evaluation: Evaluation,
 ) -> pd.DataFrame:
     """The table of `claims_of_run`, from the verdicts as published and from recorded scores."""
-    present: defaultdict[str, set[str]] = defaultdict(set)  # tasks by metric
+    present = defaultdict(set)  # tasks by metric
     for task, score in _scores_in(rounds):
         for metric in (score.metric, *score.extra):
             present[metric].add(task)

@@ -333,7 +333,7 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     several runs are the same student of the thesis, the run with most documents represents it, then
     the newest.
     """
-    keys: list[tuple[str, RunKey]] = []  # by label as recorded
+    keys = []  # by label as recorded
     intervals = []
     models = []
     recorded = run.comparable()
