@@ -115,8 +115,8 @@ def check_student(folder: Path) -> None:
         damage = [folder / MODULES]
     if damage:
         raise InputError(
-            f"{fault(damage[0])}; restore it, or remove {folder / STUDENT} if it was changed on "
-            "purpose"
+            f"{fault(damage[0])}; "
+            f"restore it, or remove {folder / STUDENT} if it was changed on purpose"
         )
 
 

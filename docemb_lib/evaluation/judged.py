@@ -70,7 +70,8 @@ def layout_of(settings: OwnTask) -> Layout:
         if split in files:
             raise InputError(
                 f"{folder / 'qrels'}: {files[split].name} and {file.name} are both of the split "
-                f"{split}; leave one of them there"
+                f"{split}; "
+                "leave one of them there"
             )
         if split:
             files[split] = file
@@ -83,8 +84,8 @@ def _file(folder: Path, name: str, *further: str) -> Path:
     file = next((file for file in candidates if file.is_file()), None)
     if file is None:
         raise InputError(
-            f"{folder}: there is no {candidates[0].name} in it; it must hold corpus.jsonl, "
-            "queries.jsonl, and qrels/test.tsv or qrels.jsonl"
+            f"{folder}: there is no {candidates[0].name} in it; "
+            "it must hold corpus.jsonl, queries.jsonl, and qrels/test.tsv or qrels.jsonl"
         )
     return file
 

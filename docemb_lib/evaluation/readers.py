@@ -215,8 +215,8 @@ def _label_of(row: Row, names: Sequence[str]) -> str:
         return clean(str(value).strip())
     raise InputError(
         f"{row.where}: the field {name!r} must hold the class, a string or an integer, but it is "
-        f"{value!r:.40}; write one, or name another field (the row has the fields "
-        f"{listed(row.fields)})"
+        f"{value!r:.40}; "
+        f"write one, or name another field (the row has the fields {listed(row.fields)})"
     )
 
 

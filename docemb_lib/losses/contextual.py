@@ -117,8 +117,8 @@ class SDL(Described):
         super().__init__()
         if not 0 <= beta < 1 or reduction not in get_args(Reduction):
             raise InputError(
-                f"beta, reduction: got {beta}, {reduction!r}; beta must be at least 0 and below 1, "
-                "and reduction sum or mean"
+                f"beta, reduction: got {beta}, {reduction!r}; "
+                "beta must be at least 0 and below 1, and reduction sum or mean"
             )
         if form not in get_args(Form):
             raise InputError(f"form: got {form!r}; give correlation or covariance")

@@ -47,9 +47,9 @@ def find_root() -> Path:
     root = working_folder()
     if root is None:
         raise InputError(
-            f"{Path.cwd()} lies in no working folder (one with params/ and notebooks/); make it "
-            f"one with `docemb init`, or name one: --workspace FOLDER, or {WORKSPACE}=FOLDER in "
-            "the environment"
+            f"{Path.cwd()} lies in no working folder (one with params/ and notebooks/); "
+            "make it one with `docemb init`, or name one: --workspace FOLDER, or "
+            f"{WORKSPACE}=FOLDER in the environment"
         )
     if not Path.cwd().is_relative_to(root):
         warn_once("the working folder is %s", root)
@@ -161,8 +161,8 @@ def _plain_number(node: yaml.ScalarNode) -> yaml.ScalarNode:
     """The node; raises yaml.YAMLError for a number to the base of 60 (1:20) or 8 (010)."""
     if NOT_DECIMAL.fullmatch(node.value):
         raise yaml.YAMLError(
-            f"{node.value} is not a decimal number{node.start_mark}; write it in digits without : "
-            "and without a leading 0"
+            f"{node.value} is not a decimal number{node.start_mark}; "
+            "write it in digits without : and without a leading 0"
         )
     return node
 
@@ -217,8 +217,8 @@ def _base_file(base: object, path: Path, place: str) -> Path:
     file = path.parent / str(base)
     if not isinstance(base, str) or not file.is_file():
         raise InputError(
-            f"{path}: {place}base: there is no file {base!r}; name a .yaml file, relative to the "
-            "folder of this one"
+            f"{path}: {place}base: there is no file {base!r}; "
+            "name a .yaml file, relative to the folder of this one"
         )
     return file.resolve()
 

@@ -138,8 +138,8 @@ def notebook_named(name: str, *, source: str = "") -> str:
     free = [notebook for notebook in FREE if notebook.startswith(name)]
     if len(free) == 1 and not names:
         raise InputError(
-            f"{source}notebook {free[0]} makes no run of a profile; open it in JupyterLab, or "
-            f"execute it by papermill {free[0]}.ipynb"
+            f"{source}notebook {free[0]} makes no run of a profile; "
+            f"open it in JupyterLab, or execute it by papermill {free[0]}.ipynb"
         )
     if len(names) != 1:
         raise InputError(f"{source}{unknown_notebook(name)}")

@@ -106,8 +106,8 @@ class Parameters(Section):
     def _fits_its_losses(self) -> Self:
         if self.structural_loss is None and self.contextual_teacher is None:
             raise ValueError(
-                "structural_loss and contextual_teacher are both None; give one of them, because a "
-                "student needs a teacher"
+                "structural_loss and contextual_teacher are both None; "
+                "give one of them, because a student needs a teacher"
             )
         if self.lam_by_length is None:
             return self

@@ -78,8 +78,8 @@ class PlanLine(BaseModel):
                 check_names(self.notebook, parameters)
         elif self.grid is None:
             raise ValueError(
-                "names neither a notebook nor a grid; write {notebook: 05_weighting} or {grid: "
-                "final}"
+                "names neither a notebook nor a grid; "
+                "write {notebook: 05_weighting} or {grid: final}"
             )
         return self
 
@@ -131,7 +131,8 @@ class Profile(sections.Section):
         if name is not None:
             raise ValueError(
                 f"further_teachers: the name {name!r} is given twice, or is one that docemb uses "
-                f"({', '.join(TAKEN_NAMES)}); choose another"
+                f"({', '.join(TAKEN_NAMES)}); "
+                "choose another"
             )
         return self
 
@@ -146,7 +147,8 @@ class Profile(sections.Section):
             hint = f" (as wide as the student: {fits})" if fits else ""
             raise ValueError(
                 f"student.model {model} is {student_width} wide, structural_teacher.model "
-                f"{teacher} is {teacher_width} wide; they must be equal{hint}"
+                f"{teacher} is {teacher_width} wide; "
+                f"they must be equal{hint}"
             )
         return self
 
@@ -158,7 +160,8 @@ class Profile(sections.Section):
             if task in sections.LINKED_TASKS:
                 raise ValueError(
                     f"evaluation.tasks: {task} needs the links between pages of corpus.source "
-                    "installed-docs; name halves, or tasks of your own in own_tasks"
+                    "installed-docs; "
+                    "name halves, or tasks of your own in own_tasks"
                 )
         return self
 
@@ -218,8 +221,8 @@ class Profile(sections.Section):
             folder = Path(place).expanduser().resolve()
             if is_folder and not (place and folder.is_dir()):
                 raise InputError(
-                    f"{source} {task}: there is no folder {place!r}; name one with corpus.jsonl, "
-                    "queries.jsonl and qrels"
+                    f"{source} {task}: there is no folder {place!r}; "
+                    "name one with corpus.jsonl, queries.jsonl and qrels"
                 )
             if is_folder:
                 settings = {"name": name, "kind": "retrieval", "path": folder}
@@ -283,8 +286,8 @@ def check_names(notebook: str, names: Iterable[str]) -> None:
             continue
         if name in Profile.model_fields:
             raise InputError(
-                f"{notebook}: {name} is a field of a profile and no parameter of a notebook; name "
-                "the profile instead, as in -p profile mine.yaml"
+                f"{notebook}: {name} is a field of a profile and no parameter of a notebook; "
+                "name the profile instead, as in -p profile mine.yaml"
             )
         raise InputError(f"{notebook}: unknown parameter {name!r}{nearest(name, allowed)}")
 

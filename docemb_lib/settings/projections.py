@@ -51,9 +51,10 @@ def _parse_block(text: str, spec: str) -> Block:
         if len(kinds) == len(names):  # each name is a layer, and no two are of one kind
             return int(match[1]), tuple(name for name in names if name != "linear")
     raise InputError(
-        f"projection {spec!r}: {text!r} is not a block; write a width from 1 to {WIDEST}, or one "
-        f"with layers in parentheses: an activation ({', '.join(ACTIVATIONS)}), {DROPOUT}0.1, "
-        f"{NORM} and {BATCH_NORM}, each at most once; as in {_EXAMPLE!r}, or '{IDENTITY}'"
+        f"projection {spec!r}: {text!r} is not a block; "
+        f"write a width from 1 to {WIDEST}, or one with layers in parentheses: an activation "
+        f"({', '.join(ACTIVATIONS)}), {DROPOUT}0.1, {NORM} and {BATCH_NORM}, each at most once; "
+        f"as in {_EXAMPLE!r}, or '{IDENTITY}'"
     )
 
 

@@ -307,8 +307,8 @@ class FurtherTeacher(Section):
         needed, other = ("model", "teacher") if is_structural else ("teacher", "model")
         if getattr(self, needed) is None or getattr(self, other) is not None:
             raise ValueError(
-                f"a {self.role} teacher has `{needed}` and no `{other}`; write it so, or change "
-                "its role"
+                f"a {self.role} teacher has `{needed}` and no `{other}`; "
+                "write it so, or change its role"
             )
         losses = STRUCTURAL_LOSSES if is_structural else CONTEXTUAL_LOSSES
         is_numbered = not is_structural and re.fullmatch(NUMBERED_CCA, self.loss)
@@ -395,8 +395,8 @@ class Training(Section):
         """Raise InputError for less than one batch. section: the name of these settings."""
         if documents < self.batch_size:
             raise InputError(
-                f"documents: {documents} training documents do not fill one batch; give "
-                f"{self.batch_size} or more, or lower {section}.batch_size"
+                f"documents: {documents} training documents do not fill one batch; "
+                f"give {self.batch_size} or more, or lower {section}.batch_size"
             )
 
 
@@ -484,8 +484,8 @@ class OwnTask(Section):
                     raise ValueError(f"{name} belongs to retrieval tasks; leave it out")
         elif self.relevance is None and (self.queries or not is_folder):
             raise ValueError(
-                "relevance (a file of pairs of ids) is missing; add it, or let path be a folder of "
-                "BEIR's layout, without queries"
+                "relevance (a file of pairs of ids) is missing; "
+                "add it, or let path be a folder of BEIR's layout, without queries"
             )
         if self.mask_names and (self.kind != "retrieval" or self.is_judged):
             raise ValueError(
@@ -493,8 +493,8 @@ class OwnTask(Section):
             )
         if self.kind == "retrieval" and isinstance(self.path, dict):
             raise ValueError(
-                "path of a retrieval task is one file of documents for all splits; name one file, "
-                "and give relevance a file per split"
+                "path of a retrieval task is one file of documents for all splits; "
+                "name one file, and give relevance a file per split"
             )
         return self
 
@@ -550,8 +550,8 @@ class Evaluation(Section):
         sizes = [inf if size is None else size for size in self.rounds]
         if sizes != sorted({*sizes}):  # the last one is compared
             raise ValueError(
-                f"rounds must ascend, with null as the last, got {self.rounds}; write them in this "
-                "order"
+                f"rounds must ascend, with null as the last, got {self.rounds}; "
+                "write them in this order"
             )
         benchmarks = (*get_args(BenchmarkName), *get_args(SimDEName))
         known = [*EMBEDDED_TASKS, *benchmarks, *(task.name for task in self.own_tasks)]
@@ -561,8 +561,8 @@ class Evaluation(Section):
         for name in (*self.tasks, *self.sweep_tasks):
             if name not in known:
                 raise ValueError(
-                    f"there is no task {name!r}; known are {', '.join(known)}; name one of these, "
-                    "or define it in own_tasks"
+                    f"there is no task {name!r}; known are {', '.join(known)}; "
+                    "name one of these, or define it in own_tasks"
                 )
             if name in benchmarks and name not in (*ON_HUB, *self.benchmarks):
                 raise ValueError(

@@ -41,8 +41,8 @@ def sources_of(name: str) -> Sources:
         return {place: hashlib.sha256(files[place].read_bytes()).hexdigest() for place in files}
     if _spec(module) is None:
         raise InputError(
-            f"{name}: there is no module {module}; put its file into notebooks/, or its folder on "
-            "PYTHONPATH"
+            f"{name}: there is no module {module}; "
+            "put its file into notebooks/, or its folder on PYTHONPATH"
         )
     package = module.partition(".")[0]
     distributions = packages_distributions().get(package)

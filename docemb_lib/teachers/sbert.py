@@ -88,8 +88,8 @@ class SBERT:
         least = self.special_tokens + 1
         if not least <= tokens <= limit:
             raise InputError(
-                f"max_tokens: got {tokens}; {self.model} takes {least} to {limit}, give one of "
-                "these"
+                f"max_tokens: got {tokens}; "
+                f"{self.model} takes {least} to {limit}, give one of these"
             )
         return tokens
 

@@ -163,8 +163,8 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
     figures = [claim["figure"] for claim in claims(*of_chapter_4)]
     if finals.scores.empty and not recorded_in_figures(run, figures):
         raise InputError(
-            f"profile {profile}: no run of chapter 4 and no final evaluation is recorded; make one "
-            f"with `docemb run --profile {profile}`"
+            f"profile {profile}: no run of chapter 4 and no final evaluation is recorded; "
+            f"make one with `docemb run --profile {profile}`"
         )
     of_simde = Run(RunKey.of(SIMDE.name, Profile.load(profile)))
     tables = [

@@ -48,8 +48,8 @@ def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
             seconds.append("".join(texts[~in_first]))
     if len(firsts) < 2:
         raise InputError(
-            f"corpus.validation: {len(firsts)} documents have two sentences; distances need two "
-            "such documents; raise it, or add documents of several sentences"
+            f"corpus.validation: {len(firsts)} documents have two sentences; "
+            "distances need two such documents; raise it, or add documents of several sentences"
         )
 
     frames = []
