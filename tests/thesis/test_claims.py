@@ -129,6 +129,15 @@ def test_each_group_is_compared_with_all_later_groups_and_corrected_for_their_nu
     assert undecided.because.endswith("; 100 examples can show 1.637, about 270 this")
 
 
+def test_a_verdict_on_p_values_alone_says_nothing_of_the_examples_that_it_takes():
+    row = ("a", "b", "all", 0.2, 0.5)
+    compared = pd.DataFrame([row], columns=["ahead", "behind", "where", "difference", "p"])
+    assert module.check_order(compared) == (
+        UNDECIDED,
+        "0 of 1 differences significant; least: a minus b +0.200 (all)",
+    )
+
+
 def test_normalised_means_divide_each_task_and_its_answers_by_the_best():
     a = np.array([1.0, 0.0])
     b = np.array([1.0, 0.6])
