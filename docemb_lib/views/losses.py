@@ -198,13 +198,15 @@ def three_documents(run: Run) -> ThreeDocuments:
             structural = losses["structural"](y, t, objective.weighting.keep(lengths))
         if "contextual" in losses:
             contextual, *parts = with_parts(losses["contextual"], f, c).unbind(dim=1)
+
     delta = 0.0
-    soft_cca = losses.get("contextual")
-    if isinstance(soft_cca, SoftCCA):
-        decorrelation = soft_cca.student_decorrelation
-        cells = decorrelation.covariance.numel() - len(decorrelation.covariance)
-        delta = float(parts[2][0]) if soft_cca.delta == "balance" else float(soft_cca.delta)
-        delta *= max(cells, 1) if decorrelation.reduction == "sum" else 1
+    loss = losses.get("contextual")
+    if isinstance(loss, SoftCCA):
+        delta = float(parts[2][0]) if loss.delta == "balance" else float(loss.delta)
+        decorrelation = loss.student_decorrelation
+        if decorrelation.reduction == "sum":  # delta of the sum, which has so many cells
+            cells = decorrelation.covariance.numel() - len(decorrelation.covariance)
+            delta *= max(cells, 1)
 
     return ThreeDocuments(
         lengths=lengths,
