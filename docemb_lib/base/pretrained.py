@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from docemb_lib.base.integrity import (
     check_student,
     digest_of,
     files_of,
+    hash_of,
     is_published,
     warn_once,
 )
@@ -136,7 +136,7 @@ def fingerprint(name: str) -> str:
         for file in files_of(folder)
         if file.suffix in IN_FINGERPRINT and file.name not in NOT_IN_FINGERPRINT
     )
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    return hash_of(content)[:16]
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from docemb_lib.base.errors import InputError, as_line
-from docemb_lib.base.integrity import digest_of
+from docemb_lib.base.integrity import digest_of, hash_of
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.corpus.document import Document, not_installed
@@ -131,7 +131,7 @@ def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
             f"{error.filename}: the file cannot be read ({error.strerror}); "
             "make it readable, or leave it out"
         ) from error
-    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
+    return hash_of("\n".join(lines))
 
 
 @cache
@@ -224,8 +224,7 @@ def _hashed_documents(source: HubDataset) -> Iterator[Document]:
             if not text.strip():
                 findings.left_out["blank text"] += 1
                 continue
-            id = hashlib.sha256(text.encode()).hexdigest()[:16]
-            yield Document(f"{name}/{id}", text, name)
+            yield Document(f"{name}/{hash_of(text)[:16]}", text, name)
     findings.end(source.dataset)
 
 

@@ -10,7 +10,6 @@ Embeddings are (N, D), dense or sparse with rows of unit length.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import hash_of
 from docemb_lib.evaluation.copies import near_copies
 from docemb_lib.evaluation.retrieval import by_cosine, of_rows, rank_documents, score_queries
 from docemb_lib.settings.sections import HeadSettings
@@ -47,7 +47,7 @@ def _in_rows(column: Sequence[Any], rows: Integers) -> list[Any]:
 
 def ids_of_texts(texts: Sequence[str]) -> list[str]:
     """Ids of documents whose source gives none: equal texts are one document."""
-    return [hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest() for text in texts]
+    return [hash_of(text) for text in texts]
 
 
 class OneColumn:

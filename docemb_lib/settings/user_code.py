@@ -6,7 +6,6 @@ neither in the standard library nor in an installed package.
 """
 
 import ast
-import hashlib
 import inspect
 import platform
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from sysconfig import get_path
 
 from docemb_lib.base.errors import InputError, did_you_mean
+from docemb_lib.base.integrity import hash_of
 from docemb_lib.settings.files import PACKAGE, working_folder
 
 INSTALLED = {"site-packages", "dist-packages"}
@@ -38,7 +38,7 @@ def sources_of(name: str) -> Sources:
     module = name.partition(":")[0]
     files = _user_files(module)
     if files:
-        return {place: hashlib.sha256(files[place].read_bytes()).hexdigest() for place in files}
+        return {place: hash_of(file.read_bytes()) for place, file in files.items()}
     if _spec(module) is None:
         raise InputError(
             f"{name}: there is no module {module}; "
@@ -59,8 +59,7 @@ def sources_of_object(value: object) -> Sources:
         return {}
     with suppress(InputError, OSError, TypeError):  # a class may have no text
         if kind.__module__ == "__main__":
-            text = inspect.getsource(kind)
-            return {kind.__qualname__: hashlib.sha256(text.encode()).hexdigest()}
+            return {kind.__qualname__: hash_of(inspect.getsource(kind))}
         return sources_of(kind.__module__)
     return {}
 
