@@ -28,13 +28,16 @@ MEMORY = 4 * GiB
 DISK = 2 * GiB
 
 
+# slow: docemb works, but slowly; absent: it works without; wrong: it fails
+Status = Literal["ok", "slow", "absent", "wrong"]
+
+
 class Finding(NamedTuple):
     """One line of the report."""
 
     name: str
     value: str
-    # slow: docemb works, but slowly; absent: it works without; wrong: it fails
-    status: Literal["ok", "slow", "absent", "wrong"] = "ok"
+    status: Status = "ok"
     mend: str = ""  # what to do, or what to expect, where the status is not ok
 
 
@@ -50,14 +53,11 @@ def diagnose() -> Iterator[Finding]:
     yield _hub()
     free = hardware.free_memory("cpu")
     mend = "end other programs: `docemb run` takes 4 GiB, and a sweep as much for each worker"
-    yield Finding("memory", f"{free / GiB:.1f} GiB free", _slow_unless(free >= MEMORY), mend)
+    status: Status = "ok" if free >= MEMORY else "slow"
+    yield Finding("memory", f"{free / GiB:.1f} GiB free", status, mend)
     yield _workspace()
     yield _gpu()
     yield _precision()
-
-
-def _slow_unless(is_fast: bool) -> Literal["ok", "slow"]:
-    return "ok" if is_fast else "slow"
 
 
 def _embedded_model() -> Finding:
@@ -74,12 +74,12 @@ def _hub() -> Finding:
     answers = not pretrained.hub_silence()
     state = "answers" if answers else "does not answer, or HF_HUB_OFFLINE is set"
     mend = "the profile tiny needs no hub; for others copy models and data sets here, or connect"
-    status: Literal["ok", "absent"] = "ok" if answers else "absent"
+    status: Status = "ok" if answers else "absent"
     return Finding("hub", f"{constants.ENDPOINT} {state}", status, mend)
 
 
 def _gpu() -> Finding:
-    device = str(hardware.devices_at_hand()[0])
+    device = hardware.devices_at_hand()[0]
     if device == "cpu":
         return Finding("gpu", "none", "absent", "the profiles tiny and own need none")
     return Finding("gpu", device)
@@ -92,7 +92,7 @@ def _workspace() -> Finding:
         mend = "give `docemb init` in a new folder"
         return Finding("workspace", "no working folder here", "wrong", mend)
     free = shutil.disk_usage(root).free
-    status: Literal["ok", "wrong"] = "ok" if free >= DISK else "wrong"
+    status: Status = "ok" if free >= DISK else "wrong"
     return Finding(
         "workspace", f"{root}, {free / GiB:.1f} GiB free", status, "make room on its disk"
     )
@@ -108,7 +108,7 @@ def _precision() -> Finding:
     mend = "a CPU with Intel AMX or AMD Zen 4 trains two to three times as fast"
     if in_bf16:
         mend = f"this machine is slow at bf16: unset {hardware.PRECISION}"
-    return Finding("precision", value, _slow_unless(is_fast), mend)
+    return Finding("precision", value, "ok" if is_fast else "slow", mend)
 
 
 def verify_outputs() -> list[Finding]:

@@ -6,7 +6,6 @@ builders never collide, and a kill costs only the artefact that is being built. 
 `outputs/students/<label>` name artefacts for people.
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -25,7 +24,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import MANIFEST, damaged, files_of, is_whole, sealed
+from docemb_lib.base.integrity import MANIFEST, damaged, files_of, hash_of, is_whole, sealed
 from docemb_lib.settings.files import find_root, folder_above
 
 logger = logging.getLogger(__name__)
@@ -165,7 +164,7 @@ def fingerprint_of(inputs: Inputs) -> str:
     canonical = json.dumps(
         inputs, sort_keys=True, ensure_ascii=False, default=str, separators=(",", ":")
     )
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return hash_of(canonical)[:16]
 
 
 def publish(
@@ -196,8 +195,9 @@ def publish(
             if not resumable or not any(partial.iterdir()):
                 shutil.rmtree(partial, ignore_errors=True)
             if is_full:
-                mend = "make room and give the same command again"
-                raise InputError(f"{folder.parent}: the disk is full; {mend}") from error
+                raise InputError(
+                    f"{folder.parent}: the disk is full; make room and give the same command again"
+                ) from error
             raise
         if folder.exists():
             _replace_files(partial, folder)

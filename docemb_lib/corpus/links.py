@@ -65,8 +65,10 @@ def read_links(
                     warn_once("%s: the first line (%s) is read as names", as_line(file), named)
                     continue
                 if queries is None and source == target:
-                    problem = f"the row names the document {source!r:.40} twice"
-                    raise InputError(f"{row.where}: {problem}; name two different documents")
+                    raise InputError(
+                        f"{row.where}: the row names the document {source!r:.40} twice; "
+                        "name two different documents"
+                    )
                 yield source, target, _grade(row)
 
 
@@ -119,9 +121,9 @@ def _ids(row: Row) -> tuple[str, str]:
         name = field_in(row.fields, *names)
         value = None if name is None else row.fields[name]
         if value is None:
-            problem = f"the row has no {names[0]}, only {list(row.fields.values())!r:.60}"
             raise InputError(
-                f"{row.where}: {problem}; name two documents, {SOURCE[0]} and {TARGET[0]}"
+                f"{row.where}: the row has no {names[0]}, only {list(row.fields.values())!r:.60}; "
+                f"name two documents, {SOURCE[0]} and {TARGET[0]}"
             )
         ids.append(id_text(value, row.where, str(name)))
     return ids[0], ids[1]
@@ -162,10 +164,13 @@ def _table_rows(file: Path) -> Iterator[Row]:
             number += 1
             where = f"{file}, row {number}"
             if len(values) != len(columns):
-                problem = f"it has {len(values)} values"
-                mend = "write two ids, perhaps with a grade, or TREC's four columns"
-                raise InputError(f"{where}: {problem}; {mend}")
+                raise InputError(
+                    f"{where}: it has {len(values)} values; "
+                    "write two ids, perhaps with a grade, or TREC's four columns"
+                )
             yield Row(where, number, dict(zip(columns, values, strict=True)))
     except csv.Error as error:
-        problem = f"there is broken quoting near row {number + 1} ({error})"
-        raise InputError(f"{file}: {problem}; close every quoted value") from error
+        raise InputError(
+            f"{file}: there is broken quoting near row {number + 1} ({error}); "
+            "close every quoted value"
+        ) from error

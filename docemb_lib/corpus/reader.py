@@ -82,19 +82,22 @@ def local_documents(
         for where, document in documents:
             with findings.collecting():
                 if not document.text.strip():
-                    mend = "write one, or delete the document"
-                    raise InputError(f"{where}: the text is blank; {mend}")
+                    raise InputError(
+                        f"{where}: the text is blank; write one, or delete the document"
+                    )
                 if document.id in ids:
-                    problem = f"an earlier document has the id {document.id!r}, too"
-                    raise InputError(f"{where}: {problem}; rename one")
+                    raise InputError(
+                        f"{where}: an earlier document has the id {document.id!r}, too; rename one"
+                    )
                 ids.add(document.id)
                 if not findings.refused:
                     yield document
         if len(ids) == before and not findings.refused:
             mend = ".txt or .md files to the folder" if place.is_dir() else "rows to the file"
             counted = findings.counted()
-            problem = f"it holds no document{f' ({counted})' if counted else ''}"
-            raise InputError(f"{place}: {problem}; add {mend}")
+            raise InputError(
+                f"{place}: it holds no document{f' ({counted})' if counted else ''}; add {mend}"
+            )
     findings.end(paths[0] if len(paths) == 1 else f"{len(paths)} files and folders")
 
 
@@ -104,7 +107,7 @@ def local_paths(path: Path | Sequence[Path]) -> list[Path]:
     Raises InputError for a path or a pattern without a match, for a file that is no data file, and
     for a path that is given twice.
     """
-    places: list[Path] = []
+    places = []
     for place in [path] if isinstance(path, str | Path) else path:
         matched = matches(place)
         if not matched:
@@ -188,11 +191,10 @@ def _of_file(
             with_ids = value is not None or id_field is not None
         with findings.collecting():
             id = f"{prefix}{number}" if value is None else id_text(value, where, str(name))
-            if with_ids and value is None:
-                problem = f"the id ({name or id_field or IDS[0]}) is missing or null"
-                raise InputError(f"{where}: {problem}; give every row one, or none")
-            if not with_ids and value is not None:
+            if with_ids != (value is not None):
                 problem = f"there is an id ({name}), and the first row has none"
+                if with_ids:
+                    problem = f"the id ({name or id_field or IDS[0]}) is missing or null"
                 raise InputError(f"{where}: {problem}; give every row one, or none")
             document = Document(id, text_of(fields, text_field, where=where), source)
             if keep_fields:
@@ -227,5 +229,7 @@ def id_text(value: object, where: str, field: str) -> str:
     is_text = isinstance(value, str) and value.strip()
     if is_text or (isinstance(value, int) and not isinstance(value, bool)):
         return clean(str(value))
-    problem = f"the field {field!r} holds the {type(value).__name__} {value!r:.40} and no id"
-    raise InputError(f"{where}: {problem}; write a string or an integer")
+    raise InputError(
+        f"{where}: the field {field!r} holds the {type(value).__name__} {value!r:.40} and no id; "
+        "write a string or an integer"
+    )

@@ -57,10 +57,12 @@ class Findings:
 
     Args:
         skip_bad: leave out what is bad, and say so, instead of raising an error at the end.
+        collects: keep what is bad for the end, instead of raising the first error at once.
     """
 
-    def __init__(self, *, skip_bad: bool = False) -> None:
+    def __init__(self, *, skip_bad: bool = False, collects: bool = True) -> None:
         self.skip_bad = skip_bad
+        self.collects = collects
         self.bad: list[InputError] = []
         self.left_out: Counter[str] = Counter()  # numbers by kind
 
@@ -75,6 +77,8 @@ class Findings:
         try:
             yield
         except InputError as bad:
+            if not self.collects:
+                raise
             self.bad.append(bad)
 
     def counted(self) -> str:
@@ -124,8 +128,10 @@ def check_format(file: Path) -> None:
     if file.exists() and not (file.is_file() or file.is_dir()):
         raise InputError(f"{file}: this is a pipe or a device; write its content into a file")
     if file_format(file) is None:
-        mend = f"give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
-        raise InputError(f"{file}: this is not a data file; {mend}")
+        raise InputError(
+            f"{file}: this is not a data file; "
+            f"give {DATA_FILES}{'' if file.is_dir() else ', or a folder'}"
+        )
 
 
 def any_word(*words: str) -> re.Pattern[str]:
@@ -167,30 +173,24 @@ def read_rows(file: Path, findings: Findings | None = None) -> Iterator[Row]:
     findings: collects what is malformed, and counts blank lines. None: InputError is raised while
     reading.
     """
-    if findings is None:
-        yield from _rows(file, None)
-        return
+    findings = findings or Findings(collects=False)
     with findings.collecting():
-        yield from _rows(file, findings)
-
-
-def _rows(file: Path, findings: Findings | None) -> Iterator[Row]:
-    check_format(file)
-    match file_format(file):
-        case ".csv" | ".tsv":
-            yield from read_csv(file, delimiter=_delimiter(file), findings=findings)
-        case ".parquet":
-            yield from _read_parquet(file)
-        case _:
-            yield from _read_json(file, findings)
+        check_format(file)
+        match file_format(file):
+            case ".csv" | ".tsv":
+                yield from read_csv(file, findings, delimiter=_delimiter(file))
+            case ".parquet":
+                yield from _read_parquet(file)
+            case _:
+                yield from _read_json(file, findings)
 
 
 def read_csv(
     file: Path,
+    findings: Findings,
     *,
     columns: Sequence[str] | None = None,
     delimiter: str = ",",
-    findings: Findings | None = None,
 ) -> Iterator[Row]:
     """The rows of a CSV file; `columns` names them where the file has no line of names.
 
@@ -211,7 +211,7 @@ def read_csv(
     try:
         for values in reader:
             if not values:
-                _count_blank(findings)
+                findings.left_out["blank line"] += 1
                 continue
             if names is None:
                 names = [name.strip() for name in values]
@@ -219,20 +219,19 @@ def read_csv(
                 continue
             number += 1
             where = f"{file}, row {number}"
-            if len(values) == len(names):
+            with findings.collecting():
+                if len(values) != len(names):
+                    raise InputError(
+                        f"{where} (up to line {reader.line_num}): the row must have {len(names)} "
+                        f"values ({', '.join(names)}), and has more or fewer; "
+                        "mend the row"
+                    )
                 yield Row(where, number, dict(zip(names, values, strict=True)))
-                continue
-            needed = f"the row must have {len(names)} values ({', '.join(names)})"
-            _report(
-                findings,
-                f"{where} (up to line {reader.line_num})",
-                f"{needed}, and has more or fewer",
-                "mend the row",
-            )
     except csv.Error as error:
-        problem = f"there is broken quoting up to line {reader.line_num} ({error})"
-        mend = "close every quoted value, and double each quotation mark inside of one"
-        raise InputError(f"{file}: {problem}; {mend}") from error
+        raise InputError(
+            f"{file}: there is broken quoting up to line {reader.line_num} ({error}); "
+            "close every quoted value, and double each quotation mark inside of one"
+        ) from error
 
 
 def _delimiter(file: Path) -> str:
@@ -262,21 +261,9 @@ def _is_quoted(file: Path) -> bool:
 
 def _refuse_repeated(file: Path, names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
-        problem = f"two columns have the same name ({', '.join(names)})"
-        raise InputError(f"{file}: {problem}; rename one of them")
-
-
-def _report(findings: Findings | None, where: str, problem: str, mend: str) -> None:
-    """Keep what is bad for the end, or raise it where nothing is collected."""
-    bad = InputError(f"{where}: {problem}; {mend}")
-    if findings is None:
-        raise bad
-    findings.bad.append(bad)
-
-
-def _count_blank(findings: Findings | None) -> None:
-    if findings is not None:
-        findings.left_out["blank line"] += 1
+        raise InputError(
+            f"{file}: two columns have the same name ({', '.join(names)}); rename one of them"
+        )
 
 
 def field_in(fields: Mapping[str, object], *names: str) -> str | None:
@@ -308,9 +295,10 @@ def text_of(fields: Mapping[str, object], field: str | Sequence[str], *, where: 
     written = [field_in(fields, name) for name in names]
     there = [name for name in written if name is not None]
     if not there:
-        mend = "name the one that holds the text (--text-field, or text_field in a profile)"
-        problem = f"there is no field {' or '.join(map(repr, names))}, only {listed(fields)}"
-        raise InputError(f"{where}: {problem}; {mend}")
+        raise InputError(
+            f"{where}: there is no field {' or '.join(map(repr, names))}, only {listed(fields)}; "
+            "name the one that holds the text (--text-field, or text_field in a profile)"
+        )
     parts = []
     for name in there:
         value = fields[name]
@@ -319,8 +307,9 @@ def text_of(fields: Mapping[str, object], field: str | Sequence[str], *, where: 
         elif value is not None or len(there) == 1:
             kind = "null" if value is None else f"{type(value).__name__} {value!r:.40}"
             mend = "write a text" if value is None else "quote the value"
-            problem = f"the field {name!r} must be a string, but it is {kind}"
-            raise InputError(f"{where}: {problem}; {mend}")
+            raise InputError(
+                f"{where}: the field {name!r} must be a string, but it is {kind}; {mend}"
+            )
     return clean("\n\n".join(filter(str.strip, parts)) if len(there) > 1 else "".join(parts))
 
 
@@ -337,7 +326,7 @@ def clean(text: str) -> str:
     return unicodedata.normalize("NFC", well_formed(text))
 
 
-def _read_json(file: Path, findings: Findings | None) -> Iterator[Row]:
+def _read_json(file: Path, findings: Findings) -> Iterator[Row]:
     lines = _filled_lines(file, findings)
     opening = list(islice(lines, 2))
     if len(opening) == 1 or (opening and not _is_json(opening[0][1])):
@@ -350,32 +339,35 @@ def _read_json(file: Path, findings: Findings | None) -> Iterator[Row]:
                 raise InputError(f"{file}: this is not JSON ({error}); write it again") from error
         if isinstance(content, list):
             for number, item in enumerate(content, start=1):
-                yield from _row_of(f"{file}, item {number}", number, item, findings)
+                with findings.collecting():
+                    yield _row_of(f"{file}, item {number}", number, item)
             return
-        if isinstance(content, dict) and content and all(map(_is_mapping, content.values())):
+        if isinstance(content, dict):
+            if not content or not all(isinstance(item, dict) for item in content.values()):
+                yield Row(f"{file}, line 1", 1, content)
+                return
             for number, (id, fields) in enumerate(content.items(), start=1):
                 yield Row(f"{file}, entry {id!r:.40}", number, {"id": id} | fields)
             return
-        if isinstance(content, dict):
-            yield Row(f"{file}, line 1", 1, content)
-            return
     for number, line in chain(opening, lines):
         where = f"{file}, line {number}"
-        try:
-            item = json.loads(line, object_pairs_hook=_fields)
-        except (ValueError, RecursionError) as error:
-            problem = f"the line is not JSON ({error})"
-            _report(findings, where, problem, "write one JSON object on each line")
-            continue
-        yield from _row_of(where, number, item, findings)
+        with findings.collecting():
+            try:
+                item = json.loads(line, object_pairs_hook=_fields)
+            except (ValueError, RecursionError) as error:
+                raise InputError(
+                    f"{where}: the line is not JSON ({error}); write one JSON object on each line"
+                ) from error
+            yield _row_of(where, number, item)
 
 
-def _row_of(where: str, number: int, item: object, findings: Findings | None) -> Iterator[Row]:
+def _row_of(where: str, number: int, item: object) -> Row:
     if isinstance(item, dict):
-        yield Row(where, number, item)
-        return
-    problem = f"there is a {type(item).__name__} and no object with fields"
-    _report(findings, where, problem, "write one JSON object on each line, or an array of objects")
+        return Row(where, number, item)
+    raise InputError(
+        f"{where}: there is a {type(item).__name__} and no object with fields; "
+        "write one JSON object on each line, or an array of objects"
+    )
 
 
 def _is_json(line: str) -> bool:
@@ -386,10 +378,6 @@ def _is_json(line: str) -> bool:
     return True
 
 
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, dict)
-
-
 def _fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
@@ -398,12 +386,12 @@ def _fields(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return fields
 
 
-def _filled_lines(file: Path, findings: Findings | None) -> Iterator[tuple[int, str]]:
+def _filled_lines(file: Path, findings: Findings) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines_of(file), start=1):
         if line.strip():
             yield number, line
         else:
-            _count_blank(findings)
+            findings.left_out["blank line"] += 1
 
 
 def _read_parquet(file: Path) -> Iterator[Row]:
@@ -430,8 +418,9 @@ def _read_parquet(file: Path) -> Iterator[Row]:
     except (ArrowException, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        problem = f"this is not a whole parquet file ({error})"
-        raise InputError(f"{file}: {problem}; write it again") from error
+        raise InputError(
+            f"{file}: this is not a whole parquet file ({error}); write it again"
+        ) from error
 
 
 def lines_of(file: Path) -> Iterator[str]:
@@ -456,12 +445,14 @@ def lines_of(file: Path) -> Iterator[str]:
                 yield text
     except (OSError, EOFError, zlib.error, ValueError) as error:
         if isinstance(error, OSError) and error.strerror:
-            problem = f"the file cannot be read ({error.strerror})"
-            mend = "check that it is there and that you may read it"
-            raise InputError(f"{file}: {problem}; {mend}") from error
-        problem = f"the file cannot be read ({error})"
-        mend = "save it again, whole and as UTF-8"
-        raise InputError(f"{file}, near line {number}: {problem}; {mend}") from error
+            raise InputError(
+                f"{file}: the file cannot be read ({error.strerror}); "
+                "check that it is there and that you may read it"
+            ) from error
+        raise InputError(
+            f"{file}, near line {number}: the file cannot be read ({error}); "
+            "save it again, whole and as UTF-8"
+        ) from error
     if in_latin_1:
         message = "%s: lines that are not UTF-8 are read as Latin-1: %d"
         warn_once(message, as_line(file), in_latin_1)
@@ -485,7 +476,7 @@ def split_sentences(text: str, *, language: str = "en") -> list[str]:
     Args:
         language: an ISO 639 code, which decides what abbreviations end no sentence.
     """
-    sentences: list[str] = []
+    sentences = []
     start = 0
     size = WINDOW
     while start < len(text):
@@ -514,7 +505,7 @@ def tag_words(text: str) -> list[tuple[str, str]]:
     """
     from textblob.en import parser  # imports nltk, which takes a second
 
-    words: list[tuple[str, str]] = []
+    words = []
     for sentence in split_sentences(text):
         tokens = TOKENS.findall(sentence)
         tagged = parser.find_tags([token.replace("’", "'") for token in tokens])

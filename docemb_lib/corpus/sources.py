@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from docemb_lib.base.errors import InputError, as_line
-from docemb_lib.base.integrity import digest_of
+from docemb_lib.base.integrity import digest_of, hash_of
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.corpus.document import Document, not_installed
@@ -115,7 +115,7 @@ def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
     Args:
         places: data files or folders, each with its files.
     """
-    names: list[tuple[Path, str]] = []
+    names = []
     for place, files in places:
         names += [(file, file.relative_to(place.parent).as_posix()) for file in files]
     uses = Counter(name for _, name in names)
@@ -131,7 +131,7 @@ def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
             f"{error.filename}: the file cannot be read ({error.strerror}); "
             "make it readable, or leave it out"
         ) from error
-    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
+    return hash_of("\n".join(lines))
 
 
 @cache
@@ -193,7 +193,7 @@ def hub_documents(
     """
     documents = _hashed_documents(source)
     if limit is None:
-        ids: set[str] = set()
+        ids = set()
         for document in _long(documents, source, count_tokens):
             if document.id not in ids:
                 ids.add(document.id)
@@ -224,8 +224,7 @@ def _hashed_documents(source: HubDataset) -> Iterator[Document]:
             if not text.strip():
                 findings.left_out["blank text"] += 1
                 continue
-            id = hashlib.sha256(text.encode()).hexdigest()[:16]
-            yield Document(f"{name}/{id}", text, name)
+            yield Document(f"{name}/{hash_of(text)[:16]}", text, name)
     findings.end(source.dataset)
 
 
@@ -240,7 +239,7 @@ def _drawn(
 
     Tokens are counted only for documents that can still be among them.
     """
-    lowest: dict[bytes, Document] = {}  # by draw
+    lowest = {}  # by draw
     bound = b"\xff" * 32  # above it are documents that cannot be among the lowest
     candidates = (document for document in documents if _draw(document.id, seed) < bound)
     for document in _long(candidates, source, count_tokens):

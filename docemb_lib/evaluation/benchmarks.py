@@ -25,10 +25,9 @@ from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.tasks import (
     SPLITS,
     HeadTask,
-    Labelled,
-    LabelledPairs,
     Ranking,
     Retrieval,
+    Split,
     Task,
     documents_of,
     texts_of_examples,
@@ -148,7 +147,7 @@ def _examples(name: str, source: str, files: Sequence[Path]) -> pd.DataFrame:
 def _pair_rows(files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
     """Rows of 0 or 1, the first text and the second, quoted with `"`; a file for each split."""
     for split, file in zip(SPLITS, files, strict=True):
-        for row in read_csv(file, columns=PAIR_COLUMNS):
+        for row in read_csv(file, Findings(collects=False), columns=PAIR_COLUMNS):
             fields = {name: str(value) for name, value in row.fields.items()}
             if fields["label"].strip() not in ("0", "1"):
                 raise InputError(
@@ -200,8 +199,8 @@ def read_articles(file: Path) -> dict[str, str]:
     The second column is a Python literal: `"[('Taste', 'Sour.'), ('History', '')]"` gives `"Taste
     Sour."`. Raises InputError for any other row and for a second article of a title.
     """
-    texts: dict[str, str] = {}
-    for row in read_csv(file):
+    texts = {}
+    for row in read_csv(file, Findings(collects=False)):
         try:
             title, literal = row.fields.values()
             sections = ast.literal_eval(literal)
@@ -237,7 +236,7 @@ def read_relevance(file: Path) -> dict[str, list[str]]:
     wrong = InputError(f"{file}: {needed}; mend it, or copy the published one")
     if not isinstance(data, Mapping):
         raise wrong
-    lists: dict[str, list[str]] = {}
+    lists = {}
     for title, targets in data.items():
         several = isinstance(targets, Mapping | list | tuple | set | frozenset)
         if not several or not all(isinstance(name, str) for name in (title, *targets)):
@@ -331,7 +330,7 @@ def task_statistics(task: Task, lengths: pd.DataFrame, *, limit: int) -> pd.Data
     return pd.DataFrame(rows, columns=["protocol", "task", "split", "statistic", "value"])
 
 
-def _sizes(data: Labelled | LabelledPairs | Ranking) -> dict[str, float]:
+def _sizes(data: Split) -> dict[str, float]:
     if isinstance(data, Ranking):
         counts = [len(rows) for rows in data.relevant]
         return {

@@ -261,7 +261,7 @@ def _see_also_pairs(
     """
     by_id = {page.id: page for page in pages}
     taken: set[str] = set()
-    links: list[Link] = []
+    links = []
     for page in pages:
         # A random part of the list: many lists begin with the same page, whose links leave few
         # unlinked pairs.
@@ -282,7 +282,7 @@ def _halves(pages: Sequence[Document], limit: int, rng: np.random.Generator) -> 
 
     limit: counts halves.
     """
-    halves: list[Link] = []
+    halves = []
     page_of: dict[str, str] = {}  # the id of the page of each half, by that of the half
     for page in pages:
         pieces = cut(page.text, 2)
@@ -348,7 +348,7 @@ def _balanced_pairs(
     by_source = defaultdict(list)
     for i, (page, _) in enumerate(positives):
         by_source[page.source].append(i)
-    unrelated: dict[int, Document] = {}
+    unrelated = {}
     for members in by_source.values():
         rows = rng.permutation(members)
         columns = rng.permutation(members)
@@ -361,8 +361,8 @@ def _balanced_pairs(
             if choice >= 0:
                 unrelated[i] = positives[columns[choice]][1]
 
-    firsts: list[Document] = []
-    seconds: list[Document] = []
+    firsts = []
+    seconds = []
     for i, other in sorted(unrelated.items()):
         first, second = positives[i]
         firsts += [first, first]

@@ -39,7 +39,7 @@ def near_copies(texts: Sequence[str]) -> np.ndarray:
         (np.ones(sizes.sum(), dtype=np.int32), columns, np.append(0, np.cumsum(sizes))),
         shape=(N, len(values)),
     )
-    links: list[tuple[int, int]] = []
+    links = []
     for start in range(0, N, BLOCK):
         common = coo_array(shared[start : start + BLOCK] @ shared.T)
         first = common.row + start

@@ -123,11 +123,11 @@ def train_jobs(
     X = torch.tensor(np.asarray(features, dtype=np.float32), device=device)
     y = torch.tensor(np.asarray(labels, dtype=np.int64), device=device)
 
-    by_steps: dict[int, list[int]] = defaultdict(list)
+    by_steps = defaultdict(list)
     for number, job in enumerate(jobs):
         by_steps[math.ceil(len(job.rows) / settings.batch_size)].append(number)
     # The stacks do not depend on the number of cores, so the results do not depend on it either.
-    stacks: list[np.ndarray] = []
+    stacks = []
     for numbers in by_steps.values():
         stacks += np.array_split(numbers, math.ceil(len(numbers) / TOGETHER[device.type]))
 
@@ -202,7 +202,7 @@ def _joined(stacks: Sequence[Heads]) -> Heads:
 
 def _train_linear(features: Features, labels: np.ndarray, jobs: Sequence[HeadJob]) -> LinearHeads:
     """Fit a logistic regression per job; jobs with the same rows share one: it has no seed."""
-    fitted: dict[bytes, LogisticRegression] = {}
+    fitted = {}
     models = []
     for job in jobs:
         key = np.sort(job.rows).tobytes()

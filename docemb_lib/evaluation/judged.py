@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.links import may_hold_links, read_links
-from docemb_lib.corpus.reader import local_documents
 from docemb_lib.corpus.rows import Findings, field_in, read_rows
-from docemb_lib.evaluation.readers import draw_queries, split_in
+from docemb_lib.evaluation.readers import Relevance, own_texts, queries_by_split, split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval
-from docemb_lib.settings.sections import OwnTask, SplitName
+from docemb_lib.settings.sections import OwnTask
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +31,7 @@ class Layout(NamedTuple):
 
     corpus: Path
     queries: Path
-    relevance: Mapping[SplitName, Path] | Mapping[str, Path] | Path
+    relevance: Relevance
 
 
 def judged_task(settings: OwnTask) -> Retrieval:
@@ -47,11 +46,8 @@ def judged_task(settings: OwnTask) -> Retrieval:
     def judgements_in(file: Path) -> Judgements:
         return read_judgements(file, documents, queries, skip_bad=settings.skip_bad)
 
-    if isinstance(layout.relevance, Path):
-        by_split = draw_queries(judgements_in(layout.relevance), settings)
-    else:
-        by_split = {split: judgements_in(file) for split, file in layout.relevance.items()}
     rankings = {}
+    by_split = queries_by_split(layout.relevance, settings, judgements_in)
     for split, judgements in by_split.items():
         where = f"task {settings.name}, split {split}"
         rankings[split] = _ranking(documents, queries, judgements, where)
@@ -72,8 +68,11 @@ def layout_of(settings: OwnTask) -> Layout:
     for file in sorted(filter(may_hold_links, (folder / "qrels").glob("*"))):
         split = split_in(file.name)
         if split in files:
-            problem = f"{files[split].name} and {file.name} are both of the split {split}"
-            raise InputError(f"{folder / 'qrels'}: {problem}; leave one of them there")
+            raise InputError(
+                f"{folder / 'qrels'}: {files[split].name} and {file.name} are both of the split "
+                f"{split}; "
+                "leave one of them there"
+            )
         if split:
             files[split] = file
     files = files or {"test": _file(folder, "qrels", ".tsv")}
@@ -84,8 +83,10 @@ def _file(folder: Path, name: str, *further: str) -> Path:
     candidates = [folder / f"{name}{ending}" for ending in (".jsonl", ".jsonl.gz", *further)]
     file = next((file for file in candidates if file.is_file()), None)
     if file is None:
-        needs = "corpus.jsonl, queries.jsonl, and qrels/test.tsv or qrels.jsonl"
-        raise InputError(f"{folder}: there is no {candidates[0].name} in it; it must hold {needs}")
+        raise InputError(
+            f"{folder}: there is no {candidates[0].name} in it; "
+            "it must hold corpus.jsonl, queries.jsonl, and qrels/test.tsv or qrels.jsonl"
+        )
     return file
 
 
@@ -95,10 +96,7 @@ def _texts(file: Path, settings: OwnTask) -> dict[str, str]:
     first = next(iter(read_rows(file)), None)
     if isinstance(text_field, str) and first and field_in(first.fields, TITLE):
         text_field = [TITLE, text_field]
-    documents = local_documents(
-        file, text_field=text_field, id_field=settings.id_field, skip_bad=settings.skip_bad
-    )
-    return {document.id: document.text for document in documents}
+    return own_texts(file, settings, text_field)
 
 
 def read_judgements(
@@ -124,11 +122,11 @@ def _ranking(documents: Texts, queries: Texts, judgements: Judgements, where: st
     row_of = {id: row for row, id in enumerate(documents)}
     texts = list(documents.values())
     ids = list(documents)
-    rows: list[int] = []
-    relevant: list[list[int]] = []
-    grades: list[list[int]] = []
-    missing: list[list[int]] = []
-    absent: list[str] = []
+    rows = []
+    relevant = []
+    grades = []
+    missing = []
+    absent = []
     without = 0
     for query, judged in judgements.items():
         text = queries.get(query)

@@ -7,7 +7,7 @@ user's own files.
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
 
@@ -42,7 +42,7 @@ from docemb_lib.evaluation.tasks import (
     Retrieval,
     Task,
 )
-from docemb_lib.settings.sections import OwnTask
+from docemb_lib.settings.sections import OwnTask, SplitName
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,8 @@ NO_SPLIT = ""  # the split of rows for which no split is named
 WORD = re.compile(r"\b[^\W\d_]\w*")  # begins with a letter
 TEXTS = ("first", "second")  # columns of the texts of examples
 OfQuery = TypeVar("OfQuery")
+# One file, or one for each split.
+Relevance = Path | Mapping[SplitName, Path] | Mapping[str, Path]
 
 
 def source_rows(
@@ -95,7 +97,7 @@ def class_folder_rows(folder: Path, findings: Findings) -> Iterator[tuple[str, R
     splits = {split_in(part.name): part for part in folders}
     if not folders or NO_SPLIT in splits or len(splits) < len(folders):
         splits = {NO_SPLIT: folder}
-    read: set[Path] = set()
+    read = set()
     for split, place in splits.items():
         classes = _subfolders(place)
         if not classes:
@@ -149,7 +151,7 @@ def read_examples(
     the split of a row; None: `split`, where a row has it; "": none does. Raises InputError for rows
     that are no examples, for a named field that no row has, and where there is no example.
     """
-    examples: list[tuple[str, ...]] = []
+    examples = []
     known: dict[str, None] = {}  # the fields of all rows
     without_split = ""
     skipped = 0
@@ -200,8 +202,9 @@ def _split_of(row: Row, field: str) -> str:
         return NO_SPLIT
     split = _canonical(row.fields[name])
     if split not in SPLITS:
-        problem = f"the field {name!r} is {split!r:.40}"
-        raise InputError(f"{row.where}: {problem}; write one of {', '.join(SPLITS)}")
+        raise InputError(
+            f"{row.where}: the field {name!r} is {split!r:.40}; write one of {', '.join(SPLITS)}"
+        )
     return split
 
 
@@ -210,10 +213,11 @@ def _label_of(row: Row, names: Sequence[str]) -> str:
     value = row.fields.get(name)
     if isinstance(value, str | int) and str(value).strip():
         return clean(str(value).strip())
-    kind = "the class, a string or an integer"
-    problem = f"the field {name!r} must hold {kind}, but it is {value!r:.40}"
-    mend = f"write one, or name another field (the row has the fields {listed(row.fields)})"
-    raise InputError(f"{row.where}: {problem}; {mend}")
+    raise InputError(
+        f"{row.where}: the field {name!r} must hold the class, a string or an integer, but it is "
+        f"{value!r:.40}; "
+        f"write one, or name another field (the row has the fields {listed(row.fields)})"
+    )
 
 
 def draw_splits(examples: pd.DataFrame, *, share: float, seed: int, where: str) -> pd.DataFrame:
@@ -303,37 +307,37 @@ def task_files(settings: OwnTask) -> dict[str, tuple[Path, list[Path]]]:
 
 def _own_rankings(settings: OwnTask) -> dict[str, Ranking]:
     """The whole pool in every split, with queries of its relevance file, or with drawn queries."""
-    texts = {}
-    for document in local_documents(
-        cast(Path, settings.path),
-        text_field=settings.text_field,
-        id_field=settings.id_field,
-        skip_bad=settings.skip_bad,
-    ):
-        text = document.text
-        if settings.mask_names:
-            text = WORD.sub(lambda word: "" if word[0][0].isupper() else word[0], text)
-        texts[document.id] = text
+    texts = own_texts(cast(Path, settings.path), settings, settings.text_field)
+    if settings.mask_names:
+        for id, text in texts.items():
+            texts[id] = WORD.sub(lambda word: "" if word[0][0].isupper() else word[0], text)
 
     def links_in(file: Path) -> dict[str, list[str]]:
         return relevant_documents(file, texts, skip_bad=settings.skip_bad)
 
-    relevance = settings.relevance
-    by_split: Mapping[str, Mapping[str, Sequence[str]]]
-    if isinstance(relevance, dict):
-        by_split = {split: links_in(file) for split, file in relevance.items()}
-    else:
-        by_split = draw_queries(links_in(cast(Path, relevance)), settings)
+    by_split = queries_by_split(cast(Relevance, settings.relevance), settings, links_in)
     return {split: make_ranking(texts, links) for split, links in by_split.items()}
 
 
-def draw_queries(
-    by_query: Mapping[str, OfQuery], settings: OwnTask
-) -> dict[str, dict[str, OfQuery]]:
-    """A share of the queries for validation, the rest for test, since nothing is trained.
+def own_texts(file: Path, settings: OwnTask, text_field: str | Sequence[str]) -> dict[str, str]:
+    """The texts of documents or queries of a task by id."""
+    documents = local_documents(
+        file, text_field=text_field, id_field=settings.id_field, skip_bad=settings.skip_bad
+    )
+    return {document.id: document.text for document in documents}
 
-    by_query: what belongs to each query, by its id.
+
+def queries_by_split(
+    relevance: Relevance, settings: OwnTask, read: Callable[[Path], dict[str, OfQuery]]
+) -> dict[str, dict[str, OfQuery]]:
+    """The queries of each split, and what `read` finds of each in a file of relevance.
+
+    Of a single file, a share of the queries is drawn for validation, and the rest is for test,
+    since nothing is trained.
     """
+    if not isinstance(relevance, Path):
+        return {split: read(file) for split, file in relevance.items()}
+    by_query = read(relevance)
     held = round(settings.share * len(by_query))
     order = np.random.default_rng(settings.seed).permutation(sorted(by_query))
     drawn = set(order[:held].tolist())

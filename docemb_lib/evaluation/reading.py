@@ -7,8 +7,6 @@ reads whole documents answers alike for all k; one that truncates them does not 
 D: width of an embedding; K: passages of a document; N: documents; P: documents of the pool.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple, Self

@@ -70,12 +70,16 @@ def normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFra
     5.7). The result is relative to the models in the frame: never store it, and compare it only
     within one figure or table.
     """
+    return scores.assign(normalised=scores["value"] / best_means(scores, over_rounds=over_rounds))
+
+
+def best_means(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.Series:
+    """The best mean of a model on the task and metric of each row, see `normalised`."""
     of_task = ["task", "metric"]
     of_round = [*of_task, "round"] if "round" in scores else of_task
     means = scores.groupby([*of_round, "model"], dropna=False)["value"].transform("mean")
     among = [scores[name] for name in (of_task if over_rounds else of_round)]
-    best = means.groupby(among, dropna=False).transform("max")
-    return scores.assign(normalised=scores["value"] / best)
+    return means.groupby(among, dropna=False).transform("max")
 
 
 def interval_board(intervals: pd.DataFrame) -> pd.DataFrame:

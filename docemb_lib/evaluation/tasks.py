@@ -10,15 +10,15 @@ Embeddings are (N, D), dense or sparse with rows of unit length.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import hash_of
 from docemb_lib.evaluation.copies import near_copies
 from docemb_lib.evaluation.retrieval import by_cosine, of_rows, rank_documents, score_queries
 from docemb_lib.settings.sections import HeadSettings
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 Data = TypeVar("Data")
+Integers: TypeAlias = "Sequence[int] | np.ndarray"
 
 SPLITS = ("train", "validation", "test")
 SEEDS = 5  # heads per task; the spread of a score is taken over them
@@ -40,13 +41,13 @@ class Column(NamedTuple):
     texts: Sequence[str]
 
 
-def _in_rows(column: Sequence[Any], rows: Sequence[int] | np.ndarray) -> list[Any]:
+def _in_rows(column: Sequence[Any], rows: Integers) -> list[Any]:
     return [column[row] for row in rows]
 
 
 def ids_of_texts(texts: Sequence[str]) -> list[str]:
     """Ids of documents whose source gives none: equal texts are one document."""
-    return [hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest() for text in texts]
+    return [hash_of(text) for text in texts]
 
 
 class OneColumn:
@@ -75,7 +76,7 @@ class Labelled(OneColumn):
     labels: Sequence[Hashable]
     ids: Sequence[str] = ()
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
+    def take(self, rows: Integers) -> Labelled:
         """The examples in these rows."""
         columns = (self.texts, self.labels, self.ids)
         return Labelled(*(_in_rows(column, rows) for column in columns))
@@ -114,16 +115,14 @@ class LabelledPairs:
     def columns(self) -> list[Column]:
         return [Column(self.first_ids, self.first), Column(self.second_ids, self.second)]
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> LabelledPairs:
+    def take(self, rows: Integers) -> LabelledPairs:
         """The examples in these rows."""
         columns = (self.first, self.second, self.labels, self.first_ids, self.second_ids)
         return LabelledPairs(*(_in_rows(column, rows) for column in columns))
 
     def check(self, where: str) -> None:
         """Raise InputError where columns are empty or differ in length."""
-        check_sizes(where, {"first": self.first, "second": self.second, "labels": self.labels})
-        check_sizes(where, {"first": self.first, "first_ids": self.first_ids})
-        check_sizes(where, {"second": self.second, "second_ids": self.second_ids})
+        check_sizes(where, vars(self))
 
 
 @dataclass(frozen=True)
@@ -164,6 +163,9 @@ class Ranking(OneColumn):
                 )
 
 
+Split: TypeAlias = Labelled | LabelledPairs | Ranking  # the data of one
+
+
 def check_sizes(where: str, columns: Mapping[str, Sequence[Any]]) -> None:
     """Raise InputError where columns are empty or differ in length. columns: by name."""
     sizes = {name: len(column) for name, column in columns.items()}
@@ -181,7 +183,7 @@ def pick(name: str, splits: Mapping[str, Data], split: str) -> Data:
     return splits[split]
 
 
-def check_splits(name: str, splits: Mapping[str, Labelled | LabelledPairs | Ranking]) -> None:
+def check_splits(name: str, splits: Mapping[str, Split]) -> None:
     """Raise InputError where splits are missing, have unknown names, or hold unsound data."""
     if not splits or set(splits) - set(SPLITS):
         raise InputError(
@@ -199,7 +201,7 @@ def check_splits(name: str, splits: Mapping[str, Labelled | LabelledPairs | Rank
                 )
 
 
-def documents_of(*parts: Labelled | LabelledPairs | Ranking) -> dict[str, str]:
+def documents_of(*parts: Split) -> dict[str, str]:
     """The texts of the documents of all parts by id, in the order of their first places."""
     documents: dict[str, str] = {}
     for part in parts:
@@ -473,7 +475,7 @@ class Retrieval:
 Task = Classification | Pairs | Retrieval
 
 
-def example_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+def example_lengths(task: Task, lengths: Integers) -> np.ndarray:
     """The length of each test example (N,): of the longer document of a pair, or of the query.
 
     lengths: of the documents of `task.documents("test")`.
@@ -488,7 +490,7 @@ def example_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarr
     return np.max(of_columns, axis=0)
 
 
-def relevant_lengths(task: Task, lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+def relevant_lengths(task: Task, lengths: Integers) -> np.ndarray:
     """The query and the length of each relevant document in the test split, (2, R).
 
     The order is that of `Score.per_relevant`; without retrieval there is none. lengths: see
@@ -536,7 +538,7 @@ def warn_of_problems(task: Task) -> None:
                 logger.warning(message, task.name, split, *counts, problem, rows[0])
 
 
-def texts_of_examples(data: Labelled | LabelledPairs | Ranking) -> list[tuple[str, ...]]:
+def texts_of_examples(data: Split) -> list[tuple[str, ...]]:
     """The text of each example, or of each document of a pool; of a pair both texts."""
     return list(zip(*(column.texts for column in data.columns), strict=True))
 

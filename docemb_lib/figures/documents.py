@@ -224,7 +224,6 @@ def plot_plane(
     points: columns first, second (coordinates) and `colour`.
     """
     ax = ax or plt.gca()
-    look: dict[str, object] = {}
     if colour == "length":
         values = points["length"].clip(lower=1)
         norm = LogNorm(values.min(), values.max())

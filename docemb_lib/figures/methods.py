@@ -241,16 +241,14 @@ def two_topics(seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 @one_thread()
-def descend(
-    loss: nn.Module, student: Tensor, teacher: Tensor, *, steps: int = DESCENT_STEPS
-) -> Tensor:
+def descend(loss: nn.Module, student: Tensor, teacher: Tensor) -> Tensor:
     """Student embeddings under gradient descent on themselves, as one batch.
 
-    Returns (steps + 1, N, 2), the start first.
+    Returns (DESCENT_STEPS + 1, N, 2), the start first.
     """
     rate = DESCENT_RATE * (FASTER if isinstance(loss, Cosine) else 1)
     path = [student]
-    for _ in range(steps):
+    for _ in range(DESCENT_STEPS):
         y = path[-1].clone().requires_grad_()
         (gradient,) = torch.autograd.grad(loss(y, teacher).sum(), y)
         path.append(path[-1] - rate * gradient)

@@ -19,8 +19,8 @@ from pandas.core.groupby import DataFrameGroupBy
 from docemb_lib.evaluation.scoreboard import (
     MAIN_METRICS,
     METRIC_NAMES,
+    best_means,
     mean_over_tasks,
-    normalised,
 )
 from docemb_lib.evaluation.uncertainty import OVERALL, VERDICTS
 from docemb_lib.figures import (
@@ -119,14 +119,7 @@ def plot_contextual_losses(losses: pd.DataFrame, *, ax: Axes | None = None) -> A
         text = f"spread {row.spread:.2g}" + (", collapsed" if row.collapsed else "")
         color = PALETTE["structural"] if row.collapsed else GREY
         # At the right edge of the axes, at the height of the row.
-        ax.annotate(
-            text,
-            (1.01, place),
-            xycoords=ax.get_yaxis_transform(),
-            va="center",
-            fontsize=8,
-            color=color,
-        )
+        label(ax, text, (1.01, place), xycoords=ax.get_yaxis_transform(), color=color)
     ax.set_xlabel("score on validation documents")
     return ax
 
@@ -160,8 +153,8 @@ def plot_rounds(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     has a diamond if the thesis has all tasks of the row. Boxes and intervals: see `plot_runs`.
     """
     points = _normalised(scores[scores["metric"] == "accuracy"], over_rounds=True)
-    in_thesis = points.assign(value=points["thesis"]).drop(columns="normalised")
-    points["thesis"] = normalised(in_thesis, over_rounds=True)["normalised"]
+    in_thesis = points.assign(value=points["thesis"])
+    points["thesis"] /= best_means(in_thesis, over_rounds=True)
     rounds = list(points["round"].unique())
     points["row"] = points["model"]
     best = "task"
@@ -189,7 +182,7 @@ def plot_retrieval(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     unique = scores.drop_duplicates(["model", "task", "metric"])
     metrics = [metric for metric in ("map", "mrr") if metric in set(unique["metric"])]
     markers = _markers_of(unique.loc[unique["metric"].isin(metrics), "task"].sort_values())
-    labels: dict[float, str] = {}
+    labels = {}
     place = 0.0
     for metric in metrics:
         points = unique[unique["metric"] == metric]
@@ -224,16 +217,10 @@ def _means(groups: DataFrameGroupBy) -> pd.DataFrame:
 
 def _normalised(scores: pd.DataFrame, *, over_rounds: bool = False) -> pd.DataFrame:
     """The scores with normalised `value`, `low` and `high`; without bounds these are NaN."""
-    with_bounds = scores.reindex(columns=[*dict.fromkeys([*scores, "low", "high"])])
-    rows = normalised(with_bounds, over_rounds=over_rounds)
-    among = ["task", "metric"]
-    if "round" in rows and not over_rounds:
-        among.append("round")
-    # One factor for all models of a task, also for one whose score is 0.
-    share = rows["normalised"] / rows["value"].where(rows["value"] != 0)
-    factor = share.groupby([rows[name] for name in among], dropna=False).transform("max")
-    bounds = rows[["low", "high"]].astype(float).mul(factor, axis=0)
-    return rows.assign(value=rows["normalised"], low=bounds["low"], high=bounds["high"])
+    columns = ["value", "low", "high"]
+    numbers = scores.reindex(columns=columns).astype(float)
+    best = best_means(scores, over_rounds=over_rounds)
+    return scores.assign(**numbers.div(best, axis=0))
 
 
 def _intervals_of_means(points: pd.DataFrame, y: str) -> pd.DataFrame:
@@ -258,10 +245,6 @@ def _markers_of(tasks: Iterable[Any]) -> dict[Any, str]:
 def _task_handles(markers: Mapping[Any, str]) -> list[Any]:
     look: dict[str, Any] = {"color": GREY, "linestyle": "", "markersize": 5}
     return [Line2D([], [], marker=marker, label=task, **look) for task, marker in markers.items()]
-
-
-def _mean_label(reach: pd.DataFrame) -> str:
-    return f"{OVERALL}, 95% interval" if reach["below"].notna().any() else OVERALL
 
 
 def _draw_rows(
@@ -295,14 +278,11 @@ def _draw_rows(
             )
     published = rows.reindex(columns=[*PUBLISHED_BOX]).dropna()
     if len(published):
-        statistics: list[dict[str, Any]] = []
-        for numbers in published.to_numpy():
-            statistics.append(dict(zip(PUBLISHED_BOX.values(), numbers, strict=True)))
         dashed = {"color": GREY, "linewidth": 0.7, "linestyle": "--"}
         parts = dict.fromkeys(("boxprops", "medianprops", "whiskerprops", "capprops"), dashed)
         drawn: dict[str, Any] = {**box, **parts}
+        drawn["bxpstats"] = published.rename(columns=PUBLISHED_BOX).to_dict("records")
         ax.bxp(
-            statistics,
             positions=[places[name] for name in published.index],
             widths=0.8,
             **drawn,
@@ -341,7 +321,9 @@ def _draw_rows(
     handles += _task_handles(markers)
     short = len(handles)
     names = max(len(str(handle.get_label())) for handle in handles)
-    handles.append(Line2D([], [], label=_mean_label(reach), **MEAN))
+    has_intervals = reach["below"].notna().any()
+    mean = f"{OVERALL}, 95% interval" if has_intervals else OVERALL
+    handles.append(Line2D([], [], label=mean, **MEAN))
     if rows["thesis"].notna().any():
         handles.append(Line2D([], [], label=thesis, **HOLLOW))
     if len(published):
@@ -445,13 +427,7 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
     ax = ax or plt.gca()
     rows = by_length[by_length["task"] == task]
     examples = rows.drop_duplicates("bucket").set_index("bucket")["examples"]
-    looks = looks_of(rows)
-    for (model, (color, style)), shift in zip(looks.items(), _dodged(len(looks), 0.1), strict=True):
-        line = rows[rows["model"] == model]
-        places = line["bucket"].map(list(examples.index).index) + shift
-        look = {"fmt": f"o{style}", "color": color, "markersize": 4, "label": model}
-        _draw_intervals(ax, places, line, **look)
-    ax.legend(**BESIDE, handlelength=3)
+    _draw_models(ax, rows, rows["bucket"].map(list(examples.index).index), gap=0.1)
     names = [f"{bucket}\n({count})" for bucket, count in examples.items()]
     ax.set_xticks(range(len(examples)), names, fontsize="small")  # seven buckets side by side
     ax.set_xlabel("length in tokens of the structural teacher (examples)")
@@ -466,17 +442,20 @@ def plot_by_position(readings: pd.DataFrame, *, task: str, ax: Axes | None = Non
     """
     ax = ax or plt.gca()
     rows = readings[readings["task"] == task]
-    looks = looks_of(rows)
-    for (model, (color, style)), shift in zip(
-        looks.items(), _dodged(len(looks), 0.01), strict=True
-    ):
-        line = rows[rows["model"] == model]
-        look = {"fmt": f"o{style}", "color": color, "markersize": 4, "label": model}
-        _draw_intervals(ax, line["position"] + shift, line, **look)
-    ax.legend(**BESIDE, handlelength=3)
+    _draw_models(ax, rows, rows["position"], gap=0.01)
     ax.set(xlabel="place of the passage in its document", ylabel=_metric(rows))
     ax.set(xlim=(0, 1), title=task)
     return ax
+
+
+def _draw_models(ax: Axes, rows: pd.DataFrame, places: pd.Series, *, gap: float) -> None:
+    """A line with intervals for each model. places: of the rows; gap: between lines."""
+    looks = looks_of(rows)
+    for (model, (color, style)), shift in zip(looks.items(), _dodged(len(looks), gap), strict=True):
+        line = rows[rows["model"] == model]
+        look = {"fmt": f"o{style}", "color": color, "markersize": 4, "label": model}
+        _draw_intervals(ax, places[line.index] + shift, line, **look)
+    ax.legend(**BESIDE, handlelength=3)
 
 
 def _draw_intervals(ax: Axes, places: pd.Series, rows: pd.DataFrame, **look: Any) -> None:

@@ -9,7 +9,6 @@ teacher reads whole documents.
 B: documents of a batch; P: width of a projected view.
 """
 
-from collections.abc import Mapping
 from typing import Literal, cast, get_args
 
 import torch
@@ -85,13 +84,6 @@ def full_precision(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-class _Centre(nn.Module):
-    """Subtract the batch's mean from a view, (B, P)."""
-
-    def forward(self, view: Tensor) -> Tensor:
-        return view - view.mean(dim=0)
-
-
 class SDL(Described):
     """Soft decorrelation loss of one view's P features (thesis, Equations 4.10 to 4.14).
 
@@ -124,15 +116,17 @@ class SDL(Described):
     ) -> None:
         super().__init__()
         if not 0 <= beta < 1 or reduction not in get_args(Reduction):
-            needed = "beta must be at least 0 and below 1, and reduction sum or mean"
-            raise InputError(f"beta, reduction: got {beta}, {reduction!r}; {needed}")
+            raise InputError(
+                f"beta, reduction: got {beta}, {reduction!r}; "
+                "beta must be at least 0 and below 1, and reduction sum or mean"
+            )
         if form not in get_args(Form):
             raise InputError(f"form: got {form!r}; give correlation or covariance")
         self.beta = beta
         self.reduction = reduction
         self.form = form
         is_correlation = form == "correlation"
-        self.normalise = nn.BatchNorm1d(dim, affine=False) if is_correlation else _Centre()
+        self.normalise = nn.BatchNorm1d(dim, affine=False) if is_correlation else _centred
         self.register_buffer("covariance", torch.zeros(dim, dim))
         self.register_buffer("normaliser", torch.zeros(()))
 
@@ -143,8 +137,9 @@ class SDL(Described):
         """
         B, P = view.shape
         if B < 2:
-            problem = f"a covariance needs 2 documents or more, got a batch of {B}"
-            raise InputError(f"{problem}: raise the batch size")
+            raise InputError(
+                f"a covariance needs 2 documents or more, got a batch of {B}: raise the batch size"
+            )
         with torch.autocast(view.device.type, enabled=False):
             Zc = self.normalise(full_precision(view))  # (B, P)
             # Phi_t = beta * Phi_{t-1} + Sigma in one product; Phi_{t-1} is a buffer, a constant to
@@ -217,9 +212,11 @@ class SoftCCA(Described):
         delta, and a balanced delta. The last two are of the batch.
         """
         if student.shape[1] != self.dim or teacher.shape[1] != self.dim:
-            got = f"got a student's of {student.shape[1]} and a teacher's of {teacher.shape[1]}"
-            needed = f"SoftCCA was made for views of width {self.dim}"
-            raise InputError(f"{needed}, {got}: change dim or the projections")
+            raise InputError(
+                f"SoftCCA was made for views of width {self.dim}, got a student's of "
+                f"{student.shape[1]} and a teacher's of {teacher.shape[1]}: change dim or the "
+                "projections"
+            )
         distance = self.distance(full_precision(student), full_precision(teacher))  # (B,)
         decorrelation = self.student_decorrelation(student)  # ()
         decorrelation = decorrelation + self.teacher_decorrelation(teacher)
@@ -268,9 +265,10 @@ class InfoNCE(Described):
         Raises InputError for shapes that differ and for fewer than two pairs.
         """
         if first.shape != second.shape or len(first) < 2:
-            both = f"got {tuple(first.shape)} and {tuple(second.shape)}"
-            needed = "first and second must have one shape, of two pairs or more"
-            raise InputError(f"{needed}: {both}")
+            raise InputError(
+                "first and second must have one shape, of two pairs or more: got "
+                f"{tuple(first.shape)} and {tuple(second.shape)}"
+            )
         cosines = F.normalize(first, dim=1) @ F.normalize(second, dim=1).T  # (B, B)
         diagonal = torch.arange(len(first), device=first.device)  # where the positives stand
         return F.cross_entropy(cosines / self.temperature, diagonal, reduction="none")
@@ -309,8 +307,9 @@ class CCA(Described):
         """
         B = len(student)
         if B < 2:
-            problem = f"a correlation needs 2 documents or more, got a batch of {B}"
-            raise InputError(f"{problem}: raise the batch size")
+            raise InputError(
+                f"a correlation needs 2 documents or more, got a batch of {B}: raise the batch size"
+            )
         with torch.autocast(student.device.type, enabled=False):
             X1 = _centred(student)  # (B, P)
             X2 = _centred(teacher)  # (B, Q)
@@ -368,24 +367,21 @@ def contextual_loss(
     beta, reduction, form: of soft-cca; delta is that of the mean, the sum takes delta / (P^2 - P).
     ridge: of cca. Raises InputError for another name.
     """
-    kind, colon, option = name.partition(":")
-    if not colon and kind in CONTEXTUAL_LOSSES:
-        return CONTEXTUAL_LOSSES[kind]()
-    if kind == "soft-cca" and (not colon or option in get_args(Form)):
-        if reduction == "sum" and delta != BALANCE:
-            delta = float(delta) / max(dim * dim - dim, 1)
-        return SoftCCA(dim, delta, beta, reduction, cast(Form, option or form))
-    if kind == "cca" and not colon:
-        return CCA(None, ridge)
-    if kind == "cca" and option.isdecimal():
-        return CCA(int(option), ridge)
+    match name.split(":"):
+        case ["mse"]:
+            return MSE()
+        case ["cosine"]:
+            return Cosine()
+        case ["infonce"]:
+            return InfoNCE()
+        case ["cca"]:
+            return CCA(None, ridge)
+        case ["cca", components] if components.isdecimal():
+            return CCA(int(components), ridge)
+        case ["soft-cca"] | ["soft-cca", "correlation" | "covariance"]:
+            if reduction == "sum" and delta != BALANCE:
+                delta = float(delta) / max(dim * dim - dim, 1)
+            of_its_own = name.partition(":")[2]
+            return SoftCCA(dim, delta, beta, reduction, cast(Form, of_its_own or form))
     known = "soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10"
     raise InputError(f"contextual_loss must be one of {known}, got {name!r}")
-
-
-# The losses without settings.
-CONTEXTUAL_LOSSES: Mapping[str, type[nn.Module]] = {
-    "mse": MSE,
-    "cosine": Cosine,
-    "infonce": InfoNCE,
-}

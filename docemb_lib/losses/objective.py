@@ -289,8 +289,10 @@ class Objective(Described):
         weighting = self.weighting
         by_length = weighting.max_structural_len is not None or weighting.lam_by_length is not None
         if by_length and any(teaching.role == "structural" for teaching in self.teachings):
-            problem = "max_structural_len and lam_by_length depend on the lengths of documents"
-            raise InputError(f"{problem}, which are not given: pass n_structural_tokens")
+            raise InputError(
+                "max_structural_len and lam_by_length depend on the lengths of documents, which "
+                "are not given: pass n_structural_tokens"
+            )
         return embeddings.new_zeros(len(embeddings))
 
 

@@ -52,12 +52,14 @@ class StructuralLoss(Described, ABC):
         """
         B, D = student.shape
         if teacher.shape != student.shape:
-            both = f"got {(B, D)} of the student and {tuple(teacher.shape)} of the teacher"
-            needed = "embeddings must be of the same documents and width"
-            raise InputError(f"{needed}, {both}: project them")
+            raise InputError(
+                f"embeddings must be of the same documents and width, got {(B, D)} of the student "
+                f"and {tuple(teacher.shape)} of the teacher: project them"
+            )
         if mask is not None and mask.shape != (B,):
-            needed = "mask must hold one number per document"
-            raise InputError(f"{needed}: expected {B}, got {tuple(mask.shape)}")
+            raise InputError(
+                f"mask must hold one number per document: expected {B}, got {tuple(mask.shape)}"
+            )
         keep = student.new_ones(B) if mask is None else mask.to(student)
         # The mask zeroes losses here and, through `keep`, excludes negatives; `Weighting` moves the
         # weight of a masked document to its contextual loss.
@@ -124,8 +126,9 @@ class MaxMargin(StructuralLoss):
     def __init__(self, distance: Distance = "mse", gamma: float = 1.0) -> None:
         super().__init__()
         if distance not in get_args(Distance):
-            mend = f"give one of {', '.join(get_args(Distance))}"
-            raise InputError(f"distance: got {distance!r}; {mend}")
+            raise InputError(
+                f"distance: got {distance!r}; give one of {', '.join(get_args(Distance))}"
+            )
         self.distance = distance
         self.gamma = gamma
 
@@ -207,18 +210,22 @@ def structural_loss(
         return Contrastive(temperature)
 
     if ":" not in name:
-        known = "mse, cosine, max-margin, contrastive or None"
-        raise InputError(f"structural_loss must be one of {known}, got {name!r}")
+        raise InputError(
+            "structural_loss must be one of mse, cosine, max-margin, contrastive or None, got "
+            f"{name!r}"
+        )
     try:
         loss = load_class(name)()
     except InputError as error:
         raise InputError(f"structural_loss: {error}") from None
     except (ImportError, AttributeError, SyntaxError, TypeError) as error:
-        problem = f"{name} cannot be imported ({error})"
-        mend = "put it into notebooks/, or its folder on PYTHONPATH"
-        raise InputError(f"structural_loss: {problem}; {mend}") from None
+        raise InputError(
+            f"structural_loss: {name} cannot be imported ({error}); "
+            "put it into notebooks/, or its folder on PYTHONPATH"
+        ) from None
     if not isinstance(loss, StructuralLoss):
-        mend = "make it one, as docs/extending.md shows"
-        problem = f"{name} is not a subclass of docemb_lib.losses.StructuralLoss"
-        raise InputError(f"structural_loss: {problem}; {mend}")
+        raise InputError(
+            f"structural_loss: {name} is not a subclass of docemb_lib.losses.StructuralLoss; "
+            "make it one, as docs/extending.md shows"
+        )
     return loss

@@ -46,9 +46,11 @@ def find_root() -> Path:
     """
     root = working_folder()
     if root is None:
-        problem = f"{Path.cwd()} lies in no working folder (one with params/ and notebooks/)"
-        mend = "make it one with `docemb init`, or name one: --workspace FOLDER"
-        raise InputError(f"{problem}; {mend}, or {WORKSPACE}=FOLDER in the environment")
+        raise InputError(
+            f"{Path.cwd()} lies in no working folder (one with params/ and notebooks/); "
+            "make it one with `docemb init`, or name one: --workspace FOLDER, or "
+            f"{WORKSPACE}=FOLDER in the environment"
+        )
     if not Path.cwd().is_relative_to(root):
         warn_once("the working folder is %s", root)
     return root
@@ -64,8 +66,10 @@ def working_folder() -> Path | None:
         return folder_above()
     root = Path(named).resolve()
     if not any((root / "params").glob("*.yaml")):
-        problem = "this is no working folder (one with params/ and notebooks/)"
-        raise InputError(f"{WORKSPACE}={named}: {problem}; make it one with `docemb init`")
+        raise InputError(
+            f"{WORKSPACE}={named}: this is no working folder (one with params/ and notebooks/); "
+            "make it one with `docemb init`"
+        )
     return root
 
 
@@ -93,8 +97,9 @@ def yaml_file(kind: str, name: str | Path, known: Mapping[str, Path]) -> Path:
     for candidate in (Path(name), find_root() / name):
         if candidate.is_file():
             return candidate.resolve()
-    mend = f"give the path of one, or one of {names}"
-    raise InputError(f"{kind} {name}: there is no such file; {mend}")
+    raise InputError(
+        f"{kind} {name}: there is no such file; give the path of one, or one of {names}"
+    )
 
 
 def read_yaml(path: Path) -> Any:
@@ -105,8 +110,9 @@ def read_yaml(path: Path) -> Any:
     try:
         return parse_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        problem = f"the file is not readable as YAML ({error})"
-        raise InputError(f"{path}: {problem}; correct it") from None
+        raise InputError(
+            f"{path}: the file is not readable as YAML ({error}); correct it"
+        ) from None
 
 
 def parse_yaml(text: str) -> Any:
@@ -130,8 +136,9 @@ class _Loader(yaml.SafeLoader):
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         if len(node.value) > MOST_DIGITS:
-            problem = f"a number of {len(node.value):,} digits"
-            raise yaml.YAMLError(f"{problem}; write at most {MOST_DIGITS}")
+            raise yaml.YAMLError(
+                f"a number of {len(node.value):,} digits; write at most {MOST_DIGITS}"
+            )
         return int(super().construct_yaml_int(_plain_number(node)))
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
@@ -140,8 +147,9 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         key = repeated([key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)])
         if key is not None:
-            problem = f"the key {key!r} is there twice; keep one of them"
-            raise yaml.YAMLError(f"{problem}{node.start_mark}")
+            raise yaml.YAMLError(
+                f"the key {key!r} is there twice; keep one of them{node.start_mark}"
+            )
         return super().construct_mapping(node, deep=deep)
 
 
@@ -152,8 +160,10 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 def _plain_number(node: yaml.ScalarNode) -> yaml.ScalarNode:
     """The node; raises yaml.YAMLError for a number to the base of 60 (1:20) or 8 (010)."""
     if NOT_DECIMAL.fullmatch(node.value):
-        problem = f"{node.value} is not a decimal number{node.start_mark}"
-        raise yaml.YAMLError(f"{problem}; write it in digits without : and without a leading 0")
+        raise yaml.YAMLError(
+            f"{node.value} is not a decimal number{node.start_mark}; "
+            "write it in digits without : and without a leading 0"
+        )
     return node
 
 
@@ -178,8 +188,9 @@ def _read(chain: list[Path], place: str, files: list[Path]) -> Settings:
         raise InputError(f"{chain[-2]}: base: {circle} leads in a circle; take one of them out")
     raw = read_yaml(path)
     if not isinstance(raw, dict):
-        mend = "write `name: value` lines, as in params/own.yaml"
-        raise InputError(f"{path}: the file holds no settings; {mend}")
+        raise InputError(
+            f"{path}: the file holds no settings; write `name: value` lines, as in params/own.yaml"
+        )
     files.append(path)
     return _merged({}, _absolute(raw, place, path.parent), chain, place, files)
 
@@ -205,8 +216,10 @@ def _base_file(base: object, path: Path, place: str) -> Path:
     """The file that the key `base` in the file `path` names. Raises InputError without one."""
     file = path.parent / str(base)
     if not isinstance(base, str) or not file.is_file():
-        mend = "name a .yaml file, relative to the folder of this one"
-        raise InputError(f"{path}: {place}base: there is no file {base!r}; {mend}")
+        raise InputError(
+            f"{path}: {place}base: there is no file {base!r}; "
+            "name a .yaml file, relative to the folder of this one"
+        )
     return file.resolve()
 
 

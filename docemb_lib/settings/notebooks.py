@@ -137,8 +137,10 @@ def notebook_named(name: str, *, source: str = "") -> str:
     names = [notebook for notebook in REGISTRY if notebook.startswith(name)]
     free = [notebook for notebook in FREE if notebook.startswith(name)]
     if len(free) == 1 and not names:
-        mend = f"open it in JupyterLab, or execute it by papermill {free[0]}.ipynb"
-        raise InputError(f"{source}notebook {free[0]} makes no run of a profile; {mend}")
+        raise InputError(
+            f"{source}notebook {free[0]} makes no run of a profile; "
+            f"open it in JupyterLab, or execute it by papermill {free[0]}.ipynb"
+        )
     if len(names) != 1:
         raise InputError(f"{source}{unknown_notebook(name)}")
     return names[0]

@@ -17,6 +17,7 @@ from docemb_lib.settings.sections import (
     ProjectionSpec,
     Section,
     Seed,
+    Several,
     Share,
     StructuralLoss,
     Width,
@@ -71,7 +72,7 @@ class Parameters(Section):
     # "linear:384:4096": λ falls to 0 between documents of so many tokens; None: one λ for all
     lam_by_length: OrNone[str] = None
     max_structural_len: OrNone[Count] = 384  # structural tokens, special ones included
-    documents: int = Field(15_000, ge=2)  # first documents of the train split
+    documents: Several = 15_000  # first documents of the train split
 
     # 07: pairs of texts made of one document, without a teacher
 
@@ -104,14 +105,18 @@ class Parameters(Section):
     @model_validator(mode="after")
     def _fits_its_losses(self) -> Self:
         if self.structural_loss is None and self.contextual_teacher is None:
-            problem = "structural_loss and contextual_teacher are both None"
-            raise ValueError(f"{problem}; give one of them, because a student needs a teacher")
+            raise ValueError(
+                "structural_loss and contextual_teacher are both None; "
+                "give one of them, because a student needs a teacher"
+            )
         if self.lam_by_length is None:
             return self
         ramp = re.fullmatch(r"linear:([0-9]{1,9}):([0-9]{1,9})", self.lam_by_length)
         if ramp is None or int(ramp[1]) >= int(ramp[2]):
-            form = "None or linear:FIRST:LAST with FIRST < LAST, as in linear:384:4096"
-            raise ValueError(f"lam_by_length: must be {form}, got {self.lam_by_length!r:.40}")
+            raise ValueError(
+                "lam_by_length: must be None or linear:FIRST:LAST with FIRST < LAST, as in "
+                f"linear:384:4096, got {self.lam_by_length!r:.40}"
+            )
         return self
 
 
@@ -123,9 +128,10 @@ def members_of(compound: str) -> list[dict[str, Any]]:
     labels = [label.strip() for label in compound.split("+")]
     matches = [match for match in map(_LABEL.fullmatch, labels) if match]
     if len(labels) < 2 or len(matches) < len(labels) or len(set(labels)) < len(labels):
-        form = "architecture;vector_size;preprocess;min_count, joined by +"
-        example = "DM;1024;stem;2+DBOW;1024;None;10%"
-        raise ValueError(f"must be two or more different labels {form}, as in {example}")
+        raise ValueError(
+            "must be two or more different labels architecture;vector_size;preprocess;min_count, "
+            "joined by +, as in DM;1024;stem;2+DBOW;1024;None;10%"
+        )
     members = []
     for architecture, size, preprocess, least in (match.groups() for match in matches):
         member = {

@@ -77,8 +77,10 @@ class PlanLine(BaseModel):
             for parameters in (self.parameters, *(self.runs or ())):
                 check_names(self.notebook, parameters)
         elif self.grid is None:
-            mend = "write {notebook: 05_weighting} or {grid: final}"
-            raise ValueError(f"names neither a notebook nor a grid; {mend}")
+            raise ValueError(
+                "names neither a notebook nor a grid; "
+                "write {notebook: 05_weighting} or {grid: final}"
+            )
         return self
 
     @property
@@ -127,8 +129,11 @@ class Profile(sections.Section):
         further = (teacher.name for teacher in self.further_teachers)
         name = repeated([*TAKEN_NAMES, *further])
         if name is not None:
-            reserved = f"given twice, or is one that docemb uses ({', '.join(TAKEN_NAMES)})"
-            raise ValueError(f"further_teachers: the name {name!r} is {reserved}; choose another")
+            raise ValueError(
+                f"further_teachers: the name {name!r} is given twice, or is one that docemb uses "
+                f"({', '.join(TAKEN_NAMES)}); "
+                "choose another"
+            )
         return self
 
     @model_validator(mode="after")
@@ -140,11 +145,11 @@ class Profile(sections.Section):
         if student_width and teacher_width and student_width != teacher_width:
             fits = ", ".join(name for name, size in WIDTHS.items() if size == student_width)
             hint = f" (as wide as the student: {fits})" if fits else ""
-            problem = (
-                f"student.model {model} is {student_width} wide, "
-                f"structural_teacher.model {teacher} is {teacher_width} wide"
+            raise ValueError(
+                f"student.model {model} is {student_width} wide, structural_teacher.model "
+                f"{teacher} is {teacher_width} wide; "
+                f"they must be equal{hint}"
             )
-            raise ValueError(f"{problem}; they must be equal{hint}")
         return self
 
     @model_validator(mode="after")
@@ -153,9 +158,11 @@ class Profile(sections.Section):
             return self
         for task in (*self.evaluation.tasks, *self.evaluation.sweep_tasks):
             if task in sections.LINKED_TASKS:
-                needs = f"{task} needs the links between pages of corpus.source installed-docs"
-                mend = "name halves, or tasks of your own in own_tasks"
-                raise ValueError(f"evaluation.tasks: {needs}; {mend}")
+                raise ValueError(
+                    f"evaluation.tasks: {task} needs the links between pages of corpus.source "
+                    "installed-docs; "
+                    "name halves, or tasks of your own in own_tasks"
+                )
         return self
 
     @classmethod
@@ -193,7 +200,7 @@ class Profile(sections.Section):
         """
         check_names(notebook, overrides)
         given = {name: value for name, value in overrides.items() if value != "profile"}
-        parameters: Settings = {
+        parameters = {
             **self.notebooks.get(notebook, {}),
             **given,
             **REGISTRY[notebook].fixed,
@@ -213,8 +220,10 @@ class Profile(sections.Section):
             names.append(name)
             folder = Path(place).expanduser().resolve()
             if is_folder and not (place and folder.is_dir()):
-                mend = "name one with corpus.jsonl, queries.jsonl and qrels"
-                raise InputError(f"{source} {task}: there is no folder {place!r}; {mend}")
+                raise InputError(
+                    f"{source} {task}: there is no folder {place!r}; "
+                    "name one with corpus.jsonl, queries.jsonl and qrels"
+                )
             if is_folder:
                 settings = {"name": name, "kind": "retrieval", "path": folder}
                 raw["evaluation"]["own_tasks"].append(settings)
@@ -276,9 +285,10 @@ def check_names(notebook: str, names: Iterable[str]) -> None:
         if name in allowed:
             continue
         if name in Profile.model_fields:
-            problem = f"{name} is a field of a profile and no parameter of a notebook"
-            mend = "name the profile instead, as in -p profile mine.yaml"
-            raise InputError(f"{notebook}: {problem}; {mend}")
+            raise InputError(
+                f"{notebook}: {name} is a field of a profile and no parameter of a notebook; "
+                "name the profile instead, as in -p profile mine.yaml"
+            )
         raise InputError(f"{notebook}: unknown parameter {name!r}{nearest(name, allowed)}")
 
 

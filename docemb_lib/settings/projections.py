@@ -50,10 +50,12 @@ def _parse_block(text: str, spec: str) -> Block:
         kinds = {layer.lastgroup for layer in map(_LAYER.fullmatch, names) if layer}
         if len(kinds) == len(names):  # each name is a layer, and no two are of one kind
             return int(match[1]), tuple(name for name in names if name != "linear")
-    layers = f"an activation ({', '.join(ACTIVATIONS)}), {DROPOUT}0.1, {NORM} and {BATCH_NORM}"
-    either = f"a width from 1 to {WIDEST}, or one with layers in parentheses"
-    mend = f"write {either}: {layers}, each at most once; as in {_EXAMPLE!r}, or '{IDENTITY}'"
-    raise InputError(f"projection {spec!r}: {text!r} is not a block; {mend}")
+    raise InputError(
+        f"projection {spec!r}: {text!r} is not a block; "
+        f"write a width from 1 to {WIDEST}, or one with layers in parentheses: an activation "
+        f"({', '.join(ACTIVATIONS)}), {DROPOUT}0.1, {NORM} and {BATCH_NORM}, each at most once; "
+        f"as in {_EXAMPLE!r}, or '{IDENTITY}'"
+    )
 
 
 def with_widths(spec: str, widths: Sequence[int]) -> str:

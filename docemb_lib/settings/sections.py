@@ -63,8 +63,9 @@ NOT_IN_FINGERPRINT = {
 
 def _no_null(value: object) -> object:
     if isinstance(value, str) and value.lower() in {"null", "none"}:
-        mend = "to switch it off write None (`-p NAME None`; in YAML: null)"
-        raise ValueError(f"got the string {value!r}; {mend}")
+        raise ValueError(
+            f"got the string {value!r}; to switch it off write None (`-p NAME None`; in YAML: null)"
+        )
     return value
 
 
@@ -123,12 +124,14 @@ MaxTokens = Annotated[int, Field(ge=8, le=2**20)]
 StructuralLoss = Annotated[str, AfterValidator(_structural_loss)]
 ContextualLoss = Annotated[str, AfterValidator(_contextual_loss)]
 Count = Annotated[int, Field(ge=1)]
+Several = Annotated[int, Field(ge=2)]  # two or more
 Width = Annotated[int, Field(ge=2, le=WIDEST)]  # dimensions of an embedding
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 MinCount = Count | Literal["10%"]
-TextFields = str | Annotated[list[str], Field(min_length=1)]
+Names = Annotated[list[str], Field(min_length=1)]
+TextFields = str | Names
 
 
 class Section(BaseModel):
@@ -165,7 +168,7 @@ class TextSource(Section):
 
     source: Literal["installed-docs", "local", "hub"] = "installed-docs"
     # installed-docs: import names; None: the eleven of installed_docs.PACKAGES
-    packages: list[str] | None = Field(None, min_length=1)
+    packages: Names | None = None
     # local: a folder of .txt/.md files, a data file (.jsonl, .csv, .tsv, .parquet), a pattern such
     # as news/*.jsonl.gz, or a list of them, relative to the folder of this profile
     path: Path | list[Path] | None = None
@@ -178,7 +181,7 @@ class TextSource(Section):
     datasets: list[HubDataset] = []  # hub: equal shares of each
     # Maximum; None: all. For a hub None must be written: all documents of the first data set, and
     # as many of each other one
-    documents: int | None = Field(None, ge=1)
+    documents: Count | None = None
     # Of sampling and splitting (Section 5.1); runs of every seed share their corpus
     seed: Seed = 42
 
@@ -189,15 +192,16 @@ class TextSource(Section):
         if self.source == "hub" and not self.datasets:
             raise ValueError("datasets is missing: name at least one data set of the hub")
         if self.source == "hub" and "documents" not in self.model_fields_set:
-            mend = "say how many documents to take from the hub; null: all"
-            raise ValueError(f"documents is missing: {mend}")
+            raise ValueError(
+                "documents is missing: say how many documents to take from the hub; null: all"
+            )
         return self
 
 
 class Corpus(TextSource):
     """The text of the students, and the parts of it that training leaves out."""
 
-    validation: int = Field(200, ge=2)  # documents of the validation split
+    validation: Several = 200  # documents of the validation split
     tasks: int = Field(200, ge=20)  # documents held out for the tasks, from all training
 
 
@@ -259,7 +263,7 @@ class ContextualTeachers(Section):
     # None: the train split of that corpus
     corpus: TextSource | None = None
     # Fit on the first so many of these documents; None: on all
-    documents: int | None = Field(None, ge=2)
+    documents: Several | None = None
     DM: ParagraphVectorSettings = ParagraphVectorSettings(dm=True)
     DBOW: ParagraphVectorSettings = LARGE_DBOW
     PV: list[ParagraphVectorSettings] = Field([LARGE_DM, LARGE_DBOW], min_length=1)
@@ -299,22 +303,20 @@ class FurtherTeacher(Section):
 
     @model_validator(mode="after")
     def _fits_its_role(self) -> Self:
-        if self.role == "structural":
-            fits = self.model is not None and self.teacher is None
-            needed = "`model` and no `teacher`"
-            losses: tuple[str, ...] = STRUCTURAL_LOSSES
-            has_loss = self.loss in losses
-        else:
-            fits = self.model is None and self.teacher is not None
-            needed = "`teacher` and no `model`"
-            losses = CONTEXTUAL_LOSSES
-            has_loss = self.loss in losses or re.fullmatch(NUMBERED_CCA, self.loss) is not None
-        if not fits:
-            mend = "write it so, or change its role"
-            raise ValueError(f"a {self.role} teacher has {needed}; {mend}")
-        if not has_loss:
-            problem = f"loss: a {self.role} teacher takes {', '.join(losses)}, got {self.loss!r}"
-            raise ValueError(f"{problem}{did_you_mean(self.loss, losses)}")
+        is_structural = self.role == "structural"
+        needed, other = ("model", "teacher") if is_structural else ("teacher", "model")
+        if getattr(self, needed) is None or getattr(self, other) is not None:
+            raise ValueError(
+                f"a {self.role} teacher has `{needed}` and no `{other}`; "
+                "write it so, or change its role"
+            )
+        losses = STRUCTURAL_LOSSES if is_structural else CONTEXTUAL_LOSSES
+        is_numbered = not is_structural and re.fullmatch(NUMBERED_CCA, self.loss)
+        if self.loss not in losses and not is_numbered:
+            raise ValueError(
+                f"loss: a {self.role} teacher takes {', '.join(losses)}, got "
+                f"{self.loss!r}{did_you_mean(self.loss, losses)}"
+            )
         return self
 
 
@@ -336,7 +338,7 @@ class Student(Section):
     # Width of a lexical half, fitted after training on the words of the corpus' train split; 0:
     # none
     lexical: int = Field(0, ge=0, le=WIDEST)
-    lexical_words: int = Field(50_000, ge=2)  # size of its vocabulary at most
+    lexical_words: Several = 50_000  # size of its vocabulary at most
 
 
 class Decorrelation(Section):
@@ -358,7 +360,7 @@ class Training(Section):
     """
 
     epochs: Count = 1
-    batch_size: int = Field(6, ge=2)  # documents whose losses are computed together
+    batch_size: Several = 6  # documents whose losses are computed together
     accumulation: Count = 1  # batches per update, over all processes
     learning_rate: Positive = 1e-4
     warmup: NotNegative = 0.1  # below 1: share of the updates; from 1: their number
@@ -372,7 +374,7 @@ class Training(Section):
     ridge: NotNegative = 1e-3
     # Of the loss, the spread and the correlations on the validation documents: before the first
     # update, after the last, and at even steps between
-    validations: int = Field(20, ge=2)
+    validations: Several = 20
 
     # The settings below change results by rounding only (NOT_IN_FINGERPRINT).
 
@@ -392,9 +394,10 @@ class Training(Section):
     def check_fills_a_batch(self, documents: int, section: str = "training") -> None:
         """Raise InputError for less than one batch. section: the name of these settings."""
         if documents < self.batch_size:
-            mend = f"give {self.batch_size} or more, or lower {section}.batch_size"
-            problem = f"{documents} training documents do not fill one batch"
-            raise InputError(f"documents: {problem}; {mend}")
+            raise InputError(
+                f"documents: {documents} training documents do not fill one batch; "
+                f"give {self.batch_size} or more, or lower {section}.batch_size"
+            )
 
 
 class SimDE(Section):
@@ -480,15 +483,19 @@ class OwnTask(Section):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name} belongs to retrieval tasks; leave it out")
         elif self.relevance is None and (self.queries or not is_folder):
-            problem = "relevance (a file of pairs of ids) is missing"
-            mend = "add it, or let path be a folder of BEIR's layout, without queries"
-            raise ValueError(f"{problem}; {mend}")
+            raise ValueError(
+                "relevance (a file of pairs of ids) is missing; "
+                "add it, or let path be a folder of BEIR's layout, without queries"
+            )
         if self.mask_names and (self.kind != "retrieval" or self.is_judged):
-            problem = "mask_names belongs to retrieval tasks whose queries are documents"
-            raise ValueError(f"{problem}; leave it out")
+            raise ValueError(
+                "mask_names belongs to retrieval tasks whose queries are documents; leave it out"
+            )
         if self.kind == "retrieval" and isinstance(self.path, dict):
-            problem = "path of a retrieval task is one file of documents for all splits"
-            raise ValueError(f"{problem}; name one file, and give relevance a file per split")
+            raise ValueError(
+                "path of a retrieval task is one file of documents for all splits; "
+                "name one file, and give relevance a file per split"
+            )
         return self
 
     @property
@@ -506,8 +513,8 @@ class Evaluation(Section):
     """
 
     # Names of EMBEDDED_TASKS, BenchmarkName, SimDEName or own_tasks.
-    tasks: list[str] = Field(["halves"], min_length=1)  # of the final evaluation
-    sweep_tasks: list[str] = Field(["halves"], min_length=1)  # of every run
+    tasks: Names = ["halves"]  # of the final evaluation
+    sweep_tasks: Names = ["halves"]  # of every run
     own_tasks: list[OwnTask] = []
     # Where a benchmark lies: a folder (SimDEName: or file), or a hub id
     benchmarks: dict[BenchmarkName | SimDEName, str] = {}
@@ -518,7 +525,7 @@ class Evaluation(Section):
     # Runs: examples of each split of a task with heads; classes keep their shares
     limit: Count = 10_000
     # Runs: of the cross-validation of a task with heads, where it has no validation split
-    folds: int = Field(5, ge=2)
+    folds: Several = 5
     # MAP over the entire ordering (None), as section 5.3 says; 1000: over the first hits alone, as
     # the author's code does
     map_at: Count | None = None
@@ -531,7 +538,7 @@ class Evaluation(Section):
     # the tasks without a number
     few_shot_table: dict[str, Count] = {"other": 5, "fakenews": 10, "arxiv-abstracts": 10}
     # Final: heads learn from so many examples, of two classes; None: from all
-    rounds: list[Annotated[int, Field(ge=2)] | None] = Field([None], min_length=1)
+    rounds: list[Several | None] = Field([None], min_length=1)
 
     @property
     def largest_round(self) -> int | None:
@@ -542,8 +549,10 @@ class Evaluation(Section):
     def _known_tasks(self) -> Self:
         sizes = [inf if size is None else size for size in self.rounds]
         if sizes != sorted({*sizes}):  # the last one is compared
-            problem = f"rounds must ascend, with null as the last, got {self.rounds}"
-            raise ValueError(f"{problem}; write them in this order")
+            raise ValueError(
+                f"rounds must ascend, with null as the last, got {self.rounds}; "
+                "write them in this order"
+            )
         benchmarks = (*get_args(BenchmarkName), *get_args(SimDEName))
         known = [*EMBEDDED_TASKS, *benchmarks, *(task.name for task in self.own_tasks)]
         taken = repeated(known)
@@ -551,9 +560,12 @@ class Evaluation(Section):
             raise ValueError(f"own_tasks: there is a task {taken!r} already; choose another name")
         for name in (*self.tasks, *self.sweep_tasks):
             if name not in known:
-                mend = "name one of these, or define it in own_tasks"
-                raise ValueError(f"there is no task {name!r}; known are {', '.join(known)}; {mend}")
+                raise ValueError(
+                    f"there is no task {name!r}; known are {', '.join(known)}; "
+                    "name one of these, or define it in own_tasks"
+                )
             if name in benchmarks and name not in (*ON_HUB, *self.benchmarks):
-                mend = "name the folder that holds its files"
-                raise ValueError(f"benchmarks: {name} is on no hub; {mend}")
+                raise ValueError(
+                    f"benchmarks: {name} is on no hub; name the folder that holds its files"
+                )
         return self

@@ -6,7 +6,6 @@ neither in the standard library nor in an installed package.
 """
 
 import ast
-import hashlib
 import inspect
 import platform
 import sys
@@ -21,6 +20,7 @@ from pathlib import Path
 from sysconfig import get_path
 
 from docemb_lib.base.errors import InputError, did_you_mean
+from docemb_lib.base.integrity import hash_of
 from docemb_lib.settings.files import PACKAGE, working_folder
 
 INSTALLED = {"site-packages", "dist-packages"}
@@ -38,10 +38,12 @@ def sources_of(name: str) -> Sources:
     module = name.partition(":")[0]
     files = _user_files(module)
     if files:
-        return {place: hashlib.sha256(files[place].read_bytes()).hexdigest() for place in files}
+        return {place: hash_of(file.read_bytes()) for place, file in files.items()}
     if _spec(module) is None:
-        mend = "put its file into notebooks/, or its folder on PYTHONPATH"
-        raise InputError(f"{name}: there is no module {module}; {mend}")
+        raise InputError(
+            f"{name}: there is no module {module}; "
+            "put its file into notebooks/, or its folder on PYTHONPATH"
+        )
     package = module.partition(".")[0]
     distributions = packages_distributions().get(package)
     return {package: version(distributions[0]) if distributions else platform.python_version()}
@@ -57,8 +59,7 @@ def sources_of_object(value: object) -> Sources:
         return {}
     with suppress(InputError, OSError, TypeError):  # a class may have no text
         if kind.__module__ == "__main__":
-            text = inspect.getsource(kind)
-            return {kind.__qualname__: hashlib.sha256(text.encode()).hexdigest()}
+            return {kind.__qualname__: hash_of(inspect.getsource(kind))}
         return sources_of(kind.__module__)
     return {}
 
@@ -82,8 +83,7 @@ def load_class(name: str) -> type:
     finally:
         sys.path[:] = before
     if hasattr(imported, attribute):
-        loaded: type = getattr(imported, attribute)
-        return loaded
+        return getattr(imported, attribute)
     classes = [
         each.__name__
         for _, each in inspect.getmembers(imported, inspect.isclass)
@@ -96,7 +96,7 @@ def load_class(name: str) -> type:
 
 def _user_files(module: str) -> dict[str, Path]:
     """The files of one's own that the import of a module reads, by their places."""
-    files: dict[str, Path] = {}
+    files = {}
     waiting = [module]
     seen = set()
     while waiting:

@@ -5,7 +5,6 @@ It is a contextual teacher, and it fits the lexical half of a student.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import hash_of
 from docemb_lib.teachers.words import COUNTED, spaced
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class LSA:
     def fingerprint(self) -> str:
         """Identifies the vocabulary and the vectors."""
         content = json.dumps(self.vocabulary).encode() + self.vectors.tobytes()
-        return f"lsa:{self.dim}:{hashlib.sha256(content).hexdigest()[:16]}"
+        return f"lsa:{self.dim}:{hash_of(content)[:16]}"
 
     def fit(self, texts: Sequence[str]) -> Self:
         """Learn the vocabulary and its vectors.

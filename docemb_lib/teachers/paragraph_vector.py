@@ -24,6 +24,7 @@ import numpy as np
 from joblib import cpu_count
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import hash_of
 from docemb_lib.base.progress import progress
 from docemb_lib.base.scratch import scratch_folder
 from docemb_lib.base.worker_pool import WorkerPool
@@ -119,7 +120,7 @@ class ParagraphVector:
     @property
     def fingerprint(self) -> str:
         content = json.dumps([asdict(self), self.fitted.weights])
-        return f"pv:{self.label}:{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+        return f"pv:{self.label}:{hash_of(content)[:16]}"
 
     def fit(self, texts: Iterable[str], folder: Path | str | None = None) -> Self:
         """Train on `texts`, read once, and save arrays (.npy) and JSON to `folder`.
@@ -154,7 +155,7 @@ class ParagraphVector:
         words.kept_words(self.min_count)  # raises if there is none
         folder.mkdir(parents=True, exist_ok=True)
         content = json.dumps([asdict(self), words.texts, STATE])
-        key = hashlib.sha256(content.encode()).hexdigest()[:16]
+        key = hash_of(content)[:16]
         least = words.occurrences(self.min_count)
         vocabulary, weights = train(
             words.file, folder, key, self.gensim_options(least), label=self.label
@@ -367,8 +368,9 @@ def _read_model(folder: Path, vector_size: int) -> tuple[list[str], list[np.ndar
     for (name, kind), array in zip(ARRAYS.items(), arrays, strict=True):
         shape = (len(words), vector_size) if kind == "f4" else (len(words),)
         if (array.dtype, array.shape) != (kind, shape) or not array.flags.c_contiguous:
-            expected = f"{np.dtype(kind)} {shape}"
-            raise ValueError(f"{name}.npy is {array.dtype} {array.shape}, expected {expected}")
+            raise ValueError(
+                f"{name}.npy is {array.dtype} {array.shape}, expected {np.dtype(kind)} {shape}"
+            )
     return words, arrays
 
 

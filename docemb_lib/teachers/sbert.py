@@ -87,8 +87,10 @@ class SBERT:
         tokens = self._wanted_tokens or min(default or limit, limit)
         least = self.special_tokens + 1
         if not least <= tokens <= limit:
-            mend = f"{self.model} takes {least} to {limit}, give one of these"
-            raise InputError(f"max_tokens: got {tokens}; {mend}")
+            raise InputError(
+                f"max_tokens: got {tokens}; "
+                f"{self.model} takes {least} to {limit}, give one of these"
+            )
         return tokens
 
     @property
@@ -118,8 +120,8 @@ class SBERT:
             raise InputError(
                 f"max_tokens: {self.max_tokens} leave no room after the prompt; give more"
             )
-        chunks: list[list[int]] = []  # token ids with the special ones
-        rows: list[int] = []  # chunks[k] is a part of texts[rows[k]]
+        chunks = []  # token ids with the special ones
+        rows = []  # chunks[k] is a part of texts[rows[k]]
         n_long = 0
         for row, ids in enumerate(self._tokenize(texts)):
             ids = ids[len(before) :]

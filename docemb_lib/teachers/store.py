@@ -76,8 +76,7 @@ def write_embeddings(
 
 def open_embeddings(folder: Path) -> np.ndarray:
     """Float32 (N, dim), memory-mapped and read-only, as `write_embeddings` has finished them."""
-    array: np.ndarray = np.load(folder / ARRAY, mmap_mode="r")
-    return array
+    return np.load(folder / ARRAY, mmap_mode="r")
 
 
 class Moments:
@@ -88,22 +87,17 @@ class Moments:
 
     def __init__(self, mean: np.ndarray, deviation: np.ndarray) -> None:
         self.mean = mean
-        # Equal embeddings have a deviation of the size of rounding.
-        rounding = np.finfo(np.float32).eps * np.abs(mean)
-        self.deviation = np.where(deviation > rounding, deviation, 1)
+        self.deviation = deviation
 
     @classmethod
     def of(cls, embeddings: np.ndarray, *, block: int = 4096) -> Self:
         """Compute the moments of embeddings, (N, D), which may be a memory map, block by block."""
-        N, D = embeddings.shape
-        mean = np.zeros(D)
-        for start in range(0, N, block):
-            mean += embeddings[start : start + block].sum(axis=0, dtype=np.float64) / N
-        # The mean comes first: a difference of two large sums of squares would lose digits.
-        variance = np.zeros(D)
-        for start in range(0, N, block):
-            variance += ((embeddings[start : start + block] - mean) ** 2).sum(axis=0) / N
-        return cls(mean, np.sqrt(variance))
+        from sklearn.preprocessing import StandardScaler  # takes a second to import
+
+        scaler = StandardScaler()
+        for start in range(0, len(embeddings), block):
+            scaler.partial_fit(np.float64(embeddings[start : start + block]))
+        return cls(scaler.mean_, scaler.scale_)
 
     @classmethod
     def load(cls, folder: Path) -> Self:

@@ -6,6 +6,7 @@ number. It does not hold if a test confirms the opposite of any, and it is undec
 Without per-example scores the verdict compares means only, and says so.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
@@ -80,10 +81,6 @@ Rounds = Mapping[str, Mapping[str, Mapping[str, Score]]]
 Counts = Mapping[str, float]
 
 
-# The rounds of a gain from more examples.
-Gain = TypedDict("Gain", {"from": str, "to": str})
-
-
 class Claim(TypedDict, total=False):
     """A claim as `published/claims.yaml` has and explains it."""
 
@@ -98,7 +95,7 @@ class Claim(TypedDict, total=False):
     orders: list[list[list[Member]]]
     rounds: list[str]
     normalised: bool
-    gain: Gain
+    gain: Mapping[str, str]
     best_share_in: str
     like: Literal["classification", "pairs", "retrieval"]
     over_tasks: Literal["each", "span", "fall"]
@@ -118,19 +115,21 @@ class Verdict(NamedTuple):
 class Mean(NamedTuple):
     """The scores of a model on the K tasks of a mean."""
 
-    values: np.ndarray  # (K,)
-    answers: list[np.ndarray] | None  # K arrays (N_k,), per-example scores; None: not known
+    # K arrays (N_k,), per-example scores; (1,), the score alone, where these are not known
+    answers: list[np.ndarray]
+    tested: bool = False  # whether all are per-example scores
 
-    def only(self, place: int) -> "Mean":
-        """The scores on the task in this place."""
-        answers = None if self.answers is None else [self.answers[place]]
-        return Mean(self.values[[place]], answers)
+    @property
+    def values(self) -> np.ndarray:
+        """The scores, (K,)."""
+        return np.array([answers.mean() for answers in self.answers])
 
     def minus(self, other: "Mean") -> "Mean":
-        answers = None
-        if self.answers is not None and other.answers is not None:
-            answers = [a - b for a, b in zip(self.answers, other.answers, strict=True)]
-        return Mean(self.values - other.values, answers)
+        differences = [a - b for a, b in zip(self.answers, other.answers, strict=True)]
+        return Mean(differences, self.tested and other.tested)
+
+
+Means = Mapping[str, Mean]  # by model
 
 
 class NotTestedError(Exception):
@@ -163,9 +162,10 @@ def recorded_claims(profile: str | Path) -> pd.DataFrame:
     of_chapter_4 = [notebook.name for notebook in CHAPTER_4]
     figures = [claim["figure"] for claim in claims(*of_chapter_4)]
     if finals.scores.empty and not recorded_in_figures(run, figures):
-        problem = "no run of chapter 4 and no final evaluation is recorded"
-        mend = f"make one with `docemb run --profile {profile}`"
-        raise InputError(f"profile {profile}: {problem}; {mend}")
+        raise InputError(
+            f"profile {profile}: no run of chapter 4 and no final evaluation is recorded; "
+            f"make one with `docemb run --profile {profile}`"
+        )
     of_simde = Run(RunKey.of(SIMDE.name, Profile.load(profile)))
     tables = [
         claims_of_figures(run, of_chapter_4),
@@ -251,13 +251,11 @@ def _verdicts(
     evaluation: Evaluation,
 ) -> pd.DataFrame:
     """The table of `claims_of_run`, from the verdicts as published and from recorded scores."""
-    present = set()
+    present = defaultdict(set)  # tasks by metric
     for task, score in _scores_in(rounds):
-        present |= {(metric, task) for metric in (score.metric, *score.extra)}
-    others: dict[str, list[str]] = {metric: [] for metric in tasks}
-    for metric, task in sorted(present):
-        if metric in tasks and task not in tasks[metric]:
-            others[metric].append(task)
+        for metric in (score.metric, *score.extra):
+            present[metric].add(task)
+    others = {metric: sorted(present[metric] - {*names}) for metric, names in tasks.items()}
     kinds: dict[str, list[str]] = {}
     for task in sorted({*chain(*others.values())}):
         kinds.setdefault(kind_of_task(task, evaluation), []).append(task)
@@ -367,7 +365,7 @@ def _check(
 def _numbers(
     claim: Claim,
     orders: Sequence[Order],
-    means: Mapping[str, Mapping[str, Mean]],
+    means: Mapping[str, Means],
     counts: Counts,
     tasks: Sequence[str],
 ) -> list[float]:
@@ -381,8 +379,9 @@ def _numbers(
         shares = of_round[ahead].values / of_round[behind].values
         return [float(shares.mean()) - 1]
     if "best_share_in" in claim:
-        (students, _) = order
-        return [best_share(students, means[claim["best_share_in"]], means.values())]
+        students = order[0]
+        shares = normalised_means(means[claim["best_share_in"]], *means.values())
+        return [max(float(shares[model].values.mean()) for model in students)]
     numbers = []
     for of_models in _variants(claim, means, tasks).values():
         (group,), of_groups = _grouped(claim, order, of_models)
@@ -390,11 +389,9 @@ def _numbers(
     return numbers
 
 
-def _variants(
-    claim: Claim, means: Mapping[str, Mapping[str, Mean]], tasks: Sequence[str]
-) -> dict[str, Mapping[str, Mean]]:
+def _variants(claim: Claim, means: Mapping[str, Means], tasks: Sequence[str]) -> dict[str, Means]:
     """The means of the models that a claim compares, by where they are compared."""
-    variants: dict[str, Mapping[str, Mean]] = {}
+    variants = {}
     for name, of_round in means.items():
         if "figure" not in claim:
             variants[name] = of_round
@@ -408,10 +405,12 @@ def _variants(
 
     over_tasks = claim.get("over_tasks")
     if over_tasks == "each":
-        each: dict[str, Mapping[str, Mean]] = {}
+        each: dict[str, Means] = {}
         for name, of_models in variants.items():
             for place, task in enumerate(tasks):
-                only = {model: mean.only(place) for model, mean in of_models.items()}
+                only = {}
+                for model, mean in of_models.items():
+                    only[model] = Mean([mean.answers[place]], mean.tested)
                 each[f"{name}, {task}"] = only
         return each
     if over_tasks is not None:
@@ -420,20 +419,18 @@ def _variants(
             for model, mean in of_models.items():
                 values = mean.values
                 number = -np.ptp(values) if over_tasks == "span" else values[0] - values[-1]
-                numbers[model] = Mean(np.array([number]), None)
+                numbers[model] = Mean([np.array([number])])
             variants[name] = numbers
     return variants
 
 
-def _grouped(
-    claim: Claim, order: Order, means: Mapping[str, Mean]
-) -> tuple[Order, Mapping[str, Mean]]:
+def _grouped(claim: Claim, order: Order, means: Means) -> tuple[Order, Means]:
     """The order with one number for each group, where the claim compares groups, and the means."""
     statistic = claim.get("of_group")
     if statistic is None:
         return order, means
     names = []
-    of_groups: dict[str, Mean] = {}
+    of_groups = {}
     for group in order:
         members = [means[model] for model in group]
         if statistic == "best":
@@ -442,17 +439,14 @@ def _grouped(
             of_groups[best] = means[best]
             continue
         name = group[0] if len(group) == 1 else f"{statistic} of {group[0]} … {group[-1]}"
-        values = np.stack([member.values for member in members])  # (models, K)
-        answers = None
         if statistic == "deviation":
-            values = np.atleast_1d(values.mean(axis=1).std(ddof=1))
+            deviation = np.std([member.values.mean() for member in members], ddof=1)
+            of_groups[name] = Mean([np.array([deviation])])
         else:
-            values = values.mean(axis=0)
-            if all(member.answers is not None for member in members):
-                by_task = zip(*(member.answers or [] for member in members), strict=True)
-                answers = [np.mean(of_task, axis=0) for of_task in by_task]
+            by_task = zip(*(member.answers for member in members), strict=True)
+            answers = [sum(of_task, np.zeros(1)) / len(group) for of_task in by_task]
+            of_groups[name] = Mean(answers, all(member.tested for member in members))
         names.append([name])
-        of_groups[name] = Mean(values, answers)
     return names, of_groups
 
 
@@ -478,7 +472,7 @@ def orders_of(claim: Claim) -> list[Order]:
     named = {
         model for member in chain(*chain(*orders)) if member != OTHERS for model in chosen(member)
     }
-    others: list[str] = []
+    others = []
     if len(rows):
         students = rows.index[rows["kind"] != BASELINE]
         others = [str(label) for label in students if label not in named]
@@ -511,19 +505,19 @@ def _means(
         missing = sorted({*tasks} - {*by_task})
         if missing:
             raise NotTestedError(f"no scores of {model} on {', '.join(missing)}")
-        values = []
-        answers: list[np.ndarray] | None = []
+        answers = []
         for score in (by_task[task] for task in tasks):
-            values.append(score.mean if score.metric == metric else score.extra[metric])
-            if metric not in score.per_example:
-                answers = None
-            elif answers is not None:
+            if metric in score.per_example:
                 answers.append(score.per_example[metric].mean(axis=0, dtype=np.float64))
-        means[model] = Mean(np.array(values), answers)
+            else:
+                value = score.mean if score.metric == metric else score.extra[metric]
+                answers.append(np.array([value]))
+        tested = all(metric in by_task[task].per_example for task in tasks)
+        means[model] = Mean(answers, tested)
     return means
 
 
-def comparisons(order: Order, means: Mapping[str, Mean], where: str) -> pd.DataFrame:
+def comparisons(order: Order, means: Means, where: str) -> pd.DataFrame:
     """Compare each model of a group with each model of all later groups.
 
     `where` names the round and says whether scores are normalised. Returns the columns ahead,
@@ -533,39 +527,27 @@ def comparisons(order: Order, means: Mapping[str, Mean], where: str) -> pd.DataF
     rows = []
     for place, group in enumerate(order, start=1):
         for ahead, behind in product(group, chain(*order[place:])):
-            first = means[ahead]
-            second = means[behind]
-            difference = (first.values - second.values).mean().round(DECIMALS)
+            differences = means[ahead].minus(means[behind])
             tested = [np.nan] * (1 + len(PairedError._fields))
-            if first.answers and second.answers:
-                by_task = [a - b for a, b in zip(first.answers, second.answers, strict=True)]
-                by_example = side_by_side([d[None] for d in by_task])[0]
-                tested = [paired_p_value(by_example), *paired_error(by_task)]
-            rows.append((ahead, behind, where, difference, *tested))
+            if differences.tested:
+                by_example = side_by_side([d[None] for d in differences.answers])[0]
+                tested = [paired_p_value(by_example), *paired_error(differences.answers)]
+            mean = differences.values.mean().round(DECIMALS)
+            rows.append((ahead, behind, where, mean, *tested))
     columns = ["ahead", "behind", "where", "difference", "p", *PairedError._fields]
     return pd.DataFrame(rows, columns=columns)
 
 
-def normalised_means(means: Mapping[str, Mean]) -> dict[str, Mean]:
-    """Scores divided by the best score of the given models on each task, taken as exact."""
-    best = np.max([mean.values for mean in means.values()], axis=0)
-    normalised = {}
-    for model, (values, answers) in means.items():
-        if answers is not None:
-            answers = [a / b for a, b in zip(answers, best, strict=True)]
-        normalised[model] = Mean(values / best, answers)
-    return normalised
+def normalised_means(means: Means, *rounds: Means) -> dict[str, Mean]:
+    """Scores divided by the best score of the given models on each task, taken as exact.
 
-
-def best_share(
-    models: Iterable[str], means: Mapping[str, Mean], of_rounds: Iterable[Mapping[str, Mean]]
-) -> float:
-    """The largest of the `means` of `models`.
-
-    Scores are divided by the best of their task in all rounds.
+    rounds: whose scores count for the best, too.
     """
-    best = np.max([mean.values for of_round in of_rounds for mean in of_round.values()], axis=0)
-    return max(float((means[model].values / best).mean()) for model in models)
+    best = np.max([mean.values for each in (means, *rounds) for mean in each.values()], axis=0)
+    normalised = {}
+    for model, (answers, tested) in means.items():
+        normalised[model] = Mean([a / b for a, b in zip(answers, best, strict=True)], tested)
+    return normalised
 
 
 def check_numbers(numbers: Sequence[float], bounds: tuple[float, float]) -> Verdict:
@@ -692,25 +674,24 @@ def _recorded_in_paper(run: Run, final: Final | None, few_shot: pd.DataFrame | N
     are those of `evaluation.few_shot_table`. Of several runs of a name, this one counts, then the
     newest.
     """
-    evaluated: list[tuple[RunKey, str, pd.DataFrame, pd.DataFrame]] = []
+    evaluated: list[tuple[RunKey, str, Final]] = []
     if final is not None:
-        evaluated.append((run.key, run.label, final.models, final.scores))
+        evaluated.append((run.key, run.label, final))
     for record in records.comparable(RunKey(SIMDE.name, run.profile), run.workspace):
         if final is None or record.fingerprint != run.fingerprint:
-            models = records.table_of(run.workspace, record, "models")
-            scores = records.table_of(run.workspace, record)
-            evaluated.append((run.key_of(record), record.label, models, scores))
+            recorded = Final.of_record(run.workspace, record, record.label)
+            evaluated.append((run.key_of(record), record.label, recorded))
 
     names: dict[str, str] = {}  # in the paper, by label
     frames = []
-    for key, label, models, scores in evaluated:
+    for key, label, evaluation in evaluated:
         of_run = []
-        for model, row in models.set_index("model").iterrows():
+        for model, row in evaluation.models.set_index("model").iterrows():
             name = paper_name(key, row, is_own=model == label)
             if name is not None and name not in names.values():
                 names[str(model)] = name
                 of_run.append(model)
-        last = last_round(scores)
+        last = last_round(evaluation.scores)
         frames.append(last[last["model"].isin(of_run)].assign(round=ALL))
     if few_shot is not None:
         per_class = run.profile.evaluation.few_shot_table

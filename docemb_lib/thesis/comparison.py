@@ -333,9 +333,9 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     several runs are the same student of the thesis, the run with most documents represents it, then
     the newest.
     """
-    keys: list[tuple[str, RunKey]] = []  # by label as recorded
-    intervals: list[pd.DataFrame] = []
-    models: list[pd.DataFrame] = []
+    keys = []  # by label as recorded
+    intervals = []
+    models = []
     recorded = run.comparable()
     if final is not None:
         keys.append((run.label, run.key))
@@ -359,22 +359,25 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     rows = rows[rows["metric"].isin([*MAIN_METRICS, "mrr"]) & (rows["task"] != OVERALL)]
     rows = rows.drop_duplicates(["round", "model", "task", "metric"]).reset_index(drop=True)
 
-    # The names in Table 5.7 of students, that with most documents first, then of baselines.
-    names: dict[str, str | None] = {}
-    for label, key in sorted(keys, key=lambda labelled: -labelled[1].counting["documents"]):
-        names[label] = final_name(key)
-    for row in rows.drop_duplicates("model").to_dict("records"):
-        if row["model"] not in names:
-            names[row["model"]] = baseline_name(row["kind"], row["form"])
-    known = {label: name for label, name in names.items() if name is not None}
-    labels = {name: label for label, name in reversed(known.items())}  # the first model of a name
     described = models_of_table(pd.concat(models).drop_duplicates("model"))
     by_label = {model.label: model for model in described}
-    in_table = {name: by_label[label] for name, label in labels.items()}
+    # Students have the names in Table 5.7 first, that with most documents before the others.
+    key_of = dict(sorted(keys, key=lambda labelled: -labelled[1].counting["documents"]))
+    names = {}  # by label
+    in_table: dict[str, Model] = {}  # the first model of a name
+    for label in dict.fromkeys([*key_of, *by_label]):
+        model = by_label[label]
+        if label in key_of:
+            name = final_name(key_of[label])
+        else:
+            name = baseline_name(model.kind, model.form)
+        if name is not None:
+            names[label] = name
+            in_table.setdefault(name, model)
     labels_of_students = dict.fromkeys(label for label, _ in keys)
     students = tuple(by_label[label] for label in labels_of_students)
     names_of_students = short_labels(dict(keys))
-    return Finals(beside_thesis(rows, known), in_table, students, names_of_students)
+    return Finals(beside_thesis(rows, names), in_table, students, names_of_students)
 
 
 def with_head(run: Run, finals: Finals, head: HeadSettings) -> Finals:

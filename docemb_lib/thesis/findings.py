@@ -161,7 +161,7 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
         return empty
     models = list(chain(*pairs))
     scores = stage.by_round(models, final=False)[stage.largest_round(False)]
-    by_task: dict[str, np.ndarray] = {}
+    by_task = {}
     for task in scores[pairs[0][0].label]:
         rows = []
         for pair in pairs:
@@ -197,16 +197,6 @@ def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_fina
     return stage.by_round(scored, final=is_final)[stage.largest_round(is_final)]
 
 
-def _structural_alone(run: Run, others: Mapping[str, Other]) -> str | None:
-    """The student with the structural loss of this run and without a contextual teacher."""
-    if "contextual" not in run.key.roles:
-        return None
-    for label, other in others.items():
-        if _is_structural_alone(other.key, run.key):
-            return label
-    return None
-
-
 def _is_structural_alone(key: RunKey, beside: RunKey) -> bool:
     """Whether a run has the structural loss of another one and no further teacher."""
     same_loss = key.only(*STRUCTURAL_LOSS) == beside.only(*STRUCTURAL_LOSS)
@@ -217,9 +207,13 @@ def _contextual_teacher(
     run: Run, evaluation: Final, others: Mapping[str, Other], scores: Scores
 ) -> str:
     """What the contextual teacher has added, or without a run to compare with, see `by_task`."""
-    alone = _structural_alone(run, others)
-    if alone is None or alone not in scores:
+    students = []  # with the structural loss of this run alone
+    for label, other in others.items():
+        if label in scores and _is_structural_alone(other.key, run.key):
+            students.append(label)
+    if "contextual" not in run.key.roles or not students:
         return evaluation.by_task()
+    alone = students[0]
     pair = {name: scores[name] for name in (evaluation.student, alone)}
     tests = verdicts(differences(pair, alone))
     single = tests[tests["task"] != OVERALL]

@@ -166,17 +166,16 @@ def _settings_of(key: RunKey) -> dict[str, str]:
                 values[f"student.{field}"] = value
 
     texts = {}
+    is_regression = not profile.evaluation.head.hidden
     for name, value in values.items():
+        if is_regression and name.startswith("head.") and name not in OF_REGRESSION:
+            continue
         if value is None:
             value = "the model's own" if name in OF_MODEL else "all"
         texts[name] = str(value)
     for name in PV_NAMES:
         members = profile.contextual_teachers.members(name)
         texts[f"contextual_teachers.{name}"] = " + ".join(member.described for member in members)
-    if not profile.evaluation.head.hidden:
-        unread = [name for name in texts if name.startswith("head.") and name not in OF_REGRESSION]
-        for name in unread:
-            del texts[name]
     return texts
 
 

@@ -1,7 +1,5 @@
 """The documents of the corpus and of the tasks: numbers, lengths, and how much models read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

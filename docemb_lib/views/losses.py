@@ -16,7 +16,6 @@ from docemb_lib.settings.labels import structural_label
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.nn import Module
 
     from docemb_lib.losses import SDL, Objective
 
@@ -58,23 +57,24 @@ def contextual_losses(run: Run, scores: pd.DataFrame) -> pd.DataFrame:
         key = run.key_of(record)
         rows.append((key, record.label, records.table_of(run.workspace, record), record.metrics))
 
-    groups: dict[str, list[pd.DataFrame]] = {}
+    columns = ["group", "loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
+    frames = []
     for key, label, of_run, metrics in rows:
         counting = key.counting
         if "contextual_loss" not in counting or counting["seed"] != run.key.counting["seed"]:
             continue
         student = of_run[of_run["model"] == label]
         means = student.groupby(["task", "metric"], sort=False)["value"].mean().reset_index()
-        frame = means.assign(group=_group(key), loss=_called(key))
+        alike = key.same_but("contextual_loss", "delta", "beta")
+        frame = means.assign(alike=alike, group=_group(key), loss=_called(key))
         for name in ("spread", "spread_before", "collapsed"):
             frame[name] = metrics[name]
-        groups.setdefault(key.same_but("contextual_loss", "delta", "beta"), []).append(frame)
-    compared: list[pd.DataFrame] = []
-    for frames in groups.values():
-        if len(frames) > 1:
-            compared += frames
-    columns = ["group", "loss", "task", "metric", "value", "spread", "spread_before", "collapsed"]
-    return pd.concat(compared)[columns] if compared else pd.DataFrame(columns=columns)
+        frames.append(frame)
+    if not frames:
+        return pd.DataFrame(columns=columns)
+    compared = pd.concat(frames)
+    several = compared.groupby("alike")["loss"].transform("nunique") > 1
+    return compared.loc[several, columns]
 
 
 def _group(key: RunKey) -> str:
@@ -172,6 +172,7 @@ def three_documents(run: Run) -> ThreeDocuments:
     import torch
 
     from docemb_lib.losses import SDL, SoftCCA
+    from docemb_lib.losses.objective import with_parts
 
     stage = run.stages.students
     objective = stage.objective()
@@ -185,42 +186,38 @@ def three_documents(run: Run) -> ThreeDocuments:
     by_length = np.argsort(documents.n_structural_tokens, kind="stable")
     batch, targets = documents.pack([by_length[[0, len(documents) // 2, -1]].tolist()])
 
-    # Note what each loss takes and returns: (of the student, of the teacher, …, losses). SoftCCA
-    # also returns its parts, which come after the losses.
-    seen: dict[str, tuple[Tensor, ...]] = {}
-
-    deltas = [0.0]
-
-    def note(loss: Module, role: str, taken: tuple[Tensor, ...], losses: Tensor) -> None:
-        if isinstance(loss, SoftCCA):
-            decorrelation = loss.student_decorrelation
-            cells = decorrelation.covariance.numel() - len(decorrelation.covariance)
-            delta = float(losses[0, 3]) if loss.delta == "balance" else float(loss.delta)
-            deltas.append(delta * (max(cells, 1) if decorrelation.reduction == "sum" else 1))
-            losses = losses[:, 0]
-        seen[role] = (*taken, losses)
-
-    for teaching in teachings:
-        teaching.loss.register_forward_hook(
-            lambda loss, taken, losses, role=teaching.role: note(loss, role, taken, losses)
-        )
     with torch.no_grad():
         output = objective(batch, **targets._asdict())
+        y = output.embeddings
+        lengths = targets.n_structural_tokens
+        losses = {teaching.role: teaching.loss for teaching in teachings}
+        t = targets.teachers.get("structural", y).to(y)
+        f, c = output.views or (y, y)
+        structural = contextual = 0 * lengths
+        if "structural" in losses:
+            structural = losses["structural"](y, t, objective.weighting.keep(lengths))
+        if "contextual" in losses:
+            contextual, *parts = with_parts(losses["contextual"], f, c).unbind(dim=1)
 
-    lengths = targets.n_structural_tokens
-    absent = (output.embeddings, output.embeddings, 0 * lengths)
-    _, t, *_, structural = seen.get("structural", absent)
-    f, c, contextual = seen.get("contextual", absent)
+    delta = 0.0
+    loss = losses.get("contextual")
+    if isinstance(loss, SoftCCA):
+        delta = float(parts[2][0]) if loss.delta == "balance" else float(loss.delta)
+        decorrelation = loss.student_decorrelation
+        if decorrelation.reduction == "sum":  # delta of the sum, which has so many cells
+            cells = decorrelation.covariance.numel() - len(decorrelation.covariance)
+            delta *= max(cells, 1)
+
     return ThreeDocuments(
         lengths=lengths,
-        y=output.embeddings,
+        y=y,
         t=t,
         f=f,
         c=c,
         decorrelations=[module for module in objective.modules() if isinstance(module, SDL)],
-        weights=objective.weighting.weights(lengths, roles=seen),
+        weights=objective.weighting.weights(lengths, roles=losses),
         structural=structural,
         contextual=contextual,
-        delta=deltas[-1],
+        delta=delta,
         loss=output.loss.item(),
     )

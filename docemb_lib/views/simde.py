@@ -47,9 +47,10 @@ def distances_of_halves(run: Run, models: list[Model]) -> pd.DataFrame:
             firsts.append("".join(texts[in_first]))
             seconds.append("".join(texts[~in_first]))
     if len(firsts) < 2:
-        problem = f"{len(firsts)} documents have two sentences; distances need two such documents"
-        mend = "raise it, or add documents of several sentences"
-        raise InputError(f"corpus.validation: {problem}; {mend}")
+        raise InputError(
+            f"corpus.validation: {len(firsts)} documents have two sentences; "
+            "distances need two such documents; raise it, or add documents of several sentences"
+        )
 
     frames = []
     for model in models:

@@ -9,6 +9,7 @@ from conftest import write_rows
 
 from docemb_lib.corpus import rows as module
 from docemb_lib.corpus.rows import (
+    Findings,
     file_format,
     read_csv,
     read_rows,
@@ -71,7 +72,7 @@ def test_a_quotation_mark_between_tabs_is_a_character(tmp_path):
 def test_columns_may_be_named_by_the_caller(tmp_path):
     file = tmp_path / "pairs.txt"
     file.write_bytes(b'\xef\xbb\xbf1,"a, b","c"\r\n\r\n0,d,"e ""f"""\r\n')
-    rows = list(read_csv(file, columns=("label", "one", "two")))
+    rows = list(read_csv(file, Findings(), columns=("label", "one", "two")))
     assert [tuple(row.fields.values()) for row in rows] == [("1", "a, b", "c"), ("0", "d", 'e "f"')]
     assert rows[1].where == f"{file}, row 2"
 

@@ -116,7 +116,7 @@ def test_an_order_holds_if_tests_show_all_of_it_and_fails_if_one_shows_the_oppos
 
 def test_each_group_is_compared_with_all_later_groups_and_corrected_for_their_number():
     means = {
-        name: Mean(np.array([value]), None)
+        name: Mean([np.array([value])])
         for name, value in zip("abcd", (3.0, 2.0, 1.0, 0.5), strict=True)
     }
     compared = module.comparisons([["a"], ["b", "c"], ["d"]], means, "all")
@@ -129,17 +129,25 @@ def test_each_group_is_compared_with_all_later_groups_and_corrected_for_their_nu
     assert undecided.because.endswith("; 100 examples can show 1.637, about 270 this")
 
 
+def test_a_verdict_on_p_values_alone_says_nothing_of_the_examples_that_it_takes():
+    row = ("a", "b", "all", 0.2, 0.5)
+    compared = pd.DataFrame([row], columns=["ahead", "behind", "where", "difference", "p"])
+    assert module.check_order(compared) == (
+        UNDECIDED,
+        "0 of 1 differences significant; least: a minus b +0.200 (all)",
+    )
+
+
 def test_normalised_means_divide_each_task_and_its_answers_by_the_best():
     a = np.array([1.0, 0.0])
-    b = np.array([1.0, 1.0])
-    normalised = module.normalised_means(
-        {"a": Mean(np.array([0.5, 0.8]), [a, b]), "b": Mean(np.array([1.0, 0.4]), None)}
-    )
+    b = np.array([1.0, 0.6])
+    of_b = [np.array([1.0]), np.array([0.4])]
+    normalised = module.normalised_means({"a": Mean([a, b], tested=True), "b": Mean(of_b)})
     np.testing.assert_allclose(
         [normalised["a"].values, normalised["b"].values], [[0.5, 1.0], [1.0, 0.5]]
     )
-    np.testing.assert_allclose(normalised["a"].answers, [[1, 0], [1.25, 1.25]])
-    assert normalised["b"].answers is None
+    np.testing.assert_allclose(normalised["a"].answers, [[1, 0], [1.25, 0.75]])
+    assert (normalised["a"].tested, normalised["b"].tested) == (True, False)
 
 
 @pytest.mark.parametrize(
