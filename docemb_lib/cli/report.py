@@ -17,6 +17,7 @@ from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.sweeps.execution import Planned, Runs, records_of
 from docemb_lib.thesis.comparison import short_labels
+from docemb_lib.thesis.values import baseline_name, final_name
 from docemb_lib.workspace import Workspace
 
 
@@ -53,15 +54,26 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     return Report(_board(evaluations), summary, paths)
 
 
-def final_evaluations(planned: Runs, workspace: Workspace) -> list[Final]:
+def final_evaluations(planned: Runs, workspace: Workspace) -> tuple[list[Final], dict[str, str]]:
     """The final evaluations of a plan's runs that are comparable with the last one.
 
     The student of the last one is "this student", fitted to the corpus where it is; the others have
-    short names. The list is empty if no run opens the test splits.
+    short names. The list is empty if no run opens the test splits. Also the names of models in
+    Table 5.7, by label.
     """
     runs = {run.fingerprint: run for run in planned}
     final = _final_records(planned, workspace)
-    return _evaluations(final, _short_labels(final, runs), workspace) if final else []
+    if not final:
+        return [], {}
+    evaluations = _evaluations(final, _short_labels(final, runs), workspace)
+    names: dict[str, str | None] = {}
+    for record, evaluation in zip(_comparable(final), evaluations, strict=True):
+        for model, kind, form in evaluation.models[["model", "kind", "form"]].itertuples(
+            index=False
+        ):
+            names[model] = baseline_name(kind, form)
+        names[str(evaluation.label(Kind.STUDENT))] = final_name(runs[record.fingerprint].key)
+    return evaluations, {label: name for label, name in names.items() if name is not None}
 
 
 def _evaluations(
