@@ -80,15 +80,20 @@ def _evaluations(
     final: Sequence[records.Record], short: dict[str, str], workspace: Workspace
 ) -> list[Final]:
     """`final_evaluations` of records; short: their short labels by label."""
-    names = {label: f"student {name}" for label, name in short.items()}
+    names = {label: typeset(f"student {name}") for label, name in short.items()}
     names[final[-1].label] = "this student"
     evaluations = []
     for record in _comparable(final):
         recorded = Final.of_record(workspace, record, record.label)
-        evaluations.append(recorded.called(record.label, names.get(record.label, record.label)))
+        evaluations.append(recorded.called({**typeset_labels(recorded), **names}))
     latest = evaluations[-1]
     evaluations[-1] = latest._replace(student=latest.adapted or latest.student)
     return evaluations
+
+
+def typeset_labels(evaluation: Final) -> dict[str, str]:
+    """The labels of models as figures print them, by label."""
+    return {label: typeset(label) for label in evaluation.models["model"]}
 
 
 def _final_records(planned: Runs, workspace: Workspace) -> list[records.Record]:
@@ -134,7 +139,7 @@ def _board(evaluations: Sequence[Final]) -> pd.DataFrame:
     texts = {model: with_interval(*row) for model, *row in means.itertuples()}
     board["mean"] = [texts.get(model, "") for model in board.index]
     board["fitted on"] = models["fitted on"].reindex(board.index)
-    return board.rename(index=typeset)
+    return board
 
 
 def _of_all_models(tables: Sequence[pd.DataFrame], *by: str) -> pd.DataFrame:
