@@ -7,11 +7,13 @@ parent, even if the parent was killed.
 
 import os
 import shutil
+import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from docemb_lib.base.private import keep_grown_workers
@@ -75,17 +77,27 @@ class WorkerPool:
         if self._executor is None or self.size < jobs:
             # Jupyter kernels import this module at their start, so loky is imported late.
             from joblib.externals.loky import ProcessPoolExecutor
+            from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
             self.stop()
             remove_abandoned_semaphores()
             self.size = jobs
-            self._executor = ProcessPoolExecutor(
-                jobs,
-                timeout=IDLE_SECONDS,
-                env=ENVIRONMENT,
-                initializer=_start_worker,
-                initargs=(os.getpid(),),
-            )
+            # A terminal sends Ctrl-C to the workers, too, which would print their tracebacks. New
+            # processes inherit what is blocked; the starts of the trackers would unblock it.
+            resource_tracker.ensure_running()
+            loky_tracker.ensure_running()
+            earlier = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+            try:
+                self._executor = ProcessPoolExecutor(
+                    jobs,
+                    timeout=IDLE_SECONDS,
+                    env=ENVIRONMENT,
+                    initializer=_start_worker,
+                    initargs=(os.getpid(),),
+                )
+                self._executor.submit(os.getpid)  # starts all processes
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
         return self._executor
 
 
