@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_task
 from docemb_lib.figures import typeset
 from docemb_lib.runs import records
 from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model
+from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.sweeps.execution import Planned, Runs, records_of
@@ -43,7 +43,7 @@ def report(planned: Runs, workspace: Workspace) -> Report:
         return Report(None, "", paths)
     last = final[-1]
     short = _short_labels(final, runs)
-    evaluations = _evaluations(final, short, workspace)
+    evaluations = _evaluations(final, short, workspace, {last.label: "this student"})
     evaluation = evaluations[-1]
     choice = evaluation.choice()
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
@@ -55,37 +55,38 @@ def report(planned: Runs, workspace: Workspace) -> Report:
 
 
 def final_evaluations(planned: Runs, workspace: Workspace) -> tuple[list[Final], dict[str, str]]:
-    """The final evaluations of a plan's runs that are comparable with the last one.
+    """The final evaluations of a plan's runs, and the names of models in Table 5.7 by label.
 
-    The student of the last one is "this student", fitted to the corpus where it is; the others have
-    short names. The list is empty if no run opens the test splits. Also the names of models in
-    Table 5.7, by label.
+    They are those comparable with the last one, and none if no run opens the test splits.
     """
     runs = {run.fingerprint: run for run in planned}
     final = _final_records(planned, workspace)
     if not final:
         return [], {}
-    evaluations = _evaluations(final, _short_labels(final, runs), workspace)
+    evaluations = _evaluations(final, _short_labels(final, runs), workspace, {})
     names: dict[str, str | None] = {}
     for record, evaluation in zip(_comparable(final), evaluations, strict=True):
-        for model, kind, form in evaluation.models[["model", "kind", "form"]].itertuples(
-            index=False
-        ):
-            names[model] = baseline_name(kind, form)
+        for model in models_of_table(evaluation.models):
+            names[model.label] = baseline_name(model.kind, model.form)
         names[str(evaluation.label(Kind.STUDENT))] = final_name(runs[record.fingerprint].key)
     return evaluations, {label: name for label, name in names.items() if name is not None}
 
 
 def _evaluations(
-    final: Sequence[records.Record], short: dict[str, str], workspace: Workspace
+    final: Sequence[records.Record],
+    short: Mapping[str, str],
+    workspace: Workspace,
+    further: Mapping[str, str],
 ) -> list[Final]:
-    """`final_evaluations` of records; short: their short labels by label."""
-    names = {label: typeset(f"student {name}") for label, name in short.items()}
-    names[final[-1].label] = "this student"
+    """The evaluations of comparable records. The last student is adapted if it has that form.
+
+    short: short labels of students, by label; further: other names of students, by label.
+    """
+    students = {label: typeset(f"student {name}") for label, name in short.items()}
     evaluations = []
     for record in _comparable(final):
         recorded = Final.of_record(workspace, record, record.label)
-        evaluations.append(recorded.called({**typeset_labels(recorded), **names}))
+        evaluations.append(recorded.called({**typeset_labels(recorded), **students, **further}))
     latest = evaluations[-1]
     evaluations[-1] = latest._replace(student=latest.adapted or latest.student)
     return evaluations
