@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +30,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 IDLE_SECONDS = 60.0  # an idle worker then ends and frees its memory; the next task starts another
 
 Result = TypeVar("Result")
@@ -77,17 +79,11 @@ class WorkerPool:
         if self._executor is None or self.size < jobs:
             # Jupyter kernels import this module at their start, so loky is imported late.
             from joblib.externals.loky import ProcessPoolExecutor
-            from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
             self.stop()
             remove_abandoned_semaphores()
             self.size = jobs
-            # A terminal sends Ctrl-C to the workers, too, which would print their tracebacks. New
-            # processes inherit what is blocked; the starts of the trackers would unblock it.
-            resource_tracker.ensure_running()
-            loky_tracker.ensure_running()
-            earlier = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-            try:
+            with uninterrupted():
                 self._executor = ProcessPoolExecutor(
                     jobs,
                     timeout=IDLE_SECONDS,
@@ -96,9 +92,38 @@ class WorkerPool:
                     initargs=(os.getpid(),),
                 )
                 self._executor.submit(os.getpid)  # starts all processes
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
         return self._executor
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C and SIGTERM to the end of the block, also for the processes that it starts.
+
+    A terminal sends Ctrl-C to all processes, and those would print their tracebacks. A cluster that
+    is interrupted while it starts cannot be closed.
+    """
+    if threading.current_thread() is not threading.main_thread():  # gets no signals
+        yield
+        return
+    put_off: list[int] = []
+    handlers = {}
+    for number in SIGNALS:
+        handlers[number] = signal.signal(number, lambda number, frame: put_off.append(number))
+    # New processes inherit what is blocked. The tracker of multiprocessing's resources must run
+    # before: the thread that starts it unblocks both signals for itself.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    except Exception:
+        if not put_off:  # a process that starts may have been ended, too
+            raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if put_off:
+        signal.raise_signal(put_off[0])
 
 
 def end_with_parent(parent: int, folder: str | None = None) -> None:

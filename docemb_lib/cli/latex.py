@@ -91,23 +91,18 @@ def _scores(rows: pd.DataFrame, tests: pd.DataFrame, metric: str, title: str, la
                 line[f"{escaped(task)}, thesis"] = _number(f"{published:.3f}")
         lines.append(line)
     caption = f"{title}, the best mean first. {_key(tests, 'the model of the row')}"
-    return _latex(lines, caption, label)
+    return _latex(pd.DataFrame(lines), caption, label)
 
 
 def _tests(tests: pd.DataFrame, student: str, label: str) -> str:
     """The references × tasks of differences to a student."""
-    lines = []
-    for reference, rows in tests.groupby("reference", sort=False):
-        line = {"reference": escaped(reference)}
-        for task in tests["task"].unique():
-            line[escaped(task)] = ""
-        for task, difference, verdict in zip(
-            rows["task"], rows["difference"], rows["verdict"], strict=True
-        ):
-            line[escaped(task)] = _number(f"{difference:+.3f}", verdict)
-        lines.append(line)
+    cells = [*map(_number, tests["difference"].map("{:+.3f}".format), tests["verdict"])]
+    table = tests.assign(cell=cells).pivot_table(
+        index="reference", columns="task", values="cell", aggfunc="first", sort=False
+    )
+    table = table.fillna("").rename(index=escaped, columns=escaped).reset_index()
     caption = f"Differences of {escaped(student)} to each reference."
-    return _latex(lines, f"{caption} {_key(tests, escaped(student))}", label)
+    return _latex(table, f"{caption} {_key(tests, escaped(student))}", label)
 
 
 def _number(number: str, verdict: str = "") -> str:
@@ -141,12 +136,11 @@ def _key(tests: pd.DataFrame, tested: str) -> str:
     )
 
 
-def _latex(lines: Sequence[dict[str, str]], caption: str, label: str) -> str:
+def _latex(frame: pd.DataFrame, caption: str, label: str) -> str:
     """A table with the rules of booktabs, at most as wide as a line.
 
     Texts stand to the left and numbers to the right.
     """
-    frame = pd.DataFrame(lines)
     texts = [name for name in frame if name in ("model", NAME, "reference")]
     columns = "l" * len(texts) + "r" * (len(frame.columns) - len(texts))
     table = frame.to_latex(
