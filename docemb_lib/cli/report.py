@@ -16,8 +16,7 @@ from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.sweeps.execution import Planned, Runs, records_of
-from docemb_lib.thesis.comparison import short_labels
-from docemb_lib.thesis.values import baseline_name, final_name
+from docemb_lib.thesis.comparison import names_in_thesis, short_labels
 from docemb_lib.workspace import Workspace
 
 
@@ -64,12 +63,10 @@ def final_evaluations(planned: Runs, workspace: Workspace) -> tuple[list[Final],
     if not final:
         return [], {}
     evaluations = _evaluations(final, _short_labels(final, runs), workspace, {})
-    names: dict[str, str | None] = {}
-    for record, evaluation in zip(_comparable(final), evaluations, strict=True):
-        for model in models_of_table(evaluation.models):
-            names[model.label] = baseline_name(model.kind, model.form)
-        names[str(evaluation.label(Kind.STUDENT))] = final_name(runs[record.fingerprint].key)
-    return evaluations, {label: name for label, name in names.items() if name is not None}
+    keys = [runs[record.fingerprint].key for record in _comparable(final)]
+    students = [str(evaluation.label(Kind.STUDENT)) for evaluation in evaluations]
+    models = models_of_table(pd.concat([evaluation.models for evaluation in evaluations]))
+    return evaluations, names_in_thesis(zip(students, keys, strict=True), models)
 
 
 def _evaluations(
