@@ -19,6 +19,8 @@ from docemb_lib.sweeps.execution import Planned, Runs, records_of
 from docemb_lib.thesis.comparison import names_in_thesis, short_labels
 from docemb_lib.workspace import Workspace
 
+STUDENT = "student "  # how the names of students begin
+
 
 class Report(NamedTuple):
     """What `docemb run` says at its end."""
@@ -41,12 +43,12 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     if not final:
         return Report(None, "", paths)
     last = final[-1]
-    short = _short_labels(final, runs)
-    evaluations = _evaluations(final, short, workspace, {last.label: "this student"})
+    names = _names(final, runs)
+    evaluations = _evaluations(final, {**names, last.label: "this student"}, workspace)
     evaluation = evaluations[-1]
     choice = evaluation.choice()
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
-    which = f"This student: {typeset(short.get(last.label, last.label))}."
+    which = f"This student: {names.get(last.label, typeset(last.label)).removeprefix(STUDENT)}."
     take = f"Take {choice.model}: {choice.reason}{how}."
     sentences = [which, evaluation.standing(), take, evaluation.without_labels]
     summary = "\n".join(filter(None, sentences))
@@ -62,7 +64,7 @@ def final_evaluations(planned: Runs, workspace: Workspace) -> tuple[list[Final],
     final = _final_records(planned, workspace)
     if not final:
         return [], {}
-    evaluations = _evaluations(final, _short_labels(final, runs), workspace, {})
+    evaluations = _evaluations(final, _names(final, runs), workspace)
     keys = [runs[record.fingerprint].key for record in _comparable(final)]
     students = [str(evaluation.label(Kind.STUDENT)) for evaluation in evaluations]
     models = models_of_table(pd.concat([evaluation.models for evaluation in evaluations]))
@@ -70,28 +72,25 @@ def final_evaluations(planned: Runs, workspace: Workspace) -> tuple[list[Final],
 
 
 def _evaluations(
-    final: Sequence[records.Record],
-    short: Mapping[str, str],
-    workspace: Workspace,
-    further: Mapping[str, str],
+    final: Sequence[records.Record], names: Mapping[str, str], workspace: Workspace
 ) -> list[Final]:
     """The evaluations of comparable records. The last student is adapted if it has that form.
 
-    short: short labels of students, by label; further: other names of students, by label.
+    names: of students, by label.
     """
-    students = {label: typeset(f"student {name}") for label, name in short.items()}
     evaluations = []
     for record in _comparable(final):
         recorded = Final.of_record(workspace, record, record.label)
-        evaluations.append(recorded.called({**typeset_labels(recorded), **students, **further}))
+        evaluations.append(typeset_models(recorded, names))
     latest = evaluations[-1]
     evaluations[-1] = latest._replace(student=latest.adapted or latest.student)
     return evaluations
 
 
-def typeset_labels(evaluation: Final) -> dict[str, str]:
-    """The labels of models as figures print them, by label."""
-    return {label: typeset(label) for label in evaluation.models["model"]}
+def typeset_models(evaluation: Final, names: Mapping[str, str]) -> Final:
+    """The evaluation with models as figures print them, or with these names, by label."""
+    printed = {label: typeset(label) for label in evaluation.models["model"]}
+    return evaluation.called({**printed, **names})
 
 
 def _final_records(planned: Runs, workspace: Workspace) -> list[records.Record]:
@@ -107,10 +106,10 @@ def _comparable(final: Sequence[records.Record]) -> list[records.Record]:
     return [record for record in final if record.setting == final[-1].setting]
 
 
-def _short_labels(final: Sequence[records.Record], runs: dict[str, Planned]) -> dict[str, str]:
-    return short_labels(
-        {record.label: runs[record.fingerprint].key for record in _comparable(final)}
-    )
+def _names(final: Sequence[records.Record], runs: dict[str, Planned]) -> dict[str, str]:
+    """Short names of the students of comparable records, by label."""
+    keys = {record.label: runs[record.fingerprint].key for record in _comparable(final)}
+    return {label: typeset(STUDENT + name) for label, name in short_labels(keys).items()}
 
 
 def collapsed_runs(planned: Runs, workspace: Workspace) -> list[str]:
