@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import MANIFEST, damaged, files_of, hash_of, is_whole, sealed
+from docemb_lib.base.progress import stopped
 from docemb_lib.settings.files import find_root, folder_above
 
 logger = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ class Workspace:
         """
         artefact = self._named(kind, inputs)
         if not is_whole(artefact.path):
-            publish(artefact.path, build, inputs=inputs, resumable=resumable)
+            publish(artefact.path, build, inputs=inputs, name=kind, resumable=resumable)
         return artefact
 
     def is_built(self, kind: str, inputs: Inputs) -> bool:
@@ -168,13 +169,19 @@ def fingerprint_of(inputs: Inputs) -> str:
 
 
 def publish(
-    folder: Path, build: Build, *, inputs: Inputs, resumable: bool = False, replace: bool = False
+    folder: Path,
+    build: Build,
+    *,
+    inputs: Inputs,
+    name: str = "files",
+    resumable: bool = False,
+    replace: bool = False,
 ) -> None:
     """Build `folder` in a sibling and rename it, under a lock.
 
     A folder that is there and whole stays, unless `replace` is set: then its files are replaced one
     by one. A `resumable` build starts with the files of an interrupted one. Raises InputError where
-    the disk is full.
+    the disk is full, and Stopped, which gives the `name` of the artefact, after Ctrl-C.
     """
     with locked(folder):
         if not replace and not damaged(folder):
@@ -198,6 +205,8 @@ def publish(
                 raise InputError(
                     f"{folder.parent}: the disk is full; make room and give the same command again"
                 ) from error
+            if type(error) is KeyboardInterrupt:  # not Stopped, which says more
+                raise stopped(f"stopped while building {name.replace('-', ' ')}") from None
             raise
         if folder.exists():
             _replace_files(partial, folder)

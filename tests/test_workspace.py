@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, Stopped
 from docemb_lib.workspace import MANIFEST, Workspace, fingerprint_of, publish
 
 COUNT_BUILDS = """
@@ -110,6 +110,29 @@ def test_a_refused_resumable_build_keeps_its_files_for_the_next_one(workspace, r
     list_names = lambda folder: names.extend(path.name for path in folder.iterdir())  # noqa: E731
     workspace.artefact("number", {"n": 42}, list_names, resumable=True)
     assert names == ["value.txt"]
+
+
+@pytest.mark.parametrize("resumable", [False, True])
+def test_an_interrupted_build_says_what_was_stopped_and_publishes_nothing(workspace, resumable):
+    def interrupted(folder):
+        write_value(folder)
+        raise KeyboardInterrupt
+
+    inputs = {"n": 42}
+    said = "^stopped while building teacher embeddings; give the same command again to go on$"
+    with pytest.raises(Stopped, match=said):
+        workspace.artefact("teacher-embeddings", inputs, interrupted, resumable=resumable)
+    assert not workspace.is_built("teacher-embeddings", inputs)
+    left = ["value.txt"] if resumable else []
+    assert [path.name for path in files_in(workspace)] == left
+
+
+def test_a_build_that_says_itself_how_it_was_stopped_keeps_its_words(workspace):
+    def stopped(folder):
+        raise Stopped("stopped after 5 of 9 updates")
+
+    with pytest.raises(Stopped, match=r"^stopped after 5 of 9 updates$"):
+        workspace.artefact("student", {}, stopped)
 
 
 def test_two_builders_of_one_artefact_build_it_once(tmp_path):

@@ -11,11 +11,11 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, Sized
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from tqdm import tqdm
 
-from docemb_lib.base.errors import plain
+from docemb_lib.base.errors import Stopped, plain
 from docemb_lib.base.private import KERNEL_STREAM
 
 Item = TypeVar("Item")
@@ -44,11 +44,31 @@ def live_cell() -> str | None:
 
 
 def log_to_notebook() -> None:
-    """In a notebook, show the warnings of this package as plain text."""
-    if in_kernel():
-        handler = logging.StreamHandler(sys.stdout)
-        handler.format = lambda record: plain(record.getMessage())  # type: ignore[method-assign]
-        logging.getLogger("docemb_lib").handlers = [handler]
+    """In a notebook, show the warnings of this package and an interruption as plain text."""
+    if not in_kernel():
+        return
+    import IPython
+
+    handler = logging.StreamHandler(sys.stdout)
+    handler.format = lambda record: plain(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("docemb_lib").handlers = [handler]
+
+    def show(
+        shell: Any, kind: type, stop: BaseException, trace: object, tb_offset: int | None = None
+    ) -> None:
+        line = stop if isinstance(stop, Stopped) else stopped("stopped")
+        shell.showtraceback((Stopped, line, trace))
+
+    IPython.get_ipython().set_custom_exc((KeyboardInterrupt,), show)
+
+
+def stopped(state: str, since: str = "") -> Stopped:
+    """The exception for what a person has stopped in this state.
+
+    since: the state that it goes on from, if it is an earlier one.
+    """
+    again = "run the cell again" if in_kernel() else "give the same command again"
+    return Stopped(f"{state}; {again} to go on{since}")
 
 
 def progress(

@@ -7,11 +7,14 @@ parent, even if the parent was killed.
 
 import os
 import shutil
+import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from docemb_lib.base.private import keep_grown_workers
@@ -27,6 +30,7 @@ ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 IDLE_SECONDS = 60.0  # an idle worker then ends and frees its memory; the next task starts another
 
 Result = TypeVar("Result")
@@ -79,14 +83,47 @@ class WorkerPool:
             self.stop()
             remove_abandoned_semaphores()
             self.size = jobs
-            self._executor = ProcessPoolExecutor(
-                jobs,
-                timeout=IDLE_SECONDS,
-                env=ENVIRONMENT,
-                initializer=_start_worker,
-                initargs=(os.getpid(),),
-            )
+            with uninterrupted():
+                self._executor = ProcessPoolExecutor(
+                    jobs,
+                    timeout=IDLE_SECONDS,
+                    env=ENVIRONMENT,
+                    initializer=_start_worker,
+                    initargs=(os.getpid(),),
+                )
+                self._executor.submit(os.getpid)  # starts all processes
         return self._executor
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Put off Ctrl-C and SIGTERM to the end of the block, also for the processes that it starts.
+
+    A terminal sends Ctrl-C to all processes, and those would print their tracebacks. A cluster that
+    is interrupted while it starts cannot be closed.
+    """
+    if threading.current_thread() is not threading.main_thread():  # gets no signals
+        yield
+        return
+    put_off: list[int] = []
+    handlers = {}
+    for number in SIGNALS:
+        handlers[number] = signal.signal(number, lambda number, frame: put_off.append(number))
+    # New processes inherit what is blocked. The tracker of multiprocessing's resources must run
+    # before: the thread that starts it unblocks both signals for itself.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    except Exception:
+        if not put_off:  # a process that starts may have been ended, too
+            raise
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if put_off:
+        signal.raise_signal(put_off[0])
 
 
 def end_with_parent(parent: int, folder: str | None = None) -> None:

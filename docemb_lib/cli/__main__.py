@@ -522,6 +522,7 @@ def evaluate(
     References are the models that the profile's final evaluation has scored; before there is one,
     SBERT and what is fitted on the texts of each task, without training.
     """
+    from docemb_lib.cli.report import typeset_models
     from docemb_lib.cli.terminal import SCORES, print_table
     from docemb_lib.evaluation.scoreboard import METRIC_NAMES, test_board
     from docemb_lib.runs.key import RunKey
@@ -553,6 +554,7 @@ def evaluate(
         rows = {name: json.loads(frame.to_json(orient="records")) for name, frame in frames.items()}
         sys.stdout.write(json.dumps({"model": model, **rows}, ensure_ascii=False, indent=1) + "\n")
         return
+    final = typeset_models(final, {})
     title = f"{SCORES.format(METRIC_NAMES[metric])} with 95% intervals"
     print_table(final.board.reset_index(), console, title)
     if len(final.comparison):

@@ -89,6 +89,7 @@ EXAMPLES = {
     "export": "docemb export my_student --plain -o plain_student",
     "evaluate": "docemb evaluate my_student --profile links.yaml",
 }
+GO_ON = {"run", "sweep", "report", "train", "adapt", "evaluate"}  # where they were stopped
 COLOURS = {"ok": "green", "slow": "yellow", "absent": "cyan", "wrong": "red"}
 
 
@@ -131,8 +132,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt as stop:
             # asyncio would report what still waited for the ended kernel.
             logging.getLogger("asyncio").disabled = True
-            goes_on = "" if function.__name__ == "bench" else " The same command goes on from here."
-            errors.print(f"Interrupted: {stop}." if str(stop) else f"Interrupted.{goes_on}")
+            end = " to go on" if function.__name__ in GO_ON else ""
+            named = f"docemb {function.__name__} is stopped; give the same command again{end}"
+            errors.print(f"Interrupted: {str(stop) or named}.")
             raise typer.Exit(130) from None
         except typer.Exit:
             raise

@@ -146,11 +146,12 @@ def write_latex(profile: str, file: Path) -> None:
     """
     workspace = Workspace()
     chapters = done_chapters(profile, workspace)
-    evaluations = final_evaluations([run for each in chapters for run in each.runs], workspace)
+    runs = [run for each in chapters for run in each.runs]
+    evaluations, names = final_evaluations(runs, workspace)
     if not evaluations:
         problem = f"no final evaluation of profile {profile} is done; `docemb run` makes it"
         raise InputError(f"--latex: {problem}")
-    write_text(file, latex_tables(evaluations))
+    write_text(file, latex_tables(evaluations, names))
 
 
 def _write_chapter(chapter: Chapter, folder: Path, workspace: Workspace) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,12 +12,14 @@ from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_task
 from docemb_lib.figures import typeset
 from docemb_lib.runs import records
 from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model
+from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.sweeps.execution import Planned, Runs, records_of
-from docemb_lib.thesis.comparison import short_labels
+from docemb_lib.thesis.comparison import names_in_thesis, short_labels
 from docemb_lib.workspace import Workspace
+
+STUDENT = "student "  # how the names of students begin
 
 
 class Report(NamedTuple):
@@ -41,42 +43,54 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     if not final:
         return Report(None, "", paths)
     last = final[-1]
-    short = _short_labels(final, runs)
-    evaluations = _evaluations(final, short, workspace)
+    names = _names(final, runs)
+    evaluations = _evaluations(final, {**names, last.label: "this student"}, workspace)
     evaluation = evaluations[-1]
     choice = evaluation.choice()
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
-    which = f"This student: {typeset(short.get(last.label, last.label))}."
+    which = f"This student: {names.get(last.label, typeset(last.label)).removeprefix(STUDENT)}."
     take = f"Take {choice.model}: {choice.reason}{how}."
     sentences = [which, evaluation.standing(), take, evaluation.without_labels]
     summary = "\n".join(filter(None, sentences))
     return Report(_board(evaluations), summary, paths)
 
 
-def final_evaluations(planned: Runs, workspace: Workspace) -> list[Final]:
-    """The final evaluations of a plan's runs that are comparable with the last one.
+def final_evaluations(planned: Runs, workspace: Workspace) -> tuple[list[Final], dict[str, str]]:
+    """The final evaluations of a plan's runs, and the names of models in Table 5.7 by label.
 
-    The student of the last one is "this student", fitted to the corpus where it is; the others have
-    short names. The list is empty if no run opens the test splits.
+    They are those comparable with the last one, and none if no run opens the test splits.
     """
     runs = {run.fingerprint: run for run in planned}
     final = _final_records(planned, workspace)
-    return _evaluations(final, _short_labels(final, runs), workspace) if final else []
+    if not final:
+        return [], {}
+    evaluations = _evaluations(final, _names(final, runs), workspace)
+    keys = [runs[record.fingerprint].key for record in _comparable(final)]
+    students = [str(evaluation.label(Kind.STUDENT)) for evaluation in evaluations]
+    models = models_of_table(pd.concat([evaluation.models for evaluation in evaluations]))
+    return evaluations, names_in_thesis(zip(students, keys, strict=True), models)
 
 
 def _evaluations(
-    final: Sequence[records.Record], short: dict[str, str], workspace: Workspace
+    final: Sequence[records.Record], names: Mapping[str, str], workspace: Workspace
 ) -> list[Final]:
-    """`final_evaluations` of records; short: their short labels by label."""
-    names = {label: f"student {name}" for label, name in short.items()}
-    names[final[-1].label] = "this student"
+    """The evaluations of comparable records. The last student is adapted if it has that form.
+
+    names: of students, by label.
+    """
     evaluations = []
     for record in _comparable(final):
         recorded = Final.of_record(workspace, record, record.label)
-        evaluations.append(recorded.called(record.label, names.get(record.label, record.label)))
+        evaluations.append(typeset_models(recorded, names))
     latest = evaluations[-1]
     evaluations[-1] = latest._replace(student=latest.adapted or latest.student)
     return evaluations
+
+
+def typeset_models(evaluation: Final, names: Mapping[str, str]) -> Final:
+    """The evaluation with models as figures print them, or with these names, by label."""
+    printed = {label: typeset(label) for label in evaluation.models["model"]}
+    return evaluation.called({**printed, **names})
 
 
 def _final_records(planned: Runs, workspace: Workspace) -> list[records.Record]:
@@ -92,10 +106,10 @@ def _comparable(final: Sequence[records.Record]) -> list[records.Record]:
     return [record for record in final if record.setting == final[-1].setting]
 
 
-def _short_labels(final: Sequence[records.Record], runs: dict[str, Planned]) -> dict[str, str]:
-    return short_labels(
-        {record.label: runs[record.fingerprint].key for record in _comparable(final)}
-    )
+def _names(final: Sequence[records.Record], runs: dict[str, Planned]) -> dict[str, str]:
+    """Short names of the students of comparable records, by label."""
+    keys = {record.label: runs[record.fingerprint].key for record in _comparable(final)}
+    return {label: typeset(STUDENT + name) for label, name in short_labels(keys).items()}
 
 
 def collapsed_runs(planned: Runs, workspace: Workspace) -> list[str]:
@@ -122,7 +136,7 @@ def _board(evaluations: Sequence[Final]) -> pd.DataFrame:
     texts = {model: with_interval(*row) for model, *row in means.itertuples()}
     board["mean"] = [texts.get(model, "") for model in board.index]
     board["fitted on"] = models["fitted on"].reindex(board.index)
-    return board.rename(index=typeset)
+    return board
 
 
 def _of_all_models(tables: Sequence[pd.DataFrame], *by: str) -> pd.DataFrame:

@@ -30,6 +30,7 @@ from docemb_lib.corpus.rows import (
 
 # Fields that may hold an id; the first one. qid is LongEmbed's.
 IDS = ("id", "_id", "doc_id", "docid", "uid", "uuid", "qid")
+TITLE = "title"  # the field of a document that stands above its text, if it is read
 COMMAND_LINE = ("text_field", "id_field")  # what is an option of a command, too
 TEXTS = {".txt", ".md"}  # endings of the files of a folder that are documents
 
@@ -207,6 +208,10 @@ def _of_file(
     for option, name in wanted:
         if known and field_in(known, name) is None:
             raise no_field(file, name, known, option)
+    if texts == ["text"] and field_in(known, TITLE) and not keep_fields:
+        mend = "--text-field title --text-field text (text_field: [title, text] in a profile)"
+        message = "%s: only the field 'text' is read; its titles are read, too, with %s"
+        warn_once(message, as_line(file), mend)
     if with_ids is False and not findings.refused:
         message = "%s: no row has an id (%s); the numbers of the rows are the ids"
         warn_once(message, as_line(file), ", ".join(IDS))

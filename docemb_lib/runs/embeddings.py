@@ -70,7 +70,8 @@ def embed_once(workspace: Workspace | None, model: Embedder, texts: Sequence[str
         inputs = {"model": model.fingerprint, "texts": sorted(few)}
         shard = _shelves(workspace, model)[0] / fingerprint_of(inputs)
         write = partial(_write, model=model, texts=few)
-        shards[shard] = partial(publish, shard, write, inputs=inputs)
+        name = f"embeddings of {model.label}"
+        shards[shard] = partial(publish, shard, write, inputs=inputs, name=name)
     # Runs side by side need the same references: each takes shards that no other is writing, and
     # waits for the rest at the end.
     for ends in (False, True):

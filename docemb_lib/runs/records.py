@@ -120,7 +120,7 @@ def save(
 
     folder = _folder(workspace, record.notebook, record.fingerprint)
     inputs = {"notebook": record.notebook, "parameters": record.parameters}
-    publish(folder, build, inputs=inputs, replace=True)
+    publish(folder, build, inputs=inputs, name="record", replace=True)
     return folder
 
 

@@ -94,16 +94,14 @@ class Final(NamedTuple):
         tables = {name: records.table_of(workspace, record, name) for name in KEPT}
         return cls(records.table_of(workspace, record), **tables, student=student)
 
-    def called(self, label: str, name: str = "this student") -> Self:
-        """The same evaluation with another name for the model of this label, in all its forms."""
+    def called(self, new: Mapping[str, str]) -> Self:
+        """The same evaluation with new names for models, by their labels as saved, in all forms."""
         names = []
         labels = {}
         for model in models_of_table(self.models):
-            renamed = model
-            if label_of(model.kind, name=model.name) == label:
-                renamed = model._replace(name=name)
-            names.append(renamed.name)
-            labels[model.label] = renamed.label
+            name = new.get(label_of(model.kind, name=model.name), model.name)
+            names.append(name)
+            labels[model.label] = model._replace(name=name).label
         columns = {"model": labels, "reference": labels}
         frames = {"scores": self.scores, **self.tables}
         frames["models"] = self.models.assign(name=names)

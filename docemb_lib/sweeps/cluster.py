@@ -13,18 +13,17 @@ import json
 import logging
 import os
 import signal
-import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from multiprocessing import resource_tracker
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import ENVIRONMENT, PRECISION, asked_precision, free_memory
+from docemb_lib.base.worker_pool import SIGNALS, uninterrupted
 from docemb_lib.settings.profile import PACKAGE
 from docemb_lib.workspace import installed_versions
 
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MEMORY = 4 * 2**30  # bytes for a run without a GPU: torch, a small student, its teachers
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10  # seconds for a scheduler to answer
 ATTEMPTS = 3  # after so many killed workers a run has failed
@@ -70,7 +68,7 @@ def local_workers(count: int) -> Iterator[Client]:
         "distributed.admin.tick.interval": "1s",
     }
     with dask.config.set(settings), ExitStack() as stack:
-        with _uninterrupted():
+        with uninterrupted():
             workers = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
@@ -85,37 +83,6 @@ def local_workers(count: int) -> Iterator[Client]:
             stack.enter_context(workers)
             client = stack.enter_context(Client(workers))
         yield client
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Put off Ctrl-C and SIGTERM to the end of the block, also for the processes that it starts.
-
-    A cluster that is interrupted while it starts cannot be closed, and its processes would print
-    their tracebacks.
-    """
-    if threading.current_thread() is not threading.main_thread():  # gets no signals
-        yield
-        return
-    put_off: list[int] = []
-    handlers = {}
-    for number in SIGNALS:
-        handlers[number] = signal.signal(number, lambda number, frame: put_off.append(number))
-    # New processes inherit what is blocked. The tracker of multiprocessing's resources must run
-    # before: the thread that starts it unblocks both signals for itself.
-    resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    except Exception:
-        if not put_off:  # a process that starts may have been ended, too
-            raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    if put_off:
-        signal.raise_signal(put_off[0])
 
 
 @contextmanager

@@ -220,9 +220,6 @@ def execute_run(
 
 def execute_free(source: Path, executed: Path) -> None:
     """Execute a notebook that makes no run, unless its copy is there and of the same code."""
-    import nbformat
-    import papermill
-
     stamp = {"code": code_of(source)}
     with locked(executed):
         with suppress(OSError, ValueError, LookupError, TypeError):
@@ -231,16 +228,8 @@ def execute_free(source: Path, executed: Path) -> None:
                 return
         working = executed.with_name(".running.ipynb")
         with socket_folder() as sockets:
-            notebook = papermill.execute_notebook(
-                str(source),
-                str(working),
-                cwd=str(source.parent),
-                progress_bar=False,
-                **kernel_options(sockets),
-            )
-        notebook.metadata["docemb"] = stamp
-        write_text(executed, nbformat.writes(notebook) + "\n")
-        working.unlink()
+            _papermill(source, working, {}, lambda line: None, kernel_options(sockets))
+        _publish_copy(working, executed, stamp)
 
 
 def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
@@ -275,22 +264,11 @@ def _execute(
     options: Mapping[str, Any],
     stopped: threading.Event,
 ) -> None:
-    """`execute_run` while this process holds the run's lock; `options` are of papermill."""
-    import papermill
-
+    """`execute_run` while this process holds the run's lock; options: see `kernel_options`."""
     report("starting the notebook")
     try:
         stamp = run.stamp  # before the execution, during which the notebook may be edited
-        papermill.execute_notebook(
-            str(run.source),
-            str(run.working),
-            run.parameters,
-            cwd=str(run.source.parent),
-            progress_bar=False,
-            stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None),
-            stderr_file=_LastLine(report),
-            **options,
-        )
+        _papermill(run.source, run.working, run.parameters, report, options)
     except BaseException as error:
         if stopped.is_set() or not isinstance(error, Exception):
             # Artefacts stay; the next execution writes a new copy.
@@ -305,24 +283,48 @@ def _execute(
         ended = "it ended without its record; leave profile and corpus unchanged meanwhile"
         reason = f"{ended}, and check that the kernel {NAME} belongs to this environment"
         raise RunError(_fail(run, workspace, reason, ""))
-    _publish_copy(run, stamp)
+    _publish_copy(run.working, run.executed, stamp, run.chosen)
+    run.failed.unlink(missing_ok=True)
 
 
-def _publish_copy(run: Planned, stamp: dict[str, object]) -> None:
-    """Make the working copy of a run that has succeeded its executed copy."""
+def _papermill(
+    source: Path,
+    working: Path,
+    parameters: Mapping[str, object],
+    report: Report,
+    options: Mapping[str, Any],
+) -> None:
+    """Execute a notebook into a working copy; `options` are of `kernel_options`."""
+    import papermill
+
+    papermill.execute_notebook(
+        str(source),
+        str(working),
+        parameters,
+        cwd=str(source.parent),
+        progress_bar=False,
+        stdout_file=_LastLine(lambda line: report(line) if is_bar(line) else None),
+        stderr_file=_LastLine(report),
+        **options,
+    )
+
+
+def _publish_copy(
+    working: Path, executed: Path, stamp: Mapping[str, object], chosen: str = ""
+) -> None:
+    """Make a working copy the executed one; `chosen` is Markdown for a cell below the title."""
     import nbformat
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
     # Keep the last state of each progress bar. nbclient can coalesce streams during the execution,
     # but then outputs that are updated later lose their place.
-    copy = nbformat.read(run.working, as_version=4)
-    executed, _ = CoalesceStreamsPreprocessor().preprocess(copy, {})
-    if run.chosen:
-        executed.cells.insert(1, nbformat.v4.new_markdown_cell(run.chosen))  # below the title
-    executed.metadata["docemb"] = stamp
-    write_text(run.working, nbformat.writes(executed) + "\n")
-    run.failed.unlink(missing_ok=True)
-    run.working.replace(run.executed)
+    copy = nbformat.read(working, as_version=4)
+    notebook, _ = CoalesceStreamsPreprocessor().preprocess(copy, {})
+    if chosen:
+        notebook.cells.insert(1, nbformat.v4.new_markdown_cell(chosen))
+    notebook.metadata["docemb"] = stamp
+    write_text(working, nbformat.writes(notebook) + "\n")
+    working.replace(executed)
 
 
 def _explained(error: Exception) -> tuple[str, str]:

@@ -16,6 +16,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.integrity import warn_once
 from docemb_lib.base.private import cell_has_begun
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
@@ -96,29 +97,44 @@ def trainings_on_disk(workspace: Workspace) -> pd.DataFrame:
     rows = []
     for log in sorted(students.glob(f"*.partial/{CHECKPOINTS}/{LOG}")):
         lines = _lines(log)
-        if not lines:
-            continue
-        begin, *history = lines
-        step = history[-1]["step"] if history else 0
-        updates = begin["updates"]
-        logged: dict[str, Any] = {}
-        for line in history:
-            if "learning_rate" in line:  # of an update, not of a validation
-                logged = line
-        running = is_locked(log.parents[1].with_suffix(""))
-        timed = [line["at"] for line in history if "at" in line]  # since this process began
-        end = time.time() if running else max(timed, default=0.0)
-        row = {
-            "state": "running" if running else "interrupted",
-            "profile": begin["profile"],
-            "training": begin["title"],
-            "update": f"{step} of {updates}",
-            "time": tqdm.format_interval(end - min(timed, default=end)),
-            "time left": _time_left(history, updates) if running else "",
-            "tokens/s": logged.get("tokens_per_second", np.nan),
-        }
-        rows.append(row | {name: logged[name] for name in parts_of(pd.DataFrame([logged]))})
+        try:
+            if lines:
+                rows.append(_training(log, *lines))
+        except (AttributeError, LookupError, TypeError, ValueError):
+            problem = "this log is damaged or of another version of docemb; it is not shown"
+            warn_once("%s: %s", workspace.relative(log), problem)
     return pd.DataFrame(rows)
+
+
+def _training(log: Path, begin: dict[str, Any], *history: dict[str, Any]) -> dict[str, Any]:
+    """A row of `trainings_on_disk`, from the lines of its log."""
+    step = history[-1]["step"] if history else 0
+    updates = begin["updates"]
+    running = is_locked(log.parents[1].with_suffix(""))
+    logged: dict[str, Any] = {}
+    for line in history:
+        if "learning_rate" in line:  # of an update, not of a validation
+            logged = line
+    elapsed = 0.0
+    left = ""
+    timed = [line for line in history if "at" in line]  # since this process began
+    if timed:
+        start = timed[0]["at"]
+        end = timed[-1]["at"]
+        elapsed = (time.time() if running else end) - start
+        done = step - timed[0]["step"]
+        if running and done:  # at the mean speed until now
+            left = tqdm.format_interval((end - start) / done * (updates - step))
+    row = {
+        "state": "running" if running else "interrupted",
+        "profile": begin["profile"],
+        "training": begin["title"],
+        "update": f"{step} of {updates}",
+        "time": tqdm.format_interval(elapsed),
+        "time left": left,
+        "tokens/s": logged.get("tokens_per_second", np.nan),
+    }
+    return row | {name: logged[name] for name in parts_of(pd.DataFrame([logged]))}
 
 
 def training_of(run: Planned, trainings: pd.DataFrame) -> dict[str, Any]:
@@ -131,19 +147,6 @@ def training_of(run: Planned, trainings: pd.DataFrame) -> dict[str, Any]:
     named = trainings["training"].eq(run.key.student_label)
     rows = trainings[named & trainings["profile"].eq(run.profile.name)]
     return dict(rows.iloc[0].dropna()) if len(rows) else {}
-
-
-def _time_left(history: list[dict[str, Any]], updates: int) -> str:
-    """The time that the remaining updates take at the mean speed since this process began."""
-    timed = [line for line in history if "at" in line]
-    if not timed:
-        return ""
-    step = history[-1]["step"]
-    done = step - timed[0]["step"]
-    if not done:
-        return ""
-    seconds = (timed[-1]["at"] - timed[0]["at"]) / done
-    return tqdm.format_interval(seconds * (updates - step))
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -271,6 +271,16 @@ def beside_thesis(scores: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFram
     return scores.assign(thesis=values, **{NAME: in_table["model"]})
 
 
+def names_in_thesis(
+    students: Iterable[tuple[str, RunKey]], models: Iterable[Model]
+) -> dict[str, str]:
+    """The names in Table 5.7 by label, of students by their runs, and of baselines."""
+    names = {label: final_name(key) for label, key in students}
+    for model in models:
+        names.setdefault(model.label, baseline_name(model.kind, model.form))
+    return {label: name for label, name in names.items() if name is not None}
+
+
 def deviations(scores: pd.DataFrame) -> pd.DataFrame:
     """A row per score that the thesis has, too: the difference, and whether the interval has it.
 
@@ -360,6 +370,9 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     rows = rows.drop_duplicates(["round", "model", "task", "metric"]).reset_index(drop=True)
 
     described = models_of_table(pd.concat(models).drop_duplicates("model"))
+    most_first = sorted(keys, key=lambda labelled: -labelled[1].counting["documents"])
+    known = names_in_thesis(most_first, described)
+    labels = {name: label for label, name in reversed(known.items())}  # the first model of a name
     by_label = {model.label: model for model in described}
     # Students have the names in Table 5.7 first, that with most documents before the others.
     key_of = dict(sorted(keys, key=lambda labelled: -labelled[1].counting["documents"]))

@@ -69,7 +69,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
     """
     # The settings of a run, the first table of its notebook, have its whole label.
     called = "this student" if run.key.trains else "this model"
-    evaluation = (final or run.validation).called(run.label, called)
+    evaluation = (final or run.validation).called({run.label: called})
     others, elsewhere = _others(run, is_final=final is not None)
     scores = _scores(run, evaluation, others, is_final=final is not None)
     # A model without a start is compared with the structural teacher by the second sentence.

@@ -36,9 +36,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from docemb_lib.base.errors import InputError, Stopped
+from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import MARKER, damaged, sealed
-from docemb_lib.base.progress import in_kernel, live_cell, progress
+from docemb_lib.base.progress import live_cell, progress, stopped
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.settings.sections import Training
 from docemb_lib.training import CHECKPOINTS, LOG, curve
@@ -411,21 +411,22 @@ class Stop(TrainerCallback):
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             numbers.append(signal.SIGINT)
         earlier = {number: signal.signal(number, self._note) for number in numbers}
-        again = "run the cell again" if in_kernel() else "give the same command again"
         try:
             yield
         except KeyboardInterrupt:
             if not self.requested:
                 raise
-            saved = f"{self.saved} of {self.updates} updates"
-            raise Stopped(f"stopped at once; {again} to go on after {saved}") from None
+            raise stopped("stopped at once", f" after {self._progress()}") from None
         finally:
             for number, handler in earlier.items():
                 signal.signal(number, handler)
         if self.requested == signal.SIGINT:
-            raise Stopped(f"stopped after {self.saved} of {self.updates} updates; {again} to go on")
+            raise stopped(f"stopped after {self._progress()}")
         if self.requested:
             signal.raise_signal(self.requested)
+
+    def _progress(self) -> str:
+        return f"{self.saved} of {self.updates} updates"
 
     def _note(self, number: int, frame: FrameType | None = None) -> None:
         """Keep a request to stop. A second Ctrl-C raises KeyboardInterrupt."""

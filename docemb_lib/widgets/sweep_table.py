@@ -15,9 +15,8 @@ from typing import Any
 import pandas as pd
 from IPython.display import HTML, display
 
-from docemb_lib.base.errors import Stopped
 from docemb_lib.base.private import kernel_id
-from docemb_lib.base.progress import in_kernel, live_cell, progress
+from docemb_lib.base.progress import in_kernel, live_cell, progress, stopped
 from docemb_lib.figures import typeset
 from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
 from docemb_lib.sweeps.kernels import is_run_of_sweep
@@ -29,7 +28,6 @@ from docemb_lib.widgets.monitor import duration
 from docemb_lib.workspace import Workspace
 
 EVERY = 1.0  # seconds between two states of the table
-STOPPED = "The sweep was stopped; run this cell again to go on from here."
 # Interrupts the kernel as JupyterLab's own button does, through the server: a kernel that executes
 # a cell answers no widget.
 STOP = """
@@ -90,7 +88,7 @@ def sweep(
                 steps, workspace, reporter, workers=workers, scheduler=scheduler, in_cell=in_cell
             )
         except KeyboardInterrupt:
-            raise Stopped(STOPPED) from None
+            raise stopped("stopped the sweep") from None
     return recorded(chosen_runs(steps), workspace)
 
 

@@ -1,5 +1,6 @@
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -41,6 +42,18 @@ def test_an_exception_ends_the_workers():
     assert pool.size == 0
     with pytest.raises(ProcessLookupError):
         os.kill(workers[0], 0)
+
+
+def blocked() -> bool:
+    """Whether this process puts off Ctrl-C."""
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_workers_get_no_ctrl_c_and_their_parent_does():
+    pool = WorkerPool()
+    in_workers = list(pool.map(blocked, [(), (), ()], jobs=2))
+    pool.stop()
+    assert (in_workers, blocked()) == ([True, True, True], False)
 
 
 WORK = """

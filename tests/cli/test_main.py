@@ -288,7 +288,7 @@ def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, how):
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors.splitlines()[-1:]) == (
         130,
-        ["Interrupted. The same command goes on from here."],
+        ["Interrupted: docemb run is stopped; give the same command again to go on."],
     )
     assert not list((workspace_root / "outputs" / "notebooks").rglob("*.ipynb"))
 
@@ -384,7 +384,7 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_no
     _, stderr = running.communicate(timeout=200)
     assert (running.returncode, stderr.splitlines()[-1]) == (
         130,
-        "Interrupted. The same command goes on from here.",
+        "Interrupted: docemb run is stopped; give the same command again to go on.",
     )
     assert len(list(students.glob("*.partial/checkpoints/*/whole.json"))) == 1
 

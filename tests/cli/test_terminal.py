@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -288,6 +289,7 @@ def test_warnings_in_a_notebook_are_plain_text_because_stderr_looks_like_an_erro
     monkeypatch, capsys
 ):
     monkeypatch.setattr("docemb_lib.base.progress.in_kernel", lambda: True)
+    monkeypatch.setattr("IPython.get_ipython", Mock())
     monkeypatch.setattr(logging.getLogger("docemb_lib"), "handlers", [])
     log_to_notebook()
     logging.getLogger("docemb_lib.student").warning("%d of <b> cut", 3)

@@ -151,6 +151,31 @@ def test_numbers_of_rows_as_ids_are_said_once(tmp_path, caplog):
 
 
 # ---- What is passed over, and what is bad
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("semicolon.csv", table(("id", "title", "text"), ("1", "On cats", "body"), delimiter=";")),
+        ("lines.jsonl", json.dumps({"id": 1, "Title": "On cats", "text": "body"})),
+    ],
+)
+def test_titles_that_are_not_read_are_said_with_the_option_that_reads_them(
+    tmp_path, caplog, name, content
+):
+    write_files(tmp_path, {name: content})
+    (document,) = read(tmp_path / name)
+    assert document.text == "body"
+    (line,) = caplog.messages
+    assert line.startswith(f"{tmp_path / name}: only the field 'text' is read; ")
+    assert "--text-field title --text-field text" in line
+
+
+@pytest.mark.parametrize("options", [{"text_field": ["title", "text"]}, {"keep_fields": True}])
+def test_titles_that_are_read_or_kept_are_not_mentioned(tmp_path, caplog, options):
+    write_rows(tmp_path / "a.jsonl", [{"id": 1, "title": "On cats", "text": "body"}])
+    read(tmp_path / "a.jsonl", **options)
+    assert caplog.messages == []
+
+
 def test_files_that_are_passed_over_are_counted_by_kind_in_one_line(tmp_path, caplog):
     folder = write_files(tmp_path / "mixed", {"a.txt": "one", "sub/b.md": "two", ".c.html": ""})
     write_files(folder, {f"sub/{n}.html": "" for n in range(3)} | {"d.PDF": "", "e": "", "f": ""})

@@ -379,9 +379,9 @@ def test_without_training_and_chunks_a_model_is_compared_with_the_truncated_teac
     assert f"; it is worse than {SBERT_TRUNCATED} (.4" in final.standing()
     assert (
         " is worse than the best of 2 references, this student (.5"
-        in final.called("student").standing()
+        in final.called({"student": "this student"}).standing()
     )
-    assert final.called("TF-IDF", "this model").standing() == final.standing().replace(
+    assert final.called({"TF-IDF": "this model"}).standing() == final.standing().replace(
         "TF-IDF", "this model"
     )
 
@@ -544,7 +544,7 @@ def test_a_report_says_what_was_found_and_what_to_take(
     relation = "not shown to differ from" if SBERT_CHUNKS in equal else "better than"
     assert f" is {relation} the best of 4 references, {SBERT_CHUNKS} (." in found
     assert (taken[: len(says)], taken[-len(how) :]) == (says, how)
-    shown = final.called(run.label).board.xs("all")
+    shown = final.called({run.label: "this student"}).board.xs("all")
     assert [*board.index] == [*shown.index]
     assert (board["mean"] == shown["mean over tasks"].str.replace("\xa0", " ")).all()
     last = final.scores.query(

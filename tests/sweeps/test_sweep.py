@@ -288,7 +288,7 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_two_share_the_rest
     _, stderr = process.communicate(timeout=180)  # kernels may take 120 seconds for a checkpoint
     assert (process.returncode, stderr.splitlines()[-1]) == (
         130,
-        "Interrupted. The same command goes on from here.",
+        "Interrupted: docemb sweep is stopped; give the same command again to go on.",
     )
     assert {path.name for path in workspace.root.glob("checkpoint*")} == {
         "checkpoint0",

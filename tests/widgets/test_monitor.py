@@ -159,6 +159,29 @@ def test_a_training_reports_its_progress(workspace, training, monkeypatch):
     assert row["time left"] == ""
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"title": "student", "updates": 10}',  # of a version that named no profile
+        '["student", 10]',
+        '"student"',
+        '{"title": "student", "profile": "small", "updates": "ten"}\n{"step": 2, "at": "noon"}',
+    ],
+)
+def test_a_log_of_another_version_or_a_damaged_one_is_passed_over_with_a_line(
+    workspace, training, caplog, line
+):
+    other = training.parents[2] / f"{len(line)}.partial" / "checkpoints" / training.name
+    other.parent.mkdir(parents=True)
+    other.write_text(f"{line}\n")
+    (row,) = trainings_on_disk(workspace).to_dict("records")
+    assert row["training"] == "student cosine;λ=0.5"
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{workspace.relative(other)}: this log is damaged or of another version of docemb; "
+        "it is not shown"
+    ]
+
+
 def test_the_monitor_says_what_to_run_and_shows_what_has(workspace, numbers, tables, hostile):
     watching = run_monitor("05_weighting")
     assert "nothing has run yet; docemb run" in watching.answer().html

@@ -131,7 +131,7 @@ def test_an_interrupted_sweep_says_in_one_line_how_to_go_on(workspace, monkeypat
     monkeypatch.setattr(sweep_table, "execute_plan", interrupted)
     with pytest.raises(Stopped) as caught:
         sweep("03", [{}], profile="small")
-    assert "run this cell again to go on from here" in str(caught.value)
+    assert str(caught.value) == "stopped the sweep; give the same command again to go on"
 
 
 @pytest.fixture

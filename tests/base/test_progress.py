@@ -1,0 +1,51 @@
+"""What a kernel shows when a person presses its stop button."""
+
+import pytest
+from jupyter_client.manager import start_new_kernel
+
+BUILD = """
+from docemb_lib.workspace import Workspace
+def build(folder):
+    print("at work", flush=True)
+    time.sleep(60)
+Workspace(%r).artefact("teacher-embeddings", {}, build)
+"""
+
+
+@pytest.fixture(scope="module")
+def stopped():
+    """A function that stops a cell at work, and returns the lines that the notebook shows."""
+    manager, client = start_new_kernel()
+    begin = "import time; from docemb_lib.base.progress import log_to_notebook; log_to_notebook()"
+    client.execute_interactive(begin, timeout=60)
+
+    def stop(code):
+        lines = []
+
+        def show(message):
+            content = message["content"]
+            if message["msg_type"] == "stream":
+                manager.interrupt_kernel()
+            if message["msg_type"] == "error":
+                lines.extend(content["traceback"])
+
+        client.execute_interactive(code, output_hook=show, timeout=60)
+        return lines
+
+    yield stop
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_a_stopped_build_is_one_line_that_says_what_it_was(stopped, tmp_path):
+    line = "stopped while building teacher embeddings; run the cell again to go on"
+    assert stopped(BUILD % str(tmp_path)) == [line]
+
+
+def test_any_other_stopped_cell_is_one_line(stopped):
+    waits = "print('at work', flush=True); time.sleep(60)"
+    assert stopped(waits) == ["stopped; run the cell again to go on"]
+
+
+def test_other_errors_keep_their_tracebacks(stopped):
+    assert len(stopped("1 / 0")) > 1
