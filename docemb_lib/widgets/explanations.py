@@ -74,9 +74,9 @@ def _heatmap(
             text = f"{round(100 * value, 1) + 0.0:.1f}{marks.get((first, second), '')}"
             cells += f'<td style="{CELL} {shade}">{text}</td>'
         rows += f"<tr>{cells}</tr>"
-    caption = f"<caption>passages of {escape(titles[0])} by those of {escape(titles[1])}</caption>"
-    table = f'<table class="docemb-pairs">{caption}{rows}</table>'
-    return f'<div style="overflow-x: auto; max-width: 100%;">{table}</div>'
+    caption = f"passages of {escape(titles[0])} by those of {escape(titles[1])}"
+    table = f'<table class="docemb-pairs" aria-label="{caption}">{rows}</table>'
+    return f'<div style="overflow-x: auto; max-width: 100%;">{caption}{table}</div>'
 
 
 def _passages(title: str, text: str, spans: np.ndarray, linked: list[int], chosen: int) -> str:

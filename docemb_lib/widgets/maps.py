@@ -98,7 +98,9 @@ if (!window.docembMaps) {
         const svg = event.target.closest?.(".docemb-map svg");
         if (!svg || event.button) return;
         svg.focus({preventScroll: true});  // else the pointer may leave the point
-        drag = {svg, moving: event.shiftKey, box: boxOf(svg), corners: [at(svg, event)]};
+        const point = event.target.closest(".docemb-map circle");
+        const corners = [at(svg, event)];
+        drag = {svg, point, corners, start: event, moving: event.shiftKey, box: boxOf(svg)};
         if (drag.moving) return;
         drag.lasso = document.createElementNS(svg.namespaceURI, "polygon");
         svg.append(drag.lasso);
@@ -117,7 +119,10 @@ if (!window.docembMaps) {
             }
             return;
         }
-        const {svg, moving, box, corners, lasso} = drag;
+        const {svg, start, moving, box, corners, lasso} = drag;
+        // Of a click the page may still scroll, which moves the map and not the pointer.
+        const far = Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY);
+        drag.far ||= far > 4;
         if (moving) {
             const {x, y} = at(svg, event);
             const [left, top] = boxOf(svg);
@@ -129,16 +134,11 @@ if (!window.docembMaps) {
     });
     document.addEventListener("pointerup", event => {
         if (!drag) return;
-        const {svg, moving, corners, lasso} = drag;
+        const {svg, point, moving, far, corners, lasso} = drag;
         drag = null;
         lasso?.remove();
         if (moving) return;
-        const point = event.target.closest?.(".docemb-map circle");
-        const spread = key => Math.max(...corners.map(c => c[key]))
-            - Math.min(...corners.map(c => c[key]));
-        if (Math.max(spread("x"), spread("y")) < boxOf(svg)[2] / 90) {
-            return show(mapOf(svg), point ? [Number(point.dataset.row)] : []);
-        }
+        if (!far) return show(mapOf(svg), point ? [Number(point.dataset.row)] : []);
         const caught = [...svg.querySelectorAll("circle")].filter(
             ({cx, cy}) => inside(corners, cx.baseVal.value, cy.baseVal.value));
         show(mapOf(svg), caught.map(({dataset}) => Number(dataset.row)));

@@ -41,7 +41,6 @@ from docemb_lib.widgets.explorer import (
 )
 
 if TYPE_CHECKING:
-    from docemb_lib.student import Student
     from docemb_lib.student.explanation import Explanation
 
 POOL = 2000  # most texts of a task
@@ -187,14 +186,11 @@ class Neighbourhoods:
         return {label: model.embed([text])[0] for label, model in self.models.items()}
 
     @cached_property
-    def _student(self) -> Student:
+    def explain(self) -> Callable[[str, str], Explanation]:
+        """The parts of the student's cosine of two texts. It is loaded once."""
         from docemb_lib.student import Student
 
-        return Student.load(self.stages.students.trained.path)
-
-    def explain(self, a: str, b: str) -> Explanation:
-        """The parts of the student's cosine of two texts. It is loaded once."""
-        return self._student.explain(a, b)
+        return Student.load(self.stages.students.trained.path).explainer()
 
 
 def neighbourhoods_of(run: Run) -> Neighbourhoods:

@@ -15,13 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, with_interval
 from docemb_lib.evaluation.uncertainty import differences
-from docemb_lib.figures import GREY
-from docemb_lib.figures.results import plot_weighting
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
@@ -33,8 +30,11 @@ from docemb_lib.sweeps.grids import NotebookParameters
 from docemb_lib.sweeps.plan import profile_argument
 from docemb_lib.thesis.comparison import is_sibling, structural_only
 from docemb_lib.widgets import explorer as html
+from docemb_lib.widgets.explanations import LESS, MORE
 from docemb_lib.widgets.explorer import Answer, Control, Explorer, choice, slider
 
+WIDTH = 240  # pixels of the drawn differences
+PLACE = ["max_structural_len", "lam"]
 COLUMNS = ["lam", "max_structural_len", "fingerprint", "task", "metric", "value", "low", "high"]
 
 
@@ -166,24 +166,46 @@ def _make(run: Run, arguments: list[str]) -> _Making:
 
 
 def _table(points: pd.DataFrame, ahead: pd.DataFrame, task: str) -> str:
-    """The runs' scores on a task and, with intervals, the differences to the selected run."""
+    """The runs' scores on a task, and their differences to the selected run in numbers and drawn.
+
+    A click on the λ of a run selects it.
+    """
     of_task = ahead[ahead["task"] == task].set_index("fingerprint")
+    most = np.abs(of_task[["low", "high"]].to_numpy()).max(initial=0.01)
     rows = []
-    for row in points[points["task"] == task].to_dict("records"):
+    for row in points[points["task"] == task].sort_values(PLACE).to_dict("records"):
+        mask = None if pd.isna(row["max_structural_len"]) else int(row["max_structural_len"])
+        lam = "plain sum"
+        if not pd.isna(row["lam"]):
+            lam = html.Markup(html.button(f"{row['lam']:g}", λ=row["lam"], mask=mask))
         difference = "selected"
+        drawn = ""
         if row["fingerprint"] in of_task.index:
             value, low, high = of_task.loc[row["fingerprint"], ["value", "low", "high"]]
             difference = f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
-        mask = row["max_structural_len"]
+            drawn = _drawn(value / most, low / most, high / most)
         rows.append(
             {
-                "λ": "plain sum" if pd.isna(row["lam"]) else f"{row['lam']:g}",
-                "mask": "none" if pd.isna(mask) else f"{mask:,.0f}",
+                "λ": lam,
+                "mask": "none" if mask is None else f"{mask:,}",
                 "score [95%]": with_interval(row["value"], row["low"], row["high"]),
                 "difference [95%]": difference,
+                f"from {-most:.3f} to {most:.3f}": html.Markup(drawn),
             }
         )
-    return html.table("differences", pd.DataFrame(rows))
+    return html.table("differences", pd.DataFrame(rows, dtype=object))
+
+
+def _drawn(value: float, low: float, high: float) -> str:
+    """A difference and its interval, from -1 to 1, around a line at zero; in colour without it."""
+    left, dot, right = (WIDTH / 2 + (WIDTH / 2 - 4) * x for x in (low, value, high))
+    colour = "currentColor"
+    if low > 0 or high < 0:
+        colour = f"rgb({MORE if low > 0 else LESS})"
+    zero = f'<path d="M{WIDTH / 2} 0V16" stroke="currentColor" stroke-opacity="0.5"/>'
+    line = f'<path d="M{left:.1f} 8H{right:.1f}" stroke="{colour}" stroke-width="2"/>'
+    point = f'<circle cx="{dot:.1f}" cy="8" r="4" fill="{colour}"/>'
+    return f'<svg width="{WIDTH}" height="16" aria-hidden="true">{zero}{line}{point}</svg>'
 
 
 def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -> Explorer:
@@ -242,19 +264,8 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
             selected = rows["fingerprint"].iloc[0]
             text = f"<p>{html.number('status', 'recorded')}</p>"
             reference = f"λ {lam:.2g}, {'no mask' if mask is None else f'mask {mask}'}"
-        ahead = ahead_of(selected)
-        text += f"<p>Differences to {reference}:</p>" + _table(points, ahead, task)
-        drawn = ahead[ahead["task"] == task]
-        if drawn.empty:
-            return Answer(text)
-        figure = Figure(figsize=(8, 3.6))
-        # fixed margins, because a layout engine takes a third of the time of an answer
-        figure.subplots_adjust(left=0.1, right=0.76, bottom=0.15, top=0.91)
-        ax = plot_weighting(drawn, task=task, lam=lam, ax=figure.subplots())
-        ax.axhline(0, color=GREY, linewidth=0.8)
-        ax.set_ylabel(f"difference in {ax.get_ylabel()}")
-        ax.set_title(f"{task}: minus {reference}")
-        return Answer(text, figure, f"{task} minus {reference} by λ, a line for each mask")
+        text += f"<p>Differences to {reference}:</p>"
+        return Answer(text + _table(points, ahead_of(selected), task))
 
     recorded = points[points["lam"].notna()]
     masks: set[int | None] = {int(mask) for mask in points["max_structural_len"].dropna()}
