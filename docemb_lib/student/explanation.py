@@ -80,10 +80,11 @@ class Explanation:
     def strongest_pairs(self, count: int = 5) -> list[Pair]:
         """Return the pairs of passages that add most, largest contribution first."""
         order = np.argsort(-self.pairs, axis=None, kind="stable")[:count]
-        rows, columns = np.unravel_index(order, self.pairs.shape)
+        columns = self.pairs.shape[1]
         pairs = []
-        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-            pairs.append(Pair(row, column, float(self.pairs[row, column])))
+        for place in order.tolist():
+            row, column = divmod(place, columns)
+            pairs.append(Pair(row, column, float(self.pairs.flat[place])))
         return pairs
 
     def __str__(self) -> str:

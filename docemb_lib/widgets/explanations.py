@@ -42,8 +42,8 @@ def side_by_side(
     for side, title in enumerate(titles):
         places = [(pair.first, pair.second)[side] for pair in linked]
         boxes += _passages(title, texts[side], explanation.spans[side], places, chosen)
-    words = pd.Series(explanation.words, dtype=float).head(WORDS)
-    by_word = words.rename("contribution").rename_axis("word").reset_index()
+    words = [*explanation.words.items()][:WORDS]
+    by_word = pd.DataFrame(words, columns=["word", "contribution"])
     listed = html.table("words", by_word) if explanation.words else ""
     tables = f"{_heatmap(explanation, linked, titles, why)}{listed}"
     wrapped = "display: flex; flex-wrap: wrap; gap: 8px 24px; margin-bottom: 8px;"

@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from html import escape
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -68,6 +68,7 @@ def message(text: str) -> str:
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
+@lru_cache(maxsize=1)  # an answer may have the figure of the one before
 def picture(figure: Figure, alt: str) -> str:
     """A figure as an image."""
     source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
@@ -223,9 +224,8 @@ def slider(low: float, high: float, step: float, value: float | tuple[int, int])
         kind = ipywidgets.IntRangeSlider
     else:
         kind = ipywidgets.IntSlider if isinstance(step, int) else ipywidgets.FloatSlider
-    written = ",d" if isinstance(step, int) else ".2f"
-    options = {"min": low, "max": high, "step": step, "readout_format": written}
-    return Control(partial(kind, value=value, layout=SLIDER, **options), value)
+    make = partial(kind, min=low, max=high, step=step, value=value, layout=SLIDER)
+    return Control(partial(make, readout_format=",d" if isinstance(step, int) else ".2f"), value)
 
 
 def text_field(placeholder: str, *, lines: int = 1) -> Control:
@@ -256,7 +256,6 @@ class Explorer:
         self._answer = answer
         self.settings: Settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
-        self._drawn: Figure | Map | None = None
         self._moving = False  # while controls get values from here
 
     def answer(self, **settings: Any) -> Answer:
@@ -336,9 +335,8 @@ class Explorer:
             self._picture.value = ""
         elif isinstance(answer.figure, Map):
             self._picture.value = answer.figure.html()
-        elif answer.figure is not self._drawn:  # rendering takes most of the time
+        else:
             self._picture.value = picture(answer.figure, answer.alt)
-        self._drawn = answer.figure
         self._status.value = ""
 
     def close(self) -> None:

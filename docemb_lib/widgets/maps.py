@@ -195,7 +195,7 @@ class Map(NamedTuple):
     def html(self) -> str:
         """SVG in which a document that is pointed at or marked is so in all planes."""
         colours, legend = self._colours()
-        names = [f"{id}, {self.colour} {value}" for id, value in self._named()]
+        names = self._names()
         figures = ""
         for title, panel in self.panels.items():
             points = ""
@@ -230,11 +230,12 @@ class Map(NamedTuple):
             ax.set(title=title, xlabel=caption)
         return figure
 
-    def _named(self) -> list[tuple[str, str]]:
-        """The id of each document, and its value of `colour` as text."""
+    def _names(self) -> list[str]:
+        """The id of each document with its value of `colour`."""
         values = self.documents[self.colour]
         written = values.map("{:,}".format) if self.colour == "length" else values.map(str)
-        return list(zip(self.documents["id"].map(str), written, strict=True))
+        ids = self.documents["id"].map(str)
+        return [*(ids + f", {self.colour} " + written)]
 
     def _colours(self) -> tuple[list[str], str]:
         """The colour of each document, and a legend: a colour bar, or a button for each value."""

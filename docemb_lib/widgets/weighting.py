@@ -3,7 +3,6 @@
 It compares them with a selected run, and makes missing ones.
 """
 
-import hashlib
 import os
 import shlex
 import subprocess
@@ -26,12 +25,12 @@ from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.files import WORKSPACE
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.grids import NotebookParameters
 from docemb_lib.sweeps.plan import profile_argument
 from docemb_lib.thesis.comparison import is_sibling, structural_only
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explanations import LESS, MORE
 from docemb_lib.widgets.explorer import Answer, Control, Explorer, choice, slider
+from docemb_lib.workspace import fingerprint_of
 
 WIDTH = 240  # pixels of the drawn differences
 PLACE = ["max_structural_len", "lam"]
@@ -47,10 +46,8 @@ def weighting_points(run: Run) -> pd.DataFrame:
     validation examples. This run comes first; the last task of a run is the mean over all. Runs
     without intervals are left out.
     """
-    others = []
-    for record in run.comparable():
-        if is_sibling(run, run.key_of(record)):
-            others.append((record, record.parameters))
+    siblings = [each for each in run.comparable() if is_sibling(run, run.key_of(each))]
+    others = [(record, record.parameters) for record in siblings]
     if len(run.key.roles) == 2:
         for record in structural_only(run, [run.key]):
             others.append((record, {"lam": 1.0, "max_structural_len": None}))
@@ -76,9 +73,9 @@ def _at(
     main = intervals["metric"].isin([*MAIN_METRICS, "mean"])
     scores = intervals[main & (intervals["model"] == label)]
     fingerprints = dict(zip(models["model"], models["fingerprint"], strict=True))
-    scores = scores.assign(lam=lam, max_structural_len=parameters["max_structural_len"])
-    scores = scores.assign(fingerprint=fingerprints[label])
-    return scores.astype({"lam": float, "max_structural_len": float})[COLUMNS]
+    mask = parameters["max_structural_len"]
+    scores = scores.assign(lam=lam, max_structural_len=mask, fingerprint=fingerprints[label])
+    return scores.astype(dict.fromkeys(PLACE, float))[COLUMNS]
 
 
 def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None) -> pd.DataFrame:
@@ -107,16 +104,15 @@ def differences_to(run: Run, points: pd.DataFrame, fingerprint: str) -> pd.DataF
     scores = stage.by_round(scored, final=False)[stage.largest_round(False)]
     tests = differences(scores, fingerprint, tested=False)
     tests = tests.rename(columns={"model": "fingerprint", "difference": "value"})
-    places = points[["lam", "max_structural_len", "fingerprint"]].drop_duplicates()
+    places = points[[*PLACE, "fingerprint"]].drop_duplicates()
     return tests.merge(places, on="fingerprint")[COLUMNS]
 
 
-def parameters_for(
-    run: Run, profile: str | Path, *, lam: float, mask: int | None
-) -> NotebookParameters:
-    """The parameters of the run with this λ and mask that differ from those of the profile.
+def arguments_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> list[str]:
+    """The arguments of `docemb` that make the run with this λ and mask.
 
-    All others are those of `run`.
+    Of its parameters, which are those of `run` else, only those are given that differ from the
+    profile's.
     """
     lam = round(lam, 6)  # steps of a slider add up to 0.15000000000000002
     parameters = {**run.parameters, "lam": lam, "max_structural_len": mask}
@@ -126,13 +122,8 @@ def parameters_for(
         fewer = {other: value for other, value in parameters.items() if other != name}
         if RunKey.of(run.notebook, loaded, **fewer).same_but() == wanted:
             parameters = fewer
-    return parameters
-
-
-def arguments_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> list[str]:
-    """The arguments of `docemb` that make the run with this λ and mask."""
     arguments = ["run", run.notebook]
-    for name, value in parameters_for(run, profile, lam=lam, mask=mask).items():
+    for name, value in parameters.items():
         arguments += ["-p", f"{name}={value}"]
     return [*arguments, "--profile", profile_argument(profile)]
 
@@ -148,8 +139,7 @@ def _make(run: Run, arguments: list[str]) -> _Making:
     """Begin a run in a process of its own, which outlives this notebook."""
     folder = run.workspace.outputs / "notebooks" / run.notebook
     folder.mkdir(parents=True, exist_ok=True)
-    place = hashlib.sha256(repr(arguments).encode()).hexdigest()[:8]
-    log = folder / f"begun-{place}.log"
+    log = folder / f"begun-{fingerprint_of({'run': arguments})}.log"
     # A kernel asks commands for colours and moving bars.
     plain = {name: value for name, value in os.environ.items() if not name.endswith("COLOR")}
     with log.open("wb") as file:
@@ -274,9 +264,7 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
     labels: dict[str, int | None] = {str(mask): mask for mask in sorted(filter(None, masks))}
     labels["no mask"] = None
     tasks = list(points["task"].unique())[::-1]  # the mean first
-    first = pd.Series({"lam": 0.5, "max_structural_len": np.nan})
-    if len(recorded):
-        first = recorded.iloc[0]
+    first, *_ = [*recorded.to_dict("records"), {"lam": 0.5, "max_structural_len": np.nan}]
     mask = first["max_structural_len"]
     controls = {
         "task": choice({task: task for task in tasks}, tasks[0]),

@@ -315,14 +315,21 @@ def test_text_boxes_break_lines_between_words(notebook, theme):
     assert notebook.look(BROKEN) == []
 
 
+UNITS = """
+import json
+from docemb_lib.figures import UNITS
+print(json.dumps([*UNITS.values()]))
+"""
+
+
 @in_light_and_dark
 @pytest.mark.parametrize("notebook", ["03_structural"], indirect=True)
 def test_no_text_of_the_distances_is_cut(notebook, theme):
     notebook.use_theme(theme)
-    for label in notebook.control("distance").locator("option").all_inner_texts():
-        notebook.choose("distance", label)
-        figure = notebook.page.locator(f'img.docemb-figure[alt^="{label}"]')
-        picture = figure.screenshot()
+    for unit in json.loads(notebook.kernel(UNITS)):
+        notebook.choose("distance", unit)
+        figure = notebook.page.locator(f'img.docemb-figure[alt^="{unit}"]')
+        picture = figure.screenshot(timeout=10_000)
         pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
         edges = [pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]]
         assert len(np.unique(np.concatenate(edges), axis=0)) == 1
