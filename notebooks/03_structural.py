@@ -115,7 +115,7 @@ def folded(function):
 
 
 figure, ax = plt.subplots(figsize=(3.2, 3.2))
-ax.imshow(torch.where(seen, 1.0, torch.nan), cmap="Blues", vmin=0, vmax=1)
+ax.imshow(torch.where(seen, 1.0, torch.nan), cmap="Blues", vmin=0, vmax=1.6)
 ax.set(xlabel="key", ylabel="query")
 ax.grid(visible=False)
 folded(banded_attention)

@@ -91,7 +91,7 @@ for sentences, in_first in batch[:3]:
 # %%
 def plot_halves(sentences, in_first, ax):
     """A document's sentences, and each again in the column of its half (Figure 1 of SimDE)."""
-    colours = np.where(in_first, figures.PALETTE["positive"], figures.PALETTE["negative"])
+    colours = np.where(in_first, figures.SERIES[0], figures.SERIES[5])  # legible on light and dark
     for row, (sentence, coin, colour) in enumerate(zip(sentences, in_first, colours, strict=True)):
         text = figures.short(" ".join(sentence.split()), 40)
         ax.text(0, row, text, color=colour, fontsize=8)

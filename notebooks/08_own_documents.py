@@ -158,7 +158,6 @@ nearest(student.encode(query)).style.hide()
 # student apart: it is the sum of all pairs of passages and of words, here the strongest ones.
 
 # %%
-from docemb_lib.student.explanation import Explanation
 from docemb_lib.teachers import LSA, SBERT
 from docemb_lib.widgets import neighbour_browser
 from docemb_lib.widgets.neighbours import Pool, Verdict
@@ -181,6 +180,7 @@ class Collection:
 
     tasks = ("documents",)
     documents = Pool(texts, collection["length"].to_numpy(), spaces, collection["id"], judge)
+    explain = staticmethod(student.explainer())  # the parts of the student's cosine of two texts
 
     def pool(self, task: str) -> Pool:
         return self.documents
@@ -188,9 +188,6 @@ class Collection:
     def embed(self, text: str) -> dict[str, np.ndarray]:
         models = {"student": student, "SBERT over chunks": sbert, "LSA": lsa}
         return {name: model.embed([text])[0] for name, model in models.items()}
-
-    def explain(self, a: str, b: str) -> Explanation:
-        return student.explain(a, b)
 
 
 neighbour_browser(Collection())

@@ -84,8 +84,8 @@ def explanation_tables(
             start, end = spans[number].tolist()
             fields[f"passage of {name}"] = f"{number + 1}: {text[start:end]}"
         pairs.append(fields)
-    words = pd.Series(explanation.words, dtype=float).head(WORDS)
-    by_word = words.rename("contribution").rename_axis("word").reset_index()
+    words = [*explanation.words.items()][:WORDS]
+    by_word = pd.DataFrame(words, columns=["word", "contribution"])
     return {"pairs": pd.DataFrame(pairs), "words": by_word}
 
 

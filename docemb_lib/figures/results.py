@@ -347,16 +347,12 @@ def _draw_rows(
 
 
 def plot_weighting(
-    points: pd.DataFrame,
-    *,
-    task: str | None = None,
-    lam: float | None = None,
-    ax: Axes | None = None,
+    points: pd.DataFrame, *, task: str | None = None, ax: Axes | None = None
 ) -> Axes:
     """Score on a task against λ, a line per mask with 95% intervals; dotted: the plain sum.
 
     `points` come from `widgets.weighting_points`. Without `task`, the last one is drawn, which is
-    the mean if there are several. `lam` is marked by a line.
+    the mean if there are several.
     """
     ax = ax or plt.gca()
     task = task or points["task"].iloc[-1]
@@ -369,8 +365,6 @@ def plot_weighting(
         _draw_intervals(ax, line["lam"] + shift, line, fmt="o-", color=color, label=mask)
         for value in group.loc[group["lam"].isna(), "value"]:
             ax.axhline(value, color=color, linestyle=":", linewidth=1.2, label=f"plain sum, {mask}")
-    if lam is not None:
-        ax.axvline(lam, color=GREY, linewidth=0.8)
     ax.legend(**BESIDE)
     ax.set(xlabel="λ (weight of the structural loss)", ylabel=_metric(rows))
     ax.set(xlim=(-0.03, 1.03), title=task)

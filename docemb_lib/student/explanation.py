@@ -38,6 +38,14 @@ class WordVectors(NamedTuple):
     parts: np.ndarray
 
 
+class Parts(NamedTuple):
+    """The length of a document's embedding, and the parts that it sums."""
+
+    length: float
+    passages: Passages
+    words: WordVectors
+
+
 @dataclass(frozen=True, repr=False)
 class Explanation:
     """The parts of a cosine, which they sum to.
@@ -72,47 +80,39 @@ class Explanation:
     def strongest_pairs(self, count: int = 5) -> list[Pair]:
         """Return the pairs of passages that add most, largest contribution first."""
         order = np.argsort(-self.pairs, axis=None, kind="stable")[:count]
-        rows, columns = np.unravel_index(order, self.pairs.shape)
+        columns = self.pairs.shape[1]
         pairs = []
-        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-            pairs.append(Pair(row, column, float(self.pairs[row, column])))
+        for place in order.tolist():
+            row, column = divmod(place, columns)
+            pairs.append(Pair(row, column, float(self.pairs.flat[place])))
         return pairs
 
     def __str__(self) -> str:
         """One line, with passages counted from 1: shares of the parts, or parts with signs.
 
-        Shares are only given where no part is negative.
+        Shares are only given where no part is negative, and words only where there are any.
         """
         (strongest,) = self.strongest_pairs(1)
         where = f"between passages {strongest.first + 1} and {strongest.second + 1}"
         if self.meaning > 0 and self.lexical >= 0 and strongest.contribution <= self.meaning:
             words = self.lexical / (self.lexical + self.meaning)
-            share = strongest.contribution / self.meaning
-            parts = f"{1 - words:.0%} meaning, of it {share:.0%} {where}"
-            parts = f"{words:.0%} words, {parts}"
+            parts = f"{words:.0%} words, {1 - words:.0%} meaning, " if self.words else ""
+            parts += f"of it {strongest.contribution / self.meaning:.0%} {where}"
             return f"cosine {self.cosine:.3f}: {parts.replace('%', ' %')}"
-        parts = f"{self.lexical:+.3f} words, {self.meaning:+.3f} meaning"
-        return f"cosine {self.cosine:.3f}: {parts}, with {strongest.contribution:+.3f} {where}"
+        parts = f"{self.lexical:+.3f} words, {self.meaning:+.3f} meaning, " if self.words else ""
+        return f"cosine {self.cosine:.3f}: {parts}with {strongest.contribution:+.3f} {where}"
 
     def __repr__(self) -> str:
         first, second = self.pairs.shape
         return f"<Explanation {self}; {first} × {second} passages, {len(self.words)} words>"
 
 
-def explained(
-    lengths: tuple[float, float],
-    passages: tuple[Passages, Passages],
-    words: tuple[WordVectors, WordVectors],
-) -> Explanation:
-    """Take the cosine of two documents apart.
-
-    lengths: of both embeddings.
-    """
-    first, second = passages
-    scale = 1 / max(lengths[0] * lengths[1], 1e-24)
-    pairs = scale * first.parts @ second.parts.T
+def explained(first: Parts, second: Parts) -> Explanation:
+    """Take the cosine of two documents apart."""
+    scale = 1 / max(first.length * second.length, 1e-24)
+    pairs = scale * first.passages.parts @ second.passages.parts.T
     added: defaultdict[str, float] = defaultdict(float)
-    for document, partner in (words, words[::-1]):
+    for document, partner in ((first.words, second.words), (second.words, first.words)):
         # Half of the products of each word with all words of the other document.
         halves = document.parts @ partner.parts.sum(axis=0) / 2
         for word, half in zip(document.words, halves.tolist(), strict=True):
@@ -120,7 +120,7 @@ def explained(
     strongest_first = sorted(added, key=lambda word: -abs(added[word]))
     cosine = float(pairs.sum() + sum(added.values()))
     by_word = {word: added[word] for word in strongest_first}
-    return Explanation(cosine, pairs, (first.spans, second.spans), by_word)
+    return Explanation(cosine, pairs, (first.passages.spans, second.passages.spans), by_word)
 
 
 def word_vectors(half: LexicalHalf | None, text: str) -> WordVectors:

@@ -31,7 +31,7 @@ from docemb_lib.student.embedding import (
     growing_npy,
     one_ahead,
 )
-from docemb_lib.student.explanation import Explanation, explained, word_vectors
+from docemb_lib.student.explanation import Explanation, Parts, explained, word_vectors
 from docemb_lib.student.export import MEANS, WITH_GLOBAL_ATTENTION, Pooling
 from docemb_lib.student.longformer import Backend
 from docemb_lib.student.packing import PackedBatch
@@ -578,10 +578,23 @@ class Student(nn.Module):
         A passage has at most `passages` tokens. See `Explanation` for what is attributed, and
         `embed` for bf16. Raises InputError for a student that does not average its states.
         """
-        X, (of_a, of_b) = self.embed([a, b], passages=passages, bf16=bf16, desc="explaining")
-        first, second = np.linalg.norm(X.astype(np.float64), axis=1).tolist()
-        words = (word_vectors(self.lexical, a), word_vectors(self.lexical, b))
-        return explained((first, second), (of_a, of_b), words)
+        return self.explainer(passages=passages, bf16=bf16)(a, b)
+
+    def explainer(
+        self, *, passages: int = 128, bf16: bool | None = None
+    ) -> Callable[[str, str], Explanation]:
+        """Return `explain` for many pairs of texts, which embeds each text once."""
+        parts: dict[str, Parts] = {}
+
+        def explain(a: str, b: str) -> Explanation:
+            texts = [text for text in dict.fromkeys((a, b)) if text not in parts]
+            X, of_texts = self.embed(texts, passages=passages, bf16=bf16, desc="explaining")
+            lengths = np.linalg.norm(X.astype(np.float64), axis=1).tolist()
+            for text, length, of_text in zip(texts, lengths, of_texts, strict=True):
+                parts[text] = Parts(length, of_text, word_vectors(self.lexical, text))
+            return explained(parts[a], parts[b])
+
+        return explain
 
     def _check_mean(self) -> None:
         if self.pooling not in MEANS:

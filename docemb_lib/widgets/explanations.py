@@ -42,8 +42,8 @@ def side_by_side(
     for side, title in enumerate(titles):
         places = [(pair.first, pair.second)[side] for pair in linked]
         boxes += _passages(title, texts[side], explanation.spans[side], places, chosen)
-    words = pd.Series(explanation.words, dtype=float).head(WORDS)
-    by_word = words.rename("contribution").rename_axis("word").reset_index()
+    words = [*explanation.words.items()][:WORDS]
+    by_word = pd.DataFrame(words, columns=["word", "contribution"])
     listed = html.table("words", by_word) if explanation.words else ""
     tables = f"{_heatmap(explanation, linked, titles, why)}{listed}"
     wrapped = "display: flex; flex-wrap: wrap; gap: 8px 24px; margin-bottom: 8px;"
@@ -74,9 +74,9 @@ def _heatmap(
             text = f"{round(100 * value, 1) + 0.0:.1f}{marks.get((first, second), '')}"
             cells += f'<td style="{CELL} {shade}">{text}</td>'
         rows += f"<tr>{cells}</tr>"
-    caption = f"<caption>passages of {escape(titles[0])} by those of {escape(titles[1])}</caption>"
-    table = f'<table class="docemb-pairs">{caption}{rows}</table>'
-    return f'<div style="overflow-x: auto; max-width: 100%;">{table}</div>'
+    caption = f"passages of {escape(titles[0])} by those of {escape(titles[1])}"
+    table = f'<table class="docemb-pairs" aria-label="{caption}">{rows}</table>'
+    return f'<div style="overflow-x: auto; max-width: 100%;">{caption}{table}</div>'
 
 
 def _passages(title: str, text: str, spans: np.ndarray, linked: list[int], chosen: int) -> str:

@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from html import escape
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -38,7 +38,10 @@ STYLE = """<style>
 :is(.docemb-explorer, .docemb-answer) .docemb-neighbours {table-layout: fixed; width: 100%;}
 .docemb-neighbours td {border-top: 1px solid var(--jp-border-color2, #999);}
 .docemb-query + div {height: 6em;}
+.docemb-differences svg {display: block;}
 .docemb-answer [data-copy] {display: none;}
+.docemb-explorer ::placeholder {color: var(--jp-ui-font-color2);}
+.docemb-explorer .widget-readout {min-width: max-content;}
 .docemb-explorer button:is([data-set], [data-copy], [data-mark]) {
     font: inherit; color: inherit; background: none; border: 0; padding: 0; text-align: left;
     text-decoration: underline dotted; cursor: pointer; overflow-wrap: anywhere;
@@ -57,10 +60,15 @@ PLAIN = (
 )
 
 
+class Markup(str):
+    """HTML in a cell of a `table`, which escapes other texts."""
+
+
 def message(text: str) -> str:
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
+@lru_cache(maxsize=1)  # an answer may have the figure of the one before
 def picture(figure: Figure, alt: str) -> str:
     """A figure as an image."""
     source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
@@ -103,7 +111,8 @@ def table(
         texts = ["" if pd.isna(value) else write(value) for value in values]
         right = all(pd.isna(value) or _is_number(value) for value in values)
         side = "right" if right else "left"
-        cells = [f'<td style="text-align: {side};">{escape(text)}</td>' for text in texts]
+        safe = [text if isinstance(text, Markup) else escape(text) for text in texts]
+        cells = [f'<td style="text-align: {side};">{text}</td>' for text in safe]
         columns.append([f'<th style="text-align: {side};">{escape(str(column))}</th>', *cells])
     lines = "".join(f"<tr>{''.join(line)}</tr>" for line in zip(*columns, strict=True))
     return f'<div style="overflow-x: auto;"><table class="docemb-{name}">{lines}</table></div>'
@@ -115,7 +124,7 @@ def _is_number(value: object) -> bool:
 
 def _written(value: Any) -> str:
     if not _is_number(value):
-        return str(value)
+        return value if isinstance(value, str) else str(value)
     return f"{value:,}" if isinstance(value, Integral) else f"{value:,.3f}"
 
 
@@ -215,7 +224,8 @@ def slider(low: float, high: float, step: float, value: float | tuple[int, int])
         kind = ipywidgets.IntRangeSlider
     else:
         kind = ipywidgets.IntSlider if isinstance(step, int) else ipywidgets.FloatSlider
-    return Control(partial(kind, min=low, max=high, step=step, value=value, layout=SLIDER), value)
+    make = partial(kind, min=low, max=high, step=step, value=value, layout=SLIDER)
+    return Control(partial(make, readout_format=",d" if isinstance(step, int) else ".2f"), value)
 
 
 def text_field(placeholder: str, *, lines: int = 1) -> Control:
@@ -246,7 +256,6 @@ class Explorer:
         self._answer = answer
         self.settings: Settings = {name: control.value for name, control in controls.items()}
         self.widgets: dict[str, Any] = {}  # by description, once live
-        self._drawn: Figure | Map | None = None
         self._moving = False  # while controls get values from here
 
     def answer(self, **settings: Any) -> Answer:
@@ -326,9 +335,8 @@ class Explorer:
             self._picture.value = ""
         elif isinstance(answer.figure, Map):
             self._picture.value = answer.figure.html()
-        elif answer.figure is not self._drawn:  # rendering takes most of the time
+        else:
             self._picture.value = picture(answer.figure, answer.alt)
-        self._drawn = answer.figure
         self._status.value = ""
 
     def close(self) -> None:
@@ -361,5 +369,6 @@ _shown: dict[str, Explorer] = {}
 
 def png_of(figure: Figure) -> bytes:
     file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=DPI)
+    # The usual compression takes a quarter of the time of an answer.
+    figure.savefig(file, format="png", dpi=DPI, pil_kwargs={"compress_level": 1})
     return file.getvalue()

@@ -98,7 +98,9 @@ if (!window.docembMaps) {
         const svg = event.target.closest?.(".docemb-map svg");
         if (!svg || event.button) return;
         svg.focus({preventScroll: true});  // else the pointer may leave the point
-        drag = {svg, moving: event.shiftKey, box: boxOf(svg), corners: [at(svg, event)]};
+        const point = event.target.closest(".docemb-map circle");
+        const corners = [at(svg, event)];
+        drag = {svg, point, corners, start: event, moving: event.shiftKey, box: boxOf(svg)};
         if (drag.moving) return;
         drag.lasso = document.createElementNS(svg.namespaceURI, "polygon");
         svg.append(drag.lasso);
@@ -117,7 +119,10 @@ if (!window.docembMaps) {
             }
             return;
         }
-        const {svg, moving, box, corners, lasso} = drag;
+        const {svg, start, moving, box, corners, lasso} = drag;
+        // Of a click the page may still scroll, which moves the map and not the pointer.
+        const far = Math.hypot(event.clientX - start.clientX, event.clientY - start.clientY);
+        drag.far ||= far > 4;
         if (moving) {
             const {x, y} = at(svg, event);
             const [left, top] = boxOf(svg);
@@ -129,16 +134,11 @@ if (!window.docembMaps) {
     });
     document.addEventListener("pointerup", event => {
         if (!drag) return;
-        const {svg, moving, corners, lasso} = drag;
+        const {svg, point, moving, far, corners, lasso} = drag;
         drag = null;
         lasso?.remove();
         if (moving) return;
-        const point = event.target.closest?.(".docemb-map circle");
-        const spread = key => Math.max(...corners.map(c => c[key]))
-            - Math.min(...corners.map(c => c[key]));
-        if (Math.max(spread("x"), spread("y")) < boxOf(svg)[2] / 90) {
-            return show(mapOf(svg), point ? [Number(point.dataset.row)] : []);
-        }
+        if (!far) return show(mapOf(svg), point ? [Number(point.dataset.row)] : []);
         const caught = [...svg.querySelectorAll("circle")].filter(
             ({cx, cy}) => inside(corners, cx.baseVal.value, cy.baseVal.value));
         show(mapOf(svg), caught.map(({dataset}) => Number(dataset.row)));
@@ -195,7 +195,7 @@ class Map(NamedTuple):
     def html(self) -> str:
         """SVG in which a document that is pointed at or marked is so in all planes."""
         colours, legend = self._colours()
-        names = [f"{id}, {self.colour} {value}" for id, value in self._named()]
+        names = self._names()
         figures = ""
         for title, panel in self.panels.items():
             points = ""
@@ -230,11 +230,12 @@ class Map(NamedTuple):
             ax.set(title=title, xlabel=caption)
         return figure
 
-    def _named(self) -> list[tuple[str, str]]:
-        """The id of each document, and its value of `colour` as text."""
+    def _names(self) -> list[str]:
+        """The id of each document with its value of `colour`."""
         values = self.documents[self.colour]
         written = values.map("{:,}".format) if self.colour == "length" else values.map(str)
-        return list(zip(self.documents["id"].map(str), written, strict=True))
+        ids = self.documents["id"].map(str)
+        return [*(ids + f", {self.colour} " + written)]
 
     def _colours(self) -> tuple[list[str], str]:
         """The colour of each document, and a legend: a colour bar, or a button for each value."""

@@ -41,13 +41,18 @@ from docemb_lib.widgets.explorer import (
 )
 
 if TYPE_CHECKING:
-    from docemb_lib.student import Student
     from docemb_lib.student.explanation import Explanation
 
 POOL = 2000  # most texts of a task
 RANKS = 10  # most neighbours of a document
 SHARED = 5  # words that are shown of those that two documents share
 COUNTED_IN = 500  # texts in which words are counted
+# Of a verdict: its sign, class and colour.
+LOOKS = {
+    True: ("✓ ", "right", MORE),
+    False: ("✗ ", "wrong", LESS),
+    None: ("", "verdict", "128, 128, 128"),
+}
 NAME = 60  # characters of a text without an id that name it
 
 
@@ -187,14 +192,11 @@ class Neighbourhoods:
         return {label: model.embed([text])[0] for label, model in self.models.items()}
 
     @cached_property
-    def _student(self) -> Student:
+    def explain(self) -> Callable[[str, str], Explanation]:
+        """The parts of the student's cosine of two texts. It is loaded once."""
         from docemb_lib.student import Student
 
-        return Student.load(self.stages.students.trained.path)
-
-    def explain(self, a: str, b: str) -> Explanation:
-        """The parts of the student's cosine of two texts. It is loaded once."""
-        return self._student.explain(a, b)
+        return Student.load(self.stages.students.trained.path).explainer()
 
 
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
@@ -298,7 +300,6 @@ def neighbour_browser(neighbourhoods: Documents) -> Explorer:
             query = row
         box = f'<p class="docemb-query" tabindex="-1">{head}</p>{html.document("", text)}'
         cosines = pool.neighbours(query, len(pool.texts))
-        nearest = {model: of_model.head(k) for model, of_model in cosines.items()}
         because = ""
         if why is not None and why != row:
             because = _why(pool, cosines, why)
@@ -308,7 +309,7 @@ def neighbour_browser(neighbourhoods: Documents) -> Explorer:
                 because += side_by_side(explain(*texts), texts, titles, pair or 0, why)
             except InputError as error:
                 because += html.message(str(error))
-        return Answer(box + _table(pool, nearest, row, text) + because)
+        return Answer(box + _table(pool, cosines, k, row, text) + because)
 
     tasks = neighbourhoods.tasks
     of_first = next(iter(neighbourhoods.pool(tasks[0]).neighbours(0, 1).values())).index
@@ -329,10 +330,7 @@ def neighbour_browser(neighbourhoods: Documents) -> Explorer:
 def _about(pool: Pool, query: int | None, row: int) -> str:
     """The tokens of a document and, in words and colour, whether it is right for the query."""
     verdict = pool.judge(query, row)
-    sign, colour = {True: ("✓ ", MORE), False: ("✗ ", LESS), None: ("", "128, 128, 128")}[
-        verdict.right
-    ]
-    name = {True: "right", False: "wrong", None: "verdict"}[verdict.right]
+    sign, name, colour = LOOKS[verdict.right]
     shade = f"background: rgba({colour}, 0.35); padding: 0 4px; border-radius: 3px;"
     text = f'<span class="docemb-{name}" style="{shade}">{sign}{escape(verdict.text)}</span> '
     return f"{text if verdict.text else ''}{pool.lengths[row]:,} tokens"
@@ -348,12 +346,14 @@ def _why(pool: Pool, cosines: Mapping[str, pd.Series], row: int) -> str:
     return f'<p class="docemb-why">{title} Cosines: {escape("; ".join(standing))}</p>'
 
 
-def _table(pool: Pool, nearest: Mapping[str, pd.Series], query: int | None, text: str) -> str:
-    """The neighbours of a text in a column per model and a row per rank.
+def _table(
+    pool: Pool, nearest: Mapping[str, pd.Series], k: int, query: int | None, text: str
+) -> str:
+    """The k nearest documents of a text in a column per model and a row per rank.
 
     Those that are also neighbours in the student's space are marked. query: the row of the text.
     """
-    of_student = next(iter(nearest.values())).index
+    of_student = next(iter(nearest.values())).index[:k]
     heads = "".join(f"<th>{escape(model)}</th>" for model in nearest)
     rows = ""
     for place in range(len(of_student)):

@@ -178,9 +178,9 @@ class RunTable(Reporter):
 
     def answer(self) -> HTML:
         rows = self.rows().dropna(axis="columns", how="all")
-        text = html.table("sweep", rows, {"took": duration, "run": typeset})
         profiles = ", ".join({run.profile.name: None for run in self.states})
-        text = html.message(f"profile {profiles}") + text
+        text = html.message(f"profile {profiles}")
+        text += html.table("sweep", rows, {"took": duration, "run": typeset})
         return HTML(f'{html.STYLE}<div class="docemb-answer">{text}</div>')
 
     def _show(self) -> None:

@@ -3,7 +3,6 @@
 It compares them with a selected run, and makes missing ones.
 """
 
-import hashlib
 import os
 import shlex
 import subprocess
@@ -15,13 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, with_interval
 from docemb_lib.evaluation.uncertainty import differences
-from docemb_lib.figures import GREY
-from docemb_lib.figures.results import plot_weighting
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
@@ -29,12 +25,15 @@ from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.files import WORKSPACE
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.grids import NotebookParameters
 from docemb_lib.sweeps.plan import profile_argument
 from docemb_lib.thesis.comparison import is_sibling, structural_only
 from docemb_lib.widgets import explorer as html
+from docemb_lib.widgets.explanations import LESS, MORE
 from docemb_lib.widgets.explorer import Answer, Control, Explorer, choice, slider
+from docemb_lib.workspace import fingerprint_of
 
+WIDTH = 240  # pixels of the drawn differences
+PLACE = ["max_structural_len", "lam"]
 COLUMNS = ["lam", "max_structural_len", "fingerprint", "task", "metric", "value", "low", "high"]
 
 
@@ -47,10 +46,8 @@ def weighting_points(run: Run) -> pd.DataFrame:
     validation examples. This run comes first; the last task of a run is the mean over all. Runs
     without intervals are left out.
     """
-    others = []
-    for record in run.comparable():
-        if is_sibling(run, run.key_of(record)):
-            others.append((record, record.parameters))
+    siblings = [each for each in run.comparable() if is_sibling(run, run.key_of(each))]
+    others = [(record, record.parameters) for record in siblings]
     if len(run.key.roles) == 2:
         for record in structural_only(run, [run.key]):
             others.append((record, {"lam": 1.0, "max_structural_len": None}))
@@ -76,9 +73,9 @@ def _at(
     main = intervals["metric"].isin([*MAIN_METRICS, "mean"])
     scores = intervals[main & (intervals["model"] == label)]
     fingerprints = dict(zip(models["model"], models["fingerprint"], strict=True))
-    scores = scores.assign(lam=lam, max_structural_len=parameters["max_structural_len"])
-    scores = scores.assign(fingerprint=fingerprints[label])
-    return scores.astype({"lam": float, "max_structural_len": float})[COLUMNS]
+    mask = parameters["max_structural_len"]
+    scores = scores.assign(lam=lam, max_structural_len=mask, fingerprint=fingerprints[label])
+    return scores.astype(dict.fromkeys(PLACE, float))[COLUMNS]
 
 
 def scores_at(points: pd.DataFrame, *, lam: float, mask: float | None) -> pd.DataFrame:
@@ -107,16 +104,15 @@ def differences_to(run: Run, points: pd.DataFrame, fingerprint: str) -> pd.DataF
     scores = stage.by_round(scored, final=False)[stage.largest_round(False)]
     tests = differences(scores, fingerprint, tested=False)
     tests = tests.rename(columns={"model": "fingerprint", "difference": "value"})
-    places = points[["lam", "max_structural_len", "fingerprint"]].drop_duplicates()
+    places = points[[*PLACE, "fingerprint"]].drop_duplicates()
     return tests.merge(places, on="fingerprint")[COLUMNS]
 
 
-def parameters_for(
-    run: Run, profile: str | Path, *, lam: float, mask: int | None
-) -> NotebookParameters:
-    """The parameters of the run with this λ and mask that differ from those of the profile.
+def arguments_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> list[str]:
+    """The arguments of `docemb` that make the run with this λ and mask.
 
-    All others are those of `run`.
+    Of its parameters, which are those of `run` else, only those are given that differ from the
+    profile's.
     """
     lam = round(lam, 6)  # steps of a slider add up to 0.15000000000000002
     parameters = {**run.parameters, "lam": lam, "max_structural_len": mask}
@@ -126,13 +122,8 @@ def parameters_for(
         fewer = {other: value for other, value in parameters.items() if other != name}
         if RunKey.of(run.notebook, loaded, **fewer).same_but() == wanted:
             parameters = fewer
-    return parameters
-
-
-def arguments_for(run: Run, profile: str | Path, *, lam: float, mask: int | None) -> list[str]:
-    """The arguments of `docemb` that make the run with this λ and mask."""
     arguments = ["run", run.notebook]
-    for name, value in parameters_for(run, profile, lam=lam, mask=mask).items():
+    for name, value in parameters.items():
         arguments += ["-p", f"{name}={value}"]
     return [*arguments, "--profile", profile_argument(profile)]
 
@@ -148,8 +139,7 @@ def _make(run: Run, arguments: list[str]) -> _Making:
     """Begin a run in a process of its own, which outlives this notebook."""
     folder = run.workspace.outputs / "notebooks" / run.notebook
     folder.mkdir(parents=True, exist_ok=True)
-    place = hashlib.sha256(repr(arguments).encode()).hexdigest()[:8]
-    log = folder / f"begun-{place}.log"
+    log = folder / f"begun-{fingerprint_of({'run': arguments})}.log"
     # A kernel asks commands for colours and moving bars.
     plain = {name: value for name, value in os.environ.items() if not name.endswith("COLOR")}
     with log.open("wb") as file:
@@ -166,24 +156,46 @@ def _make(run: Run, arguments: list[str]) -> _Making:
 
 
 def _table(points: pd.DataFrame, ahead: pd.DataFrame, task: str) -> str:
-    """The runs' scores on a task and, with intervals, the differences to the selected run."""
+    """The runs' scores on a task, and their differences to the selected run in numbers and drawn.
+
+    A click on the λ of a run selects it.
+    """
     of_task = ahead[ahead["task"] == task].set_index("fingerprint")
+    most = np.abs(of_task[["low", "high"]].to_numpy()).max(initial=0.01)
     rows = []
-    for row in points[points["task"] == task].to_dict("records"):
+    for row in points[points["task"] == task].sort_values(PLACE).to_dict("records"):
+        mask = None if pd.isna(row["max_structural_len"]) else int(row["max_structural_len"])
+        lam = "plain sum"
+        if not pd.isna(row["lam"]):
+            lam = html.Markup(html.button(f"{row['lam']:g}", λ=row["lam"], mask=mask))
         difference = "selected"
+        drawn = ""
         if row["fingerprint"] in of_task.index:
             value, low, high = of_task.loc[row["fingerprint"], ["value", "low", "high"]]
             difference = f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
-        mask = row["max_structural_len"]
+            drawn = _drawn(value / most, low / most, high / most)
         rows.append(
             {
-                "λ": "plain sum" if pd.isna(row["lam"]) else f"{row['lam']:g}",
-                "mask": "none" if pd.isna(mask) else f"{mask:,.0f}",
+                "λ": lam,
+                "mask": "none" if mask is None else f"{mask:,}",
                 "score [95%]": with_interval(row["value"], row["low"], row["high"]),
                 "difference [95%]": difference,
+                f"from {-most:.3f} to {most:.3f}": html.Markup(drawn),
             }
         )
-    return html.table("differences", pd.DataFrame(rows))
+    return html.table("differences", pd.DataFrame(rows, dtype=object))
+
+
+def _drawn(value: float, low: float, high: float) -> str:
+    """A difference and its interval, from -1 to 1, around a line at zero; in colour without it."""
+    left, dot, right = (WIDTH / 2 + (WIDTH / 2 - 4) * x for x in (low, value, high))
+    colour = "currentColor"
+    if low > 0 or high < 0:
+        colour = f"rgb({MORE if low > 0 else LESS})"
+    zero = f'<path d="M{WIDTH / 2} 0V16" stroke="currentColor" stroke-opacity="0.5"/>'
+    line = f'<path d="M{left:.1f} 8H{right:.1f}" stroke="{colour}" stroke-width="2"/>'
+    point = f'<circle cx="{dot:.1f}" cy="8" r="4" fill="{colour}"/>'
+    return f'<svg width="{WIDTH}" height="16" aria-hidden="true">{zero}{line}{point}</svg>'
 
 
 def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -> Explorer:
@@ -242,19 +254,8 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
             selected = rows["fingerprint"].iloc[0]
             text = f"<p>{html.number('status', 'recorded')}</p>"
             reference = f"λ {lam:.2g}, {'no mask' if mask is None else f'mask {mask}'}"
-        ahead = ahead_of(selected)
-        text += f"<p>Differences to {reference}:</p>" + _table(points, ahead, task)
-        drawn = ahead[ahead["task"] == task]
-        if drawn.empty:
-            return Answer(text)
-        figure = Figure(figsize=(8, 3.6))
-        # fixed margins, because a layout engine takes a third of the time of an answer
-        figure.subplots_adjust(left=0.1, right=0.76, bottom=0.15, top=0.91)
-        ax = plot_weighting(drawn, task=task, lam=lam, ax=figure.subplots())
-        ax.axhline(0, color=GREY, linewidth=0.8)
-        ax.set_ylabel(f"difference in {ax.get_ylabel()}")
-        ax.set_title(f"{task}: minus {reference}")
-        return Answer(text, figure, f"{task} minus {reference} by λ, a line for each mask")
+        text += f"<p>Differences to {reference}:</p>"
+        return Answer(text + _table(points, ahead_of(selected), task))
 
     recorded = points[points["lam"].notna()]
     masks: set[int | None] = {int(mask) for mask in points["max_structural_len"].dropna()}
@@ -263,9 +264,7 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
     labels: dict[str, int | None] = {str(mask): mask for mask in sorted(filter(None, masks))}
     labels["no mask"] = None
     tasks = list(points["task"].unique())[::-1]  # the mean first
-    first = pd.Series({"lam": 0.5, "max_structural_len": np.nan})
-    if len(recorded):
-        first = recorded.iloc[0]
+    first, *_ = [*recorded.to_dict("records"), {"lam": 0.5, "max_structural_len": np.nan}]
     mask = first["max_structural_len"]
     controls = {
         "task": choice({task: task for task in tasks}, tasks[0]),

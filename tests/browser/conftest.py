@@ -133,7 +133,11 @@ class OpenNotebook:
         wide = """shown => [...document.querySelectorAll(`${shown} .jp-OutputArea-output`)]
             .filter(one => one.scrollWidth > one.clientWidth + 1)
             .map(box => `${box.scrollWidth} > ${box.clientWidth}: ${box.innerText.slice(0, 99)}`)"""
-        return list(self.page.evaluate(wide, SHOWN))
+        return list(self.look(wide))
+
+    def look(self, script: str) -> Any:
+        """What a function answers to the selector of the visible notebook."""
+        return self.page.evaluate(script, SHOWN)
 
     def screenshot(self, file: Path) -> list[dict[str, float]]:
         """Save a picture of the notebook; returns where figures are: x, y, width, height."""

@@ -2,7 +2,9 @@
 saved.
 """
 
+import io
 import json
+import re
 import subprocess
 import sys
 
@@ -170,7 +172,8 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
     notebook.press("negatives", "Home")
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=0, negatives=1)))
     notebook.press("tokens", "PageUp")
-    shortest = int(notebook.control("tokens").locator(".widget-readout").inner_text().split()[0])
+    tokens = notebook.control("tokens").locator(".widget-readout").inner_text()
+    shortest = int(tokens.split()[0].replace(",", ""))
     notebook.shows(auc, notebook.kernel(SEPARATION.format(shortest=shortest, negatives=1)))
     kept = int(notebook.kernel(f"print((distances.documents['length'] >= {shortest}).sum())"))
     assert kept < len(
@@ -187,9 +190,152 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
 
 
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
+in_light_and_dark = pytest.mark.parametrize("theme", THEMES)
+
+# The contrast of each text of the explorers, also of what fields hold, with what lies behind it.
+CONTRASTS = """shown => {
+    const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
+    const over = (below, [r, g, b, a = 1]) => [r, g, b].map((c, i) => a * c + (1 - a) * below[i]);
+    const behind = one => {
+        const layers = [];
+        for (let e = one; e; e = e.parentElement) layers.unshift(getComputedStyle(e));
+        const colours = layers.map(({backgroundColor}) => numbers(backgroundColor));
+        return colours.reduce(over, [255, 255, 255]);
+    };
+    const linear = c => c / 255 <= .03928 ? c / 255 / 12.92 : ((c / 255 + .055) / 1.055) ** 2.4;
+    const share = [.2126, .7152, .0722];
+    const light = rgb => rgb.reduce((sum, c, i) => sum + share[i] * linear(c), .05);
+    const found = [];
+    for (const one of document.querySelectorAll(`${shown} .docemb-explorer *`)) {
+        const texts = [...one.childNodes].filter(node => node.nodeType === 3);
+        const own = one.matches("select, input, textarea")
+            || texts.some(({textContent}) => textContent.trim());
+        if (!own || one.matches("option, style, title") || !one.getClientRects().length) continue;
+        const ground = behind(one);
+        for (const part of [null, ...(one.placeholder ? ["::placeholder"] : [])]) {
+            const pair = [ground, over(ground, numbers(getComputedStyle(one, part).color))];
+            const [low, high] = pair.map(light).sort((a, b) => a - b);
+            found.push([high / low, one.className + ": " + (one.innerText ?? one.placeholder)]);
+        }
+    }
+    return found;
+}"""
+# Which parts that take the keyboard do not show it: neither outline, border, shadow nor colour.
+UNSEEN = """async shown => {
+    const looks = one => {
+        const of = getComputedStyle(one);
+        const outline = of.outlineStyle === "none" ? "" : of.outline;
+        return [outline, of.borderColor, of.boxShadow, of.backgroundColor].join();
+    };
+    const parts = "button, select, input, textarea, [tabindex='0'], [contenteditable=true]";
+    const unseen = [];
+    for (const one of document.querySelectorAll(`${shown} .docemb-explorer :is(${parts})`)) {
+        if (!one.getClientRects().length) continue;
+        document.activeElement.blur();
+        const before = looks(one);
+        one.focus({focusVisible: true, preventScroll: true});
+        await new Promise(done => setTimeout(done, 0));
+        if (looks(one) === before) unseen.push(one.outerHTML.slice(0, 150));
+    }
+    return unseen;
+}"""
+# Columns whose heading and values differ in side, or begin or end at different places.
+ASKEW = """shown => {
+    const edges = cell => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        const {left, right} = range.getBoundingClientRect();
+        const side = getComputedStyle(cell).textAlign;
+        return [side, Math.round(side === "right" ? right : left)].join(" ");
+    };
+    const askew = [];
+    for (const table of document.querySelectorAll(`${shown} .docemb-explorer table`)) {
+        for (const [column, heading] of [...table.rows[0].cells].entries()) {
+            const below = [...table.rows].slice(1).map(row => row.cells[column]);
+            const others = below.filter(cell => cell.innerText.trim()).map(edges);
+            if (others.some(place => place !== edges(heading))) {
+                askew.push([table.className, heading.innerText, edges(heading), ...others]);
+            }
+        }
+    }
+    return askew;
+}"""
+# Words of texts that stand on two lines though one has room for them.
+BROKEN = """shown => {
+    const broken = [];
+    for (const text of document.querySelectorAll(`${shown} .docemb-explorer pre`)) {
+        for (const node of [...text.childNodes].filter(({nodeType}) => nodeType === 3)) {
+            for (const {index, 0: word} of node.data.matchAll(/[\\p{L}\\d]{2,20}/gu)) {
+                const range = document.createRange();
+                range.setStart(node, index);
+                range.setEnd(node, index + word.length);
+                if (range.getClientRects().length > 1) broken.push(word);
+            }
+        }
+    }
+    return broken;
+}"""
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@in_light_and_dark
+@every_explorer
+def test_every_text_of_an_explorer_can_be_read(notebook, theme):
+    notebook.use_theme(theme)
+    contrasts = notebook.look(CONTRASTS)
+    assert len(contrasts) > 5
+    assert not [each for each in contrasts if each[0] < 4.5]  # WCAG 2, level AA
+
+
+@in_light_and_dark
+@every_explorer
+def test_every_part_that_has_the_keyboard_shows_it(notebook, theme):
+    notebook.use_theme(theme)
+    assert notebook.look(UNSEEN) == []
+
+
+@in_light_and_dark
+@every_explorer
+def test_headings_stand_over_their_columns(notebook, theme):
+    notebook.use_theme(theme)
+    assert notebook.look(ASKEW) == []
+
+
+@every_explorer
+def test_numbers_have_separators_of_thousands(notebook):
+    explorer = notebook.page.locator(".docemb-explorer").first
+    tables = explorer.locator("table, p, .widget-readout").all_inner_texts()
+    assert not re.findall(r"(?<![\w.-])\d{4,}(?![\w-])", " ".join(tables))
+
+
+@in_light_and_dark
+@pytest.mark.parametrize("notebook", ["03_structural"], indirect=True)
+def test_text_boxes_break_lines_between_words(notebook, theme):
+    notebook.use_theme(theme)
+    assert notebook.count(".docemb-explorer pre") == 2
+    assert notebook.look(BROKEN) == []
+
+
+UNITS = """
+import json
+from docemb_lib.figures import UNITS
+print(json.dumps([*UNITS.values()]))
+"""
+
+
+@in_light_and_dark
+@pytest.mark.parametrize("notebook", ["03_structural"], indirect=True)
+def test_no_text_of_the_distances_is_cut(notebook, theme):
+    notebook.use_theme(theme)
+    for unit in json.loads(notebook.kernel(UNITS)):
+        notebook.choose("distance", unit)
+        figure = notebook.page.locator(f'img.docemb-figure[alt^="{unit}"]')
+        picture = figure.screenshot(timeout=10_000)
+        pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
+        edges = [pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]]
+        assert len(np.unique(np.concatenate(edges), axis=0)) == 1
+
+
+@in_light_and_dark
 @pytest.mark.parametrize("notebook", ["04_projections"], indirect=True)
 def test_a_document_of_a_map_is_pointed_at_in_all_planes_and_read_beside_them(notebook, theme):
     notebook.use_theme(theme)
@@ -244,7 +390,7 @@ def test_keys_zoom_and_move_a_plane_alone(notebook):
     assert first.get_attribute("viewBox") == whole
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@in_light_and_dark
 @pytest.mark.parametrize("notebook", ["05_weighting"], indirect=True)
 def test_a_place_without_a_run_offers_its_command_to_copy(notebook, theme):
     notebook.use_theme(theme)
@@ -258,7 +404,7 @@ def test_a_place_without_a_run_offers_its_command_to_copy(notebook, theme):
     assert notebook.count("button[data-set]:text-is('make this run')") == 1
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@in_light_and_dark
 @pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
 def test_a_key_on_a_neighbour_makes_it_the_query_and_keeps_the_keyboard(notebook, theme):
     notebook.use_theme(theme)
@@ -275,22 +421,24 @@ def test_a_key_on_a_neighbour_makes_it_the_query_and_keeps_the_keyboard(notebook
     assert notebook.control("document").locator("select option:checked").inner_text() == name
 
 
+TEXT_IS_SHOWN = "text => document.querySelector('pre.docemb-document').textContent === text"
+
+
 @pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
 def test_a_text_of_ones_own_is_shown_as_text(notebook):
     hostile = "<img src=x onerror='window.harmed = true'><script>window.harmed = true</script>"
     notebook.write("your text", hostile)
-    shown = "text => document.querySelector('pre.docemb-document').textContent === text"
-    notebook.page.wait_for_function(shown, arg=hostile, timeout=60_000)
+    notebook.page.wait_for_function(TEXT_IS_SHOWN, arg=hostile, timeout=60_000)
     assert notebook.page.evaluate("() => window.harmed") is None
 
 
 @pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
 def test_find_and_document_wait_until_a_text_of_ones_own_is_cleared(notebook):
-    notebook.write("your text", "a violin in an orchestra")
+    text = "a violin in an orchestra"
+    notebook.write("your text", text)
+    # The answer to the text before has such a button, too, which is about to be replaced.
+    notebook.page.wait_for_function(TEXT_IS_SHOWN, arg=text, timeout=60_000)
     clear = notebook.page.locator(".docemb-query").get_by_text("clear your text")
-    clear.wait_for(timeout=60_000)
-    # A key that is pressed while the answer is being replaced would reach no button.
-    notebook.page.locator(".docemb-loading").first.wait_for(state="detached")
     clear.press("Enter")
     clear.wait_for(state="detached")
     assert notebook.control("your text").locator("textarea").input_value() == ""

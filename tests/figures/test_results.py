@@ -217,7 +217,7 @@ def test_lambda_has_a_line_with_intervals_per_mask_and_dots_without_weighting(ax
     assert ax.get_title() == "mean over tasks"
     assert ax.get_ylabel() == "accuracy"
     figures.plot_weighting(
-        points[points["lam"].isna()], lam=0.3, ax=plt.subplots()[1]
+        points[points["lam"].isna()], ax=plt.subplots()[1]
     )  # no weighted run is no error
 
 

@@ -133,6 +133,20 @@ def test_a_text_without_known_words_has_contributions_of_passages_alone(student_
     assert explanation.lexical == 0
 
 
+def test_an_explainer_embeds_each_text_once(student_of, monkeypatch):
+    student = student_of("mean", True)
+    expected = [student.explain(PAGES[0], other, bf16=False).pairs for other in PAGES]
+    embedded = []
+    embed = student.embed
+    monkeypatch.setattr(
+        student, "embed", lambda texts, **options: embedded.extend(texts) or embed(texts, **options)
+    )
+    explain = student.explainer(bf16=False)
+    for other, pairs in zip(PAGES, expected, strict=True):
+        np.testing.assert_allclose(explain(PAGES[0], other).pairs, pairs, atol=1e-6)
+    assert embedded == PAGES
+
+
 @pytest.mark.parametrize("pooling", ["first", "cls"])
 def test_a_student_that_is_no_mean_is_refused(make_student, refused, pooling):
     student = make_student(windows=[8], pooling=pooling)
@@ -154,3 +168,15 @@ def test_parts_of_opposite_signs_are_given_as_they_are():
     explanation = Explanation(0.05, pairs, (np.zeros((1, 2)), np.zeros((2, 2))), {"a": -0.05})
     line = "cosine 0.050: -0.050 words, +0.100 meaning, with +0.200 between passages 1 and 1"
     assert str(explanation) == line
+
+
+@pytest.mark.parametrize(
+    ("meaning", "line"),
+    [
+        (0.5, "cosine 0.500: of it 100 % between passages 1 and 1"),
+        (-0.5, "cosine -0.500: with -0.500 between passages 1 and 1"),
+    ],
+)
+def test_an_explanation_without_words_names_no_share_of_words(meaning, line):
+    spans = (np.zeros((1, 2)), np.zeros((1, 2)))
+    assert str(Explanation(meaning, np.array([[meaning]]), spans, {})) == line

@@ -1,11 +1,13 @@
 """Runs by λ and mask: differences to the selected one, and the command that makes a missing one."""
 
+import re
 import shlex
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from bs4 import BeautifulSoup
 from scipy.stats import bootstrap
 
 from docemb_lib.cli.commands import parse_parameters
@@ -225,10 +227,26 @@ def test_the_interval_of_a_difference_is_that_of_paired_examples(of_two_runs):
     np.testing.assert_allclose((row["low"], row["high"]), interval, atol=0.02)
 
 
-def test_the_figure_has_differences_and_a_line_at_none(explorer):
-    ax = explorer.answer(λ=0.2).figure.axes[0]
-    assert ax.get_ylabel() == "difference in accuracy"
-    assert [*ax.lines[-1].get_ydata()] == [0, 0]
+def test_the_interval_of_a_difference_is_drawn_around_a_line_at_zero(of_two_runs, explorer):
+    run, points = of_two_runs
+    row = weighting.differences_to(run, points, "first").iloc[0]
+    page = BeautifulSoup(explorer.answer(λ=0.2).html, "html.parser")
+    (drawn,) = page.select(".docemb-differences svg")
+    numbers = [re.findall(r"[\d.]+", path["d"]) for path in drawn.find_all("path")]
+    (zero, _, _), (left, _, right) = [[*map(float, each)] for each in numbers]
+    dot = float(drawn.circle["cx"])
+    places = np.array([left, dot, right]) - zero
+    expected = row[["low", "value", "high"]].to_numpy(dtype=float)
+    np.testing.assert_allclose(places / places[2], expected / expected[2], atol=0.01)
+    heading = page.select(".docemb-differences th")[-1].get_text()
+    assert heading == f"from {-expected[2]:.3f} to {expected[2]:.3f}"
+
+
+def test_a_click_on_a_run_selects_it(explorer, moved, pressed, tables):
+    moved(explorer, λ=0.4)
+    shown = tables(pressed(explorer, "0.8"))["differences"]
+    assert explorer.widgets["λ"].value == 0.8
+    assert shown[shown["λ"] == "0.8"]["difference [95%]"].tolist() == ["selected"]
 
 
 def test_a_place_without_a_run_has_the_command_and_differences_to_this_run(
