@@ -1,0 +1,135 @@
+"""A process that has imported what notebooks import, and forks their kernels.
+
+The imports of a kernel take five seconds of a processor, a fork of this process a tenth of one. A
+worker that executes many notebooks starts this module as a program, and sends it a line of JSON
+for each kernel. The program, and then its kernels, end when the worker does.
+"""
+
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TextIO
+
+import psutil
+
+from docemb_lib.base.hardware import tune_environment
+
+PARENT = "JPY_PARENT_PID"  # the variable in which jupyter_client tells a kernel its parent
+IMPORTED = (
+    "docemb_lib.figures.methods",
+    "docemb_lib.figures.results",
+    "docemb_lib.thesis",
+    "docemb_lib.training.run",
+    "docemb_lib.views",
+    "docemb_lib.widgets",
+    "docemb_lib.widgets.sweep_table",
+    "gensim.models.doc2vec",
+    "ipykernel.kernelapp",
+    "matplotlib.backends.backend_svg",
+    "sentence_transformers",
+)
+OWN_NAME = Path("/proc/self/comm")
+
+
+class ForkedKernel(psutil.Process):
+    """A kernel that is no child of this process, with what jupyter_client needs of a Popen."""
+
+    stdin = stdout = stderr = None
+
+    def poll(self) -> int | None:
+        """None while the kernel runs; the exit code of one that has ended is not known."""
+        return None if self.is_running() else 0
+
+    def send_signal(self, number: int) -> None:
+        """Do nothing to a kernel that has ended."""
+        with suppress(psutil.NoSuchProcess):
+            super().send_signal(number)
+
+
+class Forker:
+    """The program, as the process that has started it sees it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C in a terminal does not reach it
+            )
+        with ours:
+            self._stream = ours.makefile("rw", encoding="utf-8")
+
+    def fork(
+        self, arguments: list[str], *, name: str, environment: Mapping[str, str], folder: str
+    ) -> ForkedKernel:
+        """Start a kernel; raise OSError or ValueError where the program has ended.
+
+        Args:
+            arguments: of the kernel.
+            name: of its process; Linux keeps 15 characters.
+            environment: its variables, to which its parent is added.
+            folder: in which it runs.
+        """
+        request = {
+            "arguments": arguments,
+            "name": name,
+            "environment": {**environment, PARENT: str(self._process.pid)},
+            "folder": folder,
+        }
+        print(json.dumps(request), file=self._stream, flush=True)
+        return ForkedKernel(int(self._stream.readline()))
+
+
+@cache
+def forker() -> Forker:
+    """The program of this process, started at the first call."""
+    return Forker()
+
+
+def serve(requests: TextIO) -> None:
+    """Fork a kernel for each request, and answer with the id of its process."""
+    tune_environment()
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as in a kernel
+    for module in IMPORTED:
+        import_module(module)
+    gc.collect()
+    gc.freeze()  # a collection in a kernel would write to all memory that it shares
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # kernels that have ended leave nothing behind
+    for line in requests:
+        kernel = os.fork()
+        if not kernel:
+            requests.close()
+            _become_kernel(**json.loads(line))
+            return
+        print(kernel, file=requests, flush=True)
+
+
+def _become_kernel(
+    arguments: list[str], name: str, environment: dict[str, str], folder: str
+) -> None:
+    from ipykernel.kernelapp import launch_new_instance
+
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    OWN_NAME.write_text(name)
+    launch_new_instance(argv=arguments)
+
+
+if __name__ == "__main__":
+    sys.path = [place for place in sys.path if place not in ("", os.getcwd())]
+    with socket.socket(fileno=int(sys.argv[1])) as stream:
+        serve(stream.makefile("rw", encoding="utf-8"))
