@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import ENVIRONMENT, PRECISION, asked_precision, free_memory
 from docemb_lib.settings.profile import PACKAGE
+from docemb_lib.sweeps.forking import forker, may_fork
 from docemb_lib.workspace import installed_versions
 
 if TYPE_CHECKING:
@@ -209,12 +210,14 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Worker) -> str |
 
 
 def dask_setup(worker: Worker) -> None:
-    """Assign one of the GPUs to the kernels of a new worker process, in which Dask calls this."""
+    """Set up a new worker process, in which Dask calls this: its GPU and its forks."""
     # Ctrl-C in a terminal reaches all processes, and the sweep alone handles it.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
+    if may_fork():
+        forker()  # imports what notebooks need while the first run of a plan is at work
 
 
 def _environment(count: int) -> dict[str, str]:

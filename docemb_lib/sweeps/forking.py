@@ -91,6 +91,14 @@ class Forker:
         return ForkedKernel(int(self._stream.readline()))
 
 
+def may_fork() -> bool:
+    """Whether kernels can be forks: on Linux, in a worker without a GPU.
+
+    A fork must not inherit the context of a GPU, which imports may make.
+    """
+    return sys.platform == "linux" and os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+
+
 @cache
 def forker() -> Forker:
     """The program of this process, started at the first call."""

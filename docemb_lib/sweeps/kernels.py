@@ -6,7 +6,6 @@ after its training has written a checkpoint.
 """
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ from traitlets.config import Config
 from docemb_lib.base import worker_pool
 from docemb_lib.base.private import KERNEL_PROCESS
 from docemb_lib.base.scratch import scratch_folder
-from docemb_lib.sweeps.forking import PARENT, forker
+from docemb_lib.sweeps.forking import PARENT, forker, may_fork
 
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
@@ -117,10 +116,7 @@ def kernel_options(sockets: str, *, run_of_sweep: bool = False) -> dict[str, Any
     module = f"__import__('{worker_pool.__name__}', fromlist=[''])"
     first_line = f"{module}.end_with_parent({parent}, {sockets!r})"
     mark = "1" if run_of_sweep else ""
-    manager_class = KernelManager
-    # A fork must not inherit the context of a GPU, which the imports may make.
-    if run_of_sweep and sys.platform == "linux" and os.environ.get("CUDA_VISIBLE_DEVICES") == "":
-        manager_class = ForkingKernelManager
+    manager_class = ForkingKernelManager if run_of_sweep and may_fork() else KernelManager
     first_line += f"; __import__('os').environ['{RUN_OF_SWEEP}'] = '{mark}'"
     return {
         "kernel_name": NAME,
