@@ -220,6 +220,12 @@ def dask_setup(worker: Worker) -> None:
         forker()  # imports what notebooks need while the first run of a plan is at work
 
 
+def dask_teardown(worker: Worker) -> None:
+    """End what `dask_setup` has started."""
+    if may_fork():
+        forker().close()
+
+
 def _environment(count: int) -> dict[str, str]:
     """Variables for the kernels of each of `count` workers: a share of the cores, and all GPUs.
 

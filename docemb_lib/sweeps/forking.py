@@ -90,6 +90,11 @@ class Forker:
         print(json.dumps(request), file=self._stream, flush=True)
         return ForkedKernel(int(self._stream.readline()))
 
+    def close(self) -> None:
+        """End the program; the system then counts the time of all kernels as this process's."""
+        self._stream.close()
+        self._process.wait()
+
 
 def may_fork() -> bool:
     """Whether kernels can be forks: on Linux, in a worker without a GPU.
@@ -113,7 +118,7 @@ def serve(requests: TextIO) -> None:
         import_module(module)
     gc.collect()
     gc.freeze()  # a collection in a kernel would write to all memory that it shares
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # kernels that have ended leave nothing behind
+    signal.signal(signal.SIGCHLD, _reap)
     for line in requests:
         kernel = os.fork()
         if not kernel:
@@ -121,6 +126,12 @@ def serve(requests: TextIO) -> None:
             _become_kernel(**json.loads(line))
             return
         print(kernel, file=requests, flush=True)
+
+
+def _reap(*_: object) -> None:
+    """Take note of the end of a kernel, which would stay as a zombie."""
+    with suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 def _become_kernel(
