@@ -23,10 +23,13 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+import psutil
+
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import ENVIRONMENT, PRECISION, asked_precision, free_memory
 from docemb_lib.settings.profile import PACKAGE
 from docemb_lib.sweeps.forking import forker, may_fork
+from docemb_lib.sweeps.kernels import kernels_below
 from docemb_lib.workspace import installed_versions
 
 if TYPE_CHECKING:
@@ -221,8 +224,8 @@ def dask_setup(worker: Worker) -> None:
 
 
 def dask_teardown(worker: Worker) -> None:
-    """End what `dask_setup` has started."""
-    if may_fork():
+    """End what `dask_setup` has started, unless a kernel may still write a checkpoint."""
+    if may_fork() and not kernels_below(psutil.Process()):
         forker().close()
 
 

@@ -1,43 +1,40 @@
 """A process that has imported what notebooks import, and forks their kernels.
 
 The imports of a kernel take five seconds of a processor, a fork of this process a tenth of one. A
-worker that executes many notebooks starts this module as a program, and sends it a line of JSON
-for each kernel. The program, and then its kernels, end when the worker does.
+worker that executes many notebooks starts this module as a program, and asks it for each kernel.
+The program, and then its kernels, end when the worker does.
 """
 
 import gc
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TextIO
 
 import psutil
 
 from docemb_lib.base.hardware import tune_environment
 
 PARENT = "JPY_PARENT_PID"  # the variable in which jupyter_client tells a kernel its parent
+# What brings everything with it that a notebook imports.
 IMPORTED = (
     "docemb_lib.figures.methods",
-    "docemb_lib.figures.results",
     "docemb_lib.thesis",
     "docemb_lib.training.run",
     "docemb_lib.views",
-    "docemb_lib.widgets",
     "docemb_lib.widgets.sweep_table",
     "gensim.models.doc2vec",
     "ipykernel.kernelapp",
     "matplotlib.backends.backend_svg",
     "sentence_transformers",
 )
-OWN_NAME = Path("/proc/self/comm")
 
 
 class ForkedKernel(psutil.Process):
@@ -59,21 +56,19 @@ class Forker:
     """The program, as the process that has started it sees it."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C in a terminal does not reach it
-            )
-        with ours:
-            self._stream = ours.makefile("rw", encoding="utf-8")
+        self._connection, theirs = Pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C in a terminal does not reach it
+        )
+        theirs.close()
 
     def fork(
-        self, arguments: list[str], *, name: str, environment: Mapping[str, str], folder: str
+        self, arguments: Sequence[str], name: str, environment: Mapping[str, str], folder: str
     ) -> ForkedKernel:
-        """Start a kernel; raise OSError or ValueError where the program has ended.
+        """Start a kernel; raise OSError or EOFError where the program has ended.
 
         Args:
             arguments: of the kernel.
@@ -81,18 +76,13 @@ class Forker:
             environment: its variables, to which its parent is added.
             folder: in which it runs.
         """
-        request = {
-            "arguments": arguments,
-            "name": name,
-            "environment": {**environment, PARENT: str(self._process.pid)},
-            "folder": folder,
-        }
-        print(json.dumps(request), file=self._stream, flush=True)
-        return ForkedKernel(int(self._stream.readline()))
+        environment = {**environment, PARENT: str(self._process.pid)}
+        self._connection.send((arguments, name, environment, folder))
+        return ForkedKernel(self._connection.recv())
 
     def close(self) -> None:
         """End the program; the system then counts the time of all kernels as this process's."""
-        self._stream.close()
+        self._process.terminate()  # it may import for long
         self._process.wait()
 
 
@@ -110,7 +100,7 @@ def forker() -> Forker:
     return Forker()
 
 
-def serve(requests: TextIO) -> None:
+def serve(connection: Connection) -> None:
     """Fork a kernel for each request, and answer with the id of its process."""
     tune_environment()
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as in a kernel
@@ -119,13 +109,15 @@ def serve(requests: TextIO) -> None:
     gc.collect()
     gc.freeze()  # a collection in a kernel would write to all memory that it shares
     signal.signal(signal.SIGCHLD, _reap)
-    for line in requests:
-        kernel = os.fork()
-        if not kernel:
-            requests.close()
-            _become_kernel(**json.loads(line))
-            return
-        print(kernel, file=requests, flush=True)
+    with suppress(EOFError):
+        while True:
+            request = connection.recv()
+            kernel = os.fork()
+            if not kernel:
+                connection.close()
+                _become_kernel(*request)
+                break
+            connection.send(kernel)
 
 
 def _reap(*_: object) -> None:
@@ -135,7 +127,7 @@ def _reap(*_: object) -> None:
 
 
 def _become_kernel(
-    arguments: list[str], name: str, environment: dict[str, str], folder: str
+    arguments: Sequence[str], name: str, environment: Mapping[str, str], folder: str
 ) -> None:
     from ipykernel.kernelapp import launch_new_instance
 
@@ -144,11 +136,10 @@ def _become_kernel(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    OWN_NAME.write_text(name)
+    Path("/proc/self/comm").write_text(name)
     launch_new_instance(argv=arguments)
 
 
 if __name__ == "__main__":
     sys.path = [place for place in sys.path if place not in ("", os.getcwd())]
-    with socket.socket(fileno=int(sys.argv[1])) as stream:
-        serve(stream.makefile("rw", encoding="utf-8"))
+    serve(Connection(int(sys.argv[1])))

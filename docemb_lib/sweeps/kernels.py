@@ -29,7 +29,9 @@ GRACE = 120.0  # seconds that a kernel has for its checkpoint
 POLL = 1.0  # seconds after which a silent socket is polled again
 # The paths of sockets may have 103 bytes, and other temporary folders can be longer than that.
 SOCKETS = "/tmp"
-NAMED = "kernel-"  # how the names of the processes of forked kernels begin
+# In the arguments of each kernel, and the beginning of the process name of a forked one, of which
+# Linux keeps 15 characters.
+NAMED = "kernel-"
 FOLDERS = "docemb-kernel-"  # how the names of the folders of sockets begin
 RUN_OF_SWEEP = "DOCEMB_RUN_OF_SWEEP"  # the variable that marks the kernels of a sweep
 
@@ -81,21 +83,16 @@ class ForkingKernelManager(KernelManager):
 
     async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
         arguments = kernel_cmd[kernel_cmd.index(KERNEL_PROCESS) + 1 :]
-        name = _name_of(os.path.dirname(self.connection_file))
+        name = NAMED + _end_of(os.path.dirname(self.connection_file))
+        folder = options.get("cwd") or os.getcwd()
         try:
-            kernel = forker().fork(
-                arguments,
-                name=name,
-                environment=options["env"],
-                folder=options.get("cwd") or os.getcwd(),
-            )
-        except (OSError, ValueError, psutil.Error):
+            kernel = forker().fork(arguments, name, options["env"], folder)
+        except (OSError, EOFError, psutil.Error):  # the program was killed
             forker.cache_clear()
             await super()._async_launch_kernel(kernel_cmd, **options)
             return
         provisioner: Any = self.provisioner
         provisioner.process = kernel
-        provisioner.pid = kernel.pid
         provisioner.pgid = kernel.pid
 
 
@@ -169,14 +166,12 @@ def ended_once(unwanted: Callable[[], bool] | None, sockets: str) -> Iterator[th
         block_has_ended.set()
 
 
-def kernels_below(process: psutil.Process, sockets: str = "") -> list[psutil.Process]:
-    """The kernels below a process; with `sockets` the one whose sockets are in that folder."""
-    argument = _connection_file(sockets) if sockets else KERNEL_PROCESS
-    name = _name_of(sockets)
+def kernels_below(process: psutil.Process, mark: str = NAMED) -> list[psutil.Process]:
+    """The kernels below a process that have `mark` in their names or arguments."""
     kernels = []
     for below in process.children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if argument in below.cmdline() or below.name().startswith(name):
+            if mark in " ".join([below.name(), *below.cmdline()]):
                 kernels.append(below)
     return kernels
 
@@ -188,7 +183,7 @@ def wait_for_kernels() -> None:
 
 def _end_kernel(sockets: str) -> None:
     """End the kernel with these sockets, then the processes that it started."""
-    for kernel in kernels_below(psutil.Process(), sockets):
+    for kernel in kernels_below(psutil.Process(), _end_of(sockets)):
         with suppress(psutil.NoSuchProcess):
             children = kernel.children(recursive=True)
             _end([kernel], GRACE)
@@ -206,9 +201,9 @@ def _end(processes: Sequence[psutil.Process], seconds: float) -> None:
             process.kill()
 
 
-def _name_of(sockets: str) -> str:
-    """The name of the process of a forked kernel: NAMED and the end of its folder's name."""
-    return NAMED + sockets[-8:]
+def _end_of(sockets: str) -> str:
+    """The characters in which folders of sockets differ."""
+    return sockets[-8:]
 
 
 def _connection_file(sockets: str) -> str:
