@@ -62,7 +62,7 @@ def _sketch(text: str, hash_of: dict[str, int]) -> np.ndarray:
     hash_of: the hashes of words, to which those of this text are added.
     """
     words = WORD.findall(spaced(text.lower()))
-    for word in set(words) - hash_of.keys():
+    for word in set(words).difference(hash_of):  # reads no key of another text
         hash_of[word] = zlib.crc32(word.encode("utf-8", "surrogatepass"))
     hashes = np.array([hash_of[word] for word in words], dtype=np.uint64)
     run = min(RUN, len(hashes))

@@ -239,9 +239,11 @@ class Run:
         # The resolution of the files; text is wider there than at the figure's own.
         figure_dpi = figure.dpi
         figure.dpi = 150
-        figure.draw_without_rendering()
-        # The layout is computed; with an engine, each further drawing would be done twice.
-        figure.set_layout_engine(None)
+        engine = figure.get_layout_engine()
+        if engine is not None:
+            engine.execute(figure)
+            # The layout is computed; with an engine, each further drawing would be done twice.
+            figure.set_layout_engine(None)
         box = figure.get_tightbbox().padded(0.1)  # inches; computed once for both files
         for suffix in ("png", "svg"):
             figure.savefig(folder / f"{name}.{suffix}", dpi=figure.dpi, bbox_inches=box)

@@ -22,14 +22,17 @@ from traitlets.config import Config
 from docemb_lib.base import worker_pool
 from docemb_lib.base.private import KERNEL_PROCESS
 from docemb_lib.base.scratch import scratch_folder
+from docemb_lib.sweeps.forking import PARENT, forker, may_fork
 
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
 POLL = 1.0  # seconds after which a silent socket is polled again
 # The paths of sockets may have 103 bytes, and other temporary folders can be longer than that.
 SOCKETS = "/tmp"
+# In the arguments of each kernel, and the beginning of the process name of a forked one, of which
+# Linux keeps 15 characters.
+NAMED = "kernel-"
 FOLDERS = "docemb-kernel-"  # how the names of the folders of sockets begin
-PARENT = "JPY_PARENT_PID"  # the variable in which jupyter_client tells a kernel its parent
 RUN_OF_SWEEP = "DOCEMB_RUN_OF_SWEEP"  # the variable that marks the kernels of a sweep
 
 
@@ -75,6 +78,24 @@ class KernelManager(AsyncKernelManager):
             await self.provisioner.terminate(restart=restart)
 
 
+class ForkingKernelManager(KernelManager):
+    """A manager whose kernels are forked, or started as usual where that fails."""
+
+    async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
+        arguments = kernel_cmd[kernel_cmd.index(KERNEL_PROCESS) + 1 :]
+        name = NAMED + _end_of(os.path.dirname(self.connection_file))
+        folder = options.get("cwd") or os.getcwd()
+        try:
+            kernel = forker().fork(arguments, name, options["env"], folder)
+        except (OSError, EOFError, psutil.Error):  # the program was killed
+            forker.cache_clear()
+            await super()._async_launch_kernel(kernel_cmd, **options)
+            return
+        provisioner: Any = self.provisioner
+        provisioner.process = kernel
+        provisioner.pgid = kernel.pid
+
+
 def kernel_options(sockets: str, *, run_of_sweep: bool = False) -> dict[str, Any]:
     """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder.
 
@@ -92,11 +113,12 @@ def kernel_options(sockets: str, *, run_of_sweep: bool = False) -> dict[str, Any
     module = f"__import__('{worker_pool.__name__}', fromlist=[''])"
     first_line = f"{module}.end_with_parent({parent}, {sockets!r})"
     mark = "1" if run_of_sweep else ""
+    manager_class = ForkingKernelManager if run_of_sweep and may_fork() else KernelManager
     first_line += f"; __import__('os').environ['{RUN_OF_SWEEP}'] = '{mark}'"
     return {
         "kernel_name": NAME,
         "config": Config(
-            KernelManager=manager, NotebookClient={"kernel_manager_class": KernelManager}
+            KernelManager=manager, NotebookClient={"kernel_manager_class": manager_class}
         ),
         "extra_arguments": [
             "--IPKernelApp.log_level=50",  # hides warnings that concern servers of kernels
@@ -144,12 +166,12 @@ def ended_once(unwanted: Callable[[], bool] | None, sockets: str) -> Iterator[th
         block_has_ended.set()
 
 
-def kernels_below(process: psutil.Process, argument: str = KERNEL_PROCESS) -> list[psutil.Process]:
-    """The kernels below a process that were started with an argument."""
+def kernels_below(process: psutil.Process, mark: str = NAMED) -> list[psutil.Process]:
+    """The kernels below a process that have `mark` in their names or arguments."""
     kernels = []
     for below in process.children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if argument in below.cmdline():
+            if mark in " ".join([below.name(), *below.cmdline()]):
                 kernels.append(below)
     return kernels
 
@@ -161,7 +183,7 @@ def wait_for_kernels() -> None:
 
 def _end_kernel(sockets: str) -> None:
     """End the kernel with these sockets, then the processes that it started."""
-    for kernel in kernels_below(psutil.Process(), _connection_file(sockets)):
+    for kernel in kernels_below(psutil.Process(), _end_of(sockets)):
         with suppress(psutil.NoSuchProcess):
             children = kernel.children(recursive=True)
             _end([kernel], GRACE)
@@ -177,6 +199,11 @@ def _end(processes: Sequence[psutil.Process], seconds: float) -> None:
     for process in running:
         with suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+def _end_of(sockets: str) -> str:
+    """The characters in which folders of sockets differ."""
+    return sockets[-8:]
 
 
 def _connection_file(sockets: str) -> str:

@@ -126,6 +126,8 @@ def execute_plan(
         reporter.begin(known, known_missing, where)
         for line in execution.repetitions(known_missing, workspace):
             reporter.say(line)
+        if side_by_side:
+            client()  # starts the workers beside the first run, which may be alone
         for wave in _waves(steps):
             if wave[0].grid is None:
                 _execute_alone(wave[0].runs[0], workspace, reporter)

@@ -26,7 +26,7 @@ from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
-from docemb_lib.views.students import PROBED, SHOWN, validation_embeddings
+from docemb_lib.views.students import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider
 from docemb_lib.widgets.maps import Map, Panel
@@ -40,6 +40,9 @@ STUDENT = "student"
 CONTEXTUAL = "contextual"
 MISTAKEN = 10  # pairs that a slider reaches
 LEAST = 5  # documents whose distances are shown
+# Training documents on a map. A student embeds them for it alone, and a thousand would take as long
+# as those of the tasks.
+TRAINING = 150
 
 
 class StudentDistances(NamedTuple):
@@ -183,13 +186,13 @@ class Spaces(NamedTuple):
 
 
 def spaces_of_run(run: Run) -> Spaces:
-    """Documents in the planes of several spaces: `PROBED` of training, and those of validation.
+    """Documents in the planes of several spaces: `TRAINING` of training, and those of validation.
 
     The spaces: the student before and after, the teachers, and both projected views of the
     contextual loss. Of the validation documents there are at most `SHOWN`.
     """
     stages = run.stages
-    counts = {"train": min(PROBED, run.profile.parameters.documents), "validation": SHOWN}
+    counts = {"train": min(TRAINING, run.profile.parameters.documents), "validation": SHOWN}
     models = {STUDENT: run.model, run.untrained.label: run.untrained}
     documents = []
     parts: dict[str, list[np.ndarray]] = {}

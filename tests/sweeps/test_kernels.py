@@ -42,8 +42,16 @@ source = "import os, time; open({pid!r}, 'w').write(str(os.getpid())); time.slee
 notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
 with kernels.socket_folder() as sockets:
     print(sockets, flush=True)
-    nbclient.NotebookClient(notebook, **kernels.kernel_options(sockets)).execute()
+    options = kernels.kernel_options(sockets, run_of_sweep={of_sweep})
+    nbclient.NotebookClient(notebook, **options).execute()
 """
+
+
+@pytest.fixture(params=[False, True], ids=["of its own", "of a sweep"])
+def of_sweep(request, monkeypatch):
+    """Whether kernels are those of a sweep, which are forked where there is no GPU."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    return request.param
 
 
 @pytest.fixture
@@ -117,11 +125,11 @@ def test_a_process_ends_soon_after_its_parent_was_killed_and_not_before(tmp_path
     assert not folder.exists()
 
 
-def execute(*cells, sockets=None, **options):
+def execute(*cells, sockets=None, of_sweep=False, **options):
     """What each cell gives, in a kernel as `execute_run` starts it."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     with kernels.socket_folder() as new_folder:
-        given = kernels.kernel_options(sockets or new_folder)
+        given = kernels.kernel_options(sockets or new_folder, run_of_sweep=of_sweep)
         start = {"extra_arguments": given["extra_arguments"], "kernel_name": given["kernel_name"]}
         nbclient.NotebookClient(notebook, config=given["config"], **start, **options).execute()
     return [cell.outputs for cell in notebook.cells]
@@ -143,16 +151,48 @@ def test_each_kernel_is_a_new_process_of_this_one_with_short_paths_of_its_socket
     assert len(f"{connection_file}-ipc-12345") < 107
 
 
-def test_a_kernel_has_the_environment_of_the_run_and_its_own_working_folder(tmp_path, monkeypatch):
+def test_a_kernel_has_the_environment_of_the_run_and_its_own_working_folder(
+    tmp_path, monkeypatch, of_sweep
+):
     monkeypatch.setenv("OF_THE_RUN", "first")
     (outputs,) = execute(
         "import os; os.getcwd(), os.environ['OF_THE_RUN']",
         resources={"metadata": {"path": str(tmp_path)}},
+        of_sweep=of_sweep,
     )
     assert ast.literal_eval(text_of(outputs)) == (str(tmp_path), "first")
 
 
-def test_a_kernel_is_found_and_ended(tmp_path):
+def test_kernels_of_a_sweep_are_forks_of_one_process_and_the_rest_of_none(of_sweep):
+    cell = "import os, sys; 'torch' in sys.modules, os.getpid(), os.getppid()"
+    results = [ast.literal_eval(text_of(execute(cell, of_sweep=of_sweep)[0])) for _ in range(2)]
+    imported, processes, parents = zip(*results, strict=True)
+    assert imported == (of_sweep, of_sweep)
+    assert processes[0] != processes[1]
+    assert parents[0] == parents[1]
+    assert (parents[0] == os.getpid()) is not of_sweep
+
+
+def test_a_kernel_starts_without_the_process_that_forks_and_the_next_is_forked(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    cell = "import os; os.getppid()"
+    (outputs,) = execute(cell, of_sweep=True)
+    forking = psutil.Process(int(text_of(outputs)))
+    forking.kill()
+    forking.wait()
+    (outputs,) = execute(cell, of_sweep=True)
+    assert int(text_of(outputs)) == os.getpid()
+    (outputs,) = execute(cell, of_sweep=True)
+    assert int(text_of(outputs)) not in (os.getpid(), forking.pid)
+
+
+def test_a_figure_of_a_forked_kernel_is_shown(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    (outputs,) = execute("import matplotlib.pyplot as plt; _ = plt.plot([1])", of_sweep=True)
+    assert "image/png" in outputs[0]["data"]
+
+
+def test_a_kernel_is_found_and_ended(tmp_path, of_sweep):
     this = psutil.Process()
     begun = tmp_path / "begun"
     running = []
@@ -169,7 +209,9 @@ def test_a_kernel_is_found_and_ended(tmp_path):
         thread.start()
         with pytest.raises(nbclient.exceptions.DeadKernelError):
             execute(
-                f"open({str(begun)!r}, 'w').close(); import time; time.sleep(60)", sockets=sockets
+                f"open({str(begun)!r}, 'w').close(); import time; time.sleep(60)",
+                sockets=sockets,
+                of_sweep=of_sweep,
             )
         thread.join()
     (kernel,) = running
@@ -177,9 +219,9 @@ def test_a_kernel_is_found_and_ended(tmp_path):
     assert kernels.kernels_below(this) == []
 
 
-def test_a_kernel_and_its_sockets_are_gone_soon_after_its_process_was_killed(tmp_path):
+def test_a_kernel_and_its_sockets_are_gone_soon_after_its_process_was_killed(tmp_path, of_sweep):
     pid = tmp_path / "pid"
-    command = [sys.executable, "-c", RUNNING.format(pid=str(pid))]
+    command = [sys.executable, "-c", RUNNING.format(pid=str(pid), of_sweep=of_sweep)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     sockets = Path(process.stdout.readline().strip())
     deadline = time.monotonic() + 60

@@ -144,7 +144,7 @@ def test_documents_of_both_splits_are_seen_in_the_spaces_of_student_and_teachers
         )
 
     monkeypatch.setattr(spaces, "SHOWN", 6)
-    monkeypatch.setattr(spaces, "PROBED", 3)
+    monkeypatch.setattr(spaces, "TRAINING", 3)
     texts_of = {name: [f"{name} {row}" for row in range(8)] for name in ("train", "validation")}
     stages = SimpleNamespace(
         corpus=SimpleNamespace(workspace=workspace, split=lambda name: split_of(texts_of[name])),
