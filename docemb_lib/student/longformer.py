@@ -8,11 +8,10 @@ forward on padded documents.
 The attention has two backends:
 
 - `blocks` runs on every device. It cuts the queries of a document into blocks, and multiplies each
-  block with the keys that some query of the block can see. One constant band masks the scores of
-  every block. The scores of a block fit into the cache of a core. The backward pass computes the
-  weights again where they take more than KEPT_WEIGHTS, so the memory is that of queries, keys and
-  values. On CPUs this is faster than `scaled_dot_product_attention` over the same blocks, and it
-  supports dropout.
+  block with the keys that some query of the block can see. The scores of a block fit into the
+  cache of a core. The backward pass computes the weights again where they take more than
+  KEPT_WEIGHTS, so the memory is that of queries, keys and values. On CPUs this is faster than
+  `scaled_dot_product_attention` over the same blocks, and it supports dropout.
 - `varlen` is torch's flash attention for packed sequences. It needs an NVIDIA GPU from Ampere on
   and half precision.
 
@@ -21,7 +20,7 @@ blocks. Each row is a query, x is a key that it sees, and a dot is a score that 
 masked::
 
     token     0 1 2   3 4 5 6 7 8 9
-    block 1   x x x                   queries 0 to 2, keys 0 to 2: `whole`, needs no mask
+    block 1   x x x                   queries 0 to 2, keys 0 to 2
               x x x
               x x x
     block 2           x x x . . .     queries 3 to 6, keys 3 to 8: the document starts at 3
@@ -35,6 +34,7 @@ masked::
 B: documents of a batch; T: tokens of all of them; D: width of a state; H: heads of the attention.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
@@ -74,6 +74,8 @@ GPU_SCORES = 2**28
 # a few shapes; the excess counts zero.
 STEP = 64
 PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents take as long
+# Between these a sum of exponentials is exact: no term overflows, and none that counts vanishes.
+SUMS = (1e-30, 1e30)
 _compile = lru_cache(partial(torch.compile, dynamic=True))  # compiles each function once
 
 
@@ -318,7 +320,7 @@ def banded_attention(
     _, H, head_dim = query.shape
     device = query.device
     dtype = query.dtype
-    # A wider window sees no more, and would make the band larger.
+    # A wider window sees no more.
     longest = max(lengths)
     window = min(window, longest)
     if backend == "varlen":
@@ -343,10 +345,7 @@ def banded_attention(
     plan = blocks(lengths, window, size, step)
     scores = sum(_length(block.read_queries) * _length(block.read_keys) for block in plan)
     keeps = torch.is_grad_enabled() and scores * H * query.element_size() <= KEPT_WEIGHTS
-    # The T queries are scaled once, instead of the scores of each block.
-    query = query * head_dim**-0.5
-    band = _band(size, window, query)
-    return _BandedAttention.apply(query, key, value, plan, band, window, dropout, keeps)
+    return _BandedAttention.apply(query, key, value, plan, window, dropout, keeps)
 
 
 def fits_varlen(device: torch.device, dtype: torch.dtype, head_dim: int) -> bool:
@@ -367,7 +366,6 @@ class Block(NamedTuple):
 
     queries: slice
     keys: slice
-    whole: bool  # every query sees every key; otherwise the band masks the scores
     read_queries: slice
     read_keys: slice
 
@@ -392,12 +390,9 @@ def blocks(lengths: Sequence[int], window: int, size: int, step: int = 1) -> lis
             last = min(first + size, end)  # the first token after the block
             low = max(start, first - window)
             high = min(end, last + window)
-            # The largest distance in the block: the last query to the first key, or the first
-            # query to the last key.
-            reach = max(last - 1 - low, high - 1 - first)
             queries = slice(first, last)
             keys = slice(low, high)
-            plan.append(Block(queries, keys, reach <= window, read(queries), read(keys)))
+            plan.append(Block(queries, keys, read(queries), read(keys)))
         start = end
     return plan
 
@@ -406,56 +401,56 @@ def _length(tokens: slice) -> int:
     return tokens.stop - tokens.start
 
 
-def _band(size: int, window: int, like: Tensor) -> Tensor:
-    """Return what masks the scores of a block: 0 inside the window, and -inf outside.
+def _weights(query: Tensor, key: Tensor, block: Block, window: int) -> tuple[Tensor, Tensor]:
+    """Compute exp(scores) of one block, and its sum over the keys: their ratio is the softmax.
 
-    Its keys start `window` tokens before the block's queries. Returns (size, size + 2 window).
-    """
-    keys = torch.arange(size + 2 * window, device=like.device)
-    queries = torch.arange(size, device=like.device)
-    distance = keys - queries[:, None]  # `window` where a query meets its own key
-    outside = (distance - window).abs() > window
-    return torch.zeros_like(outside, dtype=like.dtype).masked_fill_(outside, -torch.inf)
-
-
-def _weights(query: Tensor, key: Tensor, block: Block, band: Tensor, window: int) -> Tensor:
-    """Compute the attention weights of one block, (H, read queries, read keys).
-
-    query: all queries, (H, T, head_dim); key: all keys, (H, head_dim, T). Tokens that are read for
-    the shape alone have weight zero.
+    Keys that a query does not see have 0. query, key: of all tokens, (H, T, head_dim). Returns
+    (H, read queries, read keys) and (H, read queries, 1).
     """
     # Each head multiplies all queries of the block with all keys that any of them sees.
-    scores = torch.bmm(query[:, block.read_queries], key[:, :, block.read_keys])
-    n_queries = _length(block.queries)
-    n_keys = _length(block.keys)
-    if not block.whole:
-        # Near the start of a document fewer than `window` keys stand before the queries: skip the
-        # columns of the band that would belong to the others.
-        missing = window - (block.queries.start - block.keys.start)
-        scores[:, :n_queries, :n_keys] += band[:n_queries, missing : missing + n_keys]
-    # A key of the next document gets no weight.
-    if n_keys < scores.shape[2]:
-        scores[:, :, n_keys:] = -torch.inf
-    weights = scores.softmax(-1)
-    # A query of the next document keeps a softmax over the wrong keys: it must not reach the
-    # gradients of keys and values, which sum over the queries.
-    if n_queries < scores.shape[1]:
-        weights[:, n_queries:] = 0
-    return weights
+    q = query[:, block.read_queries]
+    k = _columns(key, block)
+    if q.is_cuda:
+        return _exponentials(q, k, block, window, shifts=True)
+    # The largest score of a query takes as long to find as all else, and few heads need it.
+    exponentials, sums = _exponentials(q, k, block, window, shifts=False)
+    read = sums[:, : _length(block.queries)]
+    low, high = read.aminmax()
+    if not (SUMS[0] < low and high < SUMS[1]):
+        heads = ~((read > SUMS[0]) & (read < SUMS[1])).all(1).flatten()  # (H,)
+        shifted = _exponentials(q[heads], k[heads], block, window, shifts=True)
+        exponentials[heads], sums[heads] = shifted
+    return exponentials, sums
 
 
-def _columns(tensor: Tensor) -> Tensor:
-    """Transpose (T, H, head_dim) to (H, head_dim, T), once for all blocks.
+def _exponentials(
+    q: Tensor, k: Tensor, block: Block, window: int, *, shifts: bool
+) -> tuple[Tensor, Tensor]:
+    """Compute `_weights` from the queries and the keys of one block.
 
-    On a CPU each product would otherwise transpose its part, and neighbouring blocks share keys.
+    shifts: subtract the largest score of each query, so that no exponential overflows.
     """
-    T, H, head_dim = tensor.shape
-    return tensor.reshape(T, -1).T.contiguous().view(H, head_dim, T)
+    # A power of 2 takes half the time of one of e.
+    scale = math.log2(math.e) * q.shape[2] ** -0.5
+    scores = torch.baddbmm(q.new_empty(1), q, k, beta=0, alpha=scale)
+    place = block.queries.start - block.keys.start  # of the first query among the keys
+
+    def seen(matrix: Tensor) -> Tensor:
+        """Set keys outside the window and keys of the next document to zero."""
+        matrix[:, :, _length(block.keys) :] = 0
+        return matrix.triu_(place - window).tril_(place + window)
+
+    if shifts:
+        hidden = seen(torch.ones_like(scores)) == 0
+        scores -= scores.masked_fill(hidden, -torch.inf).amax(2, keepdim=True)
+    powers = seen(scores.exp2_())
+    return powers, powers.sum(2, keepdim=True)
 
 
-def _by_head(tensor: Tensor) -> Tensor:
-    """Bring (T, H, head_dim) to (H, T, head_dim), once for all blocks."""
-    return tensor.transpose(0, 1).contiguous()
+def _columns(tensor: Tensor, block: Block) -> Tensor:
+    """Transpose the keys or values that a block reads: (H, T, head_dim) to (H, head_dim, keys)."""
+    # A product would copy them twice if they were not contiguous before.
+    return tensor[:, block.read_keys].contiguous().mT
 
 
 class _Dropout:
@@ -482,7 +477,7 @@ class _Dropout:
 
 
 class _BandedAttention(torch.autograd.Function):
-    """The `blocks` backend, with the gradient written down. The query is already scaled."""
+    """The `blocks` backend, with the gradient written down."""
 
     @staticmethod
     def forward(
@@ -491,7 +486,6 @@ class _BandedAttention(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         plan: list[Block],
-        band: Tensor,
         window: int,
         share: float,
         keeps: bool,
@@ -501,53 +495,59 @@ class _BandedAttention(torch.autograd.Function):
         ctx.window = window
         ctx.share = share
         ctx.seed = int(torch.randint(2**63 - 1, ())) if share else 0
+        # One product computes all heads of a block: (H, T, head_dim).
+        q, k, v = (tensor.transpose(0, 1) for tensor in (query, key, value))
+        o = torch.empty_like(query, memory_format=torch.contiguous_format)
         noise = _Dropout(share, ctx.seed, query.device) if share else None
-        # One product computes all heads of a block.
-        q = _by_head(query)
-        v = _by_head(value)
-        o = torch.empty_like(q)
-        k = _columns(key)
         kept = []
+        all_sums = []
         with torch.autocast(query.device.type, enabled=False):
             for block in plan:
-                weights = _weights(q, k, block, band, window)
+                weights, sums = _weights(q, k, block, window)
                 if keeps:
                     kept.append(weights)
                 if noise is not None:
                     weights = weights * noise.mask(weights)
                 context = torch.bmm(weights, v[:, block.read_keys])  # (H, read queries, head_dim)
-                o[:, block.queries] = context[:, : _length(block.queries)]
+                n_queries = _length(block.queries)
+                all_sums.append(sums[:, :n_queries])
+                result = o[block.queries].transpose(0, 1)
+                torch.div(context[:, :n_queries], all_sums[-1], out=result)
             if noise is not None:
                 o.mul_(noise.scale)
-        ctx.save_for_backward(q, k, v, band, *kept)
-        return o.transpose(0, 1)
+        sums = torch.cat(all_sums, 1)
+        ctx.save_for_backward(q, k, v, sums, *kept)
+        return o
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Compute the gradients of query, key and value, block by block.
 
-        With P = softmax(Q K^T), O = P V and the gradient G of O: dV = P^T G, dP = G V^T, dS follows
-        from dP by the softmax's derivative, dQ = dS K, dK = dS^T Q. Neighbouring blocks share keys,
-        so dK and dV are sums over blocks.
+        With P = softmax(Q K^T / c), O = P V and the gradient G of O: dV = P^T G, dP = G V^T, dS
+        follows from dP by the softmax's derivative, dQ = dS K / c, dK = dS^T Q / c. Neighbouring
+        blocks share keys, so dK and dV are sums over blocks.
         """
-        q, k_columns, v, band, *kept = ctx.saved_tensors
+        q, k, v, sums, *kept = ctx.saved_tensors
         noise = _Dropout(ctx.share, ctx.seed, q.device) if ctx.share else None
         with torch.autocast(q.device.type, enabled=False):
             if noise is not None:
                 grad = grad * noise.scale
-            g = _by_head(grad)
-            k = k_columns.mT.contiguous()  # (H, T, head_dim)
-            v_columns = v.mT.contiguous()  # (H, head_dim, T)
-            dq = torch.empty_like(q)  # each query is in one block, which fills its row
-            dk = torch.zeros_like(k)
-            dv = torch.zeros_like(k)
-            # P of each block, without dropout: (H, read queries, read keys), like all below.
-            again = (_weights(q, k_columns, block, band, ctx.window) for block in ctx.plan)
-            for block, weights in zip(ctx.plan, kept or again, strict=True):
+            g = grad.transpose(0, 1)  # (H, T, head_dim)
+            # Each query is in one block, which fills its row.
+            dq, dk, dv = (g.new_zeros(g.shape) for _ in range(3))
+            for number, block in enumerate(ctx.plan):
+                # P of the block, without dropout: (H, read queries, read keys), like all below.
+                if kept:
+                    weights = kept[number]
+                else:
+                    weights, _ = _weights(q, k, block, ctx.window)
+                weights = weights / sums[:, block.read_queries]
+                # Queries of the next document must not reach the gradients of keys and values.
+                weights[:, _length(block.queries) :] = 0
                 g_block = g[:, block.read_queries].contiguous()  # G, (H, read queries, head_dim)
                 dropped = weights
-                d_weights = torch.bmm(g_block, v_columns[:, :, block.read_keys])  # dP = G V^T
+                d_weights = torch.bmm(g_block, _columns(v, block))  # dP = G V^T
                 if noise is not None:
                     # A dropped weight has no part in O, so neither V nor P learns through it.
                     mask = noise.mask(weights)
@@ -560,5 +560,8 @@ class _BandedAttention(torch.autograd.Function):
                 dk[:, block.read_keys] += torch.bmm(d_scores.mT, q[:, block.read_queries])
                 d_queries = torch.bmm(d_scores, k[:, block.read_keys])  # dQ = dS K
                 dq[:, block.queries] = d_queries[:, : _length(block.queries)]
+            scale = q.shape[2] ** -0.5
+            dq *= scale
+            dk *= scale
         gradients = (tensor.transpose(0, 1) for tensor in (dq, dk, dv))  # (T, H, head_dim)
-        return *gradients, *[None] * 5
+        return *gradients, *[None] * 4

@@ -34,9 +34,9 @@ def random_heads(T, *, heads, head_dim, seed=0):
 def test_blocks_stop_at_documents_and_reach_one_window_beyond():
     s = slice
     assert blocks([3, 7], window=2, size=4) == [
-        Block(s(0, 3), s(0, 3), True, s(0, 3), s(0, 3)),
-        Block(s(3, 7), s(3, 9), False, s(3, 7), s(3, 9)),
-        Block(s(7, 10), s(5, 10), False, s(7, 10), s(5, 10)),
+        Block(s(0, 3), s(0, 3), s(0, 3), s(0, 3)),
+        Block(s(3, 7), s(3, 9), s(3, 7), s(3, 9)),
+        Block(s(7, 10), s(5, 10), s(7, 10), s(5, 10)),
     ]
 
 
@@ -65,10 +65,7 @@ def attention_in_steps(
     """
     window = min(window, max(lengths))
     plan = blocks(lengths, window, size, step)
-    band = longformer._band(size, window, query)
-    return longformer._BandedAttention.apply(
-        query * query.shape[2] ** -0.5, key, value, plan, band, window, dropout, keeps
-    )
+    return longformer._BandedAttention.apply(query, key, value, plan, window, dropout, keeps)
 
 
 @pytest.mark.parametrize("step", [None, 64])
@@ -92,6 +89,23 @@ def test_attention_and_its_gradients_equal_dense_masked_attention(window, heads,
         (output * weight).sum().backward()
     for tensor, reference in zip(ours, dense, strict=True):
         torch.testing.assert_close(tensor.grad, reference.grad)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_scores_whose_exponentials_overflow_or_vanish_change_nothing(sign, dtype):
+    """Of one head, whose tokens see themselves with scores of 800 or -800."""
+    ours = [tensor.to(dtype) for tensor in random_heads(sum(RAGGED), heads=3, head_dim=8)]
+    ours[0][:, 1] = 800 * 8**0.5 * torch.nn.functional.normalize(ours[0][:, 1], dim=1)
+    ours[1][:, 1] = sign * ours[0][:, 1] / (800 * 8**0.5)
+    dense = [tensor.double().requires_grad_() for tensor in ours]
+    ours = [tensor.requires_grad_() for tensor in ours]
+    result = banded_attention(*ours, RAGGED, 40)
+    expected = dense_attention(*dense, RAGGED, 40)
+    torch.testing.assert_close(result.double(), expected, rtol=1e-3, atol=1e-3)
+    result.sum().backward()
+    expected.sum().backward()
+    torch.testing.assert_close(ours[2].grad.double(), dense[2].grad, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("keeps", [True, False])
