@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.links import may_hold_links, read_links
-from docemb_lib.corpus.reader import TITLE, local_documents
+from docemb_lib.corpus.reader import TITLE
 from docemb_lib.corpus.rows import Findings, field_in, read_rows
 from docemb_lib.evaluation.readers import Relevance, own_texts, queries_by_split, split_in
 from docemb_lib.evaluation.tasks import Ranking, Retrieval

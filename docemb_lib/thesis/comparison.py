@@ -374,23 +374,11 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     known = names_in_thesis(most_first, described)
     labels = {name: label for label, name in reversed(known.items())}  # the first model of a name
     by_label = {model.label: model for model in described}
-    # Students have the names in Table 5.7 first, that with most documents before the others.
-    key_of = dict(sorted(keys, key=lambda labelled: -labelled[1].counting["documents"]))
-    names = {}  # by label
-    in_table: dict[str, Model] = {}  # the first model of a name
-    for label in dict.fromkeys([*key_of, *by_label]):
-        model = by_label[label]
-        if label in key_of:
-            name = final_name(key_of[label])
-        else:
-            name = baseline_name(model.kind, model.form)
-        if name is not None:
-            names[label] = name
-            in_table.setdefault(name, model)
+    in_table = {name: by_label[label] for name, label in labels.items()}
     labels_of_students = dict.fromkeys(label for label, _ in keys)
     students = tuple(by_label[label] for label in labels_of_students)
     names_of_students = short_labels(dict(keys))
-    return Finals(beside_thesis(rows, names), in_table, students, names_of_students)
+    return Finals(beside_thesis(rows, known), in_table, students, names_of_students)
 
 
 def with_head(run: Run, finals: Finals, head: HeadSettings) -> Finals:
