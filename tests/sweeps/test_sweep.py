@@ -301,7 +301,7 @@ def test_an_interrupted_or_killed_sweep_leaves_no_process_and_two_share_the_rest
         == ["done"] * 2
     )
     shutil.rmtree(workspace.outputs)
-    runs("time.sleep(3)")
+    runs("time.sleep(5)")  # longer than it takes to kill the sweep
     before = len(begun(workspace))
     process = begin(workspace, "--workers", "2")
     wait_until(lambda: len(begun(workspace)) > before, process)
