@@ -416,9 +416,9 @@ def _weights(query: Tensor, key: Tensor, block: Block, window: int) -> tuple[Ten
         return _exponentials(q, k, block, window, shifts=True)
     # To find the largest scores takes as long as all else, and few heads need it.
     exponentials, sums = _exponentials(q, k, block, window, shifts=False)
-    exact = (sums[:, : _length(block.queries)].log2().abs() < EXACT).all(1)  # (H, 1)
-    if not exact.all():
-        heads = ~exact[:, 0]
+    exact = sums[:, : _length(block.queries)].log2().abs() < EXACT
+    heads = ~exact.all(1)[:, 0]  # (H,)
+    if heads.any():
         shifted = _exponentials(q[heads], k[heads], block, window, shifts=True)
         exponentials[heads], sums[heads] = shifted
     return exponentials, sums
