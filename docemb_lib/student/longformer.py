@@ -74,8 +74,9 @@ GPU_SCORES = 2**28
 # a few shapes; the excess counts zero.
 STEP = 64
 PADDED_STEP = 64  # padded lengths are multiples of it; shorter documents take as long
-# Between these a sum of exponentials is exact: no term overflows, and none that counts vanishes.
-SUMS = (1e-30, 1e30)
+# A sum of powers of 2 whose own logarithm is below is exact: no power overflows or, if it counts,
+# vanishes.
+EXACT = 100
 _compile = lru_cache(partial(torch.compile, dynamic=True))  # compiles each function once
 
 
@@ -409,15 +410,15 @@ def _weights(query: Tensor, key: Tensor, block: Block, window: int) -> tuple[Ten
     """
     # Each head multiplies all queries of the block with all keys that any of them sees.
     q = query[:, block.read_queries]
-    k = _columns(key, block)
+    # A product would copy keys that are not contiguous twice.
+    k = key[:, block.read_keys].contiguous().mT
     if q.is_cuda:
         return _exponentials(q, k, block, window, shifts=True)
-    # The largest score of a query takes as long to find as all else, and few heads need it.
+    # To find the largest scores takes as long as all else, and few heads need it.
     exponentials, sums = _exponentials(q, k, block, window, shifts=False)
-    read = sums[:, : _length(block.queries)]
-    low, high = read.aminmax()
-    if not (SUMS[0] < low and high < SUMS[1]):
-        heads = ~((read > SUMS[0]) & (read < SUMS[1])).all(1).flatten()  # (H,)
+    exact = sums[:, : _length(block.queries)].log2().abs() < EXACT
+    heads = ~exact.all(1)[:, 0]  # (H,)
+    if heads.any():
         shifted = _exponentials(q[heads], k[heads], block, window, shifts=True)
         exponentials[heads], sums[heads] = shifted
     return exponentials, sums
@@ -445,12 +446,6 @@ def _exponentials(
         scores -= scores.masked_fill(hidden, -torch.inf).amax(2, keepdim=True)
     powers = seen(scores.exp2_())
     return powers, powers.sum(2, keepdim=True)
-
-
-def _columns(tensor: Tensor, block: Block) -> Tensor:
-    """Transpose the keys or values that a block reads: (H, T, head_dim) to (H, head_dim, keys)."""
-    # A product would copy them twice if they were not contiguous before.
-    return tensor[:, block.read_keys].contiguous().mT
 
 
 class _Dropout:
@@ -534,20 +529,16 @@ class _BandedAttention(torch.autograd.Function):
             if noise is not None:
                 grad = grad * noise.scale
             g = grad.transpose(0, 1)  # (H, T, head_dim)
-            # Each query is in one block, which fills its row.
             dq, dk, dv = (g.new_zeros(g.shape) for _ in range(3))
-            for number, block in enumerate(ctx.plan):
+            again = (_weights(q, k, block, ctx.window)[0] for block in ctx.plan)
+            for block, weights in zip(ctx.plan, kept or again, strict=True):
                 # P of the block, without dropout: (H, read queries, read keys), like all below.
-                if kept:
-                    weights = kept[number]
-                else:
-                    weights, _ = _weights(q, k, block, ctx.window)
                 weights = weights / sums[:, block.read_queries]
                 # Queries of the next document must not reach the gradients of keys and values.
                 weights[:, _length(block.queries) :] = 0
                 g_block = g[:, block.read_queries].contiguous()  # G, (H, read queries, head_dim)
                 dropped = weights
-                d_weights = torch.bmm(g_block, _columns(v, block))  # dP = G V^T
+                d_weights = torch.bmm(g_block, v[:, block.read_keys].contiguous().mT)  # dP = G V^T
                 if noise is not None:
                     # A dropped weight has no part in O, so neither V nor P learns through it.
                     mask = noise.mask(weights)
