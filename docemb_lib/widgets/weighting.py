@@ -189,9 +189,8 @@ def _table(points: pd.DataFrame, ahead: pd.DataFrame, task: str) -> str:
 def _drawn(value: float, low: float, high: float) -> str:
     """A difference and its interval, from -1 to 1, around a line at zero; in colour without it."""
     left, dot, right = (WIDTH / 2 + (WIDTH / 2 - 4) * x for x in (low, value, high))
-    colour = "currentColor"
-    if low > 0 or high < 0:
-        colour = f"rgb({MORE if low > 0 else LESS})"
+    sure = f"rgb({MORE if low > 0 else LESS})"
+    colour = sure if low * high > 0 else "currentColor"
     zero = f'<path d="M{WIDTH / 2} 0V16" stroke="currentColor" stroke-opacity="0.5"/>'
     line = f'<path d="M{left:.1f} 8H{right:.1f}" stroke="{colour}" stroke-width="2"/>'
     point = f'<circle cx="{dot:.1f}" cy="8" r="4" fill="{colour}"/>'
@@ -259,8 +258,7 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
     recorded = points[points["lam"].notna()]
     masks: set[int | None] = {int(mask) for mask in points["max_structural_len"].dropna()}
-    masks.add(run.profile.structural_teacher.max_tokens)
-    masks.add(run.profile.parameters.max_structural_len)
+    masks |= {run.profile.structural_teacher.max_tokens, run.profile.parameters.max_structural_len}
     labels: dict[str, int | None] = {str(mask): mask for mask in sorted(filter(None, masks))}
     labels["no mask"] = None
     tasks = list(points["task"].unique())[::-1]  # the mean first
