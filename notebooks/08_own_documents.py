@@ -133,6 +133,7 @@ ax = plt.figure(figsize=(7, 2.4)).gca()
 ax.hist(collection["length"], bins=np.geomspace(8, student.max_tokens + 1, 40))
 ax.axvline(256, color=figures.PALETTE["structural"], label="read by all-MiniLM-L6-v2")
 ax.set(xscale="log", xlabel="tokens", ylabel="documents")
+ax.xaxis.set_major_formatter("{x:,.0f}")
 ax.set_title(f"{encoded.truncated} documents are longer than the student reads")
 legend = ax.legend()
 

@@ -78,9 +78,8 @@ def explanation_tables(
     """The strongest pairs of passages and the strongest words."""
     pairs = []
     for pair in explanation.strongest_pairs(count):
-        numbers = (pair.first, pair.second)
         fields: dict[str, object] = {"contribution": pair.contribution}
-        for name, text, number, spans in zip("AB", texts, numbers, explanation.spans, strict=True):
+        for name, text, number, spans in zip("AB", texts, pair[:2], explanation.spans, strict=True):
             start, end = spans[number].tolist()
             fields[f"passage of {name}"] = f"{number + 1}: {text[start:end]}"
         pairs.append(fields)

@@ -346,17 +346,13 @@ def _draw_rows(
     return ax
 
 
-def plot_weighting(
-    points: pd.DataFrame, *, task: str | None = None, ax: Axes | None = None
-) -> Axes:
-    """Score on a task against λ, a line per mask with 95% intervals; dotted: the plain sum.
+def plot_weighting(points: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """Score on the last task against λ, a line per mask with 95% intervals; dotted: the plain sum.
 
-    `points` come from `widgets.weighting_points`. Without `task`, the last one is drawn, which is
-    the mean if there are several.
+    `points` come from `widgets.weighting_points`. The last task is the mean if there are several.
     """
     ax = ax or plt.gca()
-    task = task or points["task"].iloc[-1]
-    rows = points[points["task"] == task]
+    rows = points[points["task"] == points["task"].iloc[-1]]
     masks = rows["max_structural_len"].map("mask {:.0f}".format).replace("mask nan", "no mask")
     shifts = _dodged(masks.nunique(), 0.012)
     groups = rows.groupby(masks)
@@ -367,7 +363,7 @@ def plot_weighting(
             ax.axhline(value, color=color, linestyle=":", linewidth=1.2, label=f"plain sum, {mask}")
     ax.legend(**BESIDE)
     ax.set(xlabel="λ (weight of the structural loss)", ylabel=_metric(rows))
-    ax.set(xlim=(-0.03, 1.03), title=task)
+    ax.set(xlim=(-0.03, 1.03), title=rows["task"].iloc[0])
     return ax
 
 

@@ -588,7 +588,7 @@ class Student(nn.Module):
 
         def explain(a: str, b: str) -> Explanation:
             texts = [text for text in dict.fromkeys((a, b)) if text not in parts]
-            X, of_texts = self.embed(texts, passages=passages, bf16=bf16, desc="explaining")
+            X, of_texts = self.embed(texts, passages=passages, bf16=bf16)
             lengths = np.linalg.norm(X.astype(np.float64), axis=1).tolist()
             for text, length, of_text in zip(texts, lengths, of_texts, strict=True):
                 parts[text] = Parts(length, of_text, word_vectors(self.lexical, text))

@@ -40,7 +40,7 @@ def side_by_side(
     chosen = min(chosen, len(linked) - 1)
     boxes = ""
     for side, title in enumerate(titles):
-        places = [(pair.first, pair.second)[side] for pair in linked]
+        places = [pair[:2][side] for pair in linked]
         boxes += _passages(title, texts[side], explanation.spans[side], places, chosen)
     words = [*explanation.words.items()][:WORDS]
     by_word = pd.DataFrame(words, columns=["word", "contribution"])
@@ -59,9 +59,8 @@ def _heatmap(
 ) -> str:
     """Contributions of pairs in hundredths of a cosine; the linked pairs have their marks."""
     marks = {}
-    for number, (mark, linking) in enumerate(zip(MARKS, linked, strict=False)):
-        button = html.button(mark, f"pair {number + 1}", why=why, pair=number)
-        marks[linking.first, linking.second] = button
+    for number, (mark, pair) in enumerate(zip(MARKS, linked, strict=False)):
+        marks[pair[:2]] = html.button(mark, f"pair {number + 1}", why=why, pair=number)
     strongest = float(np.abs(explanation.pairs).max()) or 1.0
     numbers = "".join(f'<th style="{CELL}">{n + 1}</th>' for n in range(explanation.pairs.shape[1]))
     rows = f'<tr><th style="{CELL}">100 ×</th>{numbers}</tr>'

@@ -104,14 +104,13 @@ def table(
     Numbers have separators of thousands, and three decimals unless they are integers, or the
     format of their column in `formats`. A missing value is empty.
     """
-    formats = formats or {}
     columns = []
     for column, values in rows.items():
-        write = formats.get(str(column), _written)
+        write = (formats or {}).get(str(column), _written)
         texts = ["" if pd.isna(value) else write(value) for value in values]
         right = all(pd.isna(value) or _is_number(value) for value in values)
         side = "right" if right else "left"
-        safe = [text if isinstance(text, Markup) else escape(text) for text in texts]
+        safe = [text if isinstance(text, Markup) else escape(str(text)) for text in texts]
         cells = [f'<td style="text-align: {side};">{text}</td>' for text in safe]
         columns.append([f'<th style="text-align: {side};">{escape(str(column))}</th>', *cells])
     lines = "".join(f"<tr>{''.join(line)}</tr>" for line in zip(*columns, strict=True))
@@ -122,9 +121,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _written(value: Any) -> str:
+def _written(value: Any) -> Any:
     if not _is_number(value):
-        return value if isinstance(value, str) else str(value)
+        return value
     return f"{value:,}" if isinstance(value, Integral) else f"{value:,.3f}"
 
 
@@ -132,7 +131,7 @@ def document(title: str, text: str) -> str:
     """A document as text, cut after `LONGEST` characters with the number of the further ones."""
     further = len(text) - LONGEST
     if further > 0:
-        text = f"{text[:LONGEST]}\n… ({further} more characters)"
+        text = f"{text[:LONGEST]}\n… ({further:,} more characters)"
     body = f'<pre class="docemb-document" style="{PLAIN}">{escape(text)}</pre>'
     return f'<div style="{BOX}"><b>{escape(title)}</b>{body}</div>'
 

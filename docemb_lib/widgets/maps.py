@@ -47,6 +47,7 @@ STYLE = """<style>
     color: inherit; background: none;
 }
 .docemb-map .docemb-legend {flex-basis: 100%;}
+.docemb-map .docemb-legend span {display: inline-block;}
 .docemb-map .docemb-legend i {
     display: inline-block; width: 10px; height: 10px; border-radius: 5px; margin: 0 4px 0 10px;
 }
@@ -259,7 +260,7 @@ class Map(NamedTuple):
             rows = np.flatnonzero(values == value).tolist()
             swatch = f'<i style="background: {to_hex(colour)}"></i>'
             button = f'<button data-mark="{rows}">{escape(short(value, LEGEND))}</button>'
-            legend += f"{swatch}{button} ({len(rows):,})"
+            legend += f"<span>{swatch}{button} ({len(rows):,})</span> "
         return [to_hex(palette[value]) for value in values], legend
 
 

@@ -65,9 +65,8 @@ def run_monitor(notebook: str | None = None, profile: str | None = None) -> Moni
             )
             text = html.message(f"profile {chosen}{also}")
             trainings, runs = (_of_profile(rows, chosen) for rows in (trainings, runs))
-        counts = []
-        for state, count in runs["state"].value_counts().items():
-            counts.append(f"{html.number(str(state), count)} {state}")
+        states = runs["state"].value_counts()
+        counts = [f"{html.number(str(state), n)} {state}" for state, n in states.items()]
         text += f"<p>{', '.join(counts)}</p>"
         formats = {"tokens/s": "{:,.0f}".format, "training": typeset, "run": typeset}
         if len(trainings):

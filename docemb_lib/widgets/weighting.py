@@ -32,7 +32,7 @@ from docemb_lib.widgets.explanations import LESS, MORE
 from docemb_lib.widgets.explorer import Answer, Control, Explorer, choice, slider
 from docemb_lib.workspace import fingerprint_of
 
-WIDTH = 240  # pixels of the drawn differences
+HALF = 120  # pixels of the drawn differences to each side of zero
 PLACE = ["max_structural_len", "lam"]
 COLUMNS = ["lam", "max_structural_len", "fingerprint", "task", "metric", "value", "low", "high"]
 
@@ -60,7 +60,7 @@ def weighting_points(run: Run) -> pd.DataFrame:
             models = records.table_of(run.workspace, record, "models")
             frames.append(_at(parameters, intervals, models, record.label))
     points = pd.concat(frames, ignore_index=True)
-    return points.drop_duplicates(["lam", "max_structural_len", "task"])
+    return points.drop_duplicates([*PLACE, "task"])
 
 
 def _at(
@@ -114,8 +114,8 @@ def arguments_for(run: Run, profile: str | Path, *, lam: float, mask: int | None
     Of its parameters, which are those of `run` else, only those are given that differ from the
     profile's.
     """
-    lam = round(lam, 6)  # steps of a slider add up to 0.15000000000000002
-    parameters = {**run.parameters, "lam": lam, "max_structural_len": mask}
+    # Steps of a slider add up to 0.15000000000000002.
+    parameters = {**run.parameters, "lam": round(lam, 6), "max_structural_len": mask}
     loaded = Profile.load(profile)
     wanted = RunKey.of(run.notebook, loaded, **parameters).same_but()
     for name in list(parameters):
@@ -188,14 +188,13 @@ def _table(points: pd.DataFrame, ahead: pd.DataFrame, task: str) -> str:
 
 def _drawn(value: float, low: float, high: float) -> str:
     """A difference and its interval, from -1 to 1, around a line at zero; in colour without it."""
-    left, dot, right = (WIDTH / 2 + (WIDTH / 2 - 4) * x for x in (low, value, high))
-    colour = "currentColor"
-    if low > 0 or high < 0:
-        colour = f"rgb({MORE if low > 0 else LESS})"
-    zero = f'<path d="M{WIDTH / 2} 0V16" stroke="currentColor" stroke-opacity="0.5"/>'
+    left, dot, right = (HALF + (HALF - 4) * x for x in (low, value, high))
+    sure = f"rgb({MORE if low > 0 else LESS})"
+    colour = sure if low * high > 0 else "currentColor"
+    zero = f'<path d="M{HALF} 0V16" stroke="currentColor" stroke-opacity="0.5"/>'
     line = f'<path d="M{left:.1f} 8H{right:.1f}" stroke="{colour}" stroke-width="2"/>'
     point = f'<circle cx="{dot:.1f}" cy="8" r="4" fill="{colour}"/>'
-    return f'<svg width="{WIDTH}" height="16" aria-hidden="true">{zero}{line}{point}</svg>'
+    return f'<svg width="{2 * HALF}" height="16" aria-hidden="true">{zero}{line}{point}</svg>'
 
 
 def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -> Explorer:
@@ -259,8 +258,7 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
 
     recorded = points[points["lam"].notna()]
     masks: set[int | None] = {int(mask) for mask in points["max_structural_len"].dropna()}
-    masks.add(run.profile.structural_teacher.max_tokens)
-    masks.add(run.profile.parameters.max_structural_len)
+    masks |= {run.profile.structural_teacher.max_tokens, run.profile.parameters.max_structural_len}
     labels: dict[str, int | None] = {str(mask): mask for mask in sorted(filter(None, masks))}
     labels["no mask"] = None
     tasks = list(points["task"].unique())[::-1]  # the mean first

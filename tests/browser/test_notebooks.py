@@ -190,7 +190,8 @@ def test_the_distance_explorer_shows_the_auc_of_what_is_chosen(notebook):
 
 
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
-in_light_and_dark = pytest.mark.parametrize("theme", THEMES)
+# The scope orders tests by theme, because a change of theme takes longer than most of them.
+in_light_and_dark = pytest.mark.parametrize("theme", THEMES, scope="class")
 
 # The contrast of each text of the explorers, also of what fields hold, with what lies behind it.
 CONTRASTS = """shown => {

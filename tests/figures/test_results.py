@@ -199,9 +199,9 @@ def test_lambda_has_a_line_with_intervals_per_mask_and_dots_without_weighting(ax
             points.assign(task="mean over tasks", value=points["value"] / 2),
         ]
     )
-    for task, factor in (("sort", 1), (None, 0.5)):  # None: the mean
+    for rows, factor in ((points[points["task"] == "sort"], 1), (points, 0.5)):
         ax.clear()
-        assert figures.plot_weighting(points, task=task, ax=ax) is ax
+        assert figures.plot_weighting(rows, ax=ax) is ax
         assert names_of(ax.get_legend()) == ["plain sum, no mask", "mask 256", "no mask"]
         lines = [
             line.get_xydata().round(6).tolist() for line in ax.lines if line.get_marker() == "o"
