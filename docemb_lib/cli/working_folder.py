@@ -109,7 +109,7 @@ def initial_profile(
     is_english = articles.sum() > LEAST_ENGLISH * words.sum()
     other = "seems not to be English: name multilingual models in the profile"
     findings = {
-        "documents": f"{sizes.documents}: {divided}, {sizes.validation} to watch the training",
+        "documents": f"{sizes.documents} different: {divided}, {sizes.validation} to watch the training",
         "words": f"{np.median(words):.0f} in the median, {words.max()} at most",
         "language": "English" if is_english else other,
     }
