@@ -56,7 +56,9 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
     which = f"This student: {names.get(last.label, typeset(last.label)).removeprefix(STUDENT)}."
     take = f"Take {choice.model}: {choice.reason}{how}."
-    added = _contextual_teacher(runs[last.fingerprint])
+    executed = runs[last.fingerprint].executed
+    said = conclusion_of(nbformat.read(executed, as_version=4)) if executed.is_file() else ""
+    added = [each for each in sentences_of(said) if each.startswith(WITHOUT_CONTEXTUAL)]
     sentences = [which, evaluation.standing(), *added, take, evaluation.without_labels]
     summary = "\n".join(filter(None, sentences))
     return Report(_board(evaluations), summary, paths)
@@ -71,14 +73,6 @@ def conclusion_of(notebook: NotebookNode) -> str:
 def sentences_of(conclusion: str) -> list[str]:
     """The sentences of a conclusion, each in one line."""
     return re.split(r"(?<=\.) ", " ".join(conclusion.split()))
-
-
-def _contextual_teacher(run: Planned) -> list[str]:
-    """What a run's notebook says of the contextual teacher: at most one sentence."""
-    if not run.executed.is_file():
-        return []
-    said = sentences_of(conclusion_of(nbformat.read(run.executed, as_version=4)))
-    return [sentence for sentence in said if sentence.startswith(WITHOUT_CONTEXTUAL)]
 
 
 def final_evaluations(planned: Runs, workspace: Workspace) -> tuple[list[Final], dict[str, str]]:
