@@ -24,7 +24,7 @@
 # %% tags=["parameters"]
 profile = "tiny"  # which corpus, teachers, student and sizes: a name in params/ or the path of a .yaml file
 seed = 0  # of the order of documents
-structural_loss = "cosine"  # mse, cosine, max-margin or contrastive
+structural_loss = "cosine"  # mse, cosine, max-margin, contrastive; or your own, module:Class
 distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
 temperature = None  # inside contrastive: cosines are divided by it; None: they are not
@@ -431,12 +431,13 @@ legend = axes[0].legend()
 # ## Distil
 #
 # The first `documents` training documents are seen in random order; the profile sets epochs and batch size. The first
-# recorded loss is the one above, unless precision, dropout, accumulation or `negatives` make it another.
+# recorded loss is the one above, unless precision, dropout, accumulation, `negatives` or a loss of your own make it
+# another.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
 recorded = train_history["loss"].iloc[0]
-print(f"loss of the first update: {recorded:.4f} recorded, {loss.item():.4f} by hand")
+print(f"loss of the first update: {recorded:.4f} recorded, {loss.item():.4f} by hand ({name})")
 ax = figures.plot_history(train_history, validation_history)
 run.save_figure(ax, "training", validation_history)
 

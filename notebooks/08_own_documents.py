@@ -27,7 +27,7 @@ id_field = None  # the field of a data file that holds the id; None: id, _id, â€
 documents = 300  # most documents, drawn at random with those that they refer to; None: all
 links = None  # a file with two ids a line: documents that should find each other
 label = "source"  # a column that groups documents: the folder, the package, or a field of a data file
-encoder = "all-MiniLM-L6-v2"  # a short encoder: a folder or a hub id
+encoder = "all-MiniLM-L6-v2"  # a short encoder, which is adapted anew: a folder or a hub id
 groups = 10  # how many groups the documents are sorted into
 near_copy = 0.95  # cosine from which two documents count as copies
 query = "fit a straight line to noisy points"  # any text, short or long
@@ -151,7 +151,7 @@ def nearest(y: np.ndarray, k: int = 5) -> pd.DataFrame:
 
 
 print(query)
-nearest(student.encode(query)).style.hide()
+nearest(student.encode(query)).style.hide().format(precision=3)
 
 # %% [markdown]
 # The browser sets three models beside each other: the student, the encoder averaged over chunks (common practice
@@ -169,11 +169,13 @@ chunks = sbert.embed(texts, truncated)  # the truncated text is the first chunk
 lsa = LSA(dim=min(100, len(texts) // 3)).fit(texts)
 spaces = {"student": Y, "SBERT over chunks": chunks, "LSA": lsa.embed(texts)}
 label_of = collection[label].astype(str)
+labels_differ = label_of.nunique() > 1  # otherwise every neighbour were right
 
 
 def judge(query: int | None, row: int) -> Verdict:
-    """The label of a neighbour, and whether it is that of its document (None: a text)."""
-    return Verdict(label_of[row], None if query is None else label_of[row] == label_of[query])
+    """The label of a neighbour, and whether it is that of its document (None: it cannot tell)."""
+    is_judged = labels_differ and query is not None
+    return Verdict(label_of[row], label_of[row] == label_of[query] if is_judged else None)
 
 
 class Collection:

@@ -54,9 +54,13 @@ class PlainConsole(Console):
 UNFOLDED = 200  # columns of tables in a file or a pipe
 in_terminal = sys.stdout.isatty() or "COLUMNS" in os.environ
 console = PlainConsole(
-    highlight=False, markup=False, soft_wrap=True, width=None if in_terminal else UNFOLDED
+    highlight=False,
+    markup=False,
+    emoji=False,
+    soft_wrap=True,
+    width=None if in_terminal else UNFOLDED,
 )
-errors = PlainConsole(stderr=True, highlight=False, markup=False, soft_wrap=True)
+errors = PlainConsole(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 ProfileName = Annotated[
     str, typer.Option(help="A profile in params/ by name, or the path of a .yaml file.")
@@ -175,8 +179,8 @@ def run(
     """
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
-    from docemb_lib.cli.pages import conclusion_of, executed_notebook
-    from docemb_lib.cli.report import collapsed_runs, paths_of, report
+    from docemb_lib.cli.pages import executed_notebook
+    from docemb_lib.cli.report import collapsed_runs, conclusion_of, paths_of, report
     from docemb_lib.settings.profile import Profile
     from docemb_lib.sweeps.execution import is_done
     from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run

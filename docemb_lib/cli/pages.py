@@ -17,12 +17,13 @@ import nbformat
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import is_bar, progress
 from docemb_lib.cli.latex import latex_tables
-from docemb_lib.cli.report import final_evaluations, report
+from docemb_lib.cli.report import conclusion_of, final_evaluations, report, sentences_of
 from docemb_lib.settings.notebooks import FREE, REGISTRY
 from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.execution import Planned, execute_free, execute_run, is_done
 from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.sweeps.sweep import comparison_page
+from docemb_lib.thesis.findings import WITHOUT_CONTEXTUAL
 from docemb_lib.workspace import Workspace, write_bytes, write_text
 
 if TYPE_CHECKING:
@@ -107,12 +108,6 @@ def _with_prose(executed: Path, source: Path) -> NotebookNode:
     return notebook
 
 
-def conclusion_of(notebook: NotebookNode) -> str:
-    """What the cells tagged `conclusion` of an executed notebook have printed."""
-    concluding = [cell for cell in notebook.cells if "conclusion" in cell.metadata.get("tags", ())]
-    return "".join(output.get("text", "") for cell in concluding for output in cell.outputs).strip()
-
-
 def write_pages(profile: str, out: Path | None = None) -> Path:
     """Write a page for each executed notebook of a profile, and an index.
 
@@ -170,10 +165,10 @@ def _write_chapter(chapter: Chapter, folder: Path, workspace: Workspace) -> list
             f'<a href="{escape(file)}">{escape(heading if run is page else run.label)}</a>'
         )
         if run is page:
-            sentences = re.split(r"(?<=\.)\s+", conclusion_of(notebook))
-    # The standing of the run in detail, and its comparison with the other runs.
-    shown = [sentences[0], *(each for each in sentences[1:] if each.startswith("Of "))]
-    blocks = [f"<h2>{links[0]}</h2>", f"<p>{escape(' '.join(' '.join(shown).split()))}</p>"]
+            sentences = sentences_of(conclusion_of(notebook))
+    # The standing of the run in detail, what the contextual teacher adds, and the other runs.
+    shown = [each for each in sentences[1:] if each.startswith(("Of ", WITHOUT_CONTEXTUAL))]
+    blocks = [f"<h2>{links[0]}</h2>", f"<p>{escape(' '.join([sentences[0], *shown]))}</p>"]
     if len(runs) > 1:
         this = f"The student or model of this conclusion is {escape(page.label)}."
         blocks.append(f"<p>{this} All runs: {', '.join(links[1:])}</p>")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import nbformat
 import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_tasks, with_interval
@@ -17,7 +19,11 @@ from docemb_lib.runs.scores import Final
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.sweeps.execution import Planned, Runs, records_of
 from docemb_lib.thesis.comparison import names_in_thesis, short_labels
+from docemb_lib.thesis.findings import WITHOUT_CONTEXTUAL
 from docemb_lib.workspace import Workspace
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 STUDENT = "student "  # how the names of students begin
 
@@ -50,9 +56,23 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
     which = f"This student: {names.get(last.label, typeset(last.label)).removeprefix(STUDENT)}."
     take = f"Take {choice.model}: {choice.reason}{how}."
-    sentences = [which, evaluation.standing(), take, evaluation.without_labels]
+    executed = runs[last.fingerprint].executed
+    said = conclusion_of(nbformat.read(executed, as_version=4)) if executed.is_file() else ""
+    added = [each for each in sentences_of(said) if each.startswith(WITHOUT_CONTEXTUAL)]
+    sentences = [which, evaluation.standing(), *added, take, evaluation.without_labels]
     summary = "\n".join(filter(None, sentences))
     return Report(_board(evaluations), summary, paths)
+
+
+def conclusion_of(notebook: NotebookNode) -> str:
+    """What the cells tagged `conclusion` of an executed notebook have printed."""
+    concluding = [cell for cell in notebook.cells if "conclusion" in cell.metadata.get("tags", ())]
+    return "".join(output.get("text", "") for cell in concluding for output in cell.outputs).strip()
+
+
+def sentences_of(conclusion: str) -> list[str]:
+    """The sentences of a conclusion, each in one line."""
+    return re.split(r"(?<=\.) ", " ".join(conclusion.split()))
 
 
 def final_evaluations(planned: Runs, workspace: Workspace) -> tuple[list[Final], dict[str, str]]:

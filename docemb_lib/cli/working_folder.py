@@ -105,11 +105,13 @@ def initial_profile(
     max_tokens = 4096 if np.quantile(TOKENS_PER_WORD * words, 0.9) > 2048 else 2048
     command = f"docemb run --profile {quote(out.as_posix())}"
     text = _fill_in(source, out, fields, sizes, max_tokens, command)
-    divided = f"{sizes.train} to train on, {sizes.tasks} to measure with"
+    divided = (
+        f"{sizes.documents} different: {sizes.train} to train on, {sizes.tasks} to measure with"
+    )
     is_english = articles.sum() > LEAST_ENGLISH * words.sum()
     other = "seems not to be English: name multilingual models in the profile"
     findings = {
-        "documents": f"{sizes.documents}: {divided}, {sizes.validation} to watch the training",
+        "documents": f"{divided}, {sizes.validation} to watch the training",
         "words": f"{np.median(words):.0f} in the median, {words.max()} at most",
         "language": "English" if is_english else other,
     }

@@ -139,7 +139,7 @@ def notebook_named(name: str, *, source: str = "") -> str:
     if len(free) == 1 and not names:
         raise InputError(
             f"{source}notebook {free[0]} makes no run of a profile; "
-            f"open it in JupyterLab, or execute it by papermill {free[0]}.ipynb"
+            f"open it in JupyterLab, or execute it by papermill {free[0]}.ipynb OUTPUT.ipynb"
         )
     if len(names) != 1:
         raise InputError(f"{source}{unknown_notebook(name)}")

@@ -42,6 +42,9 @@ from docemb_lib.thesis.values import final_name
 
 FIRST = "It is the first recorded run: make another, and execute this cell again to compare them."
 
+# How the sentence on the contextual teacher begins.
+WITHOUT_CONTEXTUAL = "Beside the same student without the contextual teacher"
+
 ELSEWHERE = "with other numbers of documents or seeds"
 
 
@@ -219,8 +222,7 @@ def _contextual_teacher(
     single = tests[tests["task"] != OVERALL]
     given = [*single.loc[single["verdict"] == BETTER, "task"]]
     taken = [*single.loc[single["verdict"] == WORSE, "task"]]
-    sentence = f"Beside the same student without the contextual teacher ({alone}) it is"
-    sentence += f" {told(tests)}"
+    sentence = f"{WITHOUT_CONTEXTUAL} ({alone}) it is {told(tests)}"
     if given and taken:
         sentence += (
             f": what the contextual teacher gives to {' and '.join(given)}, it takes from "

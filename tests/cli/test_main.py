@@ -163,7 +163,9 @@ def test_a_profile_is_written_for_documents_and_sized_to_them(workspace_root, ki
         source = write_rows(source.with_suffix(".jsonl"), rows)
     done = docemb("init", source)
     assert done.returncode == 0, done.stderr
-    assert "120: 68 to train on, 40 to measure with, 12 to watch the training" in done.stdout
+    assert (
+        "120 different: 68 to train on, 40 to measure with, 12 to watch the training" in done.stdout
+    )
     assert "6 in the median, 3001 at most" in done.stdout
     assert ("ids:            of field doc_id\n" in done.stdout) == (kind == "rows")
     assert "seems not to be English" in done.stdout  # 90,000 of the words are "word"
@@ -462,7 +464,7 @@ def test_a_profile_holds_the_fields_that_were_named_and_what_is_done_with_bad_ro
     done = docemb("init", titled, *FIELDS, "--skip-bad")
     assert done.returncode == 0, done.stderr
     assert "left out as bad: 2 rows or files" in caplog.text
-    assert "68:" in done.stdout
+    assert "68 different:" in done.stdout
     corpus = Profile.load(titled.with_suffix(".yaml")).corpus
     assert (corpus.text_field, corpus.id_field, corpus.skip_bad) == (["title", "body"], "key", True)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from conftest import docemb
 
-from docemb_lib.cli.pages import conclusion_of, page_of, small_copy
-from docemb_lib.cli.report import collapsed_runs
+from docemb_lib.cli.pages import page_of, small_copy
+from docemb_lib.cli.report import collapsed_runs, conclusion_of
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.records import COLLAPSE_MEND, find_done
 from docemb_lib.runs.run import Run

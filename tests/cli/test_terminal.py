@@ -262,6 +262,10 @@ def test_in_a_terminal_the_runs_at_work_are_shown_with_their_last_lines(workspac
     assert "05_weighting  a 0:00:00 training: 50%" in screen.file.getvalue()
 
 
+def test_a_name_between_colons_is_printed_as_it_is():
+    assert "'my_losses:angel:'" in docemb("results", "my_losses:angel:").stderr
+
+
 def test_no_name_label_or_text_can_command_the_terminal(workspace, monkeypatch):
     name = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x00\r"
     screen = PlainConsole(file=io.StringIO(), width=300, highlight=False, markup=False)

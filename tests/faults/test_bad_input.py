@@ -172,6 +172,7 @@ PARAMETERS = [
     (f"lam={CONTROL}", "lam: "),
     ("student_projection=100000000", "is not a block"),
     ("lamb=1", "unknown parameter 'lamb'; did you mean lam"),
+    ("lambda=1", "unknown parameter 'lambda'; did you mean lam"),
 ]
 GRIDS = [
     (BOMB, "an alias"),

@@ -5,6 +5,7 @@ the report.
 import logging
 from types import SimpleNamespace
 
+import nbformat
 import numpy as np
 import pandas as pd
 import pytest
@@ -551,6 +552,22 @@ def test_a_report_says_what_was_found_and_what_to_take(
         "round == 'all' and task == 'sort' and metric == 'accuracy' and model == 'TF-IDF'"
     )
     assert board.loc["TF-IDF", "sort"] == pytest.approx(last["value"].mean())
+
+
+def test_a_report_says_what_its_notebook_does_of_the_contextual_teacher(rounds, workspace_root):
+    rounds("all")
+    run = Run(RunKey.of("06_evaluation", Profile.load("small")), Workspace(workspace_root))
+    student = STUDENT._replace(name=run.label)
+    final = evaluated([student, *MODELS[1:]], student=student)
+    run.finish({}, scores=final.scores, tables=final.tables)
+    said = "Beside the same student without the contextual teacher (alone) it is better on sort."
+    lines = said.replace("(alone) ", "(alone)\n")
+    printed = nbformat.v4.new_output("stream", text=f"It is good.\n{lines}\n")
+    cell = nbformat.v4.new_code_cell("1", metadata={"tags": ["conclusion"]}, outputs=[printed])
+    planned = planned_of(run, run.profile)
+    planned.executed = workspace_root / "any.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), planned.executed)
+    assert said in report([planned], run.workspace).summary.splitlines()
 
 
 def test_a_report_has_no_models_of_another_profile_on_its_board(rounds, workspace_root):
