@@ -15,7 +15,6 @@ B: resamples; K: tasks; M: models; N: examples of a task.
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
-from math import comb
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -30,7 +29,6 @@ ALPHA = 0.05  # significance level of tests
 POWER = 0.8  # probability that a test shows a difference, for which `Needed` says what it takes
 RESAMPLES = 2000  # of the examples, for an interval
 PERMUTATIONS = 9999  # of the results of two models, so that the smallest p-value is 1e-4
-MOST_INVERTED = 60  # trials up to which NumPy draws Binomial(n, 1/2) from one uniform number
 CELLS = 4_000_000  # examples drawn at a time; bounds the memory
 SIGNS = 100_000  # signs drawn at a time; they stay in the cache of a processor
 DECIMALS = 12  # means are rounded to these, since sums in another order differ in the last bits
@@ -154,13 +152,11 @@ def paired_p_value(differences: np.ndarray, *, permutations: int = PERMUTATIONS)
 
 
 def _half_binomial(rng: np.random.Generator, counts: np.ndarray, b: int) -> np.ndarray:
-    """`rng.binomial(counts, 0.5, size=(b, len(counts)))`, the same numbers in a third of the time.
+    """Draw Binomial(c, 1/2) for each of the counts c, b times: (b, len(counts)).
 
-    NumPy inverts the distribution function at one uniform number per draw, up to MOST_INVERTED. It
-    prepares each draw anew; here this is done once per count, and a single sign is one comparison.
+    The distribution function is inverted at a uniform number per draw. `rng.binomial` takes several
+    times as long; here a function is computed once per count, and a single sign is one comparison.
     """
-    if counts.max(initial=0) > MOST_INVERTED:
-        return rng.binomial(counts, 0.5, size=(b, len(counts)))
     uniform = rng.random((b, len(counts)))
     drawn = (uniform > 0.5).astype(np.float64)
     for column in np.flatnonzero(counts > 1):
@@ -171,7 +167,9 @@ def _half_binomial(rng: np.random.Generator, counts: np.ndarray, b: int) -> np.n
 @cache
 def _distribution(n: int) -> np.ndarray:
     """The distribution function of Binomial(n, 1/2) at 0 to n, (n + 1,)."""
-    return np.cumsum([comb(n, k) for k in range(n + 1)]) / 2.0**n
+    from scipy.special import bdtr  # slow to import, and every command imports this module
+
+    return np.asarray(bdtr(np.arange(n + 1), n, 0.5))
 
 
 class PairedError(NamedTuple):
