@@ -317,11 +317,13 @@ def explain(
     else:
         file = EmbeddingsFile(embeddings)
         texts = (stored_text(file, first), stored_text(file, second))
-    explanation = Student.load(model).explain(*texts, passages=passages)
+    student = Student.load(model)
+    explanation = student.explain(*texts, passages=passages)
+    leads = student.pooling == "lead"
     if as_json:
-        write_explanation(explanation, texts, count)
+        write_explanation(explanation, texts, count, leads=leads)
     else:
-        print_explanation(explanation, texts, count, console)
+        print_explanation(explanation, texts, count, console, leads=leads)
 
 
 @command

@@ -17,10 +17,17 @@ import nbformat
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import is_bar, progress
 from docemb_lib.cli.latex import latex_tables
-from docemb_lib.cli.report import conclusion_of, final_evaluations, report, sentences_of
+from docemb_lib.cli.report import (
+    conclusion_of,
+    final_evaluations,
+    report,
+    sentences_of,
+    terms_of,
+)
+from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import FREE, REGISTRY
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.execution import Planned, execute_free, execute_run, is_done
+from docemb_lib.sweeps.execution import Planned, Runs, execute_free, execute_run, is_done
 from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.sweeps.sweep import comparison_page
 from docemb_lib.thesis.findings import WITHOUT_CONTEXTUAL
@@ -127,6 +134,7 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     if board is not None:
         board = board.rename_axis(None)
         blocks.append(board.to_html(border=0, float_format="{:.3f}".format, na_rep=""))
+        blocks.append(f"<p>{escape(terms_of(board))}</p>")
     for chapter in progress(chapters, desc="pages", unit="notebooks"):
         blocks += _write_chapter(chapter, folder, workspace)
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
@@ -154,24 +162,21 @@ def _write_chapter(chapter: Chapter, folder: Path, workspace: Workspace) -> list
     page, runs = chapter
     execute_run(page, workspace, of_sweep=True)
     links = []
-    for run in dict.fromkeys([page, *runs]):
+    names = _names_of_runs([page, *runs])
+    for run, name in names.items():
         notebook = executed_notebook(run)
         heading = notebook.cells[0].source.partition("\n")[0].strip("# ")
         file = f"{run.notebook}/{run.executed.stem}.html"
-        write_text(
-            folder / file, page_of(notebook, f"{heading}: {run.label}", back="../index.html")
-        )
-        links.append(
-            f'<a href="{escape(file)}">{escape(heading if run is page else run.label)}</a>'
-        )
+        write_text(folder / file, page_of(notebook, f"{heading}: {name}", back="../index.html"))
+        links.append(f'<a href="{escape(file)}">{escape(heading if run is page else name)}</a>')
         if run is page:
             sentences = sentences_of(conclusion_of(notebook))
     # The standing of the run in detail, what the contextual teacher adds, and the other runs.
     shown = [each for each in sentences[1:] if each.startswith(("Of ", WITHOUT_CONTEXTUAL))]
     blocks = [f"<h2>{links[0]}</h2>", f"<p>{escape(' '.join([sentences[0], *shown]))}</p>"]
     if len(runs) > 1:
-        this = f"The student or model of this conclusion is {escape(page.label)}."
-        blocks.append(f"<p>{this} All runs: {', '.join(links[1:])}</p>")
+        this = f"The student or model of this conclusion is {escape(names[page])}."
+        blocks.append(f"<p>{this} All runs: {'; '.join(links[1:])}</p>")
     record = page.record(workspace)
     figures = {} if record is None else {Path(path).stem: path for path in record.figures}
     chosen = [figures[stem] for stem in PICTURES if stem in figures] or [*figures.values()][-1:]
@@ -180,6 +185,23 @@ def _write_chapter(chapter: Chapter, folder: Path, workspace: Workspace) -> list
         write_bytes(folder / picture, (workspace.root / chosen[0]).read_bytes())
         blocks.append(f'<p><img src="{escape(picture)}" alt="" style="max-width: 100%"></p>')
     return blocks
+
+
+def _names_of_runs(runs: Runs) -> dict[Planned, str]:
+    """Labels as figures print them; runs of the same label get the parameters that differ."""
+    names = {}
+    for run in runs:
+        alike = [_values(other) for other in runs if other.label == run.label]
+        differing = []
+        for name, value in _values(run).items():
+            if any(other.get(name) != value for other in alike):
+                differing.append(f"{name} {value}")
+        names[run] = typeset(run.label) + (f" ({', '.join(differing)})" if differing else "")
+    return names
+
+
+def _values(run: Planned) -> dict[str, object]:
+    return {**run.key.parameters, "profile": run.profile.name}
 
 
 def page_of(notebook: NotebookNode, title: str, *, back: str = "") -> str:

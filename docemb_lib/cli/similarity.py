@@ -25,6 +25,9 @@ NOTE = (
 )
 
 
+BEGINNING = "The first 256 tokens of a document count four times or more in its embedding."
+
+
 def given_text(argument: str) -> str:
     """Return the text of a file of this name, or the argument itself.
 
@@ -72,6 +75,18 @@ def print_hits(hits: pd.DataFrame, console: Console) -> None:
     print_table(hits, console)
 
 
+def explanation_note(explanation: Explanation, count: int, *, leads: bool) -> str:
+    """What the strongest pairs add, and how passages count; see `print_explanation`."""
+    strongest = explanation.strongest_pairs(count)
+    added = sum(pair.contribution for pair in strongest)
+    share = f", {added / explanation.cosine:.0%} of it" if 0 <= added <= explanation.cosine else ""
+    note = (
+        f"The {len(strongest)} of {explanation.pairs.size} pairs above add {added:.3f} to the "
+        f"cosine{share}. {NOTE}"
+    )
+    return f"{note} {BEGINNING}" if leads else note
+
+
 def explanation_tables(
     explanation: Explanation, texts: tuple[str, str], count: int
 ) -> dict[str, pd.DataFrame]:
@@ -89,8 +104,9 @@ def explanation_tables(
 
 
 def print_explanation(
-    explanation: Explanation, texts: tuple[str, str], count: int, console: Console
+    explanation: Explanation, texts: tuple[str, str], count: int, console: Console, *, leads: bool
 ) -> None:
+    """Print the tables and what they mean. leads: the student has pooling "lead"."""
     tables = explanation_tables(explanation, texts, count)
     console.print(str(explanation))
     pairs = tables["pairs"]
@@ -98,10 +114,12 @@ def print_explanation(
     print_table(pairs.assign(**texts_of_pairs), console, "Strongest pairs of passages")
     if explanation.words:
         print_table(tables["words"], console, "Strongest words")
-    console.print(NOTE)
+    console.print(explanation_note(explanation, count, leads=leads))
 
 
-def write_explanation(explanation: Explanation, texts: tuple[str, str], count: int) -> None:
+def write_explanation(
+    explanation: Explanation, texts: tuple[str, str], count: int, *, leads: bool
+) -> None:
     """Print JSON: all pairs and words, and the strongest pairs with their texts."""
     pairs = explanation_tables(explanation, texts, count)["pairs"]
     content = {
@@ -113,7 +131,7 @@ def write_explanation(explanation: Explanation, texts: tuple[str, str], count: i
         "pairs": explanation.pairs.tolist(),
         "spans": [spans.tolist() for spans in explanation.spans],
         "words": dict(explanation.words),
-        "note": NOTE,
+        "note": explanation_note(explanation, count, leads=leads),
     }
     sys.stdout.write(json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 

@@ -4,7 +4,7 @@ A teacher may help one task and harm another, which a mean hides. Runs are compa
 from as many documents and with the same seed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import (
     BETTER,
+    UNCLEAR,
     WORSE,
     listed,
     over_tasks,
@@ -36,6 +37,7 @@ from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
+from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import STRUCTURAL_LOSS
 from docemb_lib.thesis.comparison import LINES, Entry, entries_beside, short_labels
 from docemb_lib.thesis.values import final_name
@@ -46,6 +48,8 @@ FIRST = "It is the first recorded run: make another, and execute this cell again
 WITHOUT_CONTEXTUAL = "Beside the same student without the contextual teacher"
 
 ELSEWHERE = "with other numbers of documents or seeds"
+
+NAMED = 4  # runs that a clause names before "and N others"
 
 
 class Other(NamedTuple):
@@ -86,7 +90,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
 
 
 def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
-    """The recorded runs that are comparable with this one, by label, and the number of others.
+    """The comparable recorded runs by their names in figures, and the number of others.
 
     Comparable are runs from as many documents and with the same seed.
     """
@@ -111,9 +115,10 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
             continue
         if entry.record is None:
             continue
-        model = _recorded_model(run, entry.record, entry.model, entry.label)
+        name = typeset(entry.label)
+        model = _recorded_model(run, entry.record, entry.model, name)
         if model is not None:
-            others[entry.label] = Other(entry.key, model)
+            others[name] = Other(entry.key, model)
     return others, elsewhere
 
 
@@ -232,7 +237,9 @@ def _contextual_teacher(
 
 
 def _recorded(run: Run, scores: Scores, elsewhere: int, *, is_final: bool) -> str:
-    """The model with the best mean, and on which tasks others are shown to be worse or better.
+    """The model with the best mean, and which others are shown to be worse or better on which task.
+
+    At the end stand those that are not shown to differ in the mean.
 
     elsewhere: the number of runs that are not compared.
     """
@@ -249,29 +256,56 @@ def _recorded(run: Run, scores: Scores, elsewhere: int, *, is_final: bool) -> st
     if elsewhere:
         of += f" (not compared: {elsewhere} {ELSEWHERE})"
     mean = with_interval(*means.loc[best, ["value", "low", "high"]])
-    sentence = f"Of {others + 1} recorded runs{of}, {best} ({mean}) has the best mean"
-    ties = int((means["value"] == means["value"][best]).sum()) - 1
-    if ties:
-        sentence += f", and {ties} {'has' if ties == 1 else 'have'} the same"
+    sentence = f"Of {others + 1} recorded runs{of}, {_quoted(best)} ({mean}) has the best mean"
+    ties = means.index[means["value"] == means["value"][best]].drop(best)
+    if len(ties):
+        has = "has" if len(ties) == 1 else "have"
+        sentence += f", and {_listed_models([*ties], others)} {has} the same"
 
     tests = verdicts(differences(scores, best))
     # Each test is of another model: where that is worse, the best one is better.
-    relations = []
-    for relation, verdict in (("better", WORSE), ("worse", BETTER)):
-        counts = tests[tests["verdict"] == verdict].groupby("task", sort=False).size()
-        for count, tasks in counts.groupby(counts, sort=False):
-            places = ["in the mean" if task == OVERALL else f"on {task}" for task in tasks.index]
-            relations.append(f"{relation} than {_share(int(count), others)} {listed(places)}")
-    if not relations:
-        which = "the other" if others == 1 else "any other"
-        takes = would_show(over_tasks(tests)).removeprefix("; ")
-        which += f" ({takes})" if takes else ""
-        return f"{sentence}; paired tests do not show it to differ from {which}."
-    return f"{sentence}; paired tests show it to be {'; '.join(relations)}."
+    shown = _clauses("better than", WORSE, tests, others)
+    shown += _clauses("worse than", BETTER, tests, others)
+    if shown:
+        sentence += f"; paired tests show it to be {'; '.join(shown)}"
+    in_mean = over_tasks(tests)
+    unclear = in_mean.loc[in_mean["verdict"] == UNCLEAR, "model"].tolist()
+    if unclear:
+        sentence += (
+            "; they do not show it to differ in the mean"
+            if shown
+            else ("; paired tests do not show it to differ")
+        )
+        takes = would_show(in_mean).removeprefix("; ")
+        sentence += f" from {_listed_models(unclear, others)}" + (f" ({takes})" if takes else "")
+    return f"{sentence}."
 
 
-def _share(count: int, others: int) -> str:
-    """Some of the other models in words, as in `2 of the 3 others`."""
-    if others == 1:
-        return "the other"
-    return f"all {others} others" if count == others else f"{count} of the {others} others"
+def _clauses(relation: str, verdict: str, tests: pd.DataFrame, others: int) -> list[str]:
+    """The models of a verdict, as in `better than A and B on package and in the mean`.
+
+    Tasks with the same models share a clause. others: the number of models that are tested.
+    """
+    places: dict[tuple[str, ...], list[str]] = {}
+    for task, rows in tests[tests["verdict"] == verdict].groupby("task", sort=False):
+        place = "in the mean" if task == OVERALL else f"on {task}"
+        places.setdefault(tuple(rows["model"]), []).append(place)
+    clauses = []
+    for models, where in places.items():
+        clauses.append(f"{relation} {_listed_models(models, others)} {listed(where)}")
+    return clauses
+
+
+def _listed_models(models: Sequence[str], others: int) -> str:
+    """Their names, at most NAMED + 1, or NAMED and a number, as in `A, B, C, D and 3 others`."""
+    if len(models) == others > NAMED + 1:
+        return f"all {others} others"
+    names = [*map(_quoted, models)]
+    if len(names) > NAMED + 1:
+        names[NAMED:] = [f"{len(names) - NAMED} others"]
+    return listed(names)
+
+
+def _quoted(name: str) -> str:
+    """The name of a model, in quotation marks where it has several parts."""
+    return f"“{name}”" if "," in name else name
