@@ -304,9 +304,12 @@ def explain(
     The contributions of all pairs and words sum to the cosine.
     """
     from docemb_lib.cli.similarity import (
+        LEAD,
+        NOTE,
         given_text,
         print_explanation,
         stored_text,
+        strongest_pairs,
         write_explanation,
     )
     from docemb_lib.student import Student
@@ -319,11 +322,12 @@ def explain(
         texts = (stored_text(file, first), stored_text(file, second))
     student = Student.load(model)
     explanation = student.explain(*texts, passages=passages)
-    leads = student.pooling == "lead"
+    pairs = strongest_pairs(explanation, texts, count)
+    note = NOTE + LEAD if student.pooling == "lead" else NOTE
     if as_json:
-        write_explanation(explanation, texts, count, leads=leads)
+        write_explanation(explanation, pairs, note)
     else:
-        print_explanation(explanation, texts, count, console, leads=leads)
+        print_explanation(explanation, pairs, note, console)
 
 
 @command

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 STUDENT = "student "  # how the names of students begin
-TERMS = {  # of the final table
-    "fitted on": "where words and directions are from (task: its texts, without labels)",
-    "centred": "minus the mean embedding of the task's texts",
-    "plain sum": "both losses count fully, without λ",
-}
+TERMS = (  # of the final table
+    "fitted on: where the words and directions of a model are from (task: its texts, without "
+    "labels); centred: minus the mean embedding of these texts; plain sum: of both losses, "
+    "without λ."
+)
 
 
 class Report(NamedTuple):
@@ -67,12 +67,6 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     sentences = [which, evaluation.standing(), *added, take, evaluation.without_labels]
     summary = "\n".join(filter(None, sentences))
     return Report(_board(evaluations), summary, paths)
-
-
-def terms_of(board: pd.DataFrame) -> str:
-    """One line that explains the terms that a final table has."""
-    words = "\n".join([*board.columns, *board.index])
-    return "; ".join(f"{term}: {text}" for term, text in TERMS.items() if term in words) + "."
 
 
 def conclusion_of(notebook: NotebookNode) -> str:

@@ -25,7 +25,7 @@ NOTE = (
 )
 
 
-BEGINNING = "The first 256 tokens of a document count four times or more in its embedding."
+LEAD = " The first 256 tokens of a document count four times or more in its embedding."
 
 
 def given_text(argument: str) -> str:
@@ -75,22 +75,8 @@ def print_hits(hits: pd.DataFrame, console: Console) -> None:
     print_table(hits, console)
 
 
-def explanation_note(explanation: Explanation, count: int, *, leads: bool) -> str:
-    """What the strongest pairs add, and how passages count; see `print_explanation`."""
-    strongest = explanation.strongest_pairs(count)
-    added = sum(pair.contribution for pair in strongest)
-    share = f", {added / explanation.cosine:.0%} of it" if 0 <= added <= explanation.cosine else ""
-    note = (
-        f"The {len(strongest)} of {explanation.pairs.size} pairs above add {added:.3f} to the "
-        f"cosine{share}. {NOTE}"
-    )
-    return f"{note} {BEGINNING}" if leads else note
-
-
-def explanation_tables(
-    explanation: Explanation, texts: tuple[str, str], count: int
-) -> dict[str, pd.DataFrame]:
-    """The strongest pairs of passages and the strongest words."""
+def strongest_pairs(explanation: Explanation, texts: tuple[str, str], count: int) -> pd.DataFrame:
+    """The pairs of passages that add most, with their texts."""
     pairs = []
     for pair in explanation.strongest_pairs(count):
         fields: dict[str, object] = {"contribution": pair.contribution}
@@ -98,30 +84,26 @@ def explanation_tables(
             start, end = spans[number].tolist()
             fields[f"passage of {name}"] = f"{number + 1}: {text[start:end]}"
         pairs.append(fields)
-    words = [*explanation.words.items()][:WORDS]
-    by_word = pd.DataFrame(words, columns=["word", "contribution"])
-    return {"pairs": pd.DataFrame(pairs), "words": by_word}
+    return pd.DataFrame(pairs)
 
 
 def print_explanation(
-    explanation: Explanation, texts: tuple[str, str], count: int, console: Console, *, leads: bool
+    explanation: Explanation, pairs: pd.DataFrame, note: str, console: Console
 ) -> None:
-    """Print the tables and what they mean. leads: the student has pooling "lead"."""
-    tables = explanation_tables(explanation, texts, count)
     console.print(str(explanation))
-    pairs = tables["pairs"]
-    texts_of_pairs = pairs.filter(like="passage of").map(_in_short)
-    print_table(pairs.assign(**texts_of_pairs), console, "Strongest pairs of passages")
+    texts = pairs.filter(like="passage of").map(_in_short)
+    share = f"{pairs['contribution'].sum():.3f} of {explanation.cosine:.3f}"
+    title = f"The strongest of {explanation.pairs.size} pairs of passages: {share}"
+    print_table(pairs.assign(**texts), console, title)
     if explanation.words:
-        print_table(tables["words"], console, "Strongest words")
-    console.print(explanation_note(explanation, count, leads=leads))
+        words = [*explanation.words.items()][:WORDS]
+        by_word = pd.DataFrame(words, columns=["word", "contribution"])
+        print_table(by_word, console, "Strongest words")
+    console.print(note)
 
 
-def write_explanation(
-    explanation: Explanation, texts: tuple[str, str], count: int, *, leads: bool
-) -> None:
+def write_explanation(explanation: Explanation, pairs: pd.DataFrame, note: str) -> None:
     """Print JSON: all pairs and words, and the strongest pairs with their texts."""
-    pairs = explanation_tables(explanation, texts, count)["pairs"]
     content = {
         "summary": str(explanation),
         "cosine": explanation.cosine,
@@ -131,7 +113,7 @@ def write_explanation(
         "pairs": explanation.pairs.tolist(),
         "spans": [spans.tolist() for spans in explanation.spans],
         "words": dict(explanation.words),
-        "note": explanation_note(explanation, count, leads=leads),
+        "note": note,
     }
     sys.stdout.write(json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 

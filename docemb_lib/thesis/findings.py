@@ -13,6 +13,7 @@ import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import (
     BETTER,
+    RELATIONS,
     UNCLEAR,
     WORSE,
     listed,
@@ -207,8 +208,8 @@ def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_fina
 
 def _is_structural_alone(key: RunKey, beside: RunKey) -> bool:
     """Whether a run has the structural loss of another one and no further teacher."""
-    same_loss = key.only(*STRUCTURAL_LOSS) == beside.only(*STRUCTURAL_LOSS)
-    return same_loss and key.roles == {"structural"}
+    alone = key.roles == {"structural"}
+    return alone and key.only(*STRUCTURAL_LOSS) == beside.only(*STRUCTURAL_LOSS)
 
 
 def _contextual_teacher(
@@ -230,8 +231,7 @@ def _contextual_teacher(
     sentence = f"{WITHOUT_CONTEXTUAL} ({alone}) it is {told(tests)}"
     if given and taken:
         sentence += (
-            f": what the contextual teacher gives to {' and '.join(given)}, it takes from "
-            f"{' and '.join(taken)}"
+            f": what the contextual teacher gives to {listed(given)}, it takes from {listed(taken)}"
         )
     return f"{sentence}."
 
@@ -256,56 +256,35 @@ def _recorded(run: Run, scores: Scores, elsewhere: int, *, is_final: bool) -> st
     if elsewhere:
         of += f" (not compared: {elsewhere} {ELSEWHERE})"
     mean = with_interval(*means.loc[best, ["value", "low", "high"]])
-    sentence = f"Of {others + 1} recorded runs{of}, {_quoted(best)} ({mean}) has the best mean"
+    sentence = f"Of {others + 1} recorded runs{of}, {_names([best])} ({mean}) has the best mean"
     ties = means.index[means["value"] == means["value"][best]].drop(best)
     if len(ties):
-        has = "has" if len(ties) == 1 else "have"
-        sentence += f", and {_listed_models([*ties], others)} {has} the same"
+        sentence += f", the same as {_names([*ties])}"
 
     tests = verdicts(differences(scores, best))
-    # Each test is of another model: where that is worse, the best one is better.
-    shown = _clauses("better than", WORSE, tests, others)
-    shown += _clauses("worse than", BETTER, tests, others)
-    if shown:
-        sentence += f"; paired tests show it to be {'; '.join(shown)}"
-    in_mean = over_tasks(tests)
-    unclear = in_mean.loc[in_mean["verdict"] == UNCLEAR, "model"].tolist()
-    if unclear:
-        sentence += (
-            "; they do not show it to differ in the mean"
-            if shown
-            else ("; paired tests do not show it to differ")
-        )
-        takes = would_show(in_mean).removeprefix("; ")
-        sentence += f" from {_listed_models(unclear, others)}" + (f" ({takes})" if takes else "")
-    return f"{sentence}."
+    relations = []
+    for relation, verdict, rows in (
+        # Each test is of another model: where that is worse, the best one is better.
+        (BETTER, WORSE, tests),
+        (WORSE, BETTER, tests),
+        (UNCLEAR, UNCLEAR, over_tasks(tests)),
+    ):
+        places: dict[tuple[str, ...], list[str]] = {}  # by the models of the verdict there
+        for task, of_task in rows[rows["verdict"] == verdict].groupby("task", sort=False):
+            place = "in the mean" if task == OVERALL else f"on {task}"
+            places.setdefault(tuple(of_task["model"]), []).append(place)
+        for models, where in places.items():
+            relations.append(f"{RELATIONS[relation]} {_names(models)} {listed(where)}")
+    takes = would_show(over_tasks(tests))  # of the last relation
+    return f"{sentence}; by paired tests it is {'; '.join(relations)}{takes}."
 
 
-def _clauses(relation: str, verdict: str, tests: pd.DataFrame, others: int) -> list[str]:
-    """The models of a verdict, as in `better than A and B on package and in the mean`.
+def _names(models: Sequence[str]) -> str:
+    """All names up to five; of more, four and the number of the rest.
 
-    Tasks with the same models share a clause. others: the number of models that are tested.
+    Names of several parts are in quotation marks.
     """
-    places: dict[tuple[str, ...], list[str]] = {}
-    for task, rows in tests[tests["verdict"] == verdict].groupby("task", sort=False):
-        place = "in the mean" if task == OVERALL else f"on {task}"
-        places.setdefault(tuple(rows["model"]), []).append(place)
-    clauses = []
-    for models, where in places.items():
-        clauses.append(f"{relation} {_listed_models(models, others)} {listed(where)}")
-    return clauses
-
-
-def _listed_models(models: Sequence[str], others: int) -> str:
-    """Their names, at most NAMED + 1, or NAMED and a number, as in `A, B, C, D and 3 others`."""
-    if len(models) == others > NAMED + 1:
-        return f"all {others} others"
-    names = [*map(_quoted, models)]
+    names = [f"“{model}”" if "," in model else model for model in models]
     if len(names) > NAMED + 1:
         names[NAMED:] = [f"{len(names) - NAMED} others"]
     return listed(names)
-
-
-def _quoted(name: str) -> str:
-    """The name of a model, in quotation marks where it has several parts."""
-    return f"“{name}”" if "," in name else name
