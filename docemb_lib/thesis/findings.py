@@ -107,11 +107,11 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
             entries.append(Entry(label, record.label, key, pd.DataFrame(), record))
     else:
         entries = entries_beside(run, run.validation.scores)[1:]
-    size = _size(run.key)
+    size = run.key.only("documents", "seed")
     others = {}
     elsewhere = 0
     for entry in entries:
-        if _size(entry.key) != size:
+        if entry.key.only("documents", "seed") != size:
             elsewhere += 1
             continue
         if entry.record is None:
@@ -186,10 +186,6 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
         examples = sum(d.shape[1] for d in parts)
         lines.append((task, len(pairs), examples, *over_seeds(parts)))
     return pd.DataFrame(lines, columns=columns)
-
-
-def _size(key: RunKey) -> dict[str, object]:
-    return {name: key.counting[name] for name in ("documents", "seed") if name in key.counting}
 
 
 def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_final: bool) -> Scores:
