@@ -4,7 +4,7 @@ A teacher may help one task and harm another, which a mean hides. Runs are compa
 from as many documents and with the same seed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -252,10 +252,12 @@ def _recorded(run: Run, scores: Scores, elsewhere: int, *, is_final: bool) -> st
     if elsewhere:
         of += f" (not compared: {elsewhere} {ELSEWHERE})"
     mean = with_interval(*means.loc[best, ["value", "low", "high"]])
-    sentence = f"Of {others + 1} recorded runs{of}, {_names([best])} ({mean}) has the best mean"
+    sentence = (
+        f"Of {others + 1} recorded runs{of}, {_names([best], others)} ({mean}) has the best mean"
+    )
     ties = means.index[means["value"] == means["value"][best]].drop(best)
     if len(ties):
-        sentence += f", the same as {_names([*ties])}"
+        sentence += f", the same as {_names(ties, others)}"
 
     tests = verdicts(differences(scores, best))
     relations = []
@@ -270,17 +272,19 @@ def _recorded(run: Run, scores: Scores, elsewhere: int, *, is_final: bool) -> st
             place = "in the mean" if task == OVERALL else f"on {task}"
             places.setdefault(tuple(of_task["model"]), []).append(place)
         for models, where in places.items():
-            relations.append(f"{RELATIONS[relation]} {_names(models)} {listed(where)}")
+            relations.append(f"{RELATIONS[relation]} {_names(models, others)} {listed(where)}")
     takes = would_show(over_tasks(tests))  # of the last relation
     return f"{sentence}; by paired tests it is {'; '.join(relations)}{takes}."
 
 
-def _names(models: Sequence[str]) -> str:
-    """All names up to five; of more, four and the number of the rest.
+def _names(models: Iterable[str], others: int) -> str:
+    """Five names at most; of more models, four and the number of the rest, or `all 7 others`.
 
-    Names of several parts are in quotation marks.
+    Names of several parts are in quotation marks. others: the number of runs beside the best one.
     """
     names = [f"“{model}”" if "," in model else model for model in models]
     if len(names) > NAMED + 1:
+        if len(names) == others:
+            return f"all {others} others"
         names[NAMED:] = [f"{len(names) - NAMED} others"]
     return listed(names)

@@ -148,22 +148,23 @@ def test_the_best_run_is_compared_with_the_others_on_each_task(concluded, runs, 
 
 
 @pytest.mark.parametrize(
-    ("worse", "named", "rest"),
-    [(5, 5, ""), (6, 4, " and 2 others")],
+    ("worse", "same", "named", "rest"),
+    [(5, 0, 5, "”"), (6, 0, 0, "all 6 others"), (6, 1, 4, "” and 2 others")],
 )
 def test_of_many_runs_four_are_named_with_the_number_of_the_rest(
-    concluded, monkeypatch, worse, named, rest
+    concluded, monkeypatch, worse, same, named, rest
 ):
     runs = []
-    for number in range(worse):
+    for number in range(worse + same):
         lam = round(0.1 + number / 20, 2)
-        monkeypatch.setitem(RIGHT, f"cosine;None;λ={lam}", (40, 10))
+        right = (40, 10) if number < worse else RIGHT["cosine;None;λ=0.5"]
+        monkeypatch.setitem(RIGHT, f"cosine;None;λ={lam}", right)
         runs.append({**HALF, "lam": lam})
     monkeypatch.setitem(RIGHT, "cosine;None;λ=0.99", RIGHT["cosine;None;λ=0.5"])
     text = concluded(*runs, {**HALF, "lam": 0.99})
     better = text.partition("by paired tests it is better than ")[2].partition(" on package")[0]
     assert better.count("cosine, no mask, λ ") == named
-    assert better.endswith(f"”{rest}")
+    assert better.endswith(rest)
 
 
 def test_runs_that_agree_on_every_example_need_no_number_of_examples(concluded, monkeypatch):
