@@ -271,8 +271,9 @@ def close_pairs(least: float, most: float = 1.01, count: int = 10) -> pd.DataFra
 
 copies = close_pairs(near_copy, count=len(texts) ** 2)
 print(f"near-copies (cosine {near_copy} or more): {len(copies) or 'none'}")
-display(copies.head(10).style.hide().format(precision=3))
-print("the most closely related others")
+if len(copies):
+    display(copies.head(10).style.hide().format(precision=3))
+print(f"the most closely related below {near_copy}")
 close_pairs(0, near_copy).style.hide().format(precision=3)
 
 # %% [markdown]

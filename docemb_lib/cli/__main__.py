@@ -304,9 +304,12 @@ def explain(
     The contributions of all pairs and words sum to the cosine.
     """
     from docemb_lib.cli.similarity import (
+        LEAD,
+        NOTE,
         given_text,
         print_explanation,
         stored_text,
+        strongest_pairs,
         write_explanation,
     )
     from docemb_lib.student import Student
@@ -317,11 +320,14 @@ def explain(
     else:
         file = EmbeddingsFile(embeddings)
         texts = (stored_text(file, first), stored_text(file, second))
-    explanation = Student.load(model).explain(*texts, passages=passages)
+    student = Student.load(model)
+    explanation = student.explain(*texts, passages=passages)
+    pairs = strongest_pairs(explanation, texts, count)
+    note = NOTE + LEAD if student.pooling == "lead" else NOTE
     if as_json:
-        write_explanation(explanation, texts, count)
+        write_explanation(explanation, pairs, note)
     else:
-        print_explanation(explanation, texts, count, console)
+        print_explanation(explanation, pairs, note, console)
 
 
 @command

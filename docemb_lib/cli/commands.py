@@ -180,7 +180,7 @@ def run(
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
     from docemb_lib.cli.pages import executed_notebook
-    from docemb_lib.cli.report import collapsed_runs, conclusion_of, paths_of, report
+    from docemb_lib.cli.report import TERMS, collapsed_runs, conclusion_of, paths_of, report
     from docemb_lib.settings.profile import Profile
     from docemb_lib.sweeps.execution import is_done
     from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
@@ -211,6 +211,7 @@ def run(
     outcome = report(planned, workspace)
     if outcome.board is not None:
         terminal.print_scoreboard(outcome.board, console)
+        console.print(TERMS)
     if notebook is None:
         if outcome.summary:  # a terminal alone would break words
             console.print(outcome.summary, soft_wrap=not console.is_terminal)

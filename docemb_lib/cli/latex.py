@@ -9,8 +9,8 @@ import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import BETTER, WORSE
 from docemb_lib.evaluation.uncertainty import ALPHA, OVERALL
-from docemb_lib.figures import typeset
 from docemb_lib.runs.scores import Final
+from docemb_lib.settings.labels import typeset
 from docemb_lib.thesis.comparison import NAME, beside_thesis, table_5_7
 
 SUPERSCRIPTS = {BETTER: "+", WORSE: "-"}

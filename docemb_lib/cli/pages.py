@@ -17,12 +17,20 @@ import nbformat
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import is_bar, progress
 from docemb_lib.cli.latex import latex_tables
-from docemb_lib.cli.report import conclusion_of, final_evaluations, report, sentences_of
+from docemb_lib.cli.report import (
+    TERMS,
+    conclusion_of,
+    final_evaluations,
+    report,
+    sentences_of,
+)
+from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import FREE, REGISTRY
 from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.execution import Planned, execute_free, execute_run, is_done
 from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
 from docemb_lib.sweeps.sweep import comparison_page
+from docemb_lib.thesis.comparison import distinct_labels
 from docemb_lib.thesis.findings import WITHOUT_CONTEXTUAL
 from docemb_lib.workspace import Workspace, write_bytes, write_text
 
@@ -75,7 +83,7 @@ def done_chapters(profile: str, workspace: Workspace) -> list[Chapter]:
             without += [f"{run.notebook} ({run.label})" for run in lost]
         if done:
             # The page shows the first of these runs in detail.
-            first_latest = [*latest, *(run for run in done if run not in latest)]
+            first_latest = [*dict.fromkeys([*latest, *done])]
             page = comparison_page(first_latest) if len(done) > 1 else done[0]
             chapters.append(Chapter(page, done))
     if without:
@@ -127,6 +135,7 @@ def write_pages(profile: str, out: Path | None = None) -> Path:
     if board is not None:
         board = board.rename_axis(None)
         blocks.append(board.to_html(border=0, float_format="{:.3f}".format, na_rep=""))
+        blocks.append(f"<p>{TERMS}</p>")
     for chapter in progress(chapters, desc="pages", unit="notebooks"):
         blocks += _write_chapter(chapter, folder, workspace)
     index = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("\n\n".join(blocks))])
@@ -154,24 +163,22 @@ def _write_chapter(chapter: Chapter, folder: Path, workspace: Workspace) -> list
     page, runs = chapter
     execute_run(page, workspace, of_sweep=True)
     links = []
-    for run in dict.fromkeys([page, *runs]):
+    each = dict.fromkeys([page, *runs])
+    names = distinct_labels((typeset(run.label), run.key) for run in each)
+    for run, name in zip(each, names, strict=True):
         notebook = executed_notebook(run)
         heading = notebook.cells[0].source.partition("\n")[0].strip("# ")
         file = f"{run.notebook}/{run.executed.stem}.html"
-        write_text(
-            folder / file, page_of(notebook, f"{heading}: {run.label}", back="../index.html")
-        )
-        links.append(
-            f'<a href="{escape(file)}">{escape(heading if run is page else run.label)}</a>'
-        )
+        write_text(folder / file, page_of(notebook, f"{heading}: {name}", back="../index.html"))
+        links.append(f'<a href="{escape(file)}">{escape(heading if run is page else name)}</a>')
         if run is page:
             sentences = sentences_of(conclusion_of(notebook))
     # The standing of the run in detail, what the contextual teacher adds, and the other runs.
     shown = [each for each in sentences[1:] if each.startswith(("Of ", WITHOUT_CONTEXTUAL))]
     blocks = [f"<h2>{links[0]}</h2>", f"<p>{escape(' '.join([sentences[0], *shown]))}</p>"]
     if len(runs) > 1:
-        this = f"The student or model of this conclusion is {escape(page.label)}."
-        blocks.append(f"<p>{this} All runs: {', '.join(links[1:])}</p>")
+        this = f"The student or model of this conclusion is {escape(names[0])}."
+        blocks.append(f"<p>{this} All runs: {'; '.join(links[1:])}</p>")
     record = page.record(workspace)
     figures = {} if record is None else {Path(path).stem: path for path in record.figures}
     chosen = [figures[stem] for stem in PICTURES if stem in figures] or [*figures.values()][-1:]
@@ -212,17 +219,14 @@ def publish_copies(profile: str, folder: Path) -> list[Path]:
     for it. Raises InputError if no run is done.
     """
     workspace = Workspace()
-    chapters = done_chapters(profile, workspace)
+    pages = {each.page.notebook: each.page for each in done_chapters(profile, workspace)}
     written = []
-    for name in progress(
-        [*FREE, *(each.page.notebook for each in chapters)], desc="copies", unit="notebooks"
-    ):
+    for name in progress([*FREE, *pages], desc="copies", unit="notebooks"):
         if name in FREE:
             notebook = _executed_free(name, workspace)
         else:
-            (page,) = (each.page for each in chapters if each.page.notebook == name)
-            execute_run(page, workspace, of_sweep=True)
-            notebook = executed_notebook(page)
+            execute_run(pages[name], workspace, of_sweep=True)
+            notebook = executed_notebook(pages[name])
         text = nbformat.writes(small_copy(notebook)) + "\n"
         written.append(folder / f"{name}.ipynb")
         write_text(written[-1], text.replace(f"{workspace.root}/", ""))

@@ -11,11 +11,11 @@ import nbformat
 import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_tasks, with_interval
-from docemb_lib.figures import typeset
 from docemb_lib.runs import records
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.scores import Final
+from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.sweeps.execution import Planned, Runs, records_of
 from docemb_lib.thesis.comparison import names_in_thesis, short_labels
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 STUDENT = "student "  # how the names of students begin
+TERMS = (  # of the final table
+    "fitted on: where the words and directions of a model are from (task: its texts, without "
+    "labels); centred: minus the mean embedding of these texts; plain sum: of both losses, "
+    "without λ."
+)
 
 
 class Report(NamedTuple):

@@ -25,6 +25,9 @@ NOTE = (
 )
 
 
+LEAD = " The first 256 tokens of a document count four times or more in its embedding."
+
+
 def given_text(argument: str) -> str:
     """Return the text of a file of this name, or the argument itself.
 
@@ -72,10 +75,8 @@ def print_hits(hits: pd.DataFrame, console: Console) -> None:
     print_table(hits, console)
 
 
-def explanation_tables(
-    explanation: Explanation, texts: tuple[str, str], count: int
-) -> dict[str, pd.DataFrame]:
-    """The strongest pairs of passages and the strongest words."""
+def strongest_pairs(explanation: Explanation, texts: tuple[str, str], count: int) -> pd.DataFrame:
+    """The pairs of passages that add most, with their texts."""
     pairs = []
     for pair in explanation.strongest_pairs(count):
         fields: dict[str, object] = {"contribution": pair.contribution}
@@ -83,27 +84,26 @@ def explanation_tables(
             start, end = spans[number].tolist()
             fields[f"passage of {name}"] = f"{number + 1}: {text[start:end]}"
         pairs.append(fields)
-    words = [*explanation.words.items()][:WORDS]
-    by_word = pd.DataFrame(words, columns=["word", "contribution"])
-    return {"pairs": pd.DataFrame(pairs), "words": by_word}
+    return pd.DataFrame(pairs)
 
 
 def print_explanation(
-    explanation: Explanation, texts: tuple[str, str], count: int, console: Console
+    explanation: Explanation, pairs: pd.DataFrame, note: str, console: Console
 ) -> None:
-    tables = explanation_tables(explanation, texts, count)
     console.print(str(explanation))
-    pairs = tables["pairs"]
-    texts_of_pairs = pairs.filter(like="passage of").map(_in_short)
-    print_table(pairs.assign(**texts_of_pairs), console, "Strongest pairs of passages")
+    texts = pairs.filter(like="passage of").map(_in_short)
+    share = f"{pairs['contribution'].sum():.3f} of {explanation.cosine:.3f}"
+    title = f"The strongest of {explanation.pairs.size} pairs of passages: {share}"
+    print_table(pairs.assign(**texts), console, title)
     if explanation.words:
-        print_table(tables["words"], console, "Strongest words")
-    console.print(NOTE)
+        words = [*explanation.words.items()][:WORDS]
+        by_word = pd.DataFrame(words, columns=["word", "contribution"])
+        print_table(by_word, console, "Strongest words")
+    console.print(note)
 
 
-def write_explanation(explanation: Explanation, texts: tuple[str, str], count: int) -> None:
+def write_explanation(explanation: Explanation, pairs: pd.DataFrame, note: str) -> None:
     """Print JSON: all pairs and words, and the strongest pairs with their texts."""
-    pairs = explanation_tables(explanation, texts, count)["pairs"]
     content = {
         "summary": str(explanation),
         "cosine": explanation.cosine,
@@ -113,7 +113,7 @@ def write_explanation(explanation: Explanation, texts: tuple[str, str], count: i
         "pairs": explanation.pairs.tolist(),
         "spans": [spans.tolist() for spans in explanation.spans],
         "words": dict(explanation.words),
-        "note": NOTE,
+        "note": note,
     }
     sys.stdout.write(json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 

@@ -7,7 +7,6 @@ Every plot function can be imported from here. Modules are loaded at the first u
 last, imports torch.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
@@ -26,6 +25,7 @@ from matplotlib.typing import ColorType, LineStyleType
 from docemb_lib.base.progress import in_kernel
 from docemb_lib.runs.kinds import SHORT_TITLES, Kind, ending_of
 from docemb_lib.runs.models import Model
+from docemb_lib.settings.labels import typeset
 from docemb_lib.training.curve import COLOURS as COLOURS_OF_LOSSES
 from docemb_lib.training.curve import GREY
 
@@ -62,8 +62,6 @@ COLOURS = {
     Kind.TASK_LSA: "floor",
     Kind.BM25: "floor",
 }
-# Parts of labels as figures print them.
-PRINTED = {"no-weighting": "plain sum", "None;λ": "no mask;λ"}
 LONGEST_OWN = 24  # characters of a label that is added to "this student"
 WIDTH = 7.2  # inches of a figure
 RC: dict[Any, Any] = {
@@ -135,24 +133,6 @@ def short_names(models: Iterable[Model], student: str) -> dict[str, str]:
         elif model.name == student:
             names[model.label] = f"{this}{ending}"
     return names
-
-
-def typeset(label: str) -> str:
-    """A label as figures print it: spaces between its parts, and short numbers.
-
-    Example:
-        >>> typeset("cosine;None;λ=0.5")
-        'cosine, no mask, λ .5'
-    """
-    for text, printed in PRINTED.items():
-        label = label.replace(text, printed)
-    return re.sub(r"([λγτ]=)([\d.]+)", _short_number, label).replace(";", ", ")
-
-
-def _short_number(match: re.Match[str]) -> str:
-    """`λ .5` for `λ=0.5`."""
-    name, value = match.groups()
-    return f"{name[0]} {float(value):g}".replace(" 0.", " .")
 
 
 def named(frame: pd.DataFrame, names: Mapping[str, str] | None = None) -> pd.DataFrame:

@@ -33,8 +33,8 @@ from docemb_lib.figures import (
     label,
     looks_of,
     series_colors,
-    typeset,
 )
+from docemb_lib.settings.labels import typeset
 from docemb_lib.thesis.values import BASELINE, PUBLISHED_BOX
 from docemb_lib.training.curve import colours_of, parts_of
 
@@ -504,7 +504,8 @@ def plot_differences(
     ax.set_yticks(range(len(rows)), list(rows["model"]))
     ax.set(ylim=(len(rows) - 0.4, -0.6), title=task)
     fills = "filled: difference shown; hollow: none shown"
-    ax.set_xlabel(f"{_metric(rows)}, minus that of {reference}\n{fills}")
+    tests = "by tests corrected for their number (Holm), which the intervals are not"
+    ax.set_xlabel(f"{_metric(rows)}, minus that of {reference}\n{fills},\n{tests}")
     return ax
 
 

@@ -4,6 +4,7 @@ Labels are for people: no code reads one. A label names only what differs from t
 of pairs and of SoftCCA.
 """
 
+import re
 from collections.abc import Sequence
 
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector
@@ -12,6 +13,8 @@ from docemb_lib.settings.sections import FurtherTeacher
 PAPER = Parameters()  # the settings of the papers
 WITH_NEGATIVES = ("max-margin", "contrastive")  # structural losses
 FurtherTeachers = Sequence[FurtherTeacher]
+# Parts of labels as figures print them.
+PRINTED = {"no-weighting": "plain sum", "None;λ": "no mask;λ"}
 
 
 def roles_of(p: Parameters, further: FurtherTeachers = ()) -> set[str]:
@@ -112,6 +115,24 @@ def pairs_label(p: Parameters, further: FurtherTeachers = ()) -> str:
     if p.beside_teachers is not None:
         parts += [f"×{p.beside_teachers} beside", _student_label(p, further)]
     return ";".join([*parts, _sizes(p)])
+
+
+def typeset(label: str) -> str:
+    """A label as figures print it: spaces between its parts, and short numbers.
+
+    Example:
+        >>> typeset("cosine;None;λ=0.5")
+        'cosine, no mask, λ .5'
+    """
+    for text, printed in PRINTED.items():
+        label = label.replace(text, printed)
+    return re.sub(r"([λγτ]=)([\d.]+)", _short_number, label).replace(";", ", ")
+
+
+def _short_number(match: re.Match[str]) -> str:
+    """`λ .5` for `λ=0.5`."""
+    name, value = match.groups()
+    return f"{name[0]} {float(value):g}".replace(" 0.", " .")
 
 
 def _student_label(p: Parameters, further: FurtherTeachers, *, projections: bool = True) -> str:

@@ -142,7 +142,8 @@ def entries_beside(run: Run, scores: pd.DataFrame) -> list[Entry]:
         label = f"only-structural;{record.label}"
         if all(entry.label != label for entry in entries):
             entries.append(_entry(run, record, label))
-    labels = _distinct(entries)
+    size = {name: run.parameters[name] for name in ("documents", "seed") if name in run.parameters}
+    labels = distinct_labels(((entry.label, entry.key) for entry in entries), **size)
     return [entry._replace(label=label) for entry, label in zip(entries, labels, strict=True)]
 
 
@@ -151,22 +152,21 @@ def _entry(run: Run, record: Record, label: str) -> Entry:
     return Entry(label, record.label, run.key_of(record), scores, record)
 
 
-def _distinct(entries: Sequence[Entry]) -> list[str]:
-    """Labels that differ.
+def distinct_labels(runs: Iterable[tuple[str, RunKey]], **size: object) -> list[str]:
+    """Labels that differ: added is what differs from the first run of this label.
 
-    Added to a label is what differs from the first run of this label, and documents or a seed that
-    differ from those of the first run of all.
+    size: values of parameters, which are also added where they differ from these.
     """
-    of_run = entries[0].key.parameters
-    size = {name: of_run[name] for name in ("documents", "seed") if name in of_run}
-    first = {entry.label: entry.key.parameters | size for entry in reversed(entries)}
+    first: dict[str, dict[str, object]] = {}
     labels = []
-    for entry in entries:
+    for label, key in runs:
+        values = {**key.parameters, "profile": key.profile.name}
+        of_first = first.setdefault(label, values | size)
         added = []
-        for name, value in entry.key.parameters.items():
-            if first[entry.label].get(name) != value:
+        for name, value in values.items():
+            if of_first.get(name) != value:
                 added.append(f"{name} {value}")
-        labels.append(f"{entry.label} ({', '.join(added)})" if added else entry.label)
+        labels.append(f"{label} ({', '.join(added)})" if added else label)
     return labels
 
 
@@ -372,13 +372,12 @@ def recorded_finals(run: Run, final: Final | None = None) -> Finals:
     described = models_of_table(pd.concat(models).drop_duplicates("model"))
     most_first = sorted(keys, key=lambda labelled: -labelled[1].counting["documents"])
     known = names_in_thesis(most_first, described)
-    labels = {name: label for label, name in reversed(known.items())}  # the first model of a name
     by_label = {model.label: model for model in described}
-    in_table = {name: by_label[label] for name, label in labels.items()}
-    labels_of_students = dict.fromkeys(label for label, _ in keys)
-    students = tuple(by_label[label] for label in labels_of_students)
-    names_of_students = short_labels(dict(keys))
-    return Finals(beside_thesis(rows, known), in_table, students, names_of_students)
+    # The first model of a name.
+    in_table = {name: by_label[label] for label, name in reversed(known.items())}
+    of_students = dict(keys)
+    students = tuple(by_label[label] for label in of_students)
+    return Finals(beside_thesis(rows, known), in_table, students, short_labels(of_students))
 
 
 def with_head(run: Run, finals: Finals, head: HeadSettings) -> Finals:

@@ -4,7 +4,7 @@ A teacher may help one task and harm another, which a mean hides. Runs are compa
 from as many documents and with the same seed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple
 
@@ -13,6 +13,8 @@ import pandas as pd
 
 from docemb_lib.evaluation.scoreboard import (
     BETTER,
+    RELATIONS,
+    UNCLEAR,
     WORSE,
     listed,
     over_tasks,
@@ -36,6 +38,7 @@ from docemb_lib.runs.models import Model, models_of_table
 from docemb_lib.runs.records import Record
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.scores import Final
+from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import STRUCTURAL_LOSS
 from docemb_lib.thesis.comparison import LINES, Entry, entries_beside, short_labels
 from docemb_lib.thesis.values import final_name
@@ -46,6 +49,8 @@ FIRST = "It is the first recorded run: make another, and execute this cell again
 WITHOUT_CONTEXTUAL = "Beside the same student without the contextual teacher"
 
 ELSEWHERE = "with other numbers of documents or seeds"
+
+NAMED = 4  # runs that a clause names before "and N others"
 
 
 class Other(NamedTuple):
@@ -86,7 +91,7 @@ def conclusion(run: Run, final: Final | None = None) -> str:
 
 
 def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
-    """The recorded runs that are comparable with this one, by label, and the number of others.
+    """The comparable recorded runs by their names in figures, and the number of others.
 
     Comparable are runs from as many documents and with the same seed.
     """
@@ -102,18 +107,19 @@ def _others(run: Run, *, is_final: bool) -> tuple[dict[str, Other], int]:
             entries.append(Entry(label, record.label, key, pd.DataFrame(), record))
     else:
         entries = entries_beside(run, run.validation.scores)[1:]
-    size = _size(run.key)
+    size = run.key.only("documents", "seed")
     others = {}
     elsewhere = 0
     for entry in entries:
-        if _size(entry.key) != size:
+        if entry.key.only("documents", "seed") != size:
             elsewhere += 1
             continue
         if entry.record is None:
             continue
-        model = _recorded_model(run, entry.record, entry.model, entry.label)
+        name = typeset(entry.label)
+        model = _recorded_model(run, entry.record, entry.model, name)
         if model is not None:
-            others[entry.label] = Other(entry.key, model)
+            others[name] = Other(entry.key, model)
     return others, elsewhere
 
 
@@ -182,10 +188,6 @@ def over_recorded_seeds(run: Run) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=columns)
 
 
-def _size(key: RunKey) -> dict[str, object]:
-    return {name: key.counting[name] for name in ("documents", "seed") if name in key.counting}
-
-
 def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_final: bool) -> Scores:
     """The scores of the evaluated model and of the other runs, with the answer to each example.
 
@@ -202,8 +204,8 @@ def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_fina
 
 def _is_structural_alone(key: RunKey, beside: RunKey) -> bool:
     """Whether a run has the structural loss of another one and no further teacher."""
-    same_loss = key.only(*STRUCTURAL_LOSS) == beside.only(*STRUCTURAL_LOSS)
-    return same_loss and key.roles == {"structural"}
+    alone = key.roles == {"structural"}
+    return alone and key.only(*STRUCTURAL_LOSS) == beside.only(*STRUCTURAL_LOSS)
 
 
 def _contextual_teacher(
@@ -225,14 +227,15 @@ def _contextual_teacher(
     sentence = f"{WITHOUT_CONTEXTUAL} ({alone}) it is {told(tests)}"
     if given and taken:
         sentence += (
-            f": what the contextual teacher gives to {' and '.join(given)}, it takes from "
-            f"{' and '.join(taken)}"
+            f": what the contextual teacher gives to {listed(given)}, it takes from {listed(taken)}"
         )
     return f"{sentence}."
 
 
 def _recorded(run: Run, scores: Scores, elsewhere: int, *, is_final: bool) -> str:
-    """The model with the best mean, and on which tasks others are shown to be worse or better.
+    """The model with the best mean, and which others are shown to be worse or better on which task.
+
+    At the end stand those that are not shown to differ in the mean.
 
     elsewhere: the number of runs that are not compared.
     """
@@ -249,29 +252,39 @@ def _recorded(run: Run, scores: Scores, elsewhere: int, *, is_final: bool) -> st
     if elsewhere:
         of += f" (not compared: {elsewhere} {ELSEWHERE})"
     mean = with_interval(*means.loc[best, ["value", "low", "high"]])
-    sentence = f"Of {others + 1} recorded runs{of}, {best} ({mean}) has the best mean"
-    ties = int((means["value"] == means["value"][best]).sum()) - 1
-    if ties:
-        sentence += f", and {ties} {'has' if ties == 1 else 'have'} the same"
+    sentence = (
+        f"Of {others + 1} recorded runs{of}, {_names([best], others)} ({mean}) has the best mean"
+    )
+    ties = means.index[means["value"] == means["value"][best]].drop(best)
+    if len(ties):
+        sentence += f", the same as {_names(ties, others)}"
 
     tests = verdicts(differences(scores, best))
-    # Each test is of another model: where that is worse, the best one is better.
     relations = []
-    for relation, verdict in (("better", WORSE), ("worse", BETTER)):
-        counts = tests[tests["verdict"] == verdict].groupby("task", sort=False).size()
-        for count, tasks in counts.groupby(counts, sort=False):
-            places = ["in the mean" if task == OVERALL else f"on {task}" for task in tasks.index]
-            relations.append(f"{relation} than {_share(int(count), others)} {listed(places)}")
-    if not relations:
-        which = "the other" if others == 1 else "any other"
-        takes = would_show(over_tasks(tests)).removeprefix("; ")
-        which += f" ({takes})" if takes else ""
-        return f"{sentence}; paired tests do not show it to differ from {which}."
-    return f"{sentence}; paired tests show it to be {'; '.join(relations)}."
+    for relation, verdict, rows in (
+        # Each test is of another model: where that is worse, the best one is better.
+        (BETTER, WORSE, tests),
+        (WORSE, BETTER, tests),
+        (UNCLEAR, UNCLEAR, over_tasks(tests)),
+    ):
+        places: dict[tuple[str, ...], list[str]] = {}  # by the models of the verdict there
+        for task, of_task in rows[rows["verdict"] == verdict].groupby("task", sort=False):
+            place = "in the mean" if task == OVERALL else f"on {task}"
+            places.setdefault(tuple(of_task["model"]), []).append(place)
+        for models, where in places.items():
+            relations.append(f"{RELATIONS[relation]} {_names(models, others)} {listed(where)}")
+    takes = would_show(over_tasks(tests))  # of the last relation
+    return f"{sentence}; by paired tests it is {'; '.join(relations)}{takes}."
 
 
-def _share(count: int, others: int) -> str:
-    """Some of the other models in words, as in `2 of the 3 others`."""
-    if others == 1:
-        return "the other"
-    return f"all {others} others" if count == others else f"{count} of the {others} others"
+def _names(models: Iterable[str], others: int) -> str:
+    """Five names at most; of more models, four and the number of the rest, or `all 7 others`.
+
+    Names of several parts are in quotation marks. others: the number of runs beside the best one.
+    """
+    names = [f"“{model}”" if "," in model else model for model in models]
+    if len(names) > NAMED + 1:
+        if len(names) == others:
+            return f"all {others} others"
+        names[NAMED:] = [f"{len(names) - NAMED} others"]
+    return listed(names)

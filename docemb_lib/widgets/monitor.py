@@ -7,7 +7,7 @@ from ipywidgets import VBox
 from tqdm import tqdm
 
 from docemb_lib.base.errors import InputError, nearest
-from docemb_lib.figures import typeset
+from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import notebook_named
 from docemb_lib.sweeps.monitor import runs_on_disk, trainings_on_disk
 from docemb_lib.widgets import explorer as html

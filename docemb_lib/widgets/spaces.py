@@ -20,12 +20,13 @@ from docemb_lib.evaluation.probes import (
     separation,
     tidy_distances,
 )
-from docemb_lib.figures import short_names, typeset
+from docemb_lib.figures import short_names
 from docemb_lib.figures.documents import UNITS, plot_distances
 from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
+from docemb_lib.settings.labels import typeset
 from docemb_lib.views.students import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider
@@ -131,8 +132,9 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
             f"<p>{html.number('documents', count)} documents of {shortest:,} to {longest:,} "
             f"tokens, {negatives} negatives each</p>"
         )
-        pairs = mistaken(parts[distances.student if loss == ALL_LOSSES else loss], k=MISTAKEN)
-        text += _pair(documents, pairs.iloc[min(pair, len(pairs)) - 1])
+        student = distances.student if loss == ALL_LOSSES else loss
+        pairs = mistaken(parts[student], k=MISTAKEN)
+        text += _pair(documents, pairs.iloc[min(pair, len(pairs)) - 1], student)
 
         settings = (loss, distance, gamma, negatives, tokens)  # the pair is not in the figure
         if settings not in drawn:
@@ -161,15 +163,15 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
     return Explorer(controls, answer)
 
 
-def _pair(documents: pd.DataFrame, pair: pd.Series) -> str:
-    """A document next to the other document that its student is mistaken for, and by how much."""
+def _pair(documents: pd.DataFrame, pair: pd.Series, student: str) -> str:
+    """A document next to the other one that a student mistakes it for, and by how much."""
     document = documents.iloc[int(pair["document"])]
     other = documents.iloc[int(pair["other"])]
     ahead = pair["ahead"]
     side = "nearer to" if ahead > 0 else "farther from"
     sentence = (
-        f"The student of {document['id']} is {abs(ahead):.3f} {side} the teacher embedding of "
-        f"{other['id']} than its own."
+        f"{document['id']} is {abs(ahead):.3f} {side} the teacher embedding of {other['id']} "
+        f"than its own, in the embeddings of {student}."
     )
     texts = ""
     for row in (document, other):

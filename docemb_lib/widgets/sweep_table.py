@@ -17,7 +17,7 @@ from IPython.display import HTML, display
 
 from docemb_lib.base.private import kernel_id
 from docemb_lib.base.progress import in_kernel, live_cell, progress, stopped
-from docemb_lib.figures import typeset
+from docemb_lib.settings.labels import typeset
 from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
 from docemb_lib.sweeps.kernels import is_run_of_sweep
 from docemb_lib.sweeps.monitor import progress_of, training_of, trainings_on_disk

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
@@ -116,6 +117,24 @@ def test_published_copies_compare_the_runs_of_a_notebook(
         for name in copies
     ]
     assert said == ["executed", "2 runs in outputs", "executed"]
+
+
+def test_the_index_names_runs_of_one_label_by_what_differs(
+    workspace_root, workspace, write_notebook
+):
+    text = "from docemb_lib.runs.run import begin\nbegin('03_structural', globals()).finish({})"
+    write_notebook("03_structural", "profile = 'tiny'\nseed = 0\ndocuments = 1", text)
+    plan = "[{runs: [{documents: 20}, {documents: 24}], notebook: 03_structural}]"
+    small = (workspace_root / "params" / "small.yaml").read_text()
+    mine = small[: small.index("plan:")].replace("name: small", "name: mine") + f"plan: {plan}"
+    (workspace_root / "params" / "mine.yaml").write_text(mine)
+    for run in runs_of(resolve_plan(Profile.load("mine"), "mine", workspace)):
+        execute_run(run, workspace)
+    done = docemb("report", "--profile", "mine", "-o", "pages")
+    assert done.returncode == 0, done.stderr
+    index = (workspace_root / "pages" / "index.html").read_text(encoding="utf-8")
+    links = re.findall(r'<a href="[^"]+">([^<]+)</a>', index.partition("All runs: ")[2])
+    assert links == ["cosine", "cosine (documents 24)"]
 
 
 def test_the_runs_whose_students_have_collapsed_are_named_with_what_to_change(workspace):

@@ -132,12 +132,48 @@ def test_explain_prints_one_line_pairs_and_words(folder):
     assert done.returncode == 0, done.stderr
     for words in (
         "cosine 0.",
-        "Strongest pairs of passages",
+        "The strongest of ",
         "1: Fit a straight",
         "residuals",
         "evenly",
     ):
         assert words in done.stdout
+
+
+@pytest.fixture(scope="module")
+def leading(tmp_path_factory):
+    """A student that counts the beginning of a document more."""
+    student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], max_tokens=512, pooling="lead")
+    path = tmp_path_factory.mktemp("lead") / "student"
+    student.save(path)
+    return path
+
+
+def explain(student, *options):
+    text = f"{TOPICS['lines']} {TOPICS['waves']} " * 20
+    done = docemb("explain", student, text, TOPICS["lines"], *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_explain_says_which_share_of_the_cosine_the_pairs_hold(leading):
+    answer = json.loads(explain(leading, "--json"))
+    strongest = sum(sorted(np.ravel(answer["pairs"]))[-2:])
+    pairs = np.size(answer["pairs"])
+    share = f"{strongest:.3f} of {answer['cosine']:.3f}"
+    said = f"The strongest of {pairs} pairs of passages: {share}"
+    assert said in " ".join(explain(leading, "-k", 2).split())
+
+
+BEGINNING = "The first 256 tokens of a document count four times or more"
+
+
+def test_explain_says_that_the_beginning_counts_more(leading):
+    assert BEGINNING in json.loads(explain(leading, "--json"))["note"]
+
+
+def test_explain_says_nothing_of_the_beginning_where_all_tokens_count_alike(folder):
+    assert BEGINNING not in json.loads(explain(folder / "student", "--json"))["note"]
 
 
 def test_explain_needs_texts_in_the_file(folder, tmp_path):

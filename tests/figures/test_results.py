@@ -294,6 +294,13 @@ def test_differences_are_filled_where_the_test_shows_them(ax, names_of):
     assert ax.yaxis_inverted()
 
 
+def test_differences_say_that_their_tests_are_corrected_and_their_intervals_not(ax):
+    row = ("student", "student", "SBERT", 0.1, 0.01, 0.2, "no difference shown", "find", "map")
+    names = ["model", "kind", "reference", "difference", "low", "high", "verdict", "task", "metric"]
+    figures.plot_differences(pd.DataFrame([row], columns=names), task="find", reference="SBERT")
+    assert "corrected for their number (Holm), which the intervals are not" in ax.get_xlabel()
+
+
 def test_length_has_a_line_with_intervals_per_model_side_by_side(ax, names_of):
     rows = [
         (model, bucket, n, level + n / 100, level, level + 0.5)

@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook, write_files
 
+from docemb_lib.cli.report import TERMS
 from docemb_lib.runs import records
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.workspace import Workspace
@@ -187,6 +188,11 @@ def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explore
     )  # nothing is loaded
     assert r"$\frac" not in page
     assert "<mfrac><mn>1</mn><mi>d</mi></mfrac>" in page  # of the MSE
+
+
+def test_the_index_explains_the_terms_of_its_table(inside):
+    assert docemb("report", "--profile", "small", "-o", "terms").returncode == 0
+    assert f"<p>{TERMS}</p>" in Path("terms/index.html").read_text(encoding="utf-8")
 
 
 def test_results_come_as_table_json_and_csv(inside):

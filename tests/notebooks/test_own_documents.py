@@ -99,6 +99,17 @@ def test_close_pairs_are_those_of_a_plain_loop():
     ]
 
 
+@pytest.mark.parametrize(("least", "tables"), [(0.95, 0), (0.4, 1)])
+def test_near_copies_are_shown_only_where_there_are_some(least, tables):
+    (source,) = [source for source in CODE if "def close_pairs" in source]
+    ids = ["a", "b", "c"]
+    Y = np.array([[1, 0], [0.5, 0.5], [0, 1]])
+    shown = []
+    names = {"collection": pd.DataFrame({"id": ids}), "texts": ids, "display": shown.append}
+    exec(source, {"Y": Y, "near_copy": least, "np": np, "pd": pd, **names})
+    assert len(shown) == tables
+
+
 def test_nearest_documents_have_the_largest_cosines():
     Y = np.eye(4)[[0, 1, 2, 3]]
     texts = ["one", "two", "three", "four"]

@@ -11,6 +11,7 @@ from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.figures.results import plot_runs
 from docemb_lib.runs import records
+from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
 from docemb_lib.runs.scores import ScoreStage
@@ -33,6 +34,7 @@ from docemb_lib.thesis.comparison import (
     MEAN,
     NORMALISED,
     beside_thesis,
+    distinct_labels,
     is_sibling,
     short_labels,
 )
@@ -603,3 +605,9 @@ def test_scores_stand_beside_the_papers_where_it_has_the_task():
         ("fakenews", "accuracy"): 0.1,
     }
     assert table.loc[("paper", "BERT"), ("20news", "accuracy")] == 0.1994
+
+
+def test_runs_of_one_label_in_two_profiles_are_named_by_the_profile(workspace_root):
+    small = Profile.load("small")
+    keys = [RunKey("01_corpus", small.model_copy(update={"name": name})) for name in ("a", "b")]
+    assert distinct_labels(("corpus", key) for key in keys) == ["corpus", "corpus (profile b)"]

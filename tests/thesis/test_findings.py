@@ -107,7 +107,7 @@ def test_no_model_is_compared_twice_in_the_mean(concluded):
 
 def test_a_contextual_teacher_may_give_to_one_task_what_it_takes_from_another(concluded):
     assert (
-        "Beside the same student without the contextual teacher (only-structural;cosine) it is "
+        "Beside the same student without the contextual teacher (only-structural, cosine) it is "
         "better on package (+.200, p < .001); worse on halves (-.200, p < .001); not shown to "
         "differ in the mean (+.000, p 1.000; 200 examples can show .091): what the contextual "
         "teacher gives to package, it takes from halves."
@@ -124,19 +124,20 @@ def test_only_a_run_with_the_same_structural_loss_shows_what_is_added(concluded,
     [
         (
             (MARGIN, COSINE),
-            "has the best mean; paired tests show it to be better than the other on package, on "
-            "halves and in the mean.",
+            "has the best mean; by paired tests it is better than “max-margin, MSE, γ 1” on "
+            "package, on halves and in the mean.",
         ),
         (
             (MARGIN, COSINE, {"notebook": "03_structural", "structural_loss": "mse"}),
-            "has the best mean, and 1 has the same; paired tests show it to be better than all 2 "
-            "others on package; better than 1 of the 2 others on halves and in the mean; worse "
-            "than 1 of the 2 others on halves.",
+            "has the best mean, the same as cosine; by paired tests it is better than cosine and "
+            "“max-margin, MSE, γ 1” on package; better than “max-margin, MSE, γ 1” on halves and "
+            "in the mean; worse than cosine on halves; not shown to differ from cosine in the "
+            "mean; 200 examples can show .091.",
         ),
         (
             (FIFTH, HALF),
-            "has the best mean, and 1 has the same; paired tests do not show it to differ from "
-            "the other (200 examples can show .031).",
+            "has the best mean, the same as “cosine, no mask, λ .2”; by paired tests it is not "
+            "shown to differ from “cosine, no mask, λ .2” in the mean; 200 examples can show .031.",
         ),
     ],
 )
@@ -146,10 +147,30 @@ def test_the_best_run_is_compared_with_the_others_on_each_task(concluded, runs, 
     assert said in text
 
 
+@pytest.mark.parametrize(
+    ("worse", "same", "named", "rest"),
+    [(5, 0, 5, "”"), (6, 0, 0, "all 6 others"), (6, 1, 4, "” and 2 others")],
+)
+def test_of_many_runs_four_are_named_with_the_number_of_the_rest(
+    concluded, monkeypatch, worse, same, named, rest
+):
+    runs = []
+    for number in range(worse + same):
+        lam = round(0.1 + number / 20, 2)
+        right = (40, 10) if number < worse else RIGHT["cosine;None;λ=0.5"]
+        monkeypatch.setitem(RIGHT, f"cosine;None;λ={lam}", right)
+        runs.append({**HALF, "lam": lam})
+    monkeypatch.setitem(RIGHT, "cosine;None;λ=0.99", RIGHT["cosine;None;λ=0.5"])
+    text = concluded(*runs, {**HALF, "lam": 0.99})
+    better = text.partition("by paired tests it is better than ")[2].partition(" on package")[0]
+    assert better.count("cosine, no mask, λ ") == named
+    assert better.endswith(rest)
+
+
 def test_runs_that_agree_on_every_example_need_no_number_of_examples(concluded, monkeypatch):
     monkeypatch.setitem(RIGHT, "MSE", RIGHT["cosine"])
     text = concluded(COSINE, {"notebook": "03_structural", "structural_loss": "mse"})
-    assert "paired tests do not show it to differ from the other." in text
+    assert "by paired tests it is not shown to differ from cosine in the mean." in text
 
 
 def test_runs_from_other_numbers_of_documents_are_named_and_not_compared(concluded):

@@ -112,10 +112,15 @@ def test_the_distance_explorer_shows_separation_and_the_most_mistaken_pair(
     assert [f"d{row}, {10 + row} tokens" in text for row in rows] == [True, True]
     side = "nearer to" if pair["ahead"] > 0 else "farther from"
     said = f"is {abs(pair['ahead']):.3f} {side} the teacher embedding of d{rows[1]} than its own"
-    assert f"The student of d{rows[0]} {said}." in text
+    assert f"d{rows[0]} {said}, in the embeddings of before." in text
     assert "<script" not in text
     assert "<img" not in text
     assert text.count("&lt;script&gt;") == 2
+
+
+def test_with_all_losses_the_most_mistaken_pair_is_that_of_the_run(distances, moved):
+    text = moved(widgets.distance_explorer(distances._replace(student="before")))
+    assert "than its own, in the embeddings of before.</p>" in text
 
 
 def test_a_range_of_few_documents_gives_a_line_and_can_be_left_again(distances, numbers, moved):
