@@ -79,8 +79,9 @@ def _hub_answers(name: str) -> bool:
     try:
         files = [try_to_load_from_cache(name, file) for file in ("config.json", MODULES)]
     except HFValidationError:
-        problem = "and this is no name of a model on a hub"
-        raise InputError(f"{_nowhere(name)}, {problem}; correct it") from None
+        raise InputError(
+            f"{_nowhere(name)}, and this is no name of a model on a hub; correct it"
+        ) from None
     downloaded = any(isinstance(file, str) for file in files)
     status = None
     if not constants.HF_HUB_OFFLINE:

@@ -561,8 +561,7 @@ def evaluate(
     print_table(final.board.reset_index(), console, title)
     if len(final.comparison):
         tests = final.comparison.query("model == @final.student")
-        corrected = "p after Holm over all references and tasks"
-        title = f"Paired tests of {final.student} ({corrected}; no word: no difference shown)"
+        title = f"Paired tests of {final.student} (Holm-corrected p; no word: no difference shown)"
         print_table(test_board(tests).reset_index(), console, title)
     if further:
         title = f"Other metrics of retrieval, of which none decides ({METRIC_NAMES[metric]} does)"

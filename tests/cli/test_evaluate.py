@@ -63,6 +63,12 @@ def test_the_verdict_is_on_the_student_as_it_is_given(evaluated):
     assert f"In the mean over 1 task, {GIVEN} (" in evaluated()
 
 
+def test_the_best_reference_of_the_verdict_is_never_the_student_refitted(evaluated, root):
+    printed = evaluated()
+    assert REFITTED in printed.partition("In the mean over")[0]
+    assert REFITTED not in printed.partition("In the mean over")[2]
+
+
 def test_the_refitted_form_of_a_given_student_has_a_name_and_a_form_of_its_own(tables):
     forms = tables()["models"].set_index("model")["form"]
     assert forms[REFITTED] == Form.REFITTED
