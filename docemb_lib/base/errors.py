@@ -45,10 +45,16 @@ def nearest(name: str, allowed: Collection[str]) -> str:
 
 
 def did_you_mean(name: str, allowed: Collection[str]) -> str:
-    """The question that names the most similar allowed name, in any case; "" if none is similar."""
+    """The question that names the most similar allowed name; "" if none is similar."""
+    similar = most_similar(name, allowed)
+    return f"; did you mean {similar}?" if similar else ""
+
+
+def most_similar(name: str, allowed: Collection[str]) -> str:
+    """The most similar allowed name, in any case; "" if none is similar."""
     by_folded = {each.casefold(): each for each in allowed}
     similar = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.66)
-    return f"; did you mean {by_folded[similar[0]]}?" if similar else ""
+    return by_folded[similar[0]] if similar else ""
 
 
 def plain(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from huggingface_hub import constants
 
-from docemb_lib.base.errors import InputError
+from docemb_lib.base.errors import InputError, most_similar
 from docemb_lib.base.integrity import (
     MANIFEST,
     MODULES,
@@ -80,7 +80,7 @@ def _hub_answers(name: str) -> bool:
         files = [try_to_load_from_cache(name, file) for file in ("config.json", MODULES)]
     except HFValidationError:
         raise InputError(
-            f"{name}: there is no such folder, and this is no name of a model on a hub; correct it"
+            f"{_nowhere(name)}, and this is no name of a model on a hub; correct it"
         ) from None
     downloaded = any(isinstance(file, str) for file in files)
     status = None
@@ -91,13 +91,22 @@ def _hub_answers(name: str) -> bool:
     if not downloaded:
         problem = f"{constants.ENDPOINT} does not give it (HTTP {status})" if status else SILENT
         raise InputError(
-            f"{name}: there is no such folder, it was not downloaded before, and {problem}; "
+            f"{_nowhere(name)}, it was not downloaded before, and {problem}; "
             "correct the name, connect (HF_HUB_ETAG_TIMEOUT: seconds to wait), or give the folder "
             "of a copy"
         )
     if not constants.HF_HUB_OFFLINE:
         warn_once("%s; downloaded models are used as they are", SILENT)
     return False
+
+
+def _nowhere(name: str) -> str:
+    """The start of an error about a missing folder, with the nearest model in the same place."""
+    missing = Path(name)
+    files = missing.parent.glob("*/config*.json")  # of transformers or of sentence-transformers
+    similar = most_similar(missing.name, [file.parent.name for file in files])
+    question = f" (did you mean {missing.with_name(similar)}?)" if similar else ""
+    return f"{name}: there is no such folder{question}"
 
 
 def hub_silence() -> str:

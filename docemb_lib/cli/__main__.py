@@ -526,7 +526,8 @@ def evaluate(
     """Score a model on the tasks of a profile, beside references.
 
     References are the models that the profile's final evaluation has scored; before there is one,
-    SBERT and what is fitted on the texts of each task, without training.
+    SBERT and what is fitted on the texts of each task, without training. Tests compare the model as
+    it is given with them, and a student also with itself, refitted to the texts of each task.
     """
     from docemb_lib.cli.report import typeset_models
     from docemb_lib.cli.terminal import SCORES, print_table
@@ -549,10 +550,11 @@ def evaluate(
     if not alone:
         labels = {row.label for row in forms.models}  # a model may be a reference, too
         references = [row for row in references_of(stages, loaded) if row.label not in labels]
+    refitted = [forms.adapted] if references and forms.adapted else []
     final = stages.scores.evaluate(
         [*forms.models, *references],
-        student=forms.compared,
-        references=references,
+        student=forms.saved,
+        references=[*references, *refitted],
         metric=metric,
     )
     frames = {"scores": final.scores, **final.tables}
@@ -565,7 +567,7 @@ def evaluate(
     print_table(final.board.reset_index(), console, title)
     if len(final.comparison):
         tests = final.comparison.query("model == @final.student")
-        title = f"Paired tests of {final.student} (corrected p; no word: no difference shown)"
+        title = f"Paired tests of {final.student} (Holm-corrected p; no word: no difference shown)"
         print_table(test_board(tests).reset_index(), console, title)
     if further:
         title = f"Other metrics of retrieval, of which none decides ({METRIC_NAMES[metric]} does)"

@@ -34,6 +34,7 @@ class Form(StrEnum):
     SAVED = "saved"
     DENSE = "dense"  # without the lexical half
     ADAPTED = "adapted"  # with a lexical half that is fitted on the texts of a task
+    REFITTED = "refitted"  # the same of a student that `docemb evaluate` is given
     CENTRED = "centred"  # minus the mean embedding of the texts of a task
 
 
@@ -63,6 +64,7 @@ ENDINGS = {
     Form.SAVED: "",
     Form.DENSE: ", dense half",
     Form.ADAPTED: " ⊕ LSA",
+    Form.REFITTED: ", refitted to the task",
     Form.CENTRED: ", centred",
 }
 

@@ -155,11 +155,6 @@ class StudentForms(NamedTuple):
     def models(self) -> list[Model]:
         return [model for model in self if model is not None]
 
-    @property
-    def compared(self) -> Model:
-        """The form that is compared with the references: the adapted one if there is one."""
-        return self.adapted or self.saved
-
 
 class SBERTModels(NamedTuple):
     """The structural teacher in its two treatments of long documents."""
@@ -301,8 +296,8 @@ def beside_lsa(
             )
             return _joined(half, X, texts)
         except InputError as error:
-            label = label_of(dense.kind, Form.ADAPTED, dense.name)
-            logger.warning("%s is scored without its lexical half: %s", label, error)
+            label = label_of(dense.kind, name=dense.name)
+            logger.warning("%s, fitted on a task, has no lexical half there: %s", label, error)
             return X
 
     # "None" stands for a removed option: the key finds the scores measured before.
@@ -519,8 +514,8 @@ def teacher_model(
 def forms_at(path: str, workspace: Workspace) -> StudentForms:
     """The model in a folder or of a hub id: a student in its forms, see `lexical_models`.
 
-    Any other model has one form and is run by sentence-transformers. Raises InputError for what is
-    no model.
+    The adapted form is called refitted, because the student as saved may be adapted, too. Any other
+    model has one form and is run by sentence-transformers. Raises InputError for what is no model.
     """
     from docemb_lib.student import export, loading
 
@@ -536,4 +531,5 @@ def forms_at(path: str, workspace: Workspace) -> StudentForms:
         is_student = False
     if not is_student:
         return StudentForms(published_model(path)._replace(name=name))
-    return lexical_models(name, student_at(Path(source)) or Path(source), workspace)
+    forms = lexical_models(name, student_at(Path(source)) or Path(source), workspace)
+    return forms._replace(adapted=forms.adapted and forms.adapted._replace(form=Form.REFITTED))

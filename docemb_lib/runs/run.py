@@ -142,9 +142,11 @@ class Run:
     def evaluate(self, others: Sequence[Model] = ()) -> Final:
         """The final evaluation, on test splits.
 
-        It compares the run's model and the `others` with the references.
+        It compares the run's model and the `others` with the references. A student with a lexical
+        half is compared as it is used, adapted.
         """
-        return self._evaluate(self.models(others), self._student.compared, final=True)
+        compared = self._student.adapted or self._student.saved
+        return self._evaluate(self.models(others), compared, final=True)
 
     def _evaluate(self, models: list[Model], student: Model, *, final: bool) -> Final:
         return self.stages.scores.evaluate(

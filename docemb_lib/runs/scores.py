@@ -128,8 +128,7 @@ class Final(NamedTuple):
     @property
     def adapted(self) -> str | None:
         """The label of the student that is fitted on the texts of a task; None without one."""
-        label = self.model(self.student)._replace(form=Form.ADAPTED).label
-        return label if label in set(self.models["model"]) else None
+        return self.label(Kind.STUDENT, Form.ADAPTED)
 
     @property
     def practice(self) -> str | None:
@@ -164,12 +163,13 @@ class Final(NamedTuple):
 
         These are the best reference, with `practice` the common practice (SBERT), and the student
         before training. A student that is adapted to a task is compared with an untrained one that
-        is adapted, too.
+        is adapted, too. The student's own refitted form is no other model.
         """
+        refitted = self.label(Kind.STUDENT, Form.REFITTED)
         sbert = self.practice or label_of(Kind.SBERT_TRUNCATED)
         return scoreboard.standing(
             self.last,
-            self.comparison,
+            self.comparison[self.comparison["reference"] != refitted],
             student=self.student,
             before=self.before,
             practice=sbert if practice else None,

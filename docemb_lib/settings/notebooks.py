@@ -130,12 +130,13 @@ REGISTRY: Mapping[str, Notebook] = {notebook.name: notebook for notebook in _ALL
 
 
 def notebook_named(name: str, *, source: str = "") -> str:
-    """The notebook of this name or number, for example 05.
+    """The notebook of this name or number, for example 05 or 5.
 
     Raises InputError unless there is exactly one; `source` begins the line of this error.
     """
-    names = [notebook for notebook in REGISTRY if notebook.startswith(name)]
-    free = [notebook for notebook in FREE if notebook.startswith(name)]
+    start = name and name.zfill(2)
+    names = [notebook for notebook in REGISTRY if notebook.startswith(start)]
+    free = [notebook for notebook in FREE if notebook.startswith(start)]
     if len(free) == 1 and not names:
         raise InputError(
             f"{source}notebook {free[0]} makes no run of a profile; "

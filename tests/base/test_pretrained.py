@@ -139,6 +139,25 @@ def test_a_model_that_is_nowhere_is_named_in_one_line_after_one_attempt_of_a_sec
     assert asked == requests  # each run of a plan requires the model
 
 
+@pytest.mark.parametrize("file", ["config.json", "config_sentence_transformers.json"])
+@pytest.mark.parametrize("place", ["", "outputs/students/"])
+def test_a_mistyped_folder_is_answered_with_the_nearest_one_there(
+    hub, refused, tmp_path, monkeypatch, place, file
+):
+    hub(None)
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path / place, {f"my_student/{file}": "{}", f"other/{file}": "{}"})
+    named = rf"there is no such folder \(did you mean {place}my_student\?\), "
+    refused(f"^{place}my_studen: {named}", pretrained.require, f"{place}my_studen")
+
+
+def test_a_near_folder_without_a_model_is_not_offered(hub, refused, tmp_path, monkeypatch):
+    hub(None)
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path, {"my_student.embeddings/0.npy": ""})
+    refused("^my_student: there is no such folder, ", pretrained.require, "my_student")
+
+
 @pytest.mark.parametrize("status", [None, 200, 404, 503])
 def test_the_hub_is_asked_once_whether_it_answers(hub, status):
     asked = hub(status)

@@ -250,7 +250,7 @@ COMMANDS = [
         {},
         "profile none.yaml: there is no such file; give the path of one, or one of .*small",
     ),
-    ("results 5", {}, "unknown"),
+    ("results 9", {}, "unknown"),
     (f"run --profile '{CONTROL}'", {}, "profile .* is unknown"),
     ("sweep 05 --grid '' --dry-run --profile small", {}, "grid '' is unknown"),
     ("sweep 05 --grid structural --json --profile small", {}, "--json lists the runs"),

@@ -35,5 +35,10 @@ def test_a_notebook_that_makes_no_run_is_refused_with_the_way_to_execute_it(refu
     refused("open it in JupyterLab, or execute it by papermill", notebooks.notebook_named, name)
 
 
+@pytest.mark.parametrize("name", ["03", "3", "03_structural"])
+def test_a_notebook_is_known_by_its_number_with_and_without_the_zero(name):
+    assert notebooks.notebook_named(name) == "03_structural"
+
+
 def test_the_registry_is_in_the_order_of_the_names():
     assert list(REGISTRY) == sorted(REGISTRY)

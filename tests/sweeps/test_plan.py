@@ -216,8 +216,8 @@ def test_a_line_stands_for_a_run_or_for_all_runs_of_a_grid_in_any_profile(plan_o
             "plan, line 1 (grid lams): grid lams: run 1: projections end in diff",
         ),
         (
-            "[{grid: lams, profile: nowhere}]",
-            "line 1 (grid lams nowhere): profile 'nowhere' is unknown; known are other",
+            "[{grid: lams, profile: absent}]",
+            "line 1 (grid lams absent): profile 'absent' is unknown; known are other",
         ),
         (
             "[{notebook: 05_weighting, profile: other.yaml, lam: 2}]",

@@ -220,7 +220,7 @@ def test_the_monitor_finds_notebooks_by_number_and_lists_last_runs(
     records.save(workspace, record("0"))
     assert numbers(run_monitor("05").answer().html, "done") == ["1"]
     assert "nothing has run yet" in run_monitor("03").answer().html
-    refused("notebook '5' is unknown", run_monitor, "5")
+    refused("notebook '9' is unknown", run_monitor, "9")
     monkeypatch.setattr(monitor, "LAST", 2)  # it counts all runs and lists the last
     for number in range(3):
         records.save(workspace, record(str(number), finished=f"2024-01-0{number + 1}T00:00:00"))

@@ -1,0 +1,93 @@
+"""`docemb evaluate` tests the student that it is given, as it is."""
+
+import json
+
+import pandas as pd
+import pytest
+from conftest import docemb, make_workspace, write_files
+
+from docemb_lib.runs.kinds import Form
+from docemb_lib.student import Student
+
+GIVEN = "mine"
+REFITTED = "mine, refitted to the task"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A working folder with a task, and a student that is adapted to other texts."""
+    folder = make_workspace(tmp_path_factory.mktemp("evaluated") / "workspace")
+    rows = []
+    for number in range(40):
+        words = " ".join(f"word{(number * 7 + k) % 31}" for k in range(30))
+        rows.append({"text": f"Number {number}. {words}", "label": "xy"[number % 2]})
+    task = "{name: own, kind: classification, path: rows.jsonl}"
+    evaluation = f"{{tasks: [own], sweep_tasks: [own], own_tasks: [{task}]}}"
+    files = {"rows.jsonl": rows, "mine.yaml": f"base: small.yaml\nevaluation: {evaluation}"}
+    write_files(folder / "params", files)
+    student = Student.from_encoder("all-MiniLM-L6-v2", layers=[0], attention_window=64)
+    student.adapt([" ".join(f"word{n % k}" for k in range(2, 9)) for n in range(40)], dim=4)
+    student.save(folder / GIVEN)
+    return folder
+
+
+@pytest.fixture
+def evaluated(root, monkeypatch):
+    """What `docemb evaluate` prints of the student with these options."""
+    monkeypatch.chdir(root)
+
+    def evaluate(*options):
+        done = docemb("evaluate", GIVEN, "--profile", "mine", *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return evaluate
+
+
+@pytest.fixture
+def tables(evaluated):
+    """The tables of the evaluation as frames, by name."""
+
+    def frames(*options):
+        found = json.loads(evaluated("--json", *options))
+        return {name: pd.DataFrame(rows) for name, rows in found.items() if name != "model"}
+
+    return frames
+
+
+def test_the_paired_tests_are_of_the_student_as_it_is_given(evaluated):
+    assert f"Paired tests of {GIVEN} (" in evaluated()
+
+
+def test_the_verdict_is_on_the_student_as_it_is_given(evaluated):
+    assert f"In the mean over 1 task, {GIVEN} (" in evaluated()
+
+
+def test_the_best_reference_of_the_verdict_is_never_the_student_refitted(evaluated, root):
+    printed = evaluated()
+    assert REFITTED in printed.partition("In the mean over")[0]
+    assert REFITTED not in printed.partition("In the mean over")[2]
+
+
+def test_the_refitted_form_of_a_given_student_has_a_name_and_a_form_of_its_own(tables):
+    forms = tables()["models"].set_index("model")["form"]
+    assert forms[REFITTED] == Form.REFITTED
+
+
+def test_a_given_student_is_also_tested_beside_itself_refitted(tables):
+    tests = tables()["comparison"].query("model == @GIVEN")
+    assert REFITTED in set(tests["reference"])
+
+
+def test_p_values_of_a_given_student_are_corrected_for_the_refitted_form_too(tables):
+    tests = tables()["comparison"].query("model == @GIVEN").sort_values("p")
+    expected = []
+    for place, p in enumerate(tests["p"]):
+        expected.append(max([min(1.0, p * (len(tests) - place)), *expected[-1:]]))
+    assert tests["p_holm"].tolist() == pytest.approx(expected)
+
+
+def test_a_student_alone_is_not_tested_beside_itself_refitted(tables):
+    found = tables("--alone")
+    assert REFITTED in set(found["models"]["model"])
+    assert found["comparison"].empty
