@@ -186,6 +186,20 @@ def student_model(
     return Model(kind, form, name, fingerprint, embed, store=store_of(folder))
 
 
+def passage_model(dense: Model, student: Student, size: int) -> Model:
+    """A model that gives `rows_of` documents: what passages of at most `size` tokens need.
+
+    dense: the student's dense half as a model; student: this half.
+    """
+    from docemb_lib.student.passages import PassageEncoder, rows_of
+
+    def embed(texts: list[str]) -> np.ndarray:
+        embedded = student.embed(texts, devices=devices_at_hand(), desc="adapting", passages=size)
+        return rows_of(embedded, PassageEncoder(student, size).most)
+
+    return dense._replace(fingerprint=f"{dense.fingerprint}/passages/{size}", embed=embed)
+
+
 def _fingerprint(student: Path, form: Form) -> str:
     """16 hex digits over what the embeddings of a student in this form depend on, or its hub id.
 
