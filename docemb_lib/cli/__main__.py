@@ -24,8 +24,6 @@ from docemb_lib.cli.commands import (
 from docemb_lib.cli.output import check_output, given_path, written_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from pyarrow import Table
 
@@ -148,9 +146,13 @@ def _documents(
     id_field: str | None,
     skip_bad: bool,
     keep_fields: bool,
-) -> "list[Document]":
-    """The documents of INPUT as the options of a command say, see `local_documents`."""
-    from docemb_lib.corpus.reader import local_documents
+) -> "tuple[list[Document], Table | None]":
+    """The documents of INPUT as the options of a command say, and their fields to write, if any.
+
+    See `local_documents`.
+    """
+    from docemb_lib.corpus.reader import local_documents, local_paths
+    from docemb_lib.student.embeddings_file import fields_of
 
     reading = local_documents(
         source,
@@ -159,7 +161,8 @@ def _documents(
         skip_bad=skip_bad,
         keep_fields=keep_fields,
     )
-    return list(reading)
+    documents = list(reading)
+    return documents, fields_of(documents, local_paths(source)) if keep_fields else None
 
 
 def _check_embeddings_file(
@@ -186,7 +189,7 @@ def _write_embeddings(
     folder: Path,
     location: str,
     student: "Student",
-    documents: "Sequence[Document]",
+    documents: "list[Document]",
     passages: int | None,
     fields: "Table | None",
 ) -> None:
@@ -206,14 +209,11 @@ def _write_embeddings(
     # The embeddings are written to disk as they come.
     written = folder / "embeddings.npy"
     model = student_model(location, Path(resolve(location)), Form.DENSE)
-    embed = partial(student.embed, texts, out=written, devices=devices_at_hand())
-    of_documents = None  # their passages
-    if passages is None:
-        embeddings = embed(kept=kept_embeddings(workspace_around(), model))
-    else:
-        model = passage_model(model, student.dense_half(), passages)
-        kept = kept_embeddings(workspace_around(), model)
-        embeddings, of_documents = embed(kept=kept, passages=passages)
+    if passages is not None:
+        model = passage_model(model, student, passages)
+    kept = kept_embeddings(workspace_around(), model)
+    embed = partial(student.embed, texts, out=written, devices=devices_at_hand(), kept=kept)
+    embeddings, of_documents = (embed(), None) if passages is None else embed(passages=passages)
     if out.suffix == ".parquet":
         written = folder / "embeddings.parquet"
         write_embeddings(
@@ -250,14 +250,11 @@ def embed(
     The file is written whole or not at all.
     """
     from docemb_lib.corpus.reader import local_paths
-    from docemb_lib.student.embeddings_file import fields_of
 
     source = given_path(given, "INPUT")
     _check_embeddings_file(out, "-o", passages, keep_fields=keep_fields, force=force)
-    paths = local_paths(source)
-    check_output(out, paths)
-    documents = _documents(source, text_field, id_field, skip_bad, keep_fields)
-    fields = fields_of(documents, paths) if keep_fields else None
+    check_output(out, local_paths(source))
+    documents, fields = _documents(source, text_field, id_field, skip_bad, keep_fields)
     with written_beside(out) as folder:
         from docemb_lib.student import Student
 
@@ -380,16 +377,13 @@ def adapt(
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a
     student first.
     """
-    from docemb_lib.base.hardware import devices_at_hand
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.reader import local_paths
     from docemb_lib.runs.embeddings import embed_once, store_of
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import passage_model, student_model
     from docemb_lib.student import Student
-    from docemb_lib.student.embeddings_file import fields_of
     from docemb_lib.student.export import (
-        MEANS,
         encoder_pooling,
         saved_card,
         student_card,
@@ -417,11 +411,10 @@ def adapt(
         beside = folder
         if embeddings is not None:  # refused before the work where nothing can be written
             beside = stack.enter_context(written_beside(embeddings))
-        is_short = load_config(resolve(model)).model_type in SHORT
-        documents = _documents(source, text_field, id_field, skip_bad, keep_fields)
-        fields = fields_of(documents, paths) if keep_fields else None
+        documents, fields = _documents(source, text_field, id_field, skip_bad, keep_fields)
         texts = [document.text for document in documents]
-        if is_short:  # converted, not trained
+        count = len(texts)
+        if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
             pooling = encoder_pooling(model)
             pooling = "lead" if pooling == "mean" else pooling
             student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
@@ -430,37 +423,34 @@ def adapt(
             student = Student.load(model)
             card = saved_card(model) or student_card(student, model)
         limit = f"{student.max_tokens:,} tokens"
-        longer = f"{student.count_longer(texts)} of {len(texts)} documents are longer than {limit}"
+        longer = f"{student.count_longer(texts)} of {count} documents are longer than {limit}"
         console.print(f"{longer}: of them the dense half reads {limit}, the lexical half all words")
-        equal = len(texts) - len(set(texts))
-        if equal:
-            repeated = f"{equal} of {len(texts)} documents have the text of an earlier one"
+        different = len(set(texts))
+        if different < count:
+            repeated = f"{count - different} of {count} documents have the text of an earlier one"
             console.print(f"{repeated}, and its embedding")
-        dense_half = student.dense_half()
         workspace = workspace_around()
         written = folder / out.name
-        dense_half.save(written)  # its embeddings are kept under the fingerprint of its files
+        student.dense_half().save(written)  # embeddings are kept under the fingerprint of its files
         dense = student_model(out.name, written, Form.DENSE)._replace(store=store_of(out))
-        of_passages = passage_model(dense, dense_half, passages or PASSAGE)
+        both = passage_model(dense, student, passages or PASSAGE)  # documents and passages
 
         def embed(texts: list[str]) -> "np.ndarray":
-            if student.pooling in MEANS:  # one pass gives documents and passages
-                return embed_once(workspace, of_passages, texts)[:, : student.dim]
-            return dense_half.embed(texts, devices=devices_at_hand(), desc="adapting")
+            return embed_once(workspace, both, texts)[:, : student.dim]
 
         once = partial(embed_once, workspace, dense._replace(embed=embed))
         student.adapt(texts, dim=dim, weight=weight, embed=once)
-        fitted_on = f"{len(texts)} documents of {source.resolve().name}"
+        fitted_on = f"{count} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student, fitted_on))
         written.replace(out)
         if embeddings is not None:
             _write_embeddings(embeddings, beside, str(out), student, documents, passages, fields)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
-    fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
+    fitted = f"fitted on {count} documents, {student.width} dimensions"
     by_hand = "" if weight is None else ", chosen by hand"
     console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{by_hand}")
     if embeddings is not None:
-        console.print(f"{embeddings}: the embeddings of the {len(texts)} documents")
+        console.print(f"{embeddings}: the embeddings of the {count} documents")
 
 
 @command

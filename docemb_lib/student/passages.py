@@ -86,20 +86,6 @@ class Embedded(NamedTuple):
     passages: list[Passages]
 
 
-def rows_of(embedded: Embedded, most: int) -> np.ndarray:
-    """The rows of `PassageEncoder`, (N, (1 + most) * D), of documents without a lexical half.
-
-    most: P of the longest possible document.
-    """
-    N, D = embedded.embeddings.shape
-    rows = np.zeros((N, 1 + most, D), dtype=np.float32)
-    rows[:, 0] = embedded.embeddings
-    for row, passages in zip(rows, embedded.passages, strict=True):
-        weights = passages.weights[:, None]
-        row[1 : 1 + len(weights)] = weights * passages.embeddings
-    return rows.reshape(N, -1)
-
-
 class Mean(Encoder, Protocol):
     """An encoder that averages states; `Student` is one."""
 

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -81,6 +81,17 @@ REFUSED = {
 
 
 Kept = Callable[[str], np.ndarray | None]  # the row of a text that there is already
+
+
+class Options(TypedDict, total=False):
+    """What `Student.embed` takes with and without passages."""
+
+    out: str | Path | None
+    force: bool
+    bf16: bool | None
+    devices: Sequence[str | torch.device] | None
+    desc: str
+    kept: Kept | None
 
 
 class Pending(NamedTuple):
@@ -455,30 +466,12 @@ class Student(nn.Module):
 
     @overload
     def embed(
-        self,
-        texts: Iterable[str],
-        *,
-        out: str | Path | None = None,
-        force: bool = False,
-        bf16: bool | None = None,
-        devices: Sequence[str | torch.device] | None = None,
-        desc: str = "embedding",
-        passages: None = None,
-        kept: Kept | None = None,
+        self, texts: Iterable[str], *, passages: None = None, **options: Unpack[Options]
     ) -> np.ndarray: ...
 
     @overload
     def embed(
-        self,
-        texts: Iterable[str],
-        *,
-        out: str | Path | None = None,
-        force: bool = False,
-        bf16: bool | None = None,
-        devices: Sequence[str | torch.device] | None = None,
-        desc: str = "embedding",
-        passages: int,
-        kept: Kept | None = None,
+        self, texts: Iterable[str], *, passages: int, **options: Unpack[Options]
     ) -> Embedded: ...
 
     def embed(
@@ -506,7 +499,7 @@ class Student(nn.Module):
             passages: also give the passages of at most so many tokens of each document, from the
                 same pass; they are held in memory. The lexical half, if any, has no passages.
             kept: gives the dense half's embedding of a text, (D,), or with `passages` its row of
-                `rows_of`, if there is one already. Such a text is not embedded again.
+                `PassageEncoder`, if there is one already. Such a text is not embedded again.
 
         Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map;
         with `passages`, `Embedded`. Raises InputError for what is no sequence of strings, naming
@@ -531,15 +524,12 @@ class Student(nn.Module):
         def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
             nonlocal truncated, total
             known = [None if kept is None else kept(text) for text in chunk]
-            # Passages are windows of tokens, also where their embeddings are known.
-            read = [text for text, row in zip(chunk, known, strict=True) if passages or row is None]
-            encoded, windows = self._tokenize(read, passages)
+            # All are tokenised: passages are windows of tokens, and all that are cut are counted.
+            encoded, windows = self._tokenize(chunk, passages)
             lexical = None if half is None else half.lexical(chunk)
             pending.append(Pending(known, windows, lexical))
             truncated += encoded.truncated
-            total += len(read)
-            if passages is None:
-                return encoded.sequences
+            total += len(chunk)
             return [ids for ids, row in zip(encoded.sequences, known, strict=True) if row is None]
 
         with ExitStack() as stack:
