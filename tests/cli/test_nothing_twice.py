@@ -1,11 +1,14 @@
 """`adapt`, `embed` and `evaluate` of the same texts embed them once."""
 
 import shutil
+import time
+from pathlib import Path
 
+import jupytext
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import docemb, write_files, write_rows
+from conftest import REPOSITORY, docemb, write_files, write_rows
 
 from docemb_lib.student import Student
 
@@ -269,3 +272,18 @@ def test_evaluate_takes_what_adapt_has_embedded_in_a_workspace(
     # The student before the adaptation has the same dense half.
     done("evaluate", student_folder, "--profile", "mine", "--alone")
     assert sum(forwarded) == N
+
+
+def test_the_notebook_on_own_documents_takes_what_adapt_has_embedded(
+    outside, student_folder, forwarded
+):
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine", "--embed", "adapted.npy")
+    assert sum(forwarded) == N
+    cells = jupytext.read(REPOSITORY / "notebooks" / "08_own_documents.py").cells
+    (cell,) = [cell.source for cell in cells if "student.adapt(" in cell.source]
+    texts = [row["text"] for row in documents()]
+    names = {"Path": Path, "Student": Student, "time": time}
+    names |= {"adapted": "mine", "save_to": None, "texts": texts}
+    exec(compile(cell, "08_own_documents.py", "exec"), names)
+    assert sum(forwarded) == N
+    np.testing.assert_array_equal(names["Y"], np.load("adapted.npy"))
