@@ -28,6 +28,7 @@ documents = 300  # most documents, drawn at random with those that they refer to
 links = None  # a file with two ids a line: documents that should find each other
 label = "source"  # a column that groups documents: the folder, the package, or a field of a data file
 encoder = "all-MiniLM-L6-v2"  # a short encoder, which is adapted anew: a folder or a hub id
+adapted = None  # the folder of a student that `docemb adapt` has made, in place of adapting the encoder
 groups = 10  # how many groups the documents are sorted into
 near_copy = 0.95  # cosine from which two documents count as copies
 query = "fit a straight line to noisy points"  # any text, short or long
@@ -110,16 +111,27 @@ print(f"{len(texts)} taken")
 # ## Adapt
 #
 # As `docemb adapt`: the encoder becomes a student that reads 4,096 tokens; the beginning of a document counts more in
-# its mean. A half fitted on the words of the collection stands beside it. Nothing is trained.
+# its mean. A half fitted on the words of the collection stands beside it. Nothing is trained. `adapted` names a student
+# for which this is done; what `docemb adapt` has read is not read again.
 
 # %%
+from docemb_lib.runs.embeddings import kept_embeddings
+from docemb_lib.runs.kinds import Form
+from docemb_lib.runs.models import student_model
 from docemb_lib.student.export import encoder_pooling
+from docemb_lib.workspace import workspace_around
 
 started = time.perf_counter()
-pooling = encoder_pooling(encoder).replace("mean", "lead")
-student = Student.from_encoder(encoder, pooling=pooling, attention_window=256)
-student.adapt(texts)
-Y = student.embed(texts)
+kept = None  # gives embeddings that there are already
+if adapted is None:
+    pooling = encoder_pooling(encoder).replace("mean", "lead")
+    student = Student.from_encoder(encoder, pooling=pooling, attention_window=256)
+    student.adapt(texts)
+else:
+    student = Student.load(adapted)
+    dense = student_model(adapted, Path(adapted), Form.DENSE)
+    kept = kept_embeddings(workspace_around(), dense)
+Y = student.embed(texts, kept=kept)
 seconds = time.perf_counter() - started
 print(f"embeddings {Y.shape}, of which {student.dim} columns are the encoder's; {seconds:.0f} s")
 print(f"{float(student.lexical.weight):.2f} of a cosine comes from the words")

@@ -72,11 +72,17 @@ def stopped(state: str, since: str = "") -> Stopped:
 
 
 def progress(
-    items: Iterable[Item] | None = None, *, desc: str, total: int | None = None, unit: str = ""
+    items: Iterable[Item] | None = None,
+    *,
+    desc: str,
+    total: int | None = None,
+    done: int = 0,
+    unit: str = "",
 ) -> tqdm[Item]:
     """A bar over `items`, or a bar to `update` by hand where `items` is None.
 
-    The bar is written at most once a second, and not at all for one or two items.
+    The bar is written at most once a second, and not at all for one or two items. The first `done`
+    are in it from the beginning, and not in its pace.
     """
     if total is None and isinstance(items, Sized):
         total = len(items)
@@ -84,6 +90,7 @@ def progress(
         items,
         plain(desc),
         total,
+        initial=done,
         unit=unit,
         bar_format=BAR_WITHOUT_END if total is None else BAR,
         mininterval=1.0,

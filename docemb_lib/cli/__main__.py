@@ -24,7 +24,11 @@ from docemb_lib.cli.commands import (
 from docemb_lib.cli.output import check_output, given_path, written_beside
 
 if TYPE_CHECKING:
+    import numpy as np
+    from pyarrow import Table
+
     from docemb_lib.corpus.document import Document
+    from docemb_lib.student import Student
 
 TextField = Annotated[
     list[str] | None,
@@ -46,6 +50,10 @@ KeepFields = Annotated[
     bool,
     typer.Option("--keep-fields", help="Also write the texts and all fields of a data file."),
 ]
+PassageTokens = Annotated[
+    int | None,
+    typer.Option(min=8, help="Also write texts and passages of at most so many tokens."),
+]
 DOCUMENTS = (
     "A folder of .txt/.md files, or a data file: .jsonl, .ndjson, .json, .csv, .tsv (each also "
     ".gz) or .parquet."
@@ -53,6 +61,7 @@ DOCUMENTS = (
 # The attention window of a student that `adapt` makes from an encoder; 512 was no better on
 # validation.
 WINDOW = 256
+PASSAGE = 256  # most tokens of the passages that `adapt` keeps for `embed --passages`
 
 
 @command
@@ -137,9 +146,13 @@ def _documents(
     id_field: str | None,
     skip_bad: bool,
     keep_fields: bool,
-) -> "list[Document]":
-    """The documents of INPUT as the options of a command say, see `local_documents`."""
-    from docemb_lib.corpus.reader import local_documents
+) -> "tuple[list[Document], Table | None]":
+    """The documents of INPUT as the options of a command say, and their fields to write, if any.
+
+    See `local_documents`.
+    """
+    from docemb_lib.corpus.reader import local_documents, local_paths
+    from docemb_lib.student.embeddings_file import fields_of
 
     reading = local_documents(
         source,
@@ -148,18 +161,20 @@ def _documents(
         skip_bad=skip_bad,
         keep_fields=keep_fields,
     )
-    return list(reading)
+    documents = list(reading)
+    return documents, fields_of(documents, local_paths(source)) if keep_fields else None
 
 
 def _check_embeddings_file(
-    out: Path, option: str, *, keep_fields: bool, force: bool = False
+    out: Path, option: str, passages: int | None, *, keep_fields: bool, force: bool = False
 ) -> None:
     """Raise InputError for a file that embeddings must not be written to."""
     if out.suffix not in {".parquet", ".npy"}:
         problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
         raise InputError(f"{option} {out}: {problem}; name such a file")
-    if keep_fields and out.suffix == ".npy":
-        raise InputError(f"{option} {out}: fields need a .parquet file; name one")
+    columns = "fields" if keep_fields else "passages" if passages is not None else ""
+    if columns and out.suffix == ".npy":
+        raise InputError(f"{option} {out}: {columns} need a .parquet file; name one")
     if out.is_dir():
         raise InputError(f"{option} {out}: this is a folder; name a file")
     if out.exists() and not force:
@@ -167,6 +182,50 @@ def _check_embeddings_file(
             "give --force to write over it, or another name" if option == "-o" else "name another"
         )
         raise InputError(f"{option} {out}: this file exists already; {mend}")
+
+
+def _write_embeddings(
+    out: Path,
+    folder: Path,
+    location: str,
+    student: "Student",
+    documents: "list[Document]",
+    passages: int | None,
+    fields: "Table | None",
+) -> None:
+    """Embed documents without what there is already, and write the file in `folder`, then to `out`.
+
+    location: of the student, a folder or a hub id.
+    """
+    from docemb_lib.base.hardware import devices_at_hand
+    from docemb_lib.base.pretrained import fingerprint, resolve
+    from docemb_lib.runs.embeddings import kept_embeddings
+    from docemb_lib.runs.kinds import Form
+    from docemb_lib.runs.models import passage_model, student_model
+    from docemb_lib.student.embeddings_file import write_embeddings
+    from docemb_lib.workspace import workspace_around
+
+    texts = [document.text for document in documents]
+    # The embeddings are written to disk as they come.
+    written = folder / "embeddings.npy"
+    model = student_model(location, Path(resolve(location)), Form.DENSE)
+    if passages is not None:
+        model = passage_model(model, student, passages)
+    kept = kept_embeddings(workspace_around(), model)
+    embed = partial(student.embed, texts, out=written, devices=devices_at_hand(), kept=kept)
+    embeddings, of_documents = (embed(), None) if passages is None else embed(passages=passages)
+    if out.suffix == ".parquet":
+        written = folder / "embeddings.parquet"
+        write_embeddings(
+            written,
+            [document.id for document in documents],
+            embeddings,
+            student=fingerprint(location),
+            texts=None if passages is None and fields is None else texts,
+            passages=of_documents,
+            fields=fields,
+        )
+    written.replace(out)
 
 
 @command
@@ -183,63 +242,24 @@ def embed(
     id_field: IdField = None,
     skip_bad: SkipBad = False,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    passages: Annotated[
-        int | None,
-        typer.Option(min=8, help="Also write texts and passages of at most so many tokens."),
-    ] = None,
+    passages: PassageTokens = None,
     keep_fields: KeepFields = False,
 ) -> None:
     """Turn documents into embeddings with a trained student.
 
     The file is written whole or not at all.
     """
-    from docemb_lib.base.hardware import devices_at_hand
-    from docemb_lib.base.pretrained import fingerprint, resolve
     from docemb_lib.corpus.reader import local_paths
-    from docemb_lib.student.embeddings_file import fields_of, write_embeddings
 
     source = given_path(given, "INPUT")
-    _check_embeddings_file(out, "-o", keep_fields=keep_fields, force=force)
-    if passages is not None and out.suffix == ".npy":
-        raise InputError(f"-o {out}: passages need a .parquet file; name one")
-    paths = local_paths(source)
-    check_output(out, paths)
-    documents = _documents(source, text_field, id_field, skip_bad, keep_fields)
-    fields = fields_of(documents, paths) if keep_fields else None
+    _check_embeddings_file(out, "-o", passages, keep_fields=keep_fields, force=force)
+    check_output(out, local_paths(source))
+    documents, fields = _documents(source, text_field, id_field, skip_bad, keep_fields)
     with written_beside(out) as folder:
-        from docemb_lib.runs.embeddings import kept_embeddings
-        from docemb_lib.runs.kinds import Form
-        from docemb_lib.runs.models import student_model
         from docemb_lib.student import Student
-        from docemb_lib.workspace import workspace_around
 
         student = Student.load(model)
-        ids = [document.id for document in documents]
-        texts = [document.text for document in documents]
-        written = folder / "embeddings.npy"
-        # The embeddings are written to disk as they come.
-        devices = devices_at_hand()
-        of_documents = None  # their passages
-        if passages is None:
-            dense = student_model(model, Path(resolve(model)), Form.DENSE)
-            kept = kept_embeddings(workspace_around(), dense)
-            embeddings = student.embed(texts, out=written, devices=devices, kept=kept)
-        else:
-            embeddings, of_documents = student.embed(
-                texts, out=written, devices=devices, passages=passages
-            )
-        if out.suffix == ".parquet":
-            written = folder / "embeddings.parquet"
-            write_embeddings(
-                written,
-                ids,
-                embeddings,
-                student=fingerprint(model),
-                texts=texts if keep_fields or passages is not None else None,
-                passages=of_documents,
-                fields=fields,
-            )
-        written.replace(out)
+        _write_embeddings(out, folder, model, student, documents, passages, fields)
     console.print(f"{len(documents)} documents, {student.width} dimensions each: {out}")
 
 
@@ -357,21 +377,18 @@ def adapt(
     text_field: TextField = None,
     id_field: IdField = None,
     skip_bad: SkipBad = False,
+    passages: PassageTokens = None,
     keep_fields: KeepFields = False,
 ) -> None:
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a
     student first.
     """
-    import numpy as np
-
-    from docemb_lib.base.hardware import devices_at_hand
-    from docemb_lib.base.pretrained import fingerprint, resolve
+    from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.reader import local_paths
-    from docemb_lib.runs.embeddings import embed_once, kept_embeddings, store_of
+    from docemb_lib.runs.embeddings import embed_once, store_of
     from docemb_lib.runs.kinds import Form
-    from docemb_lib.runs.models import student_model
+    from docemb_lib.runs.models import passage_model, student_model
     from docemb_lib.student import Student
-    from docemb_lib.student.embeddings_file import fields_of, write_embeddings
     from docemb_lib.student.export import (
         encoder_pooling,
         saved_card,
@@ -389,21 +406,21 @@ def adapt(
     if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
-    if keep_fields and embeddings is None:
-        raise InputError("--keep-fields: no file is given to write to; name it by --embed OUT")
+    option = "--keep-fields" if keep_fields else "--passages" if passages is not None else ""
+    if option and embeddings is None:
+        raise InputError(f"{option}: no file is given to write to; name it by --embed OUT")
     if embeddings is not None:
-        _check_embeddings_file(embeddings, "--embed", keep_fields=keep_fields)
+        _check_embeddings_file(embeddings, "--embed", passages, keep_fields=keep_fields)
         check_output(embeddings, paths)
     with ExitStack() as stack:
         folder = stack.enter_context(written_beside(out))
         beside = folder
         if embeddings is not None:  # refused before the work where nothing can be written
             beside = stack.enter_context(written_beside(embeddings))
-        is_short = load_config(resolve(model)).model_type in SHORT
-        documents = _documents(source, text_field, id_field, skip_bad, keep_fields)
-        fields = fields_of(documents, paths) if keep_fields else None
+        documents, fields = _documents(source, text_field, id_field, skip_bad, keep_fields)
         texts = [document.text for document in documents]
-        if is_short:  # converted, not trained
+        count = len(texts)
+        if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
             pooling = encoder_pooling(model)
             pooling = "lead" if pooling == "mean" else pooling
             student = Student.from_encoder(model, pooling=pooling, attention_window=WINDOW)
@@ -412,45 +429,34 @@ def adapt(
             student = Student.load(model)
             card = saved_card(model) or student_card(student, model)
         limit = f"{student.max_tokens:,} tokens"
-        longer = f"{student.count_longer(texts)} of {len(texts)} documents are longer than {limit}"
+        longer = f"{student.count_longer(texts)} of {count} documents are longer than {limit}"
         console.print(f"{longer}: of them the dense half reads {limit}, the lexical half all words")
-        dense_half = student.dense_half()
-
-        def embed(texts: list[str]) -> np.ndarray:
-            return dense_half.embed(texts, devices=devices_at_hand(), desc="adapting")
-
+        different = len(set(texts))
+        if different < count:
+            repeated = f"{count - different} of {count} documents have the text of an earlier one"
+            console.print(f"{repeated}, and its embedding")
+        workspace = workspace_around()
         written = folder / out.name
-        dense_half.save(written)  # its embeddings are kept under the fingerprint of its files
-        dense = student_model(out.name, written, Form.DENSE)
-        dense = dense._replace(embed=embed, store=store_of(out))
-        once = partial(embed_once, workspace_around(), dense)
+        student.dense_half().save(written)  # embeddings are kept under the fingerprint of its files
+        dense = student_model(out.name, written, Form.DENSE)._replace(store=store_of(out))
+        both = passage_model(dense, student, passages or PASSAGE)  # documents and passages
+
+        def embed(texts: list[str]) -> "np.ndarray":
+            return embed_once(workspace, both, texts)[:, : student.dim]
+
+        once = partial(embed_once, workspace, dense._replace(embed=embed))
         student.adapt(texts, dim=dim, weight=weight, embed=once)
-        fitted_on = f"{len(texts)} documents of {source.resolve().name}"
+        fitted_on = f"{count} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student, fitted_on))
         written.replace(out)
         if embeddings is not None:
-            kept = kept_embeddings(workspace_around(), dense)
-            vectors = student.embed(texts, devices=devices_at_hand(), kept=kept)
-            file = beside / embeddings.name
-            if file.suffix == ".npy":
-                np.save(file, vectors)
-            else:
-                ids = [document.id for document in documents]
-                write_embeddings(
-                    file,
-                    ids,
-                    vectors,
-                    student=fingerprint(str(out)),
-                    texts=texts if keep_fields else None,
-                    fields=fields,
-                )
-            file.replace(embeddings)
+            _write_embeddings(embeddings, beside, str(out), student, documents, passages, fields)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
-    fitted = f"fitted on {len(texts)} documents, {student.width} dimensions"
+    fitted = f"fitted on {count} documents, {student.width} dimensions"
     by_hand = "" if weight is None else ", chosen by hand"
     console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{by_hand}")
     if embeddings is not None:
-        console.print(f"{embeddings}: the embeddings of the {len(texts)} documents")
+        console.print(f"{embeddings}: the embeddings of the {count} documents")
 
 
 @command

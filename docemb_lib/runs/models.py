@@ -130,9 +130,8 @@ class Model(NamedTuple):
 def models_of_table(table: pd.DataFrame) -> list[Model]:
     """The models of a table `models` (see `Final`). They have their scores alone."""
     columns = ["kind", "form", "name", "fingerprint", "fitted on", "ranks_only"]
-    models = []
-    for kind, form, name, fingerprint, fitted_on, ranks_only in table[columns].to_numpy():
-        model = Model(
+    return [
+        Model(
             Kind(kind),
             Form(form),
             name,
@@ -140,8 +139,8 @@ def models_of_table(table: pd.DataFrame) -> list[Model]:
             fitted_on=fitted_on,
             ranks_only=bool(ranks_only),
         )
-        models.append(model)
-    return models
+        for kind, form, name, fingerprint, fitted_on, ranks_only in table[columns].to_numpy()
+    ]
 
 
 class StudentForms(NamedTuple):
@@ -179,6 +178,29 @@ def student_model(
     precision = "bf16" if uses_bf16(devices_at_hand()[0]) else "float32"
     fingerprint = f"student/{_fingerprint(folder, form)}/{precision}"
     return Model(kind, form, name, fingerprint, embed, store=store_of(folder))
+
+
+def passage_model(dense: Model, student: Student, size: int) -> Model:
+    """A model that gives what passages of at most `size` tokens need: rows of `PassageEncoder`.
+
+    Rows begin with the embedding by the dense half, and hold nothing else where the student
+    averages no states.
+
+    dense: the dense half as a model.
+    """
+    from docemb_lib.student.embedding import embed_chunks
+    from docemb_lib.student.export import MEANS
+    from docemb_lib.student.passages import PassageEncoder
+
+    encoder = PassageEncoder(student, size) if student.pooling in MEANS else student
+
+    def embed(texts: list[str]) -> np.ndarray:
+        tokens = [student.tokenize(texts).sequences]
+        with progress(texts, desc="adapting", unit="documents") as bar:
+            (rows,) = embed_chunks(encoder, tokens, devices_at_hand(), None, bar.update)
+        return rows
+
+    return dense._replace(fingerprint=f"{dense.fingerprint}/passages/{size}", embed=embed)
 
 
 def _fingerprint(student: Path, form: Form) -> str:

@@ -119,6 +119,7 @@ FREE: Mapping[str, tuple[str, ...]] = {
         "links",
         "label",
         "encoder",
+        "adapted",
         "groups",
         "near_copy",
         "query",

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -80,13 +80,24 @@ REFUSED = {
 }
 
 
-Kept = Callable[[str], np.ndarray | None]  # the embedding of a text that there is already, (D,)
+Kept = Callable[[str], np.ndarray | None]  # the row of a text that there is already
+
+
+class Options(TypedDict, total=False):
+    """What `Student.embed` takes with and without passages."""
+
+    out: str | Path | None
+    force: bool
+    bf16: bool | None
+    devices: Sequence[str | torch.device] | None
+    desc: str
+    kept: Kept | None
 
 
 class Pending(NamedTuple):
     """What a chunk of texts has, beside its tokens, before its embeddings are computed.
 
-    known: the embedding of each text that has one. windows: passages of the others. lexical: (n, L)
+    known: the row of each text that has one. windows: the passages of each. lexical: (n, L)
     """
 
     known: list[np.ndarray | None]
@@ -455,29 +466,12 @@ class Student(nn.Module):
 
     @overload
     def embed(
-        self,
-        texts: Iterable[str],
-        *,
-        out: str | Path | None = None,
-        force: bool = False,
-        bf16: bool | None = None,
-        devices: Sequence[str | torch.device] | None = None,
-        desc: str = "embedding",
-        passages: None = None,
-        kept: Kept | None = None,
+        self, texts: Iterable[str], *, passages: None = None, **options: Unpack[Options]
     ) -> np.ndarray: ...
 
     @overload
     def embed(
-        self,
-        texts: Iterable[str],
-        *,
-        out: str | Path | None = None,
-        force: bool = False,
-        bf16: bool | None = None,
-        devices: Sequence[str | torch.device] | None = None,
-        desc: str = "embedding",
-        passages: int,
+        self, texts: Iterable[str], *, passages: int, **options: Unpack[Options]
     ) -> Embedded: ...
 
     def embed(
@@ -504,8 +498,8 @@ class Student(nn.Module):
             desc: label of the progress bar.
             passages: also give the passages of at most so many tokens of each document, from the
                 same pass; they are held in memory. The lexical half, if any, has no passages.
-            kept: gives the dense half's embedding of a text, (D,), if there is one already. Such a
-                text is not embedded, unless passages are asked for.
+            kept: gives the dense half's embedding of a text, (D,), or with `passages` its row of
+                `PassageEncoder`, if there is one already. Such a text is not embedded again.
 
         Returns float32 (N, width) in the order of `texts`; with `out`, its read-only memory map;
         with `passages`, `Embedded`. Raises InputError for what is no sequence of strings, naming
@@ -529,14 +523,14 @@ class Student(nn.Module):
 
         def tokenize(chunk: list[str]) -> Sequence[Sequence[int] | np.ndarray]:
             nonlocal truncated, total
-            known = [None if kept is None or passages else kept(text) for text in chunk]
-            missing = [text for text, row in zip(chunk, known, strict=True) if row is None]
-            encoded, windows = self._tokenize(missing, passages)
+            known = [None if kept is None else kept(text) for text in chunk]
+            # All are tokenised: passages are windows of tokens, and all that are cut are counted.
+            encoded, windows = self._tokenize(chunk, passages)
             lexical = None if half is None else half.lexical(chunk)
             pending.append(Pending(known, windows, lexical))
             truncated += encoded.truncated
-            total += len(missing)
-            return encoded.sequences
+            total += len(chunk)
+            return [ids for ids, row in zip(encoded.sequences, known, strict=True) if row is None]
 
         with ExitStack() as stack:
             append: Callable[[np.ndarray], object] = in_memory.append
@@ -552,12 +546,13 @@ class Student(nn.Module):
             embeddings = closing(embed_chunks(encoder, tokenised, devices, bf16, bar.update))
             for computed in stack.enter_context(embeddings):
                 known, windows, lexical = pending.popleft()
-                if passages is not None:
-                    for row, cut in zip(computed, windows, strict=True):
-                        of_documents.append(passages_of(cut, row, self.dim, half))
-                in_order = iter(computed[:, : self.dim])
-                rows = np.stack([next(in_order) if row is None else row for row in known])
+                in_order = iter(computed)
+                all_rows = [next(in_order) if row is None else row for row in known]
                 bar.update(len(known) - len(computed))
+                if passages is not None:
+                    for row, cut in zip(all_rows, windows, strict=True):
+                        of_documents.append(passages_of(cut, row, self.dim, half))
+                rows = np.stack([row[: self.dim] for row in all_rows])
                 if half is not None and lexical is not None:
                     rows = half.join(torch.from_numpy(rows), lexical).numpy()
                 if not np.isfinite(rows).all():

@@ -279,9 +279,8 @@ class Bar(TrainerCallback):
     ) -> None:
         """Begin the bar at the update from which the run goes on."""
         if state.is_world_process_zero:
-            self.bar = progress(desc=BAR, total=state.max_steps, unit="updates")
-            # The first updates of a resumed run are left out of the pace.
-            self.bar.initial = self.bar.n = state.global_step
+            done = state.global_step
+            self.bar = progress(desc=BAR, total=state.max_steps, done=done, unit="updates")
 
     def on_step_end(self, *_: object, **__: object) -> None:
         if self.bar is not None:

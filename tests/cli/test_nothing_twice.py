@@ -1,11 +1,14 @@
 """`adapt`, `embed` and `evaluate` of the same texts embed them once."""
 
 import shutil
+import time
+from pathlib import Path
 
+import jupytext
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import docemb, write_files, write_rows
+from conftest import REPOSITORY, docemb, write_files, write_rows
 
 from docemb_lib.student import Student
 
@@ -81,6 +84,78 @@ def test_adapt_writes_the_embeddings_that_embed_would_write(
         assert (outside / "adapted.parquet").read_bytes() == (outside / "kept.parquet").read_bytes()
 
 
+def test_embed_takes_passages_of_what_adapt_has_read(outside, student_folder, forwarded):
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    assert sum(forwarded) == N
+    done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", "--passages", "256")
+    done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
+    assert sum(forwarded) == N
+
+
+@pytest.mark.parametrize("size", ["16", "256"])
+def test_adapt_writes_passages_from_the_pass_that_it_is_fitted_on(
+    outside, student_folder, forwarded, size
+):
+    passages = ("--passages", size)
+    done(
+        "adapt",
+        student_folder,
+        "texts.jsonl",
+        "-o",
+        "mine",
+        "--embed",
+        "adapted.parquet",
+        *passages,
+    )
+    assert sum(forwarded) == N
+    done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", *passages)
+    assert sum(forwarded) == N
+    assert (outside / "adapted.parquet").read_bytes() == (outside / "kept.parquet").read_bytes()
+    shutil.rmtree("mine.embeddings")
+    done("embed", "mine", "texts.jsonl", "-o", "anew.parquet", *passages)
+    assert sum(forwarded) == 2 * N
+    kept = pd.read_parquet("kept.parquet")
+    anew = pd.read_parquet("anew.parquet")
+    exact = ["id", "text", "passage_start", "passage_end", "passage_weight"]
+    pd.testing.assert_frame_equal(kept[exact], anew[exact])
+    embeddings = np.stack(kept["embedding"])
+    np.testing.assert_allclose(embeddings, np.stack(anew["embedding"]), atol=2e-3)
+    for row, other in zip(kept["passage"], anew["passage"], strict=True):
+        np.testing.assert_allclose(np.stack(row), np.stack(other), atol=2e-3)
+
+
+def test_embed_reads_new_texts_alone_for_passages(outside, student_folder, forwarded):
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    write_rows(outside / "more.jsonl", documents(N - 3, N + 5)[::-1])
+    forwarded.clear()
+    done("embed", "mine", "more.jsonl", "-o", "more.parquet", "--passages", "256")
+    assert sum(forwarded) == 5
+    texts = [row["text"] for row in documents(N - 3, N + 5)[::-1]]
+    anew = Student.load("mine").embed(texts, passages=256)
+    frame = pd.read_parquet("more.parquet")
+    np.testing.assert_allclose(np.stack(frame["embedding"]), anew.embeddings, atol=2e-3)
+    for row, passages in zip(frame["passage"], anew.passages, strict=True):
+        np.testing.assert_allclose(np.stack(row), passages.embeddings, atol=2e-3)
+
+
+def test_a_student_that_averages_no_states_is_adapted_without_passages(outside, forwarded):
+    student = Student.from_encoder(
+        "all-MiniLM-L6-v2", layers=[0], attention_window=64, pooling="first"
+    )
+    student.save("first")
+    done("adapt", "first", "texts.jsonl", "-o", "mine", "--embed", "mine.npy")
+    assert sum(forwarded) == N
+
+
+def test_adapt_says_how_many_texts_are_those_of_an_earlier_document(
+    outside, student_folder, forwarded
+):
+    write_rows(outside / "texts.jsonl", documents() + documents(end=2))
+    shown = done("adapt", student_folder, "texts.jsonl", "-o", "mine").stdout
+    assert f"\n2 of {N + 2} documents have the text of an earlier one" in shown
+    assert sum(forwarded) == N
+
+
 def test_embed_and_adapt_keep_texts_and_fields(outside, student_folder, forwarded):
     kept = ("--keep-fields",)
     done("adapt", student_folder, "texts.jsonl", "-o", "mine", "--embed", "adapted.parquet", *kept)
@@ -89,6 +164,15 @@ def test_embed_and_adapt_keep_texts_and_fields(outside, student_folder, forwarde
     assert frame[["text", "label"]].to_dict("records") == documents()
     assert np.stack(frame["embedding"]).shape == (N, Student.load("mine").width)
     assert (outside / "adapted.parquet").read_bytes() == (outside / "kept.parquet").read_bytes()
+
+
+def test_passages_need_a_file_that_holds_them(outside):
+    command = ["adapt", "none", "texts.jsonl", "-o", "mine", "--passages", "256"]
+    result = docemb(*command)
+    assert (result.returncode, "--passages: no file is given" in result.stderr) == (2, True)
+    result = docemb(*command, "--embed", "mine.npy")
+    assert result.returncode == 2
+    assert "--embed mine.npy: passages need a .parquet file; name one" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -188,3 +272,18 @@ def test_evaluate_takes_what_adapt_has_embedded_in_a_workspace(
     # The student before the adaptation has the same dense half.
     done("evaluate", student_folder, "--profile", "mine", "--alone")
     assert sum(forwarded) == N
+
+
+def test_the_notebook_on_own_documents_takes_what_adapt_has_embedded(
+    outside, student_folder, forwarded
+):
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine", "--embed", "adapted.npy")
+    assert sum(forwarded) == N
+    cells = jupytext.read(REPOSITORY / "notebooks" / "08_own_documents.py").cells
+    (cell,) = [cell.source for cell in cells if "student.adapt(" in cell.source]
+    texts = [row["text"] for row in documents()]
+    names = {"Path": Path, "Student": Student, "time": time}
+    names |= {"adapted": "mine", "save_to": None, "texts": texts}
+    exec(compile(cell, "08_own_documents.py", "exec"), names)
+    assert sum(forwarded) == N
+    np.testing.assert_array_equal(names["Y"], np.load("adapted.npy"))

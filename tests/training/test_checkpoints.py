@@ -3,6 +3,7 @@ is refused.
 """
 
 import random
+import re
 import signal
 from contextlib import contextmanager
 
@@ -146,6 +147,15 @@ def test_a_run_that_goes_on_warns_of_nothing(tmp_path, distil, pressed, caplog):
     caplog.clear()
     distil.train(tmp_path, **FEW)
     assert not [record for record in caplog.records if "do not match" in record.getMessage()]
+
+
+def test_the_bar_of_a_run_that_goes_on_begins_there(tmp_path, distil, pressed, capsys):
+    with pressed(3), pytest.raises(Stopped):
+        distil.train(tmp_path, **FEW)
+    capsys.readouterr()
+    distil.train(tmp_path, **FEW)
+    states = re.findall(r"training\b.*?(\d+)/(\d+) updates", capsys.readouterr().err)
+    assert states[0] == ("3", str(UPDATES))
 
 
 def test_an_echo_of_ctrl_c_from_a_launcher_is_no_second_one(tmp_path, distil, pressed, saved):
