@@ -111,7 +111,7 @@ def test_every_field_of_a_profile_is_described_with_its_comment(site, pages):
         for field in section.model_fields:
             assert re.search(rf"^{field} – ", text, flags=re.MULTILINE), field
     comment = "Maximum; None: all. For a hub None must be written"
-    assert f"documents – int | None = Field(None, ge=1): {comment}" in text
+    assert f"documents – Count | None = None: {comment}" in text
 
 
 def test_browsers_load_nothing_from_a_network(site, pages):

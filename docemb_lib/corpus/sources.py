@@ -134,12 +134,15 @@ def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
     return hash_of("\n".join(lines))
 
 
+_distributions = cache(packages_distributions)  # reads all of site-packages
+
+
 @cache
 def _version(package: str) -> str:
     """The version of an installed package, by its import name. Raises InputError."""
     with suppress(PackageNotFoundError):
         return version("scikit-learn" if package == "sklearn" else package)
-    names = packages_distributions().get(package)  # reads all of site-packages
+    names = _distributions().get(package)
     if not names:
         raise not_installed(package)
     return version(names[0])

@@ -49,7 +49,8 @@ def sweeping(lab, open_notebook):
 
 def test_the_button_stops_a_sweep_and_what_is_recorded_stays(lab, sweeping):
     sweeping.page.locator("button.docemb-stop").click()
-    sweeping.page.get_by_text("The sweep was stopped; run this cell again").wait_for(timeout=WAIT)
+    line = sweeping.page.get_by_text("stopped the sweep; run the cell again to go on")
+    line.wait_for(timeout=WAIT)
     states = sweeping.page.locator("table.docemb-sweep td:nth-child(2)").all_inner_texts()
     assert states == ["done", "missing", "missing"]
     assert sweeping.count("button.docemb-stop") == 0

@@ -258,7 +258,7 @@ def test_a_student_is_evaluated_beside_what_is_scored_already_and_a_stock_model_
     shards = {path: path.stat().st_mtime for path in embeddings.rglob("*.npy")}
     done = docemb("evaluate", student, "--profile", "small")
     assert done.returncode == 0, done.stderr
-    for model in (student.name, "SBERT over chunks", "DM;8d", "TF-IDF"):
+    for model in (student.name, "SBERT over chunks", "DM, 8d", "TF-IDF"):
         assert model in done.stdout
     assert f"In the mean over 4 tasks, {student.name} (" in done.stdout
     # The notebook has embedded and scored it all.

@@ -118,14 +118,16 @@ def test_batch_normalisation_trains_in_one_process(normalising_batches, tmp_path
 def test_a_tokens_activations_are_those_counted_by_hand(distil):
     """A layer without dropout keeps, in float32: queries, keys, values, their mixture, and twice
     what LayerNorm takes and gives (8 D), the inner layer before and after GELU, and two pairs of
-    mean and deviation. Two heads keep the weights of each pair of tokens: these are short documents
-    of 40 and 32 tokens, of one block each. The embeddings keep what their LayerNorm takes and
-    gives, a pair, and two ids of 8 bytes."""
+    mean and deviation. Two heads keep the weights of each pair of tokens and their sums: these are
+    short documents of 40 and 32 tokens, of one block each. The embeddings keep what their LayerNorm
+    takes and gives, a pair, and two ids of 8 bytes."""
     student = distil.make_objective(dropout=0.0).student
     D = student.dim
     inner = student.config.intermediate_size
     weights = 2 * (40**2 - 32**2) / (40 - 32)  # a token's share
-    by_hand = 4 * (2 * (8 * D + 2 * inner + 4 + weights) + 2 * D + 2) + 2 * 8  # two layers
+    sums = 2
+    layers = 2 * (8 * D + 2 * inner + 4 + weights + sums)
+    by_hand = 4 * (layers + 2 * D + 2) + 2 * 8
     assert run.activation_bytes(student, dtype=None) == by_hand
 
 
