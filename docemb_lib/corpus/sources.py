@@ -7,10 +7,8 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from heapq import nsmallest
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from docemb_lib.corpus.rows import (
     visible_files,
 )
 from docemb_lib.settings.sections import HubDataset, TextSource
+from docemb_lib.settings.user_code import package_version
 from docemb_lib.workspace import VERSIONS, fingerprint_of
 
 logger = logging.getLogger(__name__)
@@ -134,18 +133,12 @@ def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
     return hash_of("\n".join(lines))
 
 
-_distributions = cache(packages_distributions)  # reads all of site-packages
-
-
-@cache
 def _version(package: str) -> str:
-    """The version of an installed package, by its import name. Raises InputError."""
-    with suppress(PackageNotFoundError):
-        return version("scikit-learn" if package == "sklearn" else package)
-    names = _distributions().get(package)
-    if not names:
+    """The version of an installed package. Raises InputError."""
+    installed = package_version(package)
+    if installed is None:
         raise not_installed(package)
-    return version(names[0])
+    return installed
 
 
 def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:

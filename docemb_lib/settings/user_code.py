@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module, invalidate_caches
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from importlib.util import cache_from_source, resolve_name
 from pathlib import Path
 from sysconfig import get_path
@@ -45,8 +45,19 @@ def sources_of(name: str) -> Sources:
             "put its file into notebooks/, or its folder on PYTHONPATH"
         )
     package = module.partition(".")[0]
-    distributions = packages_distributions().get(package)
-    return {package: version(distributions[0]) if distributions else platform.python_version()}
+    return {package: package_version(package) or platform.python_version()}
+
+
+@cache
+def package_version(package: str) -> str | None:
+    """The version of an installed package, by its import name; None where there is none."""
+    with suppress(PackageNotFoundError):  # most are installed under their import name
+        return version("scikit-learn" if package == "sklearn" else package)
+    names = _distributions().get(package)
+    return version(names[0]) if names else None
+
+
+_distributions = cache(packages_distributions)  # reads all of site-packages
 
 
 def sources_of_object(value: object) -> Sources:
