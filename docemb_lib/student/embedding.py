@@ -17,6 +17,7 @@ from collections.abc import (
 )
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
@@ -30,7 +31,9 @@ from docemb_lib.student.packing import PackedBatch, pack, token_batches
 
 CHUNK = 512  # documents tokenised, sorted and embedded at a time; bounds the memory for an iterable
 # Tokens of a batch. A CPU has full speed with fewer; activations of a base model: some hundred MB.
-CPU_BATCH_TOKENS = 2**13
+CPU_BATCH_TOKENS = 2**12
+# Threads of a CPU that take batches side by side. More would wait for each other in Python.
+CPU_THREADS = 8
 # A GPU then computes longer than launching its kernels takes; activations: some GB.
 GPU_BATCH_TOKENS = 2**16
 # Tokens after which a GPU's encoder is compiled. Embedding so many takes an H100 about as long as
@@ -139,14 +142,20 @@ def embed_chunks(
 
     One thread per GPU takes batches, of the following chunks too, so that no device waits at the
     end of a chunk, nor at the end of a batch: results are fetched after the next one has begun. A
-    GPU's encoder is compiled where the work is long enough. A single CPU computes in the calling
-    thread: in another one OpenMP starts a second team of threads, at half the speed. `report` is
-    called with the number of documents of each finished batch.
+    GPU's encoder is compiled where the work is long enough. A single CPU shares its cores out to
+    threads, each with a batch of its own, because all cores together on one batch would wait for
+    each other in every layer. Where batches are few, each has all cores, in the calling thread: in
+    another one OpenMP starts a second team of threads, at half the speed. `report` is called with
+    the number of documents of each finished batch.
     """
     with _replicas(encoder, devices) as replicas:
         on_cpu = any(replica.device.type == "cpu" for replica in replicas)
         budget = CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
-        idle = deque(replicas)  # as many as threads, so that each thread finds one
+        cores = torch.get_num_threads()
+        # A forward with padding may switch its model from document to document, as BigBird's does.
+        is_shared = on_cpu and len(replicas) == 1 and encoder.padded(1) == 1
+        n_threads = min(cores, CPU_THREADS) if is_shared else len(replicas)
+        idle = deque(replicas * (n_threads // len(replicas)))  # each thread finds one
         uncompiled = [] if on_cpu else list(replicas)
         tokens = 0  # of all chunks so far
 
@@ -174,17 +183,23 @@ def embed_chunks(
                 report(len(rows))
             return embeddings
 
-        threads = ThreadPoolExecutor(len(replicas))
-        run = map if on_cpu and len(replicas) == 1 else threads.map
+        # In a new thread, torch computes by as many threads as were last set anywhere.
+        share = partial(torch.set_num_threads, cores // n_threads if is_shared else cores)
+        threads = ThreadPoolExecutor(n_threads, initializer=share)
+        run: Callable[..., Iterable[Tensor]] = threads.map
         try:
             pending: deque[tuple[list[list[int]], Iterable[Tensor]]] = deque()
-            for documents in tokenised:
+            for number, documents in enumerate(tokenised):
                 tokens += sum(map(len, documents))
                 plan = token_batches([encoder.padded(len(ids)) for ids in documents], budget)
                 # Packed in this thread, so that a device finds its next batch ready.
                 packed = []
                 for rows in plan:
                     packed.append(pack([documents[row] for row in rows]))
+                if not number and on_cpu and len(replicas) == 1:
+                    # The first chunk decides: later ones are as large, but for the last.
+                    few = n_threads == 1 or len(packed) < 2 * n_threads
+                    run = map if few else threads.map
                 pending.append((plan, run(embed, packed)))
                 if len(pending) > len(replicas):
                     yield collect(*pending.popleft())
@@ -193,6 +208,7 @@ def embed_chunks(
         finally:
             # After an error or an interrupt, drop the batches that are not yet started.
             threads.shutdown(cancel_futures=True)
+            torch.set_num_threads(cores)
 
 
 @contextmanager

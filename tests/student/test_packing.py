@@ -3,6 +3,7 @@ from io import StringIO
 
 import numpy as np
 import pytest
+import torch
 from tqdm import tqdm
 
 from docemb_lib.student import embedding
@@ -120,7 +121,7 @@ def test_the_bar_has_a_total_for_sized_input_alone(make_student, monkeypatch):
     assert [(bar.total, bar.n) for bar in bars] == [(2, 2), (None, 3)]
 
 
-def test_a_batch_on_a_cpu_has_at_most_8192_tokens(make_student):
+def test_a_batch_on_a_cpu_has_at_most_4096_tokens(make_student):
     student = make_student(windows=[8])
     sizes = []
     hook = student.register_forward_pre_hook(
@@ -128,7 +129,7 @@ def test_a_batch_on_a_cpu_has_at_most_8192_tokens(make_student):
     )
     student.embed(["word " * 500] * 40)
     hook.remove()
-    assert (sum(sizes), max(sizes)) == (40 * 502, 16 * 502)  # one more would not fit into 8192
+    assert (sum(sizes), max(sizes)) == (40 * 502, 8 * 502)  # one more would not fit into 4096
 
 
 def test_no_documents_have_no_rows_and_truncation_counts_over_all_chunks(
@@ -200,3 +201,42 @@ def test_an_error_leaves_the_earlier_file_and_nothing_else(
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"e.npy": earlier}
     assert threading.active_count() == before
     assert student.training
+
+
+@pytest.fixture
+def two_cores():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_cores", "small_chunks")
+def test_each_core_takes_batches_of_its_own_and_no_bit_changes(
+    make_student, documents, monkeypatch
+):
+    monkeypatch.setattr(embedding, "CPU_BATCH_TOKENS", 1)  # a document
+    student = make_student(windows=[8])
+    expected = np.concatenate([student.embed([text], bf16=False) for text in documents])
+    meeting = threading.Barrier(2)  # each batch waits for one in another thread
+    threads = set()
+
+    def meet(module, arguments):
+        threads.add((threading.get_ident(), torch.get_num_threads()))
+        meeting.wait(timeout=60)
+
+    student.register_forward_pre_hook(meet)
+    np.testing.assert_array_equal(student.embed(documents, bf16=False), expected)
+    assert [cores for _, cores in threads] == [1, 1]
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_few_documents_have_all_cores_in_the_calling_thread(make_student, documents):
+    student = make_student(windows=[8])
+    seen = []
+    student.register_forward_pre_hook(
+        lambda *_: seen.append((threading.get_ident(), torch.get_num_threads()))
+    )
+    student.embed(documents)
+    assert seen == [(threading.get_ident(), 2)]
