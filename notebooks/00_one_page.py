@@ -370,7 +370,7 @@ from docemb_lib import losses
 from docemb_lib.base.progress import log_to_notebook
 from docemb_lib.evaluation import Ranking, Retrieval
 from docemb_lib.student import Student
-from docemb_lib.student.packing import pack
+from docemb_lib.packed.packing import pack
 
 log_to_notebook()
 learnt = weights  # `weights` goes back to the start

@@ -77,7 +77,7 @@ print(f"teacher's embeddings t {tuple(t.shape)}")
 # densely, that is a mask over all pairs of tokens.
 
 # %%
-from docemb_lib.student.longformer import banded_attention
+from docemb_lib.packed.forward import banded_attention
 
 
 def dense_attention(query, key, value, lengths, window):

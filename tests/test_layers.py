@@ -15,6 +15,7 @@ LAYERS = [
     "workspace",
     "outputs_apart",
     "corpus",
+    "packed",
     "teachers",
     "student",
     "losses",

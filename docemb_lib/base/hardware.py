@@ -6,10 +6,12 @@ import ctypes
 import gc
 import os
 import re
-from contextlib import suppress
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from docemb_lib.base.errors import InputError
 
@@ -35,6 +37,8 @@ MMAP_THRESHOLD = -3
 KEPT = (2**29, 2**25)  # bytes; releases up to about 2.31 refuse the first as M_MMAP_THRESHOLD
 # Collections of younger objects between full ones: with Python's 10, imports take a fifth longer.
 FULL_COLLECTIONS = 300
+# Threads that compute side by side at most: more would wait for each other in Python.
+MOST_THREADS = 8
 PRECISION = "DOCEMB_PRECISION"  # the environment variable that chooses the precision of all models
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUPS = Path("/proc/self/cgroup")
@@ -99,6 +103,30 @@ def devices_at_hand() -> list[str]:
     import torch
 
     return [f"cuda:{index}" for index in range(torch.cuda.device_count())] or ["cpu"]
+
+
+@contextmanager
+def side_by_side(calls: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """Give a `map` for so many calls of torch on the CPU, each with its share of the cores.
+
+    All cores together on one call wait for each other in every layer. Few calls go one after the
+    other, with all cores and in the calling thread: in another one OpenMP starts a second team of
+    threads, at half the speed.
+    """
+    import torch
+
+    cores = torch.get_num_threads()
+    n_threads = min(cores, MOST_THREADS)
+    if n_threads == 1 or calls < 2 * n_threads:
+        yield map
+        return
+    share = partial(torch.set_num_threads, cores // n_threads)
+    threads = ThreadPoolExecutor(n_threads, initializer=share)
+    try:
+        yield threads.map
+    finally:
+        threads.shutdown(cancel_futures=True)  # after an error, calls that have not begun
+        torch.set_num_threads(cores)  # a new thread takes over what was set last
 
 
 @lru_cache

@@ -22,8 +22,8 @@ from docemb_lib.base.hardware import free_memory, matmul_peak, uses_bf16
 from docemb_lib.base.progress import progress
 from docemb_lib.bench import harness
 from docemb_lib.bench.harness import LONGEST, Report, Row
+from docemb_lib.packed.packing import PackedBatch, pack, token_batches
 from docemb_lib.student.embedding import embed_chunks
-from docemb_lib.student.packing import PackedBatch, pack, token_batches
 from docemb_lib.student.student import Student
 
 GEOMETRIES = {  # by device: MiniLM's with three layers, and Longformer-base's

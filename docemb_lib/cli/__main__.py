@@ -385,6 +385,7 @@ def adapt(
     """
     from docemb_lib.base.pretrained import resolve
     from docemb_lib.corpus.reader import local_paths
+    from docemb_lib.packed.forward import SHORT
     from docemb_lib.runs.embeddings import embed_once, store_of
     from docemb_lib.runs.kinds import Form
     from docemb_lib.runs.models import passage_model, student_model
@@ -395,7 +396,7 @@ def adapt(
         student_card,
         with_lexical_half,
     )
-    from docemb_lib.student.loading import SHORT, load_config
+    from docemb_lib.student.loading import load_config
     from docemb_lib.workspace import workspace_around
 
     source = given_path(given, "CORPUS")

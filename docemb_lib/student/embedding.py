@@ -16,8 +16,7 @@ from collections.abc import (
     Sized,
 )
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
@@ -26,14 +25,12 @@ import torch
 from torch import Tensor
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.hardware import uses_bf16
-from docemb_lib.student.packing import PackedBatch, pack, token_batches
+from docemb_lib.base.hardware import MOST_THREADS, side_by_side, uses_bf16
+from docemb_lib.packed.packing import PackedBatch, pack, token_batches
 
 CHUNK = 512  # documents tokenised, sorted and embedded at a time; bounds the memory for an iterable
 # Tokens of a batch. A CPU has full speed with fewer; activations of a base model: some hundred MB.
 CPU_BATCH_TOKENS = 2**12
-# Threads of a CPU that take batches side by side. More would wait for each other in Python.
-CPU_THREADS = 8
 # A GPU then computes longer than launching its kernels takes; activations: some GB.
 GPU_BATCH_TOKENS = 2**16
 # Tokens after which a GPU's encoder is compiled. Embedding so many takes an H100 about as long as
@@ -142,20 +139,15 @@ def embed_chunks(
 
     One thread per GPU takes batches, of the following chunks too, so that no device waits at the
     end of a chunk, nor at the end of a batch: results are fetched after the next one has begun. A
-    GPU's encoder is compiled where the work is long enough. A single CPU shares its cores out to
-    threads, each with a batch of its own, because all cores together on one batch would wait for
-    each other in every layer. Where batches are few, each has all cores, in the calling thread: in
-    another one OpenMP starts a second team of threads, at half the speed. `report` is called with
-    the number of documents of each finished batch.
+    GPU's encoder is compiled where the work is long enough. The cores of a single CPU take batches
+    side by side. `report` is called with the number of documents of each finished batch.
     """
-    with _replicas(encoder, devices) as replicas:
+    with ExitStack() as stack:
+        replicas = stack.enter_context(_replicas(encoder, devices))
         on_cpu = any(replica.device.type == "cpu" for replica in replicas)
         budget = CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS
-        cores = torch.get_num_threads()
-        # A forward with padding may switch its model from document to document, as BigBird's does.
-        is_shared = on_cpu and len(replicas) == 1 and encoder.padded(1) == 1
-        n_threads = min(cores, CPU_THREADS) if is_shared else len(replicas)
-        idle = deque(replicas * (n_threads // len(replicas)))  # each thread finds one
+        is_alone = on_cpu and len(replicas) == 1
+        idle = deque(replicas * MOST_THREADS if is_alone else replicas)  # each thread finds one
         uncompiled = [] if on_cpu else list(replicas)
         tokens = 0  # of all chunks so far
 
@@ -183,32 +175,29 @@ def embed_chunks(
                 report(len(rows))
             return embeddings
 
-        # In a new thread, torch computes by as many threads as were last set anywhere.
-        share = partial(torch.set_num_threads, cores // n_threads if is_shared else cores)
-        threads = ThreadPoolExecutor(n_threads, initializer=share)
-        run: Callable[..., Iterable[Tensor]] = threads.map
-        try:
-            pending: deque[tuple[list[list[int]], Iterable[Tensor]]] = deque()
-            for number, documents in enumerate(tokenised):
-                tokens += sum(map(len, documents))
-                plan = token_batches([encoder.padded(len(ids)) for ids in documents], budget)
-                # Packed in this thread, so that a device finds its next batch ready.
-                packed = []
-                for rows in plan:
-                    packed.append(pack([documents[row] for row in rows]))
-                if not number and on_cpu and len(replicas) == 1:
-                    # The first chunk decides: later ones are as large, but for the last.
-                    few = n_threads == 1 or len(packed) < 2 * n_threads
-                    run = map if few else threads.map
-                pending.append((plan, run(embed, packed)))
-                if len(pending) > len(replicas):
-                    yield collect(*pending.popleft())
-            while pending:
-                yield collect(*pending.popleft())
-        finally:
+        run: Callable[..., Iterable[Tensor]] | None = None
+        if not is_alone:
+            threads = ThreadPoolExecutor(len(replicas))
             # After an error or an interrupt, drop the batches that are not yet started.
-            threads.shutdown(cancel_futures=True)
-            torch.set_num_threads(cores)
+            stack.callback(threads.shutdown, cancel_futures=True)
+            run = threads.map
+        pending: deque[tuple[list[list[int]], Iterable[Tensor]]] = deque()
+        for documents in tokenised:
+            tokens += sum(map(len, documents))
+            plan = token_batches([encoder.padded(len(ids)) for ids in documents], budget)
+            # Packed in this thread, so that a device finds its next batch ready.
+            packed = []
+            for rows in plan:
+                packed.append(pack([documents[row] for row in rows]))
+            if run is None:  # the first chunk decides: only the last one may be smaller
+                # A forward with padding may switch its model for a batch, as that of a BigBird.
+                calls = len(packed) if encoder.padded(1) == 1 else 1
+                run = stack.enter_context(side_by_side(calls))
+            pending.append((plan, run(embed, packed)))
+            if len(pending) > len(replicas):
+                yield collect(*pending.popleft())
+        while pending:
+            yield collect(*pending.popleft())
 
 
 @contextmanager

@@ -35,10 +35,9 @@ from transformers.utils import logging as hf_logging
 from docemb_lib.base import integrity, tokenizing
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import one_line, require
+from docemb_lib.packed.forward import SHORT
 
 logger = logging.getLogger(__name__)
-# These types convert to a Longformer: the module names are the same.
-SHORT = ("bert", "roberta", "xlm-roberta", "camembert")
 LONG = ("longformer", "modernbert", "big_bird")  # are students as they are
 STOCK = {"modernbert": "a ModernBERT", "big_bird": "a BigBird"}  # run their own forward only
 SHARED_FIELDS = [

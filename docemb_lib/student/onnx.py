@@ -77,7 +77,7 @@ class PaddedForward(nn.Module):
         ids = F.pad(input_ids, (0, N * S - T), value=self.padding)  # (B, N S), as all below
         mask = F.pad(attention_mask, (0, N * S - T)).float()
 
-        # Positions as in the stock model, see `longformer`.
+        # Positions as in the stock model, see `packed.forward`.
         is_text = ids != self.padding
         number = self.padding + is_text.long().cumsum(1)
         positions = torch.where(is_text, number, self.padding)

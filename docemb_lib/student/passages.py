@@ -22,8 +22,8 @@ from docemb_lib.student.embedding import Encoder
 if TYPE_CHECKING:
     from tokenizers import Encoding
 
+    from docemb_lib.packed.packing import PackedBatch
     from docemb_lib.student.lexical_module import LexicalHalf
-    from docemb_lib.student.packing import PackedBatch
 
 PIECE = 64  # tokens summed one after the other
 LEAST = 8  # tokens of a passage: with fewer, one could hold a special token alone

@@ -21,7 +21,14 @@ from docemb_lib.base import tokenizing
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.base.progress import progress
-from docemb_lib.student import export, lexical, loading, longformer
+from docemb_lib.packed.forward import (
+    Backend,
+    hidden_states,
+    padded_length,
+    stock_hidden_states,
+)
+from docemb_lib.packed.packing import PackedBatch
+from docemb_lib.student import export, lexical, loading
 from docemb_lib.student.embedding import (
     CHUNK,
     Encoder,
@@ -33,8 +40,6 @@ from docemb_lib.student.embedding import (
 )
 from docemb_lib.student.explanation import Explanation, Parts, explained, word_vectors
 from docemb_lib.student.export import MEANS, WITH_GLOBAL_ATTENTION, Pooling
-from docemb_lib.student.longformer import Backend
-from docemb_lib.student.packing import PackedBatch
 from docemb_lib.student.passages import (
     Embedded,
     PassageEncoder,
@@ -335,7 +340,7 @@ class Student(nn.Module):
 
     def padded(self, length: int) -> int:
         """Return the tokens that the forward pass computes for a document of `length` tokens."""
-        return length if self.packed else longformer.padded_length(self.config, length)
+        return length if self.packed else padded_length(self.config, length)
 
     @property
     def device(self) -> torch.device:
@@ -381,11 +386,11 @@ class Student(nn.Module):
                 f"batch: a document has {longest} tokens, and {limit}; cut the document"
             )
         if self.packed:
-            return longformer.hidden_states(
+            return hidden_states(
                 self.model, batch, self.attention, self.checkpointing, self.compiled
             )
         is_global = self.pooling in WITH_GLOBAL_ATTENTION
-        return longformer.stock_hidden_states(self.model, batch, is_global, self.checkpointing)
+        return stock_hidden_states(self.model, batch, is_global, self.checkpointing)
 
     def count_longer(self, texts: Iterable[str]) -> int:
         """How many texts have more than `max_tokens` tokens, of which `embed` reads the first."""

@@ -27,9 +27,9 @@ from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
 from docemb_lib.losses import NegativePool, group_sizes
 from docemb_lib.losses.objective import GroupRunner, in_order
+from docemb_lib.packed.packing import PackedBatch, pack
 from docemb_lib.settings.sections import Training
 from docemb_lib.student.embedding import CHUNK
-from docemb_lib.student.packing import PackedBatch, pack
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.distributed import GroupExchange
 

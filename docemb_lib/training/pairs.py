@@ -27,9 +27,9 @@ from docemb_lib.corpus.rows import split_sentences
 from docemb_lib.losses import ObjectiveOutput, PairObjective
 from docemb_lib.losses.contextual import full_precision
 from docemb_lib.losses.pairs import NO_LABEL
+from docemb_lib.packed.packing import PackedBatch, pack, token_batches
 from docemb_lib.settings.sections import NO_PAIRS
 from docemb_lib.student import Student
-from docemb_lib.student.packing import PackedBatch, pack, token_batches
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import (
     Collate,

@@ -17,9 +17,9 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import asked_precision, devices_at_hand, free_memory, uses_bf16
 from docemb_lib.base.private import use_one_gpu
 from docemb_lib.losses import Objective, PairObjective, Teaching
+from docemb_lib.packed.forward import fits_varlen
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
-from docemb_lib.student.longformer import fits_varlen
 from docemb_lib.training import CHECKPOINTS
 from docemb_lib.training.batches import Updates
 from docemb_lib.training.distributed import LAUNCHED, all_reduced

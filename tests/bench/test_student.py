@@ -13,7 +13,8 @@ from transformers import LongformerModel
 from docemb_lib.bench import student
 from docemb_lib.bench.harness import peak_memory
 from docemb_lib.bench.student import Workload, bench_student, equality, forward_flops
-from docemb_lib.student import longformer, pack
+from docemb_lib.packed import forward
+from docemb_lib.student import pack
 
 CPU = torch.device("cpu")
 FEW = [1, 5, 40, 12]
@@ -184,7 +185,7 @@ def test_a_gpu_that_is_not_there_is_refused(monkeypatch, refused):
 
 def test_operations_of_layers_are_those_that_torch_counts(sides, monkeypatch):
     # The counter knows nothing of oneDNN.
-    monkeypatch.setattr(longformer, "fits_onednn", lambda dtype: False)
+    monkeypatch.setattr(forward, "fits_onednn", lambda dtype: False)
     batch = pack([list(range(5, 5 + length)) for length in FEW])
     with FlopCounterMode(display=False) as counter:
         sides.ours(batch)

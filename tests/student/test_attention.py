@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.student import longformer
-from docemb_lib.student.longformer import Block, banded_attention, blocks, fits_varlen
+from docemb_lib.packed import forward
+from docemb_lib.packed.forward import Block, banded_attention, blocks, fits_varlen
 
 RAGGED = [1, 2, 31, 32, 33, 64, 65, 200, 7]
 
@@ -51,8 +51,7 @@ def test_blocks_read_on_to_multiples_of_a_step():
     ]
     plan = blocks([*range(100, 500), 1000], window=128, size=128, step=64)[:-8]
     shapes = {
-        (longformer._length(block.read_queries), longformer._length(block.read_keys))
-        for block in plan
+        (forward._length(block.read_queries), forward._length(block.read_keys)) for block in plan
     }
     assert len(shapes) <= 10  # documents of four hundred lengths
 
@@ -65,7 +64,7 @@ def attention_in_steps(
     """
     window = min(window, max(lengths))
     plan = blocks(lengths, window, size, step)
-    return longformer._BandedAttention.apply(query, key, value, plan, window, dropout, keeps)
+    return forward._BandedAttention.apply(query, key, value, plan, window, dropout, keeps)
 
 
 @pytest.mark.parametrize("step", [None, 64])
@@ -135,9 +134,9 @@ def test_weights_that_take_much_memory_are_computed_again(monkeypatch):
         return sum(saved)
 
     of_weights = 2 * 64 * 64 * 4  # two heads, one block, float32
-    monkeypatch.setattr(longformer, "KEPT_WEIGHTS", of_weights)
+    monkeypatch.setattr(forward, "KEPT_WEIGHTS", of_weights)
     kept = saved_bytes()
-    monkeypatch.setattr(longformer, "KEPT_WEIGHTS", of_weights - 1)
+    monkeypatch.setattr(forward, "KEPT_WEIGHTS", of_weights - 1)
     assert kept - saved_bytes() == of_weights
 
 
@@ -186,8 +185,8 @@ def flash_attention_as_documented(query, key, value, starts, *, longest, window,
 
 def test_both_backends_compute_the_same(monkeypatch):
     """A CPU has no flash attention, so its arguments are checked against its documentation."""
-    monkeypatch.setattr(longformer, "flash_attention", flash_attention_as_documented)
-    monkeypatch.setattr(longformer, "fits_varlen", lambda *_: True)
+    monkeypatch.setattr(forward, "flash_attention", flash_attention_as_documented)
+    monkeypatch.setattr(forward, "fits_varlen", lambda *_: True)
     lengths = [1, 2, 33, 70]
     starts = torch.tensor([0, 1, 3, 36, 106], dtype=torch.int32)
     inputs = random_heads(sum(lengths), heads=2, head_dim=8)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from tqdm import tqdm
 
+from docemb_lib.packed.packing import pack, token_batches
 from docemb_lib.student import embedding
 from docemb_lib.student.embedding import embed_chunks, one_ahead
-from docemb_lib.student.packing import pack, token_batches
 
 
 def test_packing_lays_documents_end_to_end(refused):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import AutoModel, AutoTokenizer
+from sentence_transformers.sentence_transformer import modules
+from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.teachers import SBERT
@@ -89,10 +90,6 @@ def test_the_example_runs():
     assert doctest.testmod(sbert_module) == (0, 1)
 
 
-def test_batches_go_from_long_to_short_and_keep_to_their_size():
-    assert sbert_module._batches([3, 9, 4, 4, 20], 12) == [[4], [1], [2, 3, 0]]
-
-
 def test_tokens_are_counted_beyond_any_limit(sbert, texts, content_ids):
     long = " ".join(["word"] * 5000)
     assert sbert.count_tokens([*texts, long]) == [*(len(content_ids(text)) for text in texts), 5000]
@@ -159,12 +156,70 @@ def test_chunks_beside_known_first_ones_are_embedded_alone(sbert, texts, monkeyp
     count = sum(-(-max(tokens, 1) // 254) for tokens in chunks.count_tokens(texts))
     truncated = sbert.embed(texts)
     asked = []
-    forward = SentenceTransformer.forward
+    embed_batch = SBERT._embed_batch
 
-    def counted(encoder, features, **options):
-        asked.append(len(features["input_ids"]))
-        return forward(encoder, features, **options)
+    def counted(teacher, batch):
+        asked.append(len(batch))
+        return embed_batch(teacher, batch)
 
-    monkeypatch.setattr(SentenceTransformer, "forward", counted)
+    monkeypatch.setattr(SBERT, "_embed_batch", counted)
     np.testing.assert_allclose(chunks.embed(texts, truncated), expected, atol=2e-6)
     assert sum(asked) == count - len(texts) > 0
+
+
+def random_encoder(folder, kind, pooling, padding_side="right"):
+    """A random sentence encoder of a type of transformers, with MiniLM's tokenizer."""
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(FOLDER, padding_side=padding_side)
+    config = AutoConfig.for_model(
+        kind,
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=16,
+        num_attention_heads=2,
+        num_hidden_layers=2,
+        intermediate_size=32,
+        max_position_embeddings=80,
+        pad_token_id=0,
+        initializer_range=0.3,
+    )
+    AutoModel.from_config(config).save_pretrained(folder / "plain")
+    tokenizer.save_pretrained(folder / "plain")
+    first = modules.Transformer(str(folder / "plain"), max_seq_length=64)
+    SentenceTransformer(modules=[first, modules.Pooling(16, pooling)]).save(str(folder / "own"))
+    return str(folder / "own")
+
+
+@pytest.mark.parametrize(
+    ("kind", "pooling", "side"),
+    [
+        ("bert", "mean", "right"),
+        ("bert", "cls", "right"),
+        ("bert", "max", "right"),
+        ("roberta", "mean", "right"),
+        ("xlm-roberta", "cls", "right"),
+        ("camembert", "mean", "left"),
+        ("mpnet", "mean", "right"),
+    ],
+)
+def test_any_encoder_embeds_as_sentence_transformers_does(tmp_path, kind, pooling, side):
+    folder = random_encoder(tmp_path, kind, pooling, side)
+    texts = ["a text", "a [PAD] inside", "word " * 30, "another word " * 50, ""]
+    expected = SentenceTransformer(folder, device="cpu").encode(texts)
+    ours = SBERT(folder, device="cpu", bf16=False).embed(texts)
+    np.testing.assert_allclose(ours, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(("kind", "is_packed"), [("roberta", True), ("mpnet", False)])
+def test_encoders_with_layers_of_bert_are_computed_without_padding(
+    tmp_path, monkeypatch, kind, is_packed
+):
+    teacher = SBERT(random_encoder(tmp_path, kind, "mean"), device="cpu")
+    stock = []
+    forward = SentenceTransformer.forward
+    monkeypatch.setattr(
+        SentenceTransformer,
+        "forward",
+        lambda encoder, *given, **named: stock.append(1) or forward(encoder, *given, **named),
+    )
+    teacher.embed(["a text", "b"])
+    assert bool(stock) is not is_packed

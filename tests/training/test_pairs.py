@@ -15,7 +15,7 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.losses import InfoNCE
 from docemb_lib.losses.pairs import NO_LABEL
-from docemb_lib.student.packing import pack, token_batches
+from docemb_lib.packed.packing import pack, token_batches
 from docemb_lib.training import pairs as module
 from docemb_lib.training.pairs import (
     END,

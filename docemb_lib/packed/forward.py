@@ -1,9 +1,9 @@
 """Packed attention, and the forward pass of an encoder over packed documents.
 
-A Longformer without global attention (Beltagy et al. 2020) runs packed. The layers are those of the
-stock `transformers.LongformerModel`, applied to the tokens of all documents at once, so nothing is
-spent on padding. `banded_attention` keeps the documents apart. Any other encoder runs its stock
-forward on padded documents.
+A Longformer without global attention (Beltagy et al. 2020) runs packed, and so do BERT, RoBERTa and
+their like, whose layers it has. The layers are those of the stock model, applied to the tokens of
+all documents at once, so nothing is spent on padding. `banded_attention` keeps the documents apart.
+Any other encoder runs its stock forward on padded documents.
 
 The attention has two backends:
 
@@ -58,9 +58,11 @@ from docemb_lib.base.private import (
     set_checkpointing,
     softmax_backward,
 )
-from docemb_lib.student.packing import PackedBatch
+from docemb_lib.packed.packing import PackedBatch
 
 Backend = Literal["blocks", "varlen"]
+# Short encoders: their layers and modules have the same names as those of a Longformer.
+SHORT = ("bert", "roberta", "xlm-roberta", "camembert")
 
 CPU_SCORES = 2**21  # bytes of a block's scores, all heads: about a core's second-level cache
 # Bytes of a layer's attention weights that are kept for the backward pass. More are computed again,
@@ -80,16 +82,31 @@ EXACT = 100
 _compile = lru_cache(partial(torch.compile, dynamic=True))  # compiles each function once
 
 
+def runs_packed(model: PreTrainedModel) -> bool:
+    """Tell whether `hidden_states` computes a model: its layers are plain and its positions learnt.
+
+    A Longformer's global attention is not asked for here.
+    """
+    config = model.config
+    positions = getattr(config, "position_embedding_type", "absolute")
+    is_decoder = getattr(config, "is_decoder", False)
+    if config.model_type not in (*SHORT, "longformer") or positions != "absolute" or is_decoder:
+        return False
+    # An adapter stands in the place of a linear layer, and holds it.
+    return not any("base_layer" in name for name, _ in model.named_modules())
+
+
 def hidden_states(
     model: LongformerModel,
     batch: PackedBatch,
-    attention: Backend | None,
-    checkpointing: bool,
-    compiled: bool,
+    attention: Backend | None = None,
+    checkpointing: bool = False,
+    compiled: bool = False,
 ) -> Tensor:
     """Compute the last hidden states of a Longformer without global attention, packed.
 
-    The options are those of `Student`. Returns (T, D).
+    The model may be a short encoder, too, see `runs_packed`: each token then sees all of its
+    document. The options are those of `Student`. Returns (T, D).
     """
     # The stock embeddings, in the order of the stock model: the sum, LayerNorm, dropout.
     embeddings = model.embeddings
@@ -118,8 +135,12 @@ def _positions(model: LongformerModel, batch: PackedBatch) -> Tensor:
     """Return the row of the position table for each token, (T,).
 
     As in the stock model, the tokens of a document count from the padding id + 1 on, and a padding
-    token that a text contains ("[PAD]") has the padding id as its row and is not counted.
+    token that a text contains ("[PAD]") has the padding id as its row and is not counted. BERT
+    counts all tokens, from 0 on.
     """
+    if model.config.model_type == "bert":
+        places = torch.arange(len(batch.input_ids), device=batch.input_ids.device)
+        return places - batch.first[batch.document]
     padding = model.config.pad_token_id
     is_text = batch.input_ids != padding  # (T,)
     seen = is_text.cumsum(0)  # (T,), over all documents
@@ -147,10 +168,10 @@ def _layer(
     # The stock layer's own projections for global attention stay unused.
     attention = layer.attention.self
     if backend is None:
-        fits = fits_varlen(query.device, query.dtype, attention.head_dim)
+        fits = fits_varlen(query.device, query.dtype, query.shape[2])
         backend = "varlen" if fits else "blocks"
-    dropout = attention.dropout if attention.training else 0.0
-    window = attention.one_sided_attn_window_size
+    dropout = attention.config.attention_probs_dropout_prob if attention.training else 0.0
+    window = getattr(attention, "one_sided_attn_window_size", max(lengths))  # of BERT: all
     context = banded_attention(
         query, key, value, lengths, window, starts=starts, dropout=dropout, backend=backend
     )
@@ -166,7 +187,7 @@ def _project(layer: LongformerLayer, hidden: Tensor) -> tuple[Tensor, ...]:
     weight = torch.cat([projection.weight for projection in projections])  # (3 D, D)
     bias = torch.cat([projection.bias for projection in projections])
     joined = _linear(hidden, weight, bias)  # (T, 3 D)
-    return joined.view(-1, 3, attention.num_heads, attention.head_dim).unbind(1)
+    return joined.view(len(hidden), 3, attention.config.num_attention_heads, -1).unbind(1)
 
 
 def _feed_forward(layer: LongformerLayer, context: Tensor, hidden: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Documents concatenated to batches without padding; `longformer` keeps them apart.
+"""Documents concatenated to batches without padding; the attention keeps them apart.
 
 The documents [7, 8, 9], [5] and [4, 4] are one batch of B = 3 documents and T = 6 tokens::
 
