@@ -536,7 +536,7 @@ def evaluate(
     SBERT and what is fitted on the texts of each task, without training. Tests compare the model as
     it is given with them, and a student also with itself, refitted to the texts of each task.
     """
-    from docemb_lib.cli.report import typeset_models
+    from docemb_lib.cli.report import TERMS, typeset_models
     from docemb_lib.cli.terminal import SCORES, print_table
     from docemb_lib.evaluation.scoreboard import METRIC_NAMES, test_board
     from docemb_lib.runs.key import RunKey
@@ -572,6 +572,7 @@ def evaluate(
     final = typeset_models(final, {})
     title = f"{SCORES.format(METRIC_NAMES[metric])} with 95% intervals"
     print_table(final.board.reset_index(), console, title)
+    console.print(TERMS)
     if len(final.comparison):
         tests = final.comparison.query("model == @final.student")
         title = f"Paired tests of {final.student} (Holm-corrected p; no word: no difference shown)"

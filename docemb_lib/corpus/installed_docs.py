@@ -14,12 +14,16 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, starmap, takewhile
 from operator import eq
 from pathlib import Path
 from typing import NamedTuple
 
+from joblib import cpu_count
+
 from docemb_lib.base.progress import progress
+from docemb_lib.base.tokenizing import batched
+from docemb_lib.base.worker_pool import WorkerPool
 from docemb_lib.corpus.document import Document, not_installed
 
 PACKAGES = (
@@ -62,6 +66,9 @@ SKIPPED = {
 # Fewest and most words of a page. A page with more, which is a class of hundreds of methods, takes
 # as long as twenty others or more.
 WORDS = (80, 6000)
+
+FILES = 64  # that a process reads at a time
+WORTH = 512  # files for a process at least, because its start takes as long as reading so many
 
 # Names inside other words count too: `to_numpy` and `NetworkXError` give away the package as
 # `numpy` does.
@@ -134,10 +141,15 @@ def installed_docs(
     fewest, most = words
     files = [file for package in packages for file in _source_files(package)]
     pages = {}
-    for file, module in progress(files, desc="reading docs", unit="files"):
-        for page in map(_clean, read_pages(file, module)):
+    pool = WorkerPool()
+    parts = [(part,) for part in batched(files, FILES)]
+    jobs = min(cpu_count(), len(files) // WORTH)
+    results = pool.map(_read, parts, jobs=jobs) if jobs > 1 else starmap(_read, parts)
+    for cleaned in progress(results, total=len(parts), desc="reading docs", unit="blocks"):
+        for page in cleaned:
             if fewest <= len(page.text.split()) <= most:
                 pages[page.path] = page
+    pool.stop()
 
     uses = Counter(map(_public, pages))
     by_id = {}
@@ -152,6 +164,12 @@ def installed_docs(
         ids = (id for id in first.values() if by_id[id].path.partition(".")[0] == package)
         documents += _linked({id: by_id[id] for id in ids}, package)
     return documents
+
+
+def _read(files: Sequence[tuple[Path, str]]) -> list[_Clean]:
+    """The pages of source files, each with its module's name."""
+    pages = chain.from_iterable(starmap(read_pages, files))
+    return [_clean(page) for page in pages]
 
 
 def _source_files(package: str) -> Iterator[tuple[Path, str]]:

@@ -59,6 +59,10 @@ def test_the_paired_tests_are_of_the_student_as_it_is_given(evaluated):
     assert f"Paired tests of {GIVEN} (" in evaluated()
 
 
+def test_the_terms_of_the_table_are_explained(evaluated):
+    assert "fitted on: where the words" in evaluated()
+
+
 def test_the_verdict_is_on_the_student_as_it_is_given(evaluated):
     assert f"In the mean over 1 task, {GIVEN} (" in evaluated()
 
