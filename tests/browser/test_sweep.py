@@ -19,7 +19,9 @@ if seed > 11:
 run.finish({"mean": 0.5, "validation_loss_after": 0.25})
 """
 SWEEP = f"""
+import os
 from docemb_lib import sweep
+os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # kernels are started: a process to fork from costs more
 sweep("03", [{{"seed": seed}} for seed in {SEEDS}], profile="small", workers=1)
 """
 RUN_ALL = "() => void window.jupyterapp.commands.execute('notebook:run-all-cells')"  # no waiting
