@@ -73,12 +73,12 @@ def training(lab, open_notebook):
     return opened
 
 
-def test_a_training_draws_its_curve_and_goes_on_after_a_stop(training, screenshots):
+def test_a_training_draws_its_curve_and_goes_on_after_a_stop(training):
     page = training.page
     page.locator(".docemb-curve").get_by_text("tokens a second").wait_for(timeout=WAIT)
     for theme in ("Dark", "Light"):
         training.use_theme(f"JupyterLab {theme}")
-        training.screenshot(screenshots / f"training-{theme.lower()}.png")
+        training.screenshot(f"training-{theme.lower()}")
     assert training.too_wide() == []
     page.locator('[data-jp-item-name="interrupt"]').first.click()
     line = page.get_by_text(re.compile(LINE))
@@ -86,7 +86,7 @@ def test_a_training_draws_its_curve_and_goes_on_after_a_stop(training, screensho
     updates, of = map(int, re.search(LINE, line.inner_text()).groups())
     assert 0 < updates < of
     assert training.count(".docemb-curve") == 1  # its last state
-    training.screenshot(screenshots / "training-stopped.png")
+    training.screenshot("training-stopped")
     assert page.get_by_text("Traceback").count() == 0
     page.evaluate(RUN_ALL)
     text = f"updates [{', '.join(map(str, range(1, of + 1)))}]"
