@@ -172,7 +172,9 @@ class OpenNotebook:
         self.page.evaluate(
             f"() => {{ document.querySelector('{SHOWN} .jp-WindowedPanel-outer').scrollTop = 0 }}"
         )
-        self.page.locator(SHOWN).screenshot(path=f"{SCREENSHOTS}/{name}.png")
+        file = Path(SCREENSHOTS, f"{name}.png")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self.page.locator(SHOWN).screenshot(path=file)
         self.page.set_viewport_size(size)
 
     def labels(self) -> list[str]:
