@@ -53,10 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)  # stable
 
 
-def pytest_collection_finish() -> None:
-    """Collections of garbage, of which each training makes one, need not pass over what is imported
-    by now.
+@pytest.fixture(scope="module", autouse=True)
+def freeze() -> None:
+    """Collections of garbage, of which each training makes one, need not pass over what was
+    imported and kept before a file's tests.
     """
+    gc.collect()
     gc.freeze()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import os
@@ -50,6 +51,8 @@ def tune_environment() -> None:
     Variables that the user has set stay. Call this function before torch is loaded.
     """
     gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTIONS)
+    # Collections at the end of a process would pass over all that it has imported, for a second.
+    atexit.register(gc.freeze)
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with suppress(AttributeError, OSError, TypeError):  # another C library than glibc

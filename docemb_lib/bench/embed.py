@@ -77,7 +77,7 @@ def bench_embed(*, quick: bool = False) -> Report:
         rows,
         "see-also-retrieval",
         seed=0,
-        limit=16 if quick else 100,
+        limit=8 if quick else 100,
         partitions={"test": ["test"]},
     )
     student = Student.from_encoder(MODEL, attention_window=WINDOW)

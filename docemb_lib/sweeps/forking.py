@@ -1,10 +1,11 @@
 """A process that has imported what notebooks import, and forks their kernels.
 
 The imports of a kernel take five seconds of a processor, a fork of this process a tenth of one. A
-worker that executes many notebooks starts this module as a program, and asks it for each kernel.
-The program, and then its kernels, end when the worker does.
+process that executes notebooks starts this module as a program, and asks it for each kernel. The
+program, and then its kernels, end when that process does.
 """
 
+import atexit
 import gc
 import os
 import signal
@@ -23,6 +24,8 @@ import psutil
 from docemb_lib.base.hardware import tune_environment
 
 PARENT = "JPY_PARENT_PID"  # the variable in which jupyter_client tells a kernel its parent
+# Devices of the drivers of NVIDIA, of AMD, and of Linux under Windows.
+GPU_DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/kfd"), Path("/dev/dxg"))
 # What brings everything with it that a notebook imports.
 IMPORTED = (
     "docemb_lib.figures.methods",
@@ -87,17 +90,23 @@ class Forker:
 
 
 def may_fork() -> bool:
-    """Whether kernels can be forks: on Linux, in a worker without a GPU.
+    """Whether kernels can be forks: on Linux, where no GPU is visible.
 
-    A fork must not inherit the context of a GPU, which imports may make.
+    A fork must not inherit the context of a GPU, which imports may make. torch is not asked,
+    because it takes seconds to be imported.
     """
-    return sys.platform == "linux" and os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        visible = "".join(str(driver) for driver in GPU_DRIVERS if driver.exists())
+    return sys.platform == "linux" and not visible
 
 
 @cache
 def forker() -> Forker:
-    """The program of this process, started at the first call."""
-    return Forker()
+    """The program of this process, started at the first call and closed when the process ends."""
+    program = Forker()
+    atexit.register(program.close)
+    return program
 
 
 def serve(connection: Connection) -> None:

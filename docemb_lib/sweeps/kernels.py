@@ -113,7 +113,7 @@ def kernel_options(sockets: str, *, run_of_sweep: bool = False) -> dict[str, Any
     module = f"__import__('{worker_pool.__name__}', fromlist=[''])"
     first_line = f"{module}.end_with_parent({parent}, {sockets!r})"
     mark = "1" if run_of_sweep else ""
-    manager_class = ForkingKernelManager if run_of_sweep and may_fork() else KernelManager
+    manager_class = ForkingKernelManager if may_fork() else KernelManager
     first_line += f"; __import__('os').environ['{RUN_OF_SWEEP}'] = '{mark}'"
     return {
         "kernel_name": NAME,

@@ -1,5 +1,7 @@
 """Speed in bfloat16, the precision of models, malloc, the peak of products, and free memory."""
 
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 
@@ -73,6 +75,19 @@ def test_freed_memory_is_kept_as_far_as_the_c_library_lets(monkeypatch, largest,
         monkeypatch.setenv(name, "1")
     hardware.tune_environment()
     assert seen == calls
+
+
+AT_EXIT = """
+import atexit, gc
+from docemb_lib.base.hardware import tune_environment
+atexit.register(lambda: print(gc.get_freeze_count() > 0))  # after what is registered later
+tune_environment()
+"""
+
+
+def test_a_process_ends_without_a_collection_of_what_it_has_imported():
+    done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True)
+    assert done.stdout == "True\n"
 
 
 def test_the_peak_is_what_plain_products_reach_measured_once(monkeypatch):

@@ -33,6 +33,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+SCREENSHOTS = os.environ.get("DOCEMB_SCREENSHOTS")  # a folder for pictures of the pages
 SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
 MINUTE = 60_000.0  # milliseconds
 SETTINGS_OF_EXPLORERS = """
@@ -139,8 +140,26 @@ class OpenNotebook:
         """What a function answers to the selector of the visible notebook."""
         return self.page.evaluate(script, SHOWN)
 
-    def screenshot(self, file: Path) -> list[dict[str, float]]:
-        """Save a picture of the notebook; returns where figures are: x, y, width, height."""
+    def figures(self) -> list[bytes]:
+        """A picture of each figure as the page shows it, as PNG."""
+        shown = self.page.locator(f"{SHOWN} .jp-OutputArea-output img").all()
+        size = self.page.viewport_size
+        # The page is made so high that no figure is cut off.
+        tallest = max((figure.bounding_box()["height"] for figure in shown), default=0)
+        self.page.set_viewport_size(
+            {"width": size["width"], "height": max(size["height"], int(tallest) + 200)}
+        )
+        pictures = [figure.screenshot(animations="disabled") for figure in shown]
+        self.page.set_viewport_size(size)
+        return pictures
+
+    def screenshot(self, name: str) -> None:
+        """Save a picture of the whole notebook where somebody asks for some.
+
+        Of a page that is many screens high it takes seconds.
+        """
+        if SCREENSHOTS is None:
+            return
         size = self.page.viewport_size
         for _ in range(2):  # the second pass includes cells that grew in the first
             height = self.page.evaluate(
@@ -153,19 +172,10 @@ class OpenNotebook:
         self.page.evaluate(
             f"() => {{ document.querySelector('{SHOWN} .jp-WindowedPanel-outer').scrollTop = 0 }}"
         )
+        file = Path(SCREENSHOTS, f"{name}.png")
         file.parent.mkdir(parents=True, exist_ok=True)
-        self.page.locator(SHOWN).screenshot(path=str(file))
-        figures = """shown => {
-            const panel = document.querySelector(shown).getBoundingClientRect();
-            const images = document.querySelectorAll(`${shown} .jp-OutputArea-output img`);
-            return [...images].map(image => {
-                const {x, y, width, height} = image.getBoundingClientRect();
-                return {x: x - panel.x, y: y - panel.y, width, height};
-            });
-        }"""
-        places = list(self.page.evaluate(figures, SHOWN))
+        self.page.locator(SHOWN).screenshot(path=file)
         self.page.set_viewport_size(size)
-        return places
 
     def labels(self) -> list[str]:
         """The labels of all controls, from top to bottom."""
@@ -334,9 +344,3 @@ def open_notebook(lab, browser) -> Iterator[Callable[[str], OpenNotebook]]:
     yield open_it
     for page in pages:
         page.close()
-
-
-@pytest.fixture(scope="session")
-def screenshots(tmp_path_factory) -> Path:
-    """Folder for screenshots of the pages: DOCEMB_SCREENSHOTS, or a temporary folder."""
-    return Path(os.environ.get("DOCEMB_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))

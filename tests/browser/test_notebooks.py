@@ -50,21 +50,16 @@ def test_all_cells_run_without_an_error_and_the_first_shows_the_configuration(no
 
 @every_notebook
 def test_nothing_is_wider_than_the_page_and_figures_have_its_colour_in_light_and_dark(
-    notebook, screenshots
+    notebook,
 ):
     for theme, page in (("Light", 255), ("Dark", 17)):
         notebook.use_theme(f"JupyterLab {theme}")
-        file = screenshots / f"{notebook.name}-{theme.lower()}.png"
-        figures = notebook.screenshot(file)
+        notebook.screenshot(f"{notebook.name}-{theme.lower()}")
         assert notebook.too_wide() == []
-        pixels = np.asarray(Image.open(file).convert("L"), dtype=int)
-        inside = [
-            place for place in figures if place["y"] + place["height"] < len(pixels) - 1
-        ]  # the rest is cut off
-        assert inside
-        for place in inside:
-            x, y, width, height = (round(place[name]) for name in ("x", "y", "width", "height"))
-            figure = pixels[y : y + height, x : x + width]
+        figures = notebook.figures()
+        assert figures
+        for picture in figures:
+            figure = np.asarray(Image.open(io.BytesIO(picture)).convert("L"), dtype=int)
             assert np.bincount(figure.ravel()).argmax() == page
             assert (abs(figure - page) > 80).mean() > 0.005  # there is something to see
 
@@ -128,7 +123,7 @@ def test_saving_keeps_the_pair_in_step_and_its_outputs_out_of_git(notebook, lab)
 
 
 @pytest.mark.parametrize("notebook", ["01_corpus"], indirect=True)
-def test_an_executed_notebook_converts_to_a_page(notebook, browser, screenshots, tmp_path):
+def test_an_executed_notebook_converts_to_a_page(notebook, browser, tmp_path):
     (tmp_path / "run.ipynb").write_text(json.dumps(notebook.content()), encoding="utf-8")
     command = [sys.executable, "-m", "nbconvert", "--to", "html", "run.ipynb"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
@@ -140,7 +135,6 @@ def test_an_executed_notebook_converts_to_a_page(notebook, browser, screenshots,
     assert widths
     assert min(widths) > 300
     assert page.evaluate("() => document.body.scrollWidth <= window.innerWidth")
-    page.screenshot(path=str(screenshots / "01_corpus-html.png"), full_page=True)
     page.close()
 
 

@@ -395,7 +395,7 @@ def test_a_run_that_is_told_to_stop_leaves_a_checkpoint(workspace_root, write_no
 def test_a_training_that_is_interrupted_says_how_far_it_came_and_keeps_that(workspace_root):
     profile = workspace_root / "params" / "small.yaml"
     profile.write_text(profile.read_text().replace("{log_every: 1}", "{log_every: 1, epochs: 99}"))
-    command = [*DOCEMB, "train", "--profile", "small"]
+    command = [*DOCEMB, "train", "--profile", "small", "-p", "contextual_teacher=LSA"]
     training = subprocess.Popen(
         command,
         stderr=subprocess.PIPE,

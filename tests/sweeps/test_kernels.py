@@ -18,7 +18,7 @@ import zmq.asyncio
 from jupyter_client.session import Session
 
 from docemb_lib.base import scratch
-from docemb_lib.sweeps import kernels
+from docemb_lib.sweeps import forking, kernels
 
 CHILD = """
 import os, time
@@ -38,19 +38,20 @@ time.sleep(60)
 RUNNING = """
 import nbclient, nbformat
 from docemb_lib.sweeps import kernels
+kernels.may_fork = lambda: {forked}
 source = "import os, time; open({pid!r}, 'w').write(str(os.getpid())); time.sleep(60)"
 notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
 with kernels.socket_folder() as sockets:
     print(sockets, flush=True)
-    options = kernels.kernel_options(sockets, run_of_sweep={of_sweep})
+    options = kernels.kernel_options(sockets)
     nbclient.NotebookClient(notebook, **options).execute()
 """
 
 
-@pytest.fixture(params=[False, True], ids=["of its own", "of a sweep"])
-def of_sweep(request, monkeypatch):
-    """Whether kernels are those of a sweep, which are forked where there is no GPU."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+@pytest.fixture(params=[False, True], ids=["started", "forked"])
+def forked(request, monkeypatch):
+    """Whether kernels are forked, as where there is no GPU."""
+    monkeypatch.setattr(kernels, "may_fork", lambda: request.param)
     return request.param
 
 
@@ -125,11 +126,11 @@ def test_a_process_ends_soon_after_its_parent_was_killed_and_not_before(tmp_path
     assert not folder.exists()
 
 
-def execute(*cells, sockets=None, of_sweep=False, **options):
+def execute(*cells, sockets=None, **options):
     """What each cell gives, in a kernel as `execute_run` starts it."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     with kernels.socket_folder() as new_folder:
-        given = kernels.kernel_options(sockets or new_folder, run_of_sweep=of_sweep)
+        given = kernels.kernel_options(sockets or new_folder)
         start = {"extra_arguments": given["extra_arguments"], "kernel_name": given["kernel_name"]}
         nbclient.NotebookClient(notebook, config=given["config"], **start, **options).execute()
     return [cell.outputs for cell in notebook.cells]
@@ -139,60 +140,75 @@ def text_of(outputs):
     return outputs[0]["data"]["text/plain"]
 
 
-def test_each_kernel_is_a_new_process_of_this_one_with_short_paths_of_its_sockets():
-    kernel = "import os, ipykernel; os.getpid(), os.getppid(), ipykernel.get_connection_file()"
+def test_each_kernel_is_a_new_process_with_short_paths_of_its_sockets(forked):
+    kernel = "import os, ipykernel; os.getpid(), ipykernel.get_connection_file()"
     (first,) = execute(kernel)
     (second,) = execute(kernel)
-    process, parent, connection_file = ast.literal_eval(text_of(first))
-    other_process, other_parent, other_file = ast.literal_eval(text_of(second))
+    process, connection_file = ast.literal_eval(text_of(first))
+    other_process, other_file = ast.literal_eval(text_of(second))
     assert process != other_process
-    assert parent == other_parent == os.getpid()
     assert connection_file != other_file
     assert len(f"{connection_file}-ipc-12345") < 107
 
 
 def test_a_kernel_has_the_environment_of_the_run_and_its_own_working_folder(
-    tmp_path, monkeypatch, of_sweep
+    tmp_path, monkeypatch, forked
 ):
     monkeypatch.setenv("OF_THE_RUN", "first")
     (outputs,) = execute(
         "import os; os.getcwd(), os.environ['OF_THE_RUN']",
         resources={"metadata": {"path": str(tmp_path)}},
-        of_sweep=of_sweep,
     )
     assert ast.literal_eval(text_of(outputs)) == (str(tmp_path), "first")
 
 
-def test_kernels_of_a_sweep_are_forks_of_one_process_and_the_rest_of_none(of_sweep):
+def test_kernels_are_forks_of_one_process_that_has_imported_or_started_by_this_one(forked):
     cell = "import os, sys; 'torch' in sys.modules, os.getpid(), os.getppid()"
-    results = [ast.literal_eval(text_of(execute(cell, of_sweep=of_sweep)[0])) for _ in range(2)]
+    results = [ast.literal_eval(text_of(execute(cell)[0])) for _ in range(2)]
     imported, processes, parents = zip(*results, strict=True)
-    assert imported == (of_sweep, of_sweep)
+    assert imported == (forked, forked)
     assert processes[0] != processes[1]
     assert parents[0] == parents[1]
-    assert (parents[0] == os.getpid()) is not of_sweep
+    assert (parents[0] == os.getpid()) is not forked
+
+
+@pytest.mark.parametrize(
+    ("driver", "visible", "expected"),
+    [(False, None, True), (True, None, False), (False, "0,1", False), (True, "", True)],
+)
+def test_kernels_are_forked_where_no_gpu_is_visible(
+    tmp_path, monkeypatch, driver, visible, expected
+):
+    device = tmp_path / "nvidiactl"
+    if driver:
+        device.touch()
+    monkeypatch.setattr(forking, "GPU_DRIVERS", (tmp_path / "kfd", device))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert forking.may_fork() is (expected and sys.platform == "linux")
 
 
 def test_a_kernel_starts_without_the_process_that_forks_and_the_next_is_forked(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     cell = "import os; os.getppid()"
-    (outputs,) = execute(cell, of_sweep=True)
+    (outputs,) = execute(cell)
     forking = psutil.Process(int(text_of(outputs)))
     forking.kill()
     forking.wait()
-    (outputs,) = execute(cell, of_sweep=True)
+    (outputs,) = execute(cell)
     assert int(text_of(outputs)) == os.getpid()
-    (outputs,) = execute(cell, of_sweep=True)
+    (outputs,) = execute(cell)
     assert int(text_of(outputs)) not in (os.getpid(), forking.pid)
 
 
 def test_a_figure_of_a_forked_kernel_is_shown(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    (outputs,) = execute("import matplotlib.pyplot as plt; _ = plt.plot([1])", of_sweep=True)
+    (outputs,) = execute("import matplotlib.pyplot as plt; _ = plt.plot([1])")
     assert "image/png" in outputs[0]["data"]
 
 
-def test_a_kernel_is_found_and_ended(tmp_path, of_sweep):
+def test_a_kernel_is_found_and_ended(tmp_path, forked):
     this = psutil.Process()
     begun = tmp_path / "begun"
     running = []
@@ -211,7 +227,6 @@ def test_a_kernel_is_found_and_ended(tmp_path, of_sweep):
             execute(
                 f"open({str(begun)!r}, 'w').close(); import time; time.sleep(60)",
                 sockets=sockets,
-                of_sweep=of_sweep,
             )
         thread.join()
     (kernel,) = running
@@ -219,9 +234,9 @@ def test_a_kernel_is_found_and_ended(tmp_path, of_sweep):
     assert kernels.kernels_below(this) == []
 
 
-def test_a_kernel_and_its_sockets_are_gone_soon_after_its_process_was_killed(tmp_path, of_sweep):
+def test_a_kernel_and_its_sockets_are_gone_soon_after_its_process_was_killed(tmp_path, forked):
     pid = tmp_path / "pid"
-    command = [sys.executable, "-c", RUNNING.format(pid=str(pid), of_sweep=of_sweep)]
+    command = [sys.executable, "-c", RUNNING.format(pid=str(pid), forked=forked)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     sockets = Path(process.stdout.readline().strip())
     deadline = time.monotonic() + 60

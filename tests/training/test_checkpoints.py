@@ -2,10 +2,12 @@
 is refused.
 """
 
+import importlib
 import random
 import re
 import signal
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 
@@ -28,6 +30,20 @@ RUNS = [
 ]
 
 
+FEW = {"save_every": 100, "log_every": 5}  # no checkpoint but that of a stop
+
+
+@pytest.fixture(scope="module")
+def unbroken_few(tmp_path_factory):
+    """Trains with few checkpoints and without a stop, once under each name."""
+
+    @cache
+    def train(name):
+        return importlib.import_module(name).train(tmp_path_factory.mktemp("unbroken"), **FEW)
+
+    return train
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "seed", "settings"), RUNS)
 def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(
@@ -46,18 +62,16 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(
 
 
 def test_a_run_stopped_by_sigterm_saves_first_and_resumes_to_the_same_bits(
-    tmp_path, distil, interrupt, assert_same_run
+    tmp_path, distil, interrupt, unbroken_few, assert_same_run
 ):
-    settings = {"save_every": 100, "log_every": 5}
-    unbroken = distil.train(tmp_path / "unbroken", **settings)
-    status = interrupt("distil", tmp_path / "stopped", settings, at=4, signal=signal.SIGTERM)
+    status = interrupt("distil", tmp_path / "stopped", FEW, at=4, signal=signal.SIGTERM)
     assert status == -signal.SIGTERM  # the signal's usual effect
     saved = [
         path.parent.name for path in (tmp_path / "stopped" / "checkpoints").glob(f"*/{MARKER}")
     ]
     assert len(saved) == 1
     assert int(saved[0].removeprefix("checkpoint-")) in (4, 5)
-    assert_same_run(unbroken, distil.train(tmp_path / "stopped", **settings))
+    assert_same_run(unbroken_few("distil"), distil.train(tmp_path / "stopped", **FEW))
 
 
 @pytest.fixture
@@ -99,34 +113,29 @@ def saved():
     return names
 
 
-FEW = {"save_every": 100, "log_every": 5}  # no checkpoint but that of a stop
-
-
 @pytest.mark.parametrize("name", ["distil", "on_pairs"])
 @pytest.mark.parametrize("at", [1, 7, UPDATES])
 def test_a_run_stopped_by_ctrl_c_goes_on_from_there_to_the_same_bits(
-    tmp_path, request, pressed, steps, saved, assert_same_run, name, at
+    tmp_path, request, unbroken_few, pressed, steps, saved, assert_same_run, name, at
 ):
     train = request.getfixturevalue(name).train
-    unbroken = train(tmp_path / "unbroken", **FEW)
     with pressed(at), pytest.raises(Stopped, match=f"^stopped after {at} of {UPDATES} updates; "):
         train(tmp_path / "stopped", **FEW)
     assert saved(tmp_path / "stopped") == [f"checkpoint-{at}"]
     steps.clear()
     resumed = train(tmp_path / "stopped", **FEW)
     assert steps == list(range(at + 1, UPDATES + 1))
-    assert_same_run(unbroken, resumed)
+    assert_same_run(unbroken_few(name), resumed)
 
 
 @pytest.mark.parametrize(("at", "done"), [(0, 1), (UPDATES, UPDATES)])
 def test_a_run_stopped_while_it_validates_keeps_its_updates(
-    tmp_path, distil, pressed, saved, assert_same_run, at, done
+    tmp_path, distil, unbroken_few, pressed, saved, assert_same_run, at, done
 ):
-    unbroken = distil.train(tmp_path / "unbroken", **FEW)
     with pressed(at, in_validation=True), pytest.raises(Stopped, match=f"after {done} of"):
         distil.train(tmp_path / "stopped", **FEW)
     assert saved(tmp_path / "stopped") == [f"checkpoint-{done}"]
-    assert_same_run(unbroken, distil.train(tmp_path / "stopped", **FEW))
+    assert_same_run(unbroken_few("distil"), distil.train(tmp_path / "stopped", **FEW))
 
 
 def test_a_second_ctrl_c_ends_at_once_and_the_run_goes_on_from_its_last_checkpoint(

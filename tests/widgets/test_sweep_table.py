@@ -45,7 +45,9 @@ def tables_of(path):
 
 
 @pytest.fixture
-def swept_by_itself(workspace, write_notebook):
+def swept_by_itself(workspace, write_notebook, monkeypatch):
+    # A process to fork from would cost each worker more than its few kernels.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     write_notebook("03_structural", PARAMETERS, OF_ITSELF)
     done = docemb("run", "03", "-p", "seed=0", "--profile", "small")
     assert done.returncode == 0, done.stderr
@@ -84,7 +86,8 @@ def executed(workspace, name, text):
 def test_a_cell_sweeps_over_paragraph_vectors_and_picks_up_what_is_recorded(workspace):
     text = """
 from docemb_lib import sweep
-frame = sweep("02_paragraph_vector", [{"dm": True}, {"dm": False}], profile="small")
+grid = [{"dm": True}, {"dm": False}]
+frame = sweep("02_paragraph_vector", grid, profile="small", workers=1)
 print(frame[["dm", "validation"]].to_json())
 """
     first = executed(workspace, "first", text)
