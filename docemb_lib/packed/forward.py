@@ -82,15 +82,15 @@ EXACT = 100
 _compile = lru_cache(partial(torch.compile, dynamic=True))  # compiles each function once
 
 
-def runs_packed(model: PreTrainedModel) -> bool:
-    """Tell whether `hidden_states` computes a model: its layers are plain and its positions learnt.
+def is_plain_short(model: PreTrainedModel) -> bool:
+    """Tell whether `hidden_states` computes a short encoder.
 
-    A Longformer's global attention is not asked for here.
+    It must be of `SHORT`, an encoder with learnt positions, and without adapters.
     """
     config = model.config
     positions = getattr(config, "position_embedding_type", "absolute")
     is_decoder = getattr(config, "is_decoder", False)
-    if config.model_type not in (*SHORT, "longformer") or positions != "absolute" or is_decoder:
+    if config.model_type not in SHORT or positions != "absolute" or is_decoder:
         return False
     # An adapter stands in the place of a linear layer, and holds it.
     return not any("base_layer" in name for name, _ in model.named_modules())
@@ -105,7 +105,7 @@ def hidden_states(
 ) -> Tensor:
     """Compute the last hidden states of a Longformer without global attention, packed.
 
-    The model may be a short encoder, too, see `runs_packed`: each token then sees all of its
+    The model may be a short encoder, too, see `is_plain_short`: each token then sees all of its
     document. The options are those of `Student`. Returns (T, D).
     """
     # The stock embeddings, in the order of the stock model: the sum, LayerNorm, dropout.

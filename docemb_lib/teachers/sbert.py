@@ -220,9 +220,12 @@ class SBERT:
     @cached_property
     def _is_packed(self) -> bool:
         """Whether the packed forward computes the encoder's states, which is faster on a CPU."""
-        from docemb_lib.packed.forward import runs_packed
+        from docemb_lib.packed.forward import is_plain_short
 
-        return self._encoder.device.type == "cpu" and runs_packed(self._encoder[0].auto_model)
+        first = self._encoder[0]
+        # A module of another class may do more than its model.
+        is_stock = self._encoder.device.type == "cpu" and type(first).__name__ == "Transformer"
+        return is_stock and is_plain_short(first.auto_model)
 
     @property
     def _tokenizer(self) -> Tokenizer:

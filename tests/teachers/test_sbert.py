@@ -12,6 +12,7 @@ from sentence_transformers.sentence_transformer import modules
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
 from docemb_lib.base.pretrained import resolve
+from docemb_lib.packed.forward import is_plain_short
 from docemb_lib.teachers import SBERT
 from docemb_lib.teachers import sbert as sbert_module
 
@@ -223,3 +224,27 @@ def test_encoders_with_layers_of_bert_are_computed_without_padding(
     )
     teacher.embed(["a text", "b"])
     assert bool(stock) is not is_packed
+
+
+class Adapter(torch.nn.Module):
+    """Adds to a linear layer, as one of PEFT does."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.base_layer = layer
+
+
+def test_only_a_plain_short_encoder_is_computed_without_padding():
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1}
+    models = {}
+    for name, kind, options in (
+        ("plain", "bert", {}),
+        ("decoder", "bert", {"is_decoder": True}),
+        ("relative", "roberta", {"position_embedding_type": "relative_key"}),
+        ("long", "longformer", {"attention_window": [8]}),
+        ("adapted", "bert", {}),
+    ):
+        models[name] = AutoModel.from_config(AutoConfig.for_model(kind, **sizes, **options))
+    attention = models["adapted"].encoder.layer[0].attention.self
+    attention.query = Adapter(attention.query)
+    assert [name for name, model in models.items() if is_plain_short(model)] == ["plain"]
