@@ -64,6 +64,7 @@ COLOURS = {
 }
 LONGEST_OWN = 24  # characters of a label that is added to "this student"
 WIDTH = 7.2  # inches of a figure
+LETTER = 0.075  # inches of a letter of a name, on average
 RC: dict[Any, Any] = {
     "figure.dpi": 110,
     "figure.figsize": (WIDTH, 4.0),
@@ -197,8 +198,13 @@ def each_task(
     height: inches of a task; None gives each model a line of text.
     """
     tasks = list(scores["task"].unique())
-    height = height or 1 + 0.2 * scores["model"].nunique()
-    figure = plt.figure(figsize=(WIDTH, height * len(tasks)), layout="constrained")
+    width = WIDTH
+    if height is None:
+        names = scores["model"]
+        height = 1 + 0.2 * names.nunique()
+        # Names are inside the figure: beside the longest, half of the usual width is left.
+        width = max(WIDTH, WIDTH / 2 + LETTER * names.str.len().max())
+    figure = plt.figure(figsize=(width, height * len(tasks)), layout="constrained")
     for task, ax in zip(tasks, figure.subplots(len(tasks), squeeze=False).flat, strict=True):
         plot(scores, task=task, ax=ax, **options)
     return figure

@@ -206,6 +206,16 @@ def test_each_task_has_a_row_of_its_own_in_the_order_of_the_scores():
     assert list(figure.get_size_inches()) == [7.2, 4]
 
 
+def test_bars_beside_long_names_keep_three_inches():
+    name = "student max-margin, MSE, γ 1, no mask, λ .5, DM, S:384(ReLU)x512(ReLU)x384, 600 docs"
+    row = {"task": "package", "kind": "student", "metric": "accuracy", "value": 0.5}
+    scores = pd.DataFrame([row | {"model": name, "low": 0.4, "high": 0.6}])
+    figure = each_task(figures.plot_task, scores)
+    figure.draw_without_rendering()
+    (ax,) = figure.axes
+    assert ax.get_position().width * figure.get_figwidth() > 3
+
+
 @pytest.mark.parametrize("page", ["#ffffff", "#111111"])
 def test_text_has_enough_contrast_with_light_and_dark_pages(page):
     def luminance(colour):  # of WCAG 2
