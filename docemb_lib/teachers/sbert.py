@@ -40,7 +40,7 @@ class SBERT:
         long: a document beyond the context is truncated, or cut into chunks of that size, whose
             embeddings are averaged with their tokens (special ones included) as weights. The
             model's default prompt, such as "passage: ", begins every chunk.
-        batch_tokens: tokens per forward pass, padding not included.
+        batch_tokens: tokens per forward pass, padding included.
         bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
         device: None is the one that sentence-transformers chooses.
 
@@ -155,9 +155,7 @@ class SBERT:
         self, chunks: list[list[int]], *, show_bar: bool
     ) -> Iterator[tuple[list[int], np.ndarray]]:
         """Yield the indices and the embeddings of chunks of about equal length, longest first."""
-        from docemb_lib.packed.packing import token_batches
-
-        batches = token_batches([len(ids) for ids in chunks], self.batch_tokens)
+        batches = _batches([len(ids) for ids in chunks], self.batch_tokens)
         parts = ([chunks[index] for index in batch] for batch in batches)
         with side_by_side(len(batches) if self._is_packed else 1) as run:
             results: Iterable[np.ndarray] = run(self._embed_batch, parts)
@@ -263,3 +261,17 @@ def context_of(config: Mapping[str, Any]) -> int:
     if config.get("model_type") in {"roberta", "mpnet", "xlm-roberta", "camembert"}:
         positions -= config.get("pad_token_id", 1) + 1  # they number positions from there onwards
     return positions
+
+
+def _batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Indices of `lengths`, longest first, in batches of at most `batch_tokens` with padding.
+
+    A batch has at least one. The states of a batch are padded before they are pooled, so that many
+    short chunks must not stand beside a long one.
+    """
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        if not batches or (len(batches[-1]) + 1) * lengths[batches[-1][0]] > batch_tokens:
+            batches.append([])
+        batches[-1].append(index)
+    return batches
