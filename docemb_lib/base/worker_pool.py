@@ -6,7 +6,6 @@ parent, even if the parent was killed.
 """
 
 import os
-import shutil
 import signal
 import threading
 import time
@@ -126,14 +125,12 @@ def uninterrupted() -> Iterator[None]:
         signal.raise_signal(put_off[0])
 
 
-def end_with_parent(parent: int, folder: str | None = None) -> None:
-    """From now on, end this process at once when its parent is gone, and remove `folder`."""
+def end_with_parent(parent: int) -> None:
+    """From now on, end this process at once when its parent is gone."""
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.25)
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
