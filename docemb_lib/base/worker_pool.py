@@ -17,7 +17,6 @@ from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from docemb_lib.base.private import keep_grown_workers
-from docemb_lib.base.scratch import remove_abandoned_semaphores
 
 if TYPE_CHECKING:
     from joblib.externals.loky import ProcessPoolExecutor
@@ -80,7 +79,6 @@ class WorkerPool:
             from joblib.externals.loky import ProcessPoolExecutor
 
             self.stop()
-            remove_abandoned_semaphores()
             self.size = jobs
             with uninterrupted():
                 self._executor = ProcessPoolExecutor(
