@@ -3,6 +3,7 @@
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +23,7 @@ def terminal(monkeypatch):
     """The stderr of a process in a terminal of 60 columns."""
     screen = io.StringIO()
     screen.isatty = lambda: True
-    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr("docemb_lib.sweeps.progress.sys", SimpleNamespace(stderr=screen))
     monkeypatch.setenv("COLUMNS", "60")
     return screen
 
