@@ -79,8 +79,11 @@ def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path)
 
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", WORK]
+    start = time.monotonic()
     parent = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert parent.stdout.readline() == "begins\n"
+    # Seconds; more where a machine is so busy that starts take long.
+    limit = max(5.0, 5 * (time.monotonic() - start))
     deadline = time.monotonic() + 60
     while len(alive()) < 3:  # with workers
         assert time.monotonic() < deadline
@@ -92,7 +95,7 @@ def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path)
     def semaphores():
         return [*Path("/dev/shm").glob(f"*-{parent.pid}[-_]*")]
 
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + limit
     while (alive() or semaphores()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert alive() == []

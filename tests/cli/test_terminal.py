@@ -124,14 +124,6 @@ def test_long_texts_wrap_where_the_terminal_is_narrow():
     ] == claim.split()
 
 
-def test_recorded_runs_show_their_status_or_how_to_make_some():
-    screen = console(80)
-    print_runs(pd.DataFrame(), screen)
-    assert "docemb run" in screen.file.getvalue()
-    print_runs(pd.DataFrame({"notebook": ["05_weighting"], "status": ["failed"]}), screen)
-    assert "failed" in screen.file.getvalue()
-
-
 def test_a_name_between_colons_is_printed_as_it_is():
     assert "'my_losses:angel:'" in docemb("results", "my_losses:angel:").stderr
 

@@ -149,47 +149,29 @@ def test_the_prose_of_a_notebook_is_no_reason_to_execute_it_again(a_done_run, wo
     assert prose == "*New* prose."
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
+def test_a_run_that_is_repeated_says_why(a_done_run, a_run, workspace):
+    profile = workspace.root / "params" / "small.yaml"
+    record = workspace.outputs / "records" / "05_weighting" / a_done_run.fingerprint / "record.json"
+    seaborn = f"texts.1.seaborn {version('seaborn')} → None"
+    changes = [
+        (profile, "_tokens: 64}\n", "_tokens: 32}\n", "structural_teacher.max_tokens 64 → 32"),
         (
-            lambda run, record: edit(run, lambda cells: cells[1]["source"].append("#")),
-            "the notebook's code has changed",
-        ),
-        (
-            lambda run, record: run.executed.unlink(),
-            "its executed notebook is missing or damaged",
-        ),
-        (
-            lambda run, record: (record / "record.json").write_text("{}"),
-            "its record is missing or damaged",
-        ),
-    ],
-)
-def test_a_run_that_is_repeated_says_why(a_done_run, workspace, change, reason):
-    change(a_done_run, workspace.outputs / "records" / "05_weighting" / a_done_run.fingerprint)
-    assert reason_to_execute(a_done_run, workspace) == reason
-    assert repetitions([a_done_run], workspace) == [f"again   05_weighting (1): {reason}"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("max_tokens: 64}\n", "max_tokens: 32}\n", "structural_teacher.max_tokens 64 → 32"),
-        (
+            profile,
             "packages: [numpy, seaborn]",
             "packages: [numpy]",
-            "texts.1.packages ['numpy', 'seaborn'] → ['numpy'], "
-            f"texts.1.seaborn {version('seaborn')} → None",
+            f"texts.1.packages ['numpy', 'seaborn'] → ['numpy'], {seaborn}",
         ),
-    ],
-)
-def test_the_setting_that_has_changed_since_a_run_is_named(
-    a_done_run, a_run, workspace, old, new, reason
-):
-    profile = workspace.root / "params" / "small.yaml"
-    profile.write_text(profile.read_text().replace(old, new, 1))
-    assert reason_to_execute(a_run(), workspace) == reason
+        (a_done_run.source, "half-way", "half way", "the notebook's code has changed"),
+        (a_done_run.executed, "{", "", "its executed notebook is missing or damaged"),
+        (record, "{", "", "its record is missing or damaged"),
+    ]
+    for file, old, new, reason in changes:
+        text = file.read_text()
+        file.write_text(text.replace(old, new, 1))
+        run = a_run()
+        assert reason_to_execute(run, workspace) == reason
+        assert repetitions([run], workspace) == [f"again   05_weighting (1): {reason}"]
+        file.write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -220,14 +202,6 @@ def test_a_failure_is_recorded_with_its_error_and_its_notebook(
     assert kept in run.failed.read_text()
     assert not run.working.exists()
     assert not is_done(run, workspace)
-
-
-def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(a_run, workspace):
-    run = a_run(SUCCEEDS)
-    run.source.write_text("{}")
-    with pytest.raises(RunError, match=f"^{NAME}: "):
-        execute_run(run, workspace)
-    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
 
 
 def test_all_runs_are_checked_before_the_first_kernel_starts(

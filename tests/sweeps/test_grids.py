@@ -189,21 +189,6 @@ def test_the_final_students_are_those_of_section_5_1():
     assert (*only[:2], only[3]) == ("max-margin", "mse", None)
 
 
-def test_soft_ccas_grid_varies_one_thing_at_a_time_of_a_run_of_the_thesis():
-    runs = grid("soft-cca-beta")
-    varied = [{name: run.pop(name) for name in ("beta", "delta") if name in run} for run in runs]
-    assert [list(given) for given in varied] == [["beta"]] * 5 + [["delta"]] * 3
-    assert as_set(runs) <= as_set(grid("projections-cosine"))
-    usual = RunKey.of("04_projections", Profile.load("thesis"), **runs[0]).same_but()
-    keys = [
-        RunKey.of("04_projections", Profile.load("thesis"), **run, **given)
-        for run, given in zip(runs, varied, strict=True)
-    ]
-    assert [given for key, given in zip(keys, varied, strict=True) if key.same_but() == usual] == [
-        {"beta": 0.95}
-    ]
-
-
 def test_widths_and_masks_are_scaled_to_the_profile(tmp_path):
     tiny = Profile.load(PARAMS / "tiny.yaml")
     sides = [
@@ -371,12 +356,6 @@ def test_a_wrong_grid_is_refused_whole_naming_file_run_and_field(
 ):
     refused(f"^(?=.*mine.yaml).*{re.escape(said)}", resolve, text)
     assert not (workspace_root / "outputs").exists()
-
-
-def test_a_notebooks_number_needs_no_quotes_and_may_be_given_beside_the_grid(workspace_root):
-    assert resolve("{notebook: 05, runs: [{lam: 1}]}")[0].notebook == "05_weighting"
-    assert resolve("{notebook: 3, runs: [{structural_loss: mse}]}")[0].notebook == "03_structural"
-    assert resolve("{runs: [{lam: 1}]}", "05")[0].notebook == "05_weighting"
 
 
 def test_a_grid_is_scaled_where_it_says_so_whatever_its_place(workspace_root):

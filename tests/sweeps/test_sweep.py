@@ -339,17 +339,6 @@ def test_a_run_that_sweeps_over_its_notebook_ends_and_begins_no_run_twice(
     assert not list(folder.glob("comparison-*"))
 
 
-def test_in_a_run_of_a_sweep_a_sweep_executes_nothing_and_has_a_row_for_each_run(
-    workspace, monkeypatch
-):
-    monkeypatch.setattr(sweeps, "execute_plan", lambda *_, **__: pytest.fail("a sweep began"))
-    monkeypatch.setenv(sweeps.RUN_OF_SWEEP, "1")
-    frame = sweep("03", [{"structural_loss": "mse"}, {}], profile="small")
-    assert frame["structural_loss"].tolist() == ["mse", "cosine"]
-    assert frame["status"].tolist() == ["missing", "missing"]
-    assert frame["validation"].isna().all()
-
-
 def start_dask(what, file, *options):
     command = [
         sys.executable,
