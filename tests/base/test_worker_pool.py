@@ -60,6 +60,7 @@ WORK = """
 import time
 from itertools import repeat
 from docemb_lib.base.worker_pool import WorkerPool
+list(WorkerPool().map(abs, [(1,), (2,)], jobs=2))
 print('begins', flush=True)
 while True:
     pool = WorkerPool()
@@ -81,14 +82,11 @@ def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path)
     command = [sys.executable, "-c", WORK]
     start = time.monotonic()
     parent = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    assert parent.stdout.readline() == "begins\n"
+    assert parent.stdout.readline() == "begins\n"  # workers have answered
     # Seconds; more where a machine is so busy that starts take long.
     limit = max(5.0, 5 * (time.monotonic() - start))
-    deadline = time.monotonic() + 60
-    while len(alive()) < 3:  # with workers
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
     time.sleep(random.Random(17).uniform(0, 1))
+    assert len(alive()) >= 3  # with workers
     parent.kill()
     parent.wait()
 
