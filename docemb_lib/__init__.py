@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from docemb_lib.settings.profile import Profile as Profile
     from docemb_lib.student import Student as Student
     from docemb_lib.sweeps.grids import grid as grid
-    from docemb_lib.widgets.sweep_table import sweep as sweep
+    from docemb_lib.sweeps.sweep import sweep as sweep
     from docemb_lib.workspace import Workspace as Workspace
 
 # The place of each public name in docemb_lib: module:name, or module: where it is a module.
@@ -27,7 +27,7 @@ _PUBLIC = {
     "figures": "figures:",
     "grid": "sweeps.grids:grid",
     "records": "runs.records:",
-    "sweep": "widgets.sweep_table:sweep",
+    "sweep": "sweeps.sweep:sweep",
     "thesis": "thesis:",
     "views": "views:",
     "widgets": "widgets:",

@@ -32,7 +32,6 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 from IPython.display import Markdown, display
 
 # No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
@@ -133,6 +132,8 @@ def info_nce(first, second, temperature):
 
 
 # %%
+import torch
+
 from docemb_lib.losses import InfoNCE
 from docemb_lib.runs.embeddings import embed_once
 

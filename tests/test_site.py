@@ -27,8 +27,6 @@ PUBLIC = [
         f"docemb_lib.evaluation.{name}"
         for name in ("Classification", "Pairs", "Retrieval", "evaluate")
     ),
-    "docemb_lib.experiments.grid",
-    "docemb_lib.experiments.sweep",
 ]
 pytestmark = pytest.mark.slow
 # What a browser loads unasked.

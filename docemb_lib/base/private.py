@@ -6,9 +6,9 @@ one, and says which broke and with which version it was tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from torch.nn import Module
     from transformers import TrainingArguments
 
-KERNEL_PROCESS = "ipykernel_launcher"  # in the command line of every kernel
 KERNEL_STREAM = "ipykernel.iostream"  # module of a kernel's sys.stdout
 INJECTED_CELL = "# Parameters\n"  # first line of the cell that papermill injects
 # pydantic: location parts that name no field
@@ -113,18 +112,6 @@ def use_one_gpu(arguments: TrainingArguments) -> None:
 def set_checkpointing(layer: Module, function: Callable[..., object]) -> None:
     """Let a GradientCheckpointingLayer of transformers recompute its activations by `function`."""
     layer._gradient_checkpointing_func = function  # type: ignore[assignment]
-
-
-def kernel_id() -> str:
-    """The id of this kernel on the Jupyter server that has started it."""
-    from ipykernel.connect import get_connection_file
-
-    return Path(get_connection_file()).stem.removeprefix("kernel-")
-
-
-def cell_has_begun(cell: Mapping[str, Any]) -> bool:
-    """Whether papermill has begun to execute a cell of the notebook that it writes."""
-    return cell.get("metadata", {}).get("papermill", {}).get("status") != "pending"
 
 
 def notebook_file(contents_manager: object, path: str) -> Path | None:

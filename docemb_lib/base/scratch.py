@@ -4,8 +4,6 @@ A process that is killed cannot clean up. The operating system frees its locks, 
 another process sees that a folder has no living owner.
 """
 
-import os
-import re
 import shutil
 import tempfile
 import time
@@ -13,14 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
 from filelock import FileLock, Timeout
 
 LOCK = "docemb.lock"  # the file that the owner of a folder locks
 PROGRAM = "docemb-"  # how names begin that no other program gives to folders
 NEW = 60.0  # seconds after which a folder is locked, if its owner lives
-SHARED_MEMORY = Path("/dev/shm")
-UNUSED = 3600.0  # seconds after which a semaphore of a process that is gone is removed
 
 
 @contextmanager
@@ -52,14 +47,3 @@ def _remove_abandoned(prefix: str, parent: Path) -> None:
             if lock.is_file() or (is_old and prefix.startswith(PROGRAM)):
                 with FileLock(lock, timeout=0):
                     shutil.rmtree(folder)
-
-
-def remove_abandoned_semaphores() -> None:
-    """Remove the semaphores of joblib's processes that were killed together with their tracker."""
-    for file in SHARED_MEMORY.glob("sem.loky-*-*"):
-        owner = re.match(r"sem\.loky-(\d+)-", file.name)
-        with suppress(OSError):
-            stat = file.stat()
-            is_mine = stat.st_uid == os.getuid() and time.time() - stat.st_mtime > UNUSED
-            if owner and is_mine and not psutil.pid_exists(int(owner[1])):
-                file.unlink()

@@ -6,7 +6,6 @@ parent, even if the parent was killed.
 """
 
 import os
-import shutil
 import signal
 import threading
 import time
@@ -18,7 +17,6 @@ from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from docemb_lib.base.private import keep_grown_workers
-from docemb_lib.base.scratch import remove_abandoned_semaphores
 
 if TYPE_CHECKING:
     from joblib.externals.loky import ProcessPoolExecutor
@@ -81,7 +79,6 @@ class WorkerPool:
             from joblib.externals.loky import ProcessPoolExecutor
 
             self.stop()
-            remove_abandoned_semaphores()
             self.size = jobs
             with uninterrupted():
                 self._executor = ProcessPoolExecutor(
@@ -126,14 +123,12 @@ def uninterrupted() -> Iterator[None]:
         signal.raise_signal(put_off[0])
 
 
-def end_with_parent(parent: int, folder: str | None = None) -> None:
-    """From now on, end this process at once when its parent is gone, and remove `folder`."""
+def end_with_parent(parent: int) -> None:
+    """From now on, end this process at once when its parent is gone."""
 
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(0.25)
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -1,8 +1,8 @@
 """The command line.
 
 `commands` run notebooks and show results; `__main__` has the commands on one's own documents and
-models, of which `init` makes a `working_folder`. `terminal` shows progress and tables, `dry_run`
-says what a plan needs, and `report` makes the table and the sentences at the end of `docemb run`,
+models, of which `init` makes a `working_folder`. `terminal` prints tables, `dry_run` says
+what a plan needs, and `report` makes the table and the sentences at the end of `docemb run`,
 and pages of notebooks.
 """
 

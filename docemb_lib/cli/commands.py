@@ -177,15 +177,14 @@ def run(
     With NOTEBOOK, execute the runs of this notebook in the plan, or with -p one run of it with
     these parameters, and show what it concludes.
     """
-    from docemb_lib.cli import terminal
-    from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
+    from docemb_lib.cli.dry_run import print_outlook
     from docemb_lib.cli.pages import executed_notebook
     from docemb_lib.cli.report import TERMS, collapsed_runs, conclusion_of, paths_of, report
+    from docemb_lib.cli.terminal import print_scoreboard
     from docemb_lib.settings.profile import Profile
     from docemb_lib.sweeps.execution import is_done
     from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
     from docemb_lib.sweeps.sweep import execute_plan
-    from docemb_lib.sweeps.times import RunTimes
     from docemb_lib.workspace import Workspace
 
     if parameter and notebook is None:
@@ -202,15 +201,13 @@ def run(
     else:
         steps = resolve_plan(loaded, name, workspace, first=from_, only=notebook)
     if dry_run:
-        print_outlook(look_ahead(steps, workspace, done_runs(steps, workspace)), console)
+        print_outlook(steps, workspace, console)
         return
-    failures = execute_plan(
-        steps, workspace, terminal.Terminal(console, RunTimes(workspace), workspace)
-    )
+    failures = execute_plan(steps, workspace)
     planned = chosen_runs(steps)
     outcome = report(planned, workspace)
     if outcome.board is not None:
-        terminal.print_scoreboard(outcome.board, console)
+        print_scoreboard(outcome.board, console)
         console.print(TERMS)
     if notebook is None:
         if outcome.summary:  # a terminal alone would break words
@@ -244,48 +241,29 @@ def sweep(
     ] = None,
     parameter: Parameter = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list the runs, and whether they are there.")
+        bool, typer.Option("--dry-run", help="Say how many runs are there, and what they need.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="List them as JSON.")] = False,
 ) -> None:
     """Execute the runs of a grid side by side.
 
     Finished runs are recognised, and a failing run stops no other.
     """
-    import pandas as pd
-
-    from docemb_lib.cli import terminal
-    from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
-    from docemb_lib.sweeps.plan import chosen_runs, resolve_sweep, runs_of
+    from docemb_lib.cli.dry_run import print_outlook
+    from docemb_lib.cli.terminal import print_runs
+    from docemb_lib.sweeps.plan import chosen_runs, resolve_sweep
     from docemb_lib.sweeps.sweep import comparison_paths, execute_plan, recorded
-    from docemb_lib.sweeps.times import RunTimes
     from docemb_lib.workspace import Workspace
 
-    if as_json and not dry_run:
-        mend = "add --dry-run, or see the results with `docemb results --json`"
-        raise InputError(f"--json lists the runs of --dry-run, which is not given; {mend}")
     workspace = Workspace()
     steps = resolve_sweep(
         notebook, grid, workspace, profile=profile, parameters=parse_parameters(parameter or [])
     )
     if dry_run:
-        listed = runs_of(steps)
-        names = ["notebook", "label", "parameters", "fingerprint"]
-        runs = pd.DataFrame()
-        for name in names:
-            runs[name] = [getattr(run, name) for run in listed]
-        done = done_runs(steps, workspace)
-        runs["done"] = [run in done for run in listed]
-        if as_json:
-            terminal.write_json(runs)
-        else:
-            terminal.print_table(runs[["label", "done"]], console)
-            print_outlook(look_ahead(steps, workspace, done), console)
+        print_outlook(steps, workspace, console)
         return
-    reporter = terminal.Terminal(console, RunTimes(workspace), workspace)
-    failures = execute_plan(steps, workspace, reporter, workers=workers, scheduler=scheduler)
+    failures = execute_plan(steps, workspace, workers=workers, scheduler=scheduler)
     planned = chosen_runs(steps)
-    terminal.print_runs(recorded(planned, workspace), console)
+    print_runs(recorded(planned, workspace), console)
     paths = [
         (name, f"outputs/{name}/{planned[0].notebook}")
         for name in ("records", "notebooks", "figures")

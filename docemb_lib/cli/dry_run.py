@@ -1,8 +1,4 @@
-"""A plan before it starts: what its runs need from outside, and how long such runs took.
-
-Times are those of the recorded runs of the same notebook and profile in this working folder; where
-there are none, no time is given.
-"""
+"""A plan before it starts: its lines, what their runs need from outside, and what is missing."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -11,17 +7,14 @@ import pandas as pd
 from rich.console import Console
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.cli.terminal import already_there, duration, print_table
+from docemb_lib.cli.terminal import print_table
 from docemb_lib.corpus.sources import streamed
-from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
 from docemb_lib.runs.pipeline import Stages
-from docemb_lib.sweeps.execution import Planned, is_done, repetitions
+from docemb_lib.sweeps.execution import is_done, repetitions
 from docemb_lib.sweeps.plan import Step, runs_of
-from docemb_lib.sweeps.times import RunTimes
+from docemb_lib.sweeps.progress import already_there
 from docemb_lib.workspace import Workspace
-
-COLUMNS = ["line", "notebook", "runs", "there", "profile", "grid, or single run", "time"]
 
 
 class Need(NamedTuple):
@@ -34,25 +27,21 @@ class Need(NamedTuple):
 class Outlook(NamedTuple):
     """What a plan would do."""
 
-    # A row for each line of the plan; its `time` is that of the missing runs, "" if unknown.
-    lines: pd.DataFrame
-    seconds: float | None  # of all missing runs; None: unknown for some of them
+    lines: pd.DataFrame  # a row for each line of the plan
     needs: dict[Need, list[int]]  # the numbers of the lines that need it
     missing: list[str]  # why `docemb run` would refuse now, a line each
-    again: Sequence[str] = ()  # why finished runs are repeated, a line each
+    again: list[str]  # why finished runs are repeated, a line each
 
 
-def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) -> Outlook:
-    """What the runs of a plan that are not `done` need, and how long they take. Builds nothing."""
-    times = RunTimes(workspace)
+def look_ahead(steps: Sequence[Step], workspace: Workspace) -> Outlook:
+    """What the runs of a plan need that are not done. Builds nothing."""
+    all_missing = [run for run in runs_of(steps) if not is_done(run, workspace)]
+    not_done = {*all_missing}
     rows = []
-    all_missing = [run for run in runs_of(steps) if run not in done]
     needs: dict[Need, list[int]] = {}
     subjects: dict[str, list[str]] = {}  # by the reason for which `docemb run` would refuse them
-    for problem in unmet():
-        subjects[f"{problem}; {INSTALL}"] = ["packages"]
     for number, step in enumerate(steps, 1):
-        missing = [run for run in step.runs if run not in done]
+        missing = [run for run in step.runs if run in not_done]
         checked = set()
         for run in missing:
             stages = Stages(run.key, workspace)
@@ -70,7 +59,6 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
                     subject, _, reason = str(error).partition(": ")
                     subjects.setdefault(reason, []).append(subject)
         first = step.runs[0]
-        seconds_of_line = times.total(missing)
         rows.append(
             {
                 "line": str(number),
@@ -79,23 +67,16 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
                 "there": len(step.runs) - len(missing),
                 "profile": first.profile.name,
                 "grid, or single run": step.grid or first.label,
-                "time": duration(seconds_of_line) if seconds_of_line else "",
             }
         )
     why = [f"{', '.join(dict.fromkeys(names))}: {reason}" for reason, names in subjects.items()]
-    listed = pd.DataFrame(rows, columns=COLUMNS)
-    again = repetitions(all_missing, workspace)
-    return Outlook(listed, times.total(all_missing), needs, why, again)
+    return Outlook(pd.DataFrame(rows), needs, why, repetitions(all_missing, workspace))
 
 
-def done_runs(steps: Sequence[Step], workspace: Workspace) -> set[Planned]:
-    return {run for run in runs_of(steps) if is_done(run, workspace)}
-
-
-def print_outlook(outlook: Outlook, console: Console) -> None:
-    """Print the lines of a plan, what they need, what is missing, and how long such runs took."""
-    lines = outlook.lines if outlook.lines["time"].any() else outlook.lines.drop(columns="time")
-    print_table(lines, console)
+def print_outlook(steps: Sequence[Step], workspace: Workspace, console: Console) -> None:
+    """Print the lines of a plan, what they need, and what is missing."""
+    outlook = look_ahead(steps, workspace)
+    print_table(outlook.lines, console)
     if outlook.needs:
         needs = [
             (need.kind, need.name, ", ".join(map(str, lines)))
@@ -106,11 +87,9 @@ def print_outlook(outlook: Outlook, console: Console) -> None:
         console.print(f"missing: {line}")
     for line in outlook.again:
         console.print(line)
-    summary = already_there(int(outlook.lines["runs"].sum()), int(outlook.lines["there"].sum()))
-    if outlook.seconds:
-        about = f"about {duration(outlook.seconds)}, as such runs took here before"
-        summary += f"; what is missing takes {about}"
-    console.print(summary, soft_wrap=not console.is_terminal)
+    console.print(
+        already_there(int(outlook.lines["runs"].sum()), int(outlook.lines["there"].sum()))
+    )
 
 
 def _needs_of(stages: Stages) -> Iterator[Need]:

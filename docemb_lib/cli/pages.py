@@ -161,7 +161,7 @@ def write_latex(profile: str, file: Path) -> None:
 def _write_chapter(chapter: Chapter, folder: Path, workspace: Workspace) -> list[str]:
     """Write the pages of a notebook and its picture; return its part of the index, in HTML."""
     page, runs = chapter
-    execute_run(page, workspace, of_sweep=True)
+    execute_run(page, workspace)
     links = []
     each = dict.fromkeys([page, *runs])
     names = distinct_labels((typeset(run.label), run.key) for run in each)
@@ -225,7 +225,7 @@ def publish_copies(profile: str, folder: Path) -> list[Path]:
         if name in FREE:
             notebook = _executed_free(name, workspace)
         else:
-            execute_run(pages[name], workspace, of_sweep=True)
+            execute_run(pages[name], workspace)
             notebook = executed_notebook(pages[name])
         text = nbformat.writes(small_copy(notebook)) + "\n"
         written.append(folder / f"{name}.ipynb")

@@ -1,145 +1,23 @@
-"""What the command line shows: the progress of plans and sweeps, and tables that are never cut."""
+"""What the command line shows: tables that are never cut."""
 
 import re
 import sys
-import time
-from collections import Counter
 from textwrap import wrap
 
 import pandas as pd
 from rich.console import Console, JustifyMethod
-from rich.progress import Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from docemb_lib.base.errors import plain
 from docemb_lib.evaluation.scoreboard import NO_BREAK
 from docemb_lib.runs import records
-from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
-from docemb_lib.sweeps.monitor import training_of, trainings_on_disk
-from docemb_lib.sweeps.times import RunTimes
-from docemb_lib.workspace import Workspace
 
 RUN_COLUMNS = ("notebook", "label", "documents", "validation", "test", "collapsed", "seconds")
 # Columns of runs that stand in the title where all runs have the same value.
 ALIKE = ("profile", "status", "seed")
-EVERY = 1.0  # seconds between two looks for trainings
-TRAINING = "update {update}, loss {loss:.4f}, {tokens/s:,.0f} tokens a second, {time left} left"
-QUIET_SECONDS = 10.0  # between two lines about one run, where the output is no terminal
 # Characters in a line of a cell, tried until the table fits.
 FOLDS = (sys.maxsize, 60, 40, 30, 20, 15, 10, 7)
 BREAKS = re.compile(rf"[;)/]|,(?!{NO_BREAK})|(?<=\S)-(?=\w)")
 SCORES = "Test scores (accuracy; {} for retrieval)"
-
-
-class Terminal(Reporter):
-    """Shows the progress of a plan or a sweep, a line for each event.
-
-    A terminal also shows the last line of each run at work. The time that is left is shown where
-    `times` has such runs for all missing ones.
-    """
-
-    def __init__(self, console: Console, times: RunTimes, workspace: Workspace) -> None:
-        self.console = console
-        self.times = times
-        self.workspace = workspace
-        self.looked = 0.0  # time when trainings were looked for
-        self.bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[line]}", markup=False),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-        self.tasks: dict[Planned, TaskID] = {}
-        self.said: dict[Planned, float] = {}  # time of the last line about a run
-        self.missing: set[Planned] = set()  # those that are still to be executed
-        self.repeated: set[str] = set()  # labels of several runs, which may differ in the seed
-        self.runs = 0
-        self.ended = 0  # of all runs, those that were done before included
-        self.side_by_side = False  # by several workers, which take less than the sum of their runs
-        self.worked = 0.0  # seconds of all runs that have ended
-        self.begun = time.monotonic()
-
-    def begin(self, runs: Runs, missing: Runs, where: str = "") -> None:
-        self.runs += len(runs)
-        labels = Counter(run.label for run in runs)
-        self.repeated |= {label for label, count in labels.items() if count > 1}
-        self.missing |= set(missing)
-        self.side_by_side |= bool(where)
-        line = already_there(len(runs), len(runs) - len(missing))
-        expected = self.times.total(missing)
-        if where:
-            line += f"; {where}"
-        elif expected:
-            line += f"; about {duration(expected)}"
-        self.console.print(line)
-
-    def skip(self, runs: Runs) -> None:
-        self.ended += len(runs)
-
-    def say(self, line: str) -> None:
-        self.console.print(line)
-
-    def start(self, run: Planned) -> None:
-        self.console.print(f"begins  {self._name(run)}")
-        self.said[run] = time.monotonic()
-        self.tasks[run] = self.bars.add_task(plain(self._name(run)), line="")
-        self.bars.start()
-
-    def step(self, run: Planned, line: str) -> None:
-        self.bars.update(self.tasks[run], line=plain(line))
-        if self.bars.disable and time.monotonic() - self.said[run] >= QUIET_SECONDS:
-            self.console.print(f"        {line}")
-            self.said[run] = time.monotonic()
-
-    def tick(self) -> None:
-        """Show the trainings of the runs at work."""
-        if time.monotonic() - self.looked < EVERY:
-            return
-        trainings = trainings_on_disk(self.workspace)
-        for run in self.tasks:
-            training = training_of(run, trainings)
-            if "loss" in training and training["time left"]:
-                self.step(run, TRAINING.format(**training))
-        self.looked = time.monotonic()
-
-    def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None:
-        self.bars.remove_task(self.tasks.pop(run))
-        self.missing.discard(run)
-        self.worked += seconds
-        if status == "built":
-            self.times.add(run, seconds)
-        left = self._left()
-        about = f", about {duration(left)} left in all" if left else ""
-        how = {"built": "done", "failed": "failed"}.get(status)
-        outcome = f"{how} in {duration(seconds)}" if how else "already there"
-        self.ended += 1
-        place = f"[{self.ended}/{self.runs}]"
-        self.console.print(f"{place} {outcome}  {self._name(run)}{about}")
-        if error:  # now, because a later interruption leaves no summary
-            self.console.print(f"        {error}")
-
-    def close(self) -> None:
-        self.bars.stop()
-
-    def _left(self) -> float | None:
-        """Seconds until all missing runs have ended; None: unknown."""
-        left = self.times.total(self.missing)
-        if left and self.side_by_side and self.worked:
-            # As many runs will be at work at once as until now.
-            left *= (time.monotonic() - self.begun) / self.worked
-        return left
-
-    def _name(self, run: Planned) -> str:
-        return f"{run.notebook}  {run.executed.stem if run.label in self.repeated else run.label}"
-
-
-def already_there(runs: int, there: int) -> str:
-    """`1 run, already there` or `12 runs, 3 of them already there`."""
-    if runs == 1:
-        return "1 run, already there" if there else "1 run, not there yet"
-    return f"{runs} runs, {there} of them already there"
 
 
 def print_scoreboard(board: pd.DataFrame, console: Console) -> None:
@@ -249,13 +127,3 @@ def _cells(column: pd.Series) -> list[str]:
         f"{value:.{decimals}f}".replace("nan", "") if isinstance(value, float) else str(value)
         for value in column
     ]
-
-
-def duration(seconds: float) -> str:
-    """`45 s`, `3 min 05 s` or `2 h 03 min`."""
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes >= 60:
-        return f"{minutes // 60:,} h {minutes % 60:02d} min"
-    if minutes:
-        return f"{minutes} min {rest:02d} s"
-    return f"{rest} s"

@@ -3,24 +3,23 @@
 `redundancy` and `sentence_similarity` are the analyses of the SimDE paper (Tables 4 and 5).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from typing import Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
-from scipy.stats import mannwhitneyu
-from sklearn.decomposition import PCA
-from sklearn.linear_model import RidgeCV
-from sklearn.metrics import r2_score
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from docemb_lib.base.progress import progress
 from docemb_lib.corpus.rows import split_sentences, tag_words
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.teachers.words import spaced
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
 ALPHAS = np.logspace(-6, 6, 25)  # ridge penalties, for student embeddings of mean variance 1
 ALL = "all"  # the bucket of all documents
@@ -41,6 +40,8 @@ class Plane(NamedTuple):
 
 def principal_plane(embeddings: np.ndarray) -> Plane:
     """The plane of (N, D) embeddings; the largest weight of each axis is positive."""
+    from sklearn.decomposition import PCA
+
     pca = PCA(2, svd_solver="full")
     with np.errstate(invalid="ignore"):  # no variance at all
         points = pca.fit_transform(np.asarray(embeddings, dtype=np.float64))
@@ -53,6 +54,10 @@ def fit_ridge(student: np.ndarray, teacher: np.ndarray) -> Pipeline:
     student: (N, S); teacher: (N, D). A factor scales all student dimensions to a mean variance of
     1, so that a penalty means the same for embeddings of any norm.
     """
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
     X = np.asarray(student, dtype=np.float64)
     scale = float(np.sqrt(X.var(axis=0).mean())) or 1.0  # a collapsed student is not scaled
     scaled = FunctionTransformer(lambda X: X / scale)
@@ -71,6 +76,8 @@ def probe(
     validation documents, to which ALL is added. r2: variance-weighted over the teacher's
     dimensions, against the mean of the bucket.
     """
+    from sklearn.metrics import r2_score
+
     student, teacher = (np.asarray(side, dtype=np.float64) for side in validation)
     predicted = fit_ridge(*train).predict(student)
     rows = []
@@ -138,6 +145,8 @@ def separation(distances: Distances, *, gamma: float = 1.0) -> tuple[float, floa
     AUC is the probability that a positive distance is below a negative one, where ties count half;
     the loss is the mean max-margin loss, positive - gamma * mean negative (Eq. 4.1).
     """
+    from scipy.stats import mannwhitneyu
+
     positive = distances.positive.astype(np.float64)
     negative = distances.negative.ravel().astype(np.float64)
     wins = mannwhitneyu(negative, positive, method="asymptotic").statistic

@@ -16,7 +16,6 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 from IPython.display import Markdown, display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -234,8 +233,11 @@ def series_colors(names: Iterable[Any], *, more: str = "husl") -> dict[Any, Colo
     more: the palette beyond seven names.
     """
     unique = list(dict.fromkeys(names))
-    palette = SERIES if len(unique) < len(SERIES) else sns.color_palette(more, len(unique))
-    return dict(zip(unique, palette, strict=False))
+    if len(unique) < len(SERIES):
+        return dict(zip(unique, SERIES, strict=False))
+    import seaborn as sns
+
+    return dict(zip(unique, sns.color_palette(more, len(unique)), strict=True))
 
 
 def short(text: str, longest: int = 24) -> str:

@@ -6,7 +6,6 @@ from itertools import cycle
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
@@ -41,6 +40,8 @@ def plot_lengths(
         sources: the sources of all panels that share colours; beyond SOURCES the last are "other".
             None: the sources of `documents`, the most frequent first.
     """
+    import seaborn as sns
+
     ax = ax or plt.gca()
     longest = longest or max(int(documents["tokens"].quantile(0.98)), 2 * (limit or 0))
     names = list(documents["source"].value_counts().index if sources is None else sources)
@@ -154,6 +155,8 @@ def plot_distances(
         gamma: if given, the margin is drawn, too: a bar from the mean positive to gamma times the
             mean negative, whose length is minus the max-margin loss.
     """
+    import seaborn as sns
+
     ax = ax or plt.gca()
     models = list(distances["model"].unique())
     logarithmic = distance == "mse"
@@ -223,6 +226,8 @@ def plot_plane(
 
     points: columns first, second (coordinates) and `colour`.
     """
+    import seaborn as sns
+
     ax = ax or plt.gca()
     if colour == "length":
         values = points["length"].clip(lower=1)
@@ -276,6 +281,8 @@ def plot_attention(attention: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
     attention: columns model, kind, part, document and relative, see `attention.attention_by_part`.
     Bars are means over documents with 95% intervals, bootstrapped over documents.
     """
+    import seaborn as sns
+
     ax = ax or plt.gca()
     is_untrained = attention["kind"] == Kind.UNTRAINED
     colors = series_colors(attention.loc[~is_untrained, "model"])

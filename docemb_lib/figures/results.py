@@ -7,7 +7,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
@@ -514,6 +513,8 @@ def plot_few_shot(scores: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
 
     A line is the mean over draws, a band the deviation.
     """
+    import seaborn as sns
+
     ax = ax or plt.gca()
     rows = scores[scores["metric"] == "f1_macro"]
     sns.lineplot(

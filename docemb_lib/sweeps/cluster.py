@@ -21,14 +21,10 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-import psutil
-
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import ENVIRONMENT, PRECISION, asked_precision, free_memory
 from docemb_lib.base.worker_pool import SIGNALS, uninterrupted
 from docemb_lib.settings.profile import PACKAGE
-from docemb_lib.sweeps.forking import forker, may_fork
-from docemb_lib.sweeps.kernels import kernels_below
 from docemb_lib.workspace import installed_versions
 
 if TYPE_CHECKING:
@@ -70,6 +66,8 @@ def local_workers(count: int) -> Iterator[Client]:
         # takes eight hundredths of a core from the runs.
         "distributed.worker.profile.enabled": False,
         "distributed.admin.tick.interval": "1s",
+        # Dask gives up a worker that is not back after 15 seconds, which a busy machine may take.
+        "distributed.deploy.lost-worker-timeout": "10 minutes",
     }
     with dask.config.set(settings), ExitStack() as stack:
         with uninterrupted():
@@ -180,20 +178,12 @@ def unfit(expected: Mapping[str, str], root: Path, dask_worker: Worker) -> str |
 
 
 def dask_setup(worker: Worker) -> None:
-    """Set up a new worker process, in which Dask calls this: its GPU and its forks."""
+    """Set up a new worker process, in which Dask calls this: its signals and its GPU."""
     # Ctrl-C in a terminal reaches all processes, and the sweep alone handles it.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     gpus = os.environ["CUDA_VISIBLE_DEVICES"].split(",")
     os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
-    if may_fork():
-        forker()  # imports what notebooks need while the first run of a plan is at work
-
-
-def dask_teardown(worker: Worker) -> None:
-    """End what `dask_setup` has started, unless a kernel may still write a checkpoint."""
-    if may_fork() and not kernels_below(psutil.Process()):
-        forker().close()
 
 
 def _environment(count: int) -> dict[str, str]:

@@ -107,26 +107,6 @@ def records_of(runs: Runs, workspace: Workspace) -> list[records.Record]:
     return [record for record in done if record is not None]
 
 
-class Reporter:
-    """Receives the progress of a plan or a sweep, in the main thread; this one reports nothing.
-
-    `begin` is called at the start, and again for further runs that records have chosen; `where`
-    names the workers. `skip` names runs of a grid that are done, which have no `start` and no
-    `end`. `say` gets a line about several runs, and `step` the last line of a notebook's output.
-    Several runs may be at work between `start` and `end`; then `tick` is called every half second.
-    `close` is called once at the end, also after an error.
-    """
-
-    def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
-    def skip(self, runs: Runs) -> None: ...
-    def say(self, line: str) -> None: ...
-    def start(self, run: Planned) -> None: ...
-    def step(self, run: Planned, line: str) -> None: ...
-    def tick(self) -> None: ...
-    def end(self, run: Planned, status: Status, seconds: float, error: str = "") -> None: ...
-    def close(self) -> None: ...
-
-
 class RunError(RuntimeError):
     """A notebook failed, in one line; the record of its run has the traceback."""
 
@@ -193,7 +173,6 @@ def execute_run(
     *,
     report: Report = lambda line: None,
     unwanted: Callable[[], bool] | None = None,
-    of_sweep: bool = False,
     wait: bool = True,
 ) -> bool:
     """Execute the run unless it is done, also by another process meanwhile.
@@ -206,15 +185,13 @@ def execute_run(
         report: receives the last state of the notebook's progress bars.
         unwanted: polled every second in a thread; once it is true, the run is stopped with
             UnwantedError.
-        of_sweep: whether the run is one of a sweep, see `kernels.is_run_of_sweep`.
         wait: for a process that executes the run at this time; if not, filelock.Timeout is raised.
     """
     with locked(run.executed, wait=wait):
         if is_done(run, workspace):
             return False
         with socket_folder() as sockets, ended_once(unwanted, sockets) as ended:
-            options = kernel_options(sockets, run_of_sweep=of_sweep)
-            _execute(run, workspace, report, options, ended)
+            _execute(run, workspace, report, kernel_options(sockets), ended)
         return True
 
 

@@ -20,20 +20,15 @@ from jupyter_client.manager import AsyncKernelManager
 from traitlets.config import Config
 
 from docemb_lib.base import worker_pool
-from docemb_lib.base.private import KERNEL_PROCESS
 from docemb_lib.base.scratch import scratch_folder
-from docemb_lib.sweeps.forking import PARENT, forker, may_fork
 
 NAME = "python3"
 GRACE = 120.0  # seconds that a kernel has for its checkpoint
 POLL = 1.0  # seconds after which a silent socket is polled again
 # The paths of sockets may have 103 bytes, and other temporary folders can be longer than that.
 SOCKETS = "/tmp"
-# In the arguments of each kernel, and the beginning of the process name of a forked one, of which
-# Linux keeps 15 characters.
-NAMED = "kernel-"
-FOLDERS = "docemb-kernel-"  # how the names of the folders of sockets begin
-RUN_OF_SWEEP = "DOCEMB_RUN_OF_SWEEP"  # the variable that marks the kernels of a sweep
+# How the names of the folders of sockets begin, which stand in the arguments of each kernel.
+FOLDERS = "docemb-kernel-"
 
 
 class PollingChannel(AsyncZMQSocketChannel):
@@ -78,47 +73,22 @@ class KernelManager(AsyncKernelManager):
             await self.provisioner.terminate(restart=restart)
 
 
-class ForkingKernelManager(KernelManager):
-    """A manager whose kernels are forked, or started as usual where that fails."""
-
-    async def _async_launch_kernel(self, kernel_cmd: list[str], **options: Any) -> None:
-        arguments = kernel_cmd[kernel_cmd.index(KERNEL_PROCESS) + 1 :]
-        name = NAMED + _end_of(os.path.dirname(self.connection_file))
-        folder = options.get("cwd") or os.getcwd()
-        try:
-            kernel = forker().fork(arguments, name, options["env"], folder)
-        except (OSError, EOFError, psutil.Error):  # the program was killed
-            forker.cache_clear()
-            await super()._async_launch_kernel(kernel_cmd, **options)
-            return
-        provisioner: Any = self.provisioner
-        provisioner.process = kernel
-        provisioner.pgid = kernel.pid
-
-
-def kernel_options(sockets: str, *, run_of_sweep: bool = False) -> dict[str, Any]:
-    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder.
-
-    run_of_sweep: what `is_run_of_sweep` says in the kernel.
-    """
+def kernel_options(sockets: str) -> dict[str, Any]:
+    """Arguments of `papermill.execute_notebook` for a kernel with its sockets in that folder."""
     manager = {
         "transport": "ipc",
-        "connection_file": _connection_file(sockets),
+        "connection_file": f"{sockets}/kernel.json",
         "client_factory": f"{__name__}.{PollingClient.__name__}",
         # The manager sends SIGTERM once more after half of this time.
         "shutdown_wait_time": 2 * GRACE,
     }
     # The kernel does not ask `os.getppid()` for its parent, which may be gone already.
-    parent = f"int(__import__('os').environ['{PARENT}'])"
     module = f"__import__('{worker_pool.__name__}', fromlist=[''])"
-    first_line = f"{module}.end_with_parent({parent}, {sockets!r})"
-    mark = "1" if run_of_sweep else ""
-    manager_class = ForkingKernelManager if may_fork() else KernelManager
-    first_line += f"; __import__('os').environ['{RUN_OF_SWEEP}'] = '{mark}'"
+    first_line = f"{module}.end_with_parent({os.getpid()})"
     return {
         "kernel_name": NAME,
         "config": Config(
-            KernelManager=manager, NotebookClient={"kernel_manager_class": manager_class}
+            KernelManager=manager, NotebookClient={"kernel_manager_class": KernelManager}
         ),
         "extra_arguments": [
             "--IPKernelApp.log_level=50",  # hides warnings that concern servers of kernels
@@ -127,17 +97,11 @@ def kernel_options(sockets: str, *, run_of_sweep: bool = False) -> dict[str, Any
     }
 
 
-def is_run_of_sweep() -> bool:
-    """Whether this process is a kernel that a sweep has started."""
-    return bool(os.environ.get(RUN_OF_SWEEP))
-
-
 @contextmanager
 def socket_folder() -> Iterator[str]:
     """Make a folder for the sockets of a kernel, and remove it at the end of the block.
 
-    Where this process and its kernel are killed together, the folder stays until the next call in
-    any process.
+    Where this process is killed, the folder stays until the next call in any process.
     """
     with scratch_folder(FOLDERS, SOCKETS) as sockets:
         yield str(sockets)
@@ -166,12 +130,12 @@ def ended_once(unwanted: Callable[[], bool] | None, sockets: str) -> Iterator[th
         block_has_ended.set()
 
 
-def kernels_below(process: psutil.Process, mark: str = NAMED) -> list[psutil.Process]:
-    """The kernels below a process that have `mark` in their names or arguments."""
+def kernels_below(process: psutil.Process, sockets: str = FOLDERS) -> list[psutil.Process]:
+    """The kernels below a process; of these, the one with its sockets in that folder."""
     kernels = []
     for below in process.children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if mark in " ".join([below.name(), *below.cmdline()]):
+            if sockets in " ".join(below.cmdline()):
                 kernels.append(below)
     return kernels
 
@@ -183,7 +147,7 @@ def wait_for_kernels() -> None:
 
 def _end_kernel(sockets: str) -> None:
     """End the kernel with these sockets, then the processes that it started."""
-    for kernel in kernels_below(psutil.Process(), _end_of(sockets)):
+    for kernel in kernels_below(psutil.Process(), sockets):
         with suppress(psutil.NoSuchProcess):
             children = kernel.children(recursive=True)
             _end([kernel], GRACE)
@@ -199,12 +163,3 @@ def _end(processes: Sequence[psutil.Process], seconds: float) -> None:
     for process in running:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-
-
-def _end_of(sockets: str) -> str:
-    """The characters in which folders of sockets differ."""
-    return sockets[-8:]
-
-
-def _connection_file(sockets: str) -> str:
-    return f"{sockets}/kernel.json"

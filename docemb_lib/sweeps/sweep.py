@@ -12,16 +12,17 @@ follows when a process is killed:
   a checkpoint;
 - Ctrl-C here: kernels may write a checkpoint, then all processes end.
 
-The same command continues, since finished runs and artefacts are recognised. When all runs of a
-grid have ended, a worker executes the notebook of the first finished run again as a separate page,
-which trains nothing and shows all runs. A grid goes without where a single run of its notebook
-follows in the plan, whose own notebook shows them.
+The same command continues, since finished runs and artefacts are recognised. When all these runs
+have ended, a worker executes for each grid the notebook of its first finished run again as a
+separate page, which trains nothing and shows all runs. A grid goes without where a single run of
+its notebook follows in the plan, whose own notebook shows them.
 """
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -36,12 +37,12 @@ import pandas as pd
 from filelock import Timeout
 
 from docemb_lib.base.errors import InputError
+from docemb_lib.base.progress import in_kernel, stopped
 from docemb_lib.runs import records
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.sweeps import cluster, execution, kernels
 from docemb_lib.sweeps.execution import (
     Planned,
-    Reporter,
     RunError,
     Runs,
     Status,
@@ -49,12 +50,15 @@ from docemb_lib.sweeps.execution import (
     is_done,
     records_of,
 )
-from docemb_lib.sweeps.plan import Step, runs_of
+from docemb_lib.sweeps.grids import GridLike
+from docemb_lib.sweeps.plan import Step, chosen_runs, resolve_sweep, runs_of
+from docemb_lib.sweeps.progress import Progress
 from docemb_lib.workspace import Workspace, is_locked
 
 if TYPE_CHECKING:
     from distributed import Client, Future
 
+RUN_OF_SWEEP = "DOCEMB_RUN_OF_SWEEP"  # the variable that marks the workers of a sweep
 TICK = 0.5  # seconds between two polls of the number of workers
 ARRIVAL = 60.0  # seconds that a network file system may take to show a record
 UNREACHABLE = "the scheduler is out of reach; give the same command again, which goes on from here"
@@ -79,10 +83,51 @@ def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
     return missing
 
 
+def sweep(
+    notebook: str,
+    grid: GridLike,
+    *,
+    profile: str | Path = "tiny",
+    parameters: Mapping[str, object] | None = None,
+    workers: int | None = None,
+    scheduler: str | None = None,
+) -> pd.DataFrame:
+    """Execute the missing runs of a grid side by side, each in a notebook of its own.
+
+    Returns a row for each run as of `records.frame`, with its `error` if it failed. The status of a
+    run that is not recorded is "missing", for example because another process executes it. In a run
+    of a sweep nothing is executed: otherwise the runs of a sweep of their own notebook would begin
+    sweeps and wait for each other. Raises InputError, before anything starts, for whatever is wrong
+    with any run.
+
+    Args:
+        notebook: its name or number, e.g. "05_weighting" or "05".
+        grid: a grid in `params/grids/` by name, the path of a .yaml file, or a list of parameters.
+        profile: a profile in `params/` by name, or the path of a .yaml file.
+        parameters: replace those of all runs.
+        workers: how many processes on this machine; None: as many as there is room for.
+        scheduler: address or scheduler file of a running Dask cluster, used instead of this
+            machine.
+
+    Example (a cell, or a script under `if __name__ == "__main__":`):
+        >>> frame = sweep("05", [{"lam": 0.2}, {"lam": 0.5}], profile="tiny", workers=2)
+        >>> frame[["lam", "validation"]]
+    """
+    workspace = Workspace()
+    steps = resolve_sweep(notebook, grid, workspace, profile=profile, parameters=parameters or {})
+    if RUN_OF_SWEEP not in os.environ:
+        try:
+            execute_plan(
+                steps, workspace, workers=workers, scheduler=scheduler, in_cell=in_kernel()
+            )
+        except KeyboardInterrupt:
+            raise stopped("stopped the sweep") from None
+    return recorded(chosen_runs(steps), workspace)
+
+
 def execute_plan(
     steps: Sequence[Step],
     workspace: Workspace,
-    reporter: Reporter,
     *,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -107,14 +152,15 @@ def execute_plan(
         raise InputError("scheduler: the argument is empty; name an address or a file")
     if workers is not None and workers < 1:
         raise InputError(f"workers: got {workers}; give 1 or more")
-    missing = missing_runs(runs_of(steps), workspace)
+    missing = {*missing_runs(runs_of(steps), workspace)}
     known = [run for step in steps if step.choose is None for run in step.runs]
     side_by_side = sum(run in missing for step in steps if step.grid for run in step.runs)
     count = workers or (cluster.default_workers(side_by_side) if side_by_side else 1)
-    where = f"workers: {scheduler or count}" if side_by_side else ""
+    where = f"; workers: {scheduler or count}" if side_by_side else ""
     failures: list[str] = []
     with ExitStack() as stack:
-        stack.callback(reporter.close)
+        progress = Progress(in_cell=in_cell)
+        stack.callback(progress.close)
 
         @cache
         def client() -> Client:
@@ -122,34 +168,41 @@ def execute_plan(
             started = cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
             return stack.enter_context(started)
 
+        def execute(runs: Runs) -> dict[Planned, str]:
+            return _distribute(client, runs, workspace, progress, wait=not in_cell)
+
         known_missing = [run for run in known if run in missing]
-        reporter.begin(known, known_missing, where)
+        progress.begin(known, known_missing, where)
         for line in execution.repetitions(known_missing, workspace):
-            reporter.say(line)
+            progress.say(line)
         if side_by_side:
             client()  # starts the workers beside the first run, which may be alone
+        later = [*steps]
         for wave in _waves(steps):
-            if wave[0].grid is None:
-                _execute_alone(wave[0].runs[0], workspace, reporter)
-                if wave[0] is steps[0]:  # the corpus is built: check its size for all runs
+            first, *_ = wave
+            del later[: len(wave)]
+            if first.grid is None:
+                _execute_alone(first.runs[0], workspace, progress)
+                if first is steps[0]:  # the corpus is built: check its size for all runs
                     missing_runs(runs_of(steps), workspace)
                 continue
-            grids = []
-            for step in wave:
-                runs = step.runs
-                todo = [run for run in runs if run in missing]
-                if step.choose is not None:
-                    try:
-                        runs = step.choose()
-                        todo = missing_runs(runs, workspace)
-                    except InputError as error:
-                        failures.append(f"grid {step.grid}: {error}")
-                        continue
-                    reporter.begin(runs, todo, where)
-                reporter.skip([run for run in runs if run not in todo])
-                compared = not in_cell and not _is_shown_later(step, steps)
-                grids.append(_Grid(runs, todo, workspace, compared=compared))
-            failures += _distribute(client, grids, workspace, reporter, wait=not in_cell)
+            if first.choose is not None:
+                try:
+                    wave = [Step(first.choose(), first.grid)]
+                    new = missing_runs(runs_of(wave), workspace)
+                except InputError as error:
+                    failures.append(f"grid {first.grid}: {error}")
+                    continue
+                progress.begin(runs_of(wave), new, where)
+                missing.update(new)
+            todo = [run for run in runs_of(wave) if run in missing]
+            progress.ended += len(runs_of(wave)) - len(todo)
+            failed = execute(todo)
+            failures += failed.values()
+            if not in_cell:
+                pages = _missing_pages(wave, later, failed, workspace)
+                progress.runs += len(pages)
+                failures += [f"comparison: {error}" for error in execute(pages).values()]
     return failures
 
 
@@ -164,21 +217,33 @@ def _waves(steps: Sequence[Step]) -> Iterator[list[Step]]:
         yield from [wave] if is_pooled else ([step] for step in wave)
 
 
-def _is_shown_later(step: Step, steps: Sequence[Step]) -> bool:
-    """Whether a single run of the notebook and the profile of a grid follows it in the plan."""
-    grid = step.runs[0]
-    later = [other.runs[0] for other in steps[steps.index(step) + 1 :] if other.grid is None]
-    return any(
-        run.notebook == grid.notebook and run.profile.name == grid.profile.name for run in later
-    )
+def _missing_pages(
+    grids: Sequence[Step],
+    later: Sequence[Step],
+    failed: Collection[Planned],
+    workspace: Workspace,
+) -> list[Planned]:
+    """The pages of comparison to be executed when the runs of some grids have ended.
+
+    There is none for a grid where a single run of its notebook and profile follows `later`.
+    """
+    pages = []
+    shown = {(step.runs[0].notebook, step.runs[0].profile.name) for step in later if not step.grid}
+    for step in grids:
+        first = step.runs[0]
+        if (first.notebook, first.profile.name) not in shown and {*step.runs}.difference(failed):
+            page = comparison_page(step.runs, failed)
+            if not is_done(page, workspace):
+                pages.append(page)
+    return pages
 
 
-def _execute_alone(run: Planned, workspace: Workspace, reporter: Reporter) -> None:
+def _execute_alone(run: Planned, workspace: Workspace, progress: Progress) -> None:
     """Execute a run that is no part of a grid, in this process."""
     start = time.perf_counter()
-    reporter.start(run)
-    built = execution.execute_run(run, workspace, report=partial(reporter.step, run))
-    reporter.end(run, "built" if built else "reused", time.perf_counter() - start)
+    progress.start(run)
+    built = execution.execute_run(run, workspace, report=partial(progress.step, run))
+    progress.end(run, "built" if built else "reused", time.perf_counter() - start)
 
 
 def recorded(planned: Runs, workspace: Workspace) -> pd.DataFrame:
@@ -209,59 +274,34 @@ def comparison_paths(planned: Runs, workspace: Workspace) -> list[tuple[str, str
     return paths
 
 
-def comparison_page(runs: Runs) -> Planned:
-    """The page that compares these runs: another execution of the first, which trains nothing."""
-    executed = runs[0].executed.with_name(f"comparison-{runs[0].executed.name}")
-    compared = tuple(run.fingerprint for run in runs)
-    return replace(runs[0], executed=executed, compared=compared)
+def comparison_page(runs: Runs, failed: Collection[Planned] = ()) -> Planned:
+    """The page that compares the runs that have not failed.
 
-
-class _Grid:
-    """The runs of a grid while they are executed, and the page that compares them.
-
-    compared: whether there is such a page.
+    It is another execution of the first of these, which trains nothing.
     """
-
-    def __init__(self, runs: Runs, todo: Runs, workspace: Workspace, *, compared: bool) -> None:
-        self.runs = runs
-        self.todo = todo
-        self.workspace = workspace
-        self.compared = compared
-        self.ended: list[Planned] = []  # of `todo`
-        self.failures: dict[Planned, str] = {}  # error of a run, or of the page
-
-    def page(self) -> Planned | None:
-        """The page to be executed now; None before the last run has ended, or where it exists."""
-        done = [run for run in self.runs if run not in self.failures]
-        if not self.compared or not done or len(self.ended) < len(self.todo):
-            return None
-        compared = tuple(run.fingerprint for run in done)
-        page = replace(done[0], executed=comparison_page(self.runs).executed, compared=compared)
-        return None if is_done(page, self.workspace) else page
+    done = [run for run in runs if run not in failed]
+    executed = runs[0].executed.with_name(f"comparison-{runs[0].executed.name}")
+    compared = tuple(run.fingerprint for run in done)
+    return replace(done[0], executed=executed, compared=compared)
 
 
 def _distribute(
     client: Callable[[], Client],
-    grids: Sequence[_Grid],
+    runs: Runs,
     workspace: Workspace,
-    reporter: Reporter,
+    progress: Progress,
     *,
     wait: bool,
-) -> list[str]:
-    """Give each worker a run, and the next one when it has ended; then the page of each grid.
+) -> dict[Planned, str]:
+    """Give each worker a run, and the next one when it has ended; return the errors.
 
-    Returns the errors of failed runs and pages. Dask's own queue would give a worker several runs,
-    which would count as tried when their worker dies. Raises ConnectionError without the scheduler.
+    Dask's own queue would give a worker several runs, which would count as tried when their worker
+    dies. Raises ConnectionError without the scheduler.
 
     client: gives the client of the workers, which it starts if there is anything to do.
     """
-    grid_of = {run: grid for grid in grids for run in grid.todo}
-    pages: dict[Planned, _Grid] = {}
-    for grid in grids:
-        page = grid.page()
-        if page is not None:
-            pages[page] = grid
-    waiting = [*pages, *grid_of]
+    waiting = [*runs]
+    failed: dict[Planned, str] = {}
     ended: SimpleQueue[Future] = SimpleQueue()
     at_work: dict[Future, tuple[Planned, float]] = {}  # future → run and start
     try:
@@ -280,30 +320,17 @@ def _distribute(
                 )
                 at_work[future] = (run, time.monotonic())
                 future.add_done_callback(ended.put)
-                if run in pages:
-                    reporter.say("preparing the comparison of all finished runs")
-                else:
-                    reporter.start(run)
-            reporter.tick()
+                progress.start(run)
+            progress.show()
             try:
                 future = ended.get(timeout=TICK)
             except Empty:  # perhaps a worker has joined
                 continue
             run, start = at_work.pop(future)
             status, error = _outcome(future, run, workspace)
-            if run in pages:
-                if status == "failed":
-                    pages[run].failures[run] = f"comparison: {error}"
-                continue
-            reporter.end(run, status, time.monotonic() - start, error)
-            grid = grid_of[run]
-            grid.ended.append(run)
             if status == "failed":
-                grid.failures[run] = error
-            page = grid.page()
-            if page is not None:
-                pages[page] = grid
-                waiting.insert(0, page)
+                failed[run] = error
+            progress.end(run, status, time.monotonic() - start, error)
     except BaseException as error:
         if at_work:
             with suppress(Exception):  # this fails, too, if the scheduler is lost
@@ -313,7 +340,7 @@ def _distribute(
             # Otherwise the workers would end before their kernels have written checkpoints.
             kernels.wait_for_kernels()
         raise
-    return [error for grid in grids for error in grid.failures.values()]
+    return failed
 
 
 def attempt(
@@ -335,11 +362,12 @@ def attempt(
             return True
         return worker.status not in (distributed.Status.running, distributed.Status.paused)
 
+    os.environ[RUN_OF_SWEEP] = "1"  # kernels inherit it
     problem = cluster.unfit(expected, workspace.root, worker)
     if problem:
         raise InputError(f"worker {worker.address} {problem}")
     try:
-        built = execution.execute_run(run, workspace, unwanted=unwanted, of_sweep=True, wait=wait)
+        built = execution.execute_run(run, workspace, unwanted=unwanted, wait=wait)
         return "built" if built else "reused", ""
     except Timeout:
         return "elsewhere", ""

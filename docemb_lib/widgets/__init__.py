@@ -3,7 +3,6 @@
 Executed without a person (papermill, nbconvert), a call shows its answer to the first setting.
 """
 
-from docemb_lib.widgets.monitor import run_monitor
 from docemb_lib.widgets.neighbours import neighbour_browser, neighbourhoods_of
 from docemb_lib.widgets.spaces import (
     distance_explorer,
@@ -19,7 +18,6 @@ __all__ = [
     "neighbour_browser",
     "neighbourhoods_of",
     "projection_explorer",
-    "run_monitor",
     "spaces_of_run",
     "weighting_explorer",
     "weighting_points",

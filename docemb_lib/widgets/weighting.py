@@ -222,7 +222,7 @@ def weighting_explorer(run: Run, points: pd.DataFrame, *, profile: str | Path) -
         if begun.process.poll() is None:
             status = html.number("status", "running")
             look = html.button("look again", make=False)
-            return f"<p>{status}: widgets.run_monitor() follows it; {look}; {log}</p>"
+            return f"<p>{status}; {look}; {log}</p>"
         del making[lam, mask]  # so that it can be made again
         return f"<p>{html.number('status', 'failed')}: {log}; command: {text}</p>"
 

@@ -1,4 +1,4 @@
-"""Temporary folders and semaphores of processes that were killed."""
+"""Temporary folders of processes that were killed."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import time
 import pytest
 
 from docemb_lib.base import scratch
-from docemb_lib.base.scratch import remove_abandoned_semaphores, scratch_folder
+from docemb_lib.base.scratch import scratch_folder
 
 HELD = """
 import sys, time
@@ -54,16 +54,3 @@ def test_folders_of_other_programs_are_kept_however_old(name, tmp_path):
     with scratch_folder(PREFIX, tmp_path):
         pass
     assert (tmp_path / name).is_dir()
-
-
-def test_old_semaphores_of_a_process_that_is_gone_are_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(scratch, "SHARED_MEMORY", tmp_path)
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    names = [f"sem.loky-{gone.pid}-a", f"sem.loky-{gone.pid}-new", f"sem.loky-{os.getpid()}-b"]
-    for name in [*names, "sem.other"]:
-        (tmp_path / name).touch()
-        age = 0 if name.endswith("new") else 2 * scratch.UNUSED
-        os.utime(tmp_path / name, (time.time() - age, time.time() - age))
-    remove_abandoned_semaphores()
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names[1:], "sem.other"])

@@ -60,6 +60,7 @@ WORK = """
 import time
 from itertools import repeat
 from docemb_lib.base.worker_pool import WorkerPool
+list(WorkerPool().map(abs, [(1,), (2,)], jobs=2))
 print('begins', flush=True)
 while True:
     pool = WorkerPool()
@@ -77,36 +78,23 @@ def test_nothing_lives_when_a_process_is_killed_while_its_workers_work(tmp_path)
                 commands.append(" ".join(process.info["cmdline"] or ["(ends as it is read)"]))
         return commands
 
-    rng = random.Random(17)
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", WORK]
     start = time.monotonic()
-    parents = [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    assert [parent.stdout.readline() for parent in parents] == 3 * ["begins\n"]
+    parent = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout.readline() == "begins\n"  # workers have answered
     # Seconds; more where a machine is so busy that starts take long.
     limit = max(5.0, 5 * (time.monotonic() - start))
-    start = time.monotonic()
-    most = 0
-    for moment, parent in zip(sorted(rng.uniform(0, 4) for _ in parents), parents, strict=True):
-        last = parent is parents[-1]
-        while time.monotonic() < start + moment or (
-            last and most <= len(parents) and parent.poll() is None
-        ):
-            most = max(most, len(alive()))
-            time.sleep(0.1)
-        parent.kill()
-        parent.wait()
-    assert most > len(parents)  # workers, too
-    killed = time.monotonic()
+    time.sleep(random.Random(17).uniform(0, 1))
+    assert len(alive()) >= 3  # with workers
+    parent.kill()
+    parent.wait()
 
     def semaphores():
-        patterns = [f"*-{parent.pid}[-_]*" for parent in parents]
-        return [path for pattern in patterns for path in Path("/dev/shm").glob(pattern)]
+        return [*Path("/dev/shm").glob(f"*-{parent.pid}[-_]*")]
 
-    while (alive() or semaphores()) and time.monotonic() < killed + limit:
+    deadline = time.monotonic() + limit
+    while (alive() or semaphores()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert alive() == []
     assert semaphores() == []

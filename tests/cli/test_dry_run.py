@@ -1,21 +1,17 @@
-"""A plan before it starts: what it needs from outside, what is missing, and the time that such runs
-took.
-"""
+"""A plan before it starts: what it needs from outside, and what is missing."""
 
-import dataclasses
 import io
 import shutil
 
 import pytest
-from conftest import REPOSITORY, write_files
+from conftest import REPOSITORY
 from huggingface_hub import constants
 from rich.console import Console
 
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli import dry_run
-from docemb_lib.cli.dry_run import Need, done_runs, look_ahead, print_outlook
-from docemb_lib.runs import records
-from docemb_lib.sweeps.plan import resolve_plan, resolve_run, runs_of
+from docemb_lib.cli.dry_run import Need, look_ahead, print_outlook
+from docemb_lib.sweeps.plan import resolve_plan, runs_of
 
 PARAMS = REPOSITORY / "params"
 
@@ -30,15 +26,13 @@ def published(workspace_root, tmp_path, monkeypatch):
 
 
 def outlook_of(workspace, name):
-    steps = resolve_plan(Profile.load(name), name, workspace)
-    return look_ahead(steps, workspace, done_runs(steps, workspace))
+    return look_ahead(resolve_plan(Profile.load(name), name, workspace), workspace)
 
 
 def test_the_thesis_is_listed_without_data_or_hub(published):
     outlook = outlook_of(published, "thesis")
     assert outlook.lines["runs"].tolist() == [1, 45, 11, 16, 12, 14, 9, 9, 1, 3]
     assert set(outlook.lines["there"]) == {0}
-    assert outlook.seconds is None
     every = [*range(1, 11)]
     data = published.root / "data"
     expected = {
@@ -74,8 +68,6 @@ def test_the_plan_of_simde_has_its_longformers_and_says_what_a_hub_must_provide(
     long = runs[-1].profile
     settings = (long.student.pooling, long.student.max_tokens, long.simde.training.batch_size)
     assert settings == ("cls", 4096, 12)
-    rate = long.simde.training.learning_rate
-    assert dataclasses.replace(runs[2].key, profile=long).training.learning_rate == rate
     references = set(long.evaluation.beside)
     assert {name.partition("/")[2] for name in references} == {
         "unsup-simcse-bert-base-uncased",
@@ -90,56 +82,20 @@ def test_the_plan_of_simde_has_its_longformers_and_says_what_a_hub_must_provide(
     assert all(any(name in line for line in outlook.missing) for name in references)
 
 
-def test_a_missing_package_and_a_missing_file_are_told_together(workspace_root, monkeypatch):
+def test_a_missing_file_is_told(workspace_root):
     corpus = "corpus: {source: local, path: nowhere}"
     evaluation = "evaluation: {tasks: [halves], sweep_tasks: [halves]}"
     profile = f"base: small.yaml\n{corpus}\n{evaluation}\n"
     (workspace_root / "params" / "gone.yaml").write_text(profile)
-    monkeypatch.setattr(dry_run, "unmet", lambda: ["numpy is missing"])
-    package, path = outlook_of(Workspace(workspace_root), "gone").missing
-    assert package.startswith("packages: numpy is missing; run `pip")
+    (path,) = outlook_of(Workspace(workspace_root), "gone").missing
     assert path.startswith(f"corpus.path: {workspace_root / 'params' / 'nowhere'} does not exist")
 
 
-def printed(steps, workspace, done=frozenset()):
-    console = Console(file=io.StringIO(), width=200)
-    print_outlook(look_ahead(steps, workspace, set(done)), console)
-    return console.file.getvalue()
-
-
-def test_the_time_is_that_of_recorded_runs_of_the_same_notebook_and_profile(workspace_root):
-    workspace = Workspace(workspace_root)
-    plan = "[{notebook: 01_corpus}, {notebook: 05_weighting}, {notebook: 05_weighting, lam: 0.2}]"
-    write_files(workspace_root / "params", {"mine.yaml": f"base: small.yaml\nplan: {plan}\n"})
-    steps = resolve_plan(Profile.load("mine"), "mine", workspace)
-    corpus, first, _ = runs_of(steps)
-    listed = printed(steps, workspace)
-    assert "time" not in listed
-    assert listed.splitlines()[-1] == "3 runs, 0 of them already there"
-    others = {
-        first: [("done", 60.0), ("done", 100.0), ("done", 500.0), ("failed", 1.0)],
-        corpus: [("failed", 3.0)],
-    }
-    for run, recorded in others.items():
-        for number, (status, seconds) in enumerate(recorded):
-            key = resolve_run("05", {"seed": number + 1}, Profile.load("mine"), "mine", workspace)
-            record = records.Record.of(runs_of(key)[0].key, status=status, seconds=seconds)
-            record = dataclasses.replace(record, notebook=run.notebook)
-            records.save(workspace, record)
-    assert look_ahead(steps, workspace, set()).lines["time"].tolist() == [
-        "",
-        "1 min 40 s",
-        "1 min 40 s",
-    ]
-    assert printed(steps, workspace).splitlines()[-1] == "3 runs, 0 of them already there"
-    last = printed(steps, workspace, {corpus}).splitlines()[-1]
-    takes = "what is missing takes about 3 min 20 s, as such runs took here before"
-    assert last == f"3 runs, 1 of them already there; {takes}"
-
-
-def test_nothing_is_needed_where_all_is_there(workspace_root):
-    workspace = Workspace(workspace_root)
+def test_nothing_is_needed_where_all_is_there(workspace, monkeypatch):
+    monkeypatch.setattr(dry_run, "is_done", lambda run, workspace: True)
     steps = resolve_plan(Profile.load("small"), "small", workspace, only="05")
-    listed = printed(steps, workspace, runs_of(steps))
+    console = Console(file=io.StringIO(), width=200)
+    print_outlook(steps, workspace, console)
+    listed = console.file.getvalue()
     assert "needs" not in listed
-    assert "time" not in listed
+    assert listed.endswith("\n1 run, already there\n")

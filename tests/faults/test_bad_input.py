@@ -253,7 +253,6 @@ COMMANDS = [
     ("results 9", {}, "unknown"),
     (f"run --profile '{CONTROL}'", {}, "profile .* is unknown"),
     ("sweep 05 --grid '' --dry-run --profile small", {}, "grid '' is unknown"),
-    ("sweep 05 --grid structural --json --profile small", {}, "--json lists the runs"),
     ("results --json --csv", {}, "exclude each other"),
     (
         "sweep 05 --grid params/g.yaml --profile small --workers 0",

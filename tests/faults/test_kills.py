@@ -16,7 +16,6 @@ import torch
 from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook
 
 from docemb_lib.student import Student
-from docemb_lib.sweeps.forking import forker
 
 KILLS = int(os.environ.get("DOCEMB_KILLS", "1"))  # of each command; 20 take a quarter of an hour
 SEED = int(os.environ.get("DOCEMB_KILLS_SEED", "17"))  # of the moments
@@ -49,10 +48,8 @@ def one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    forker.cache_clear()  # kernels are forked from a process that has read the variable
     yield
     torch.set_num_threads(threads)
-    forker.cache_clear()
 
 
 def count_files(root: Path) -> int:

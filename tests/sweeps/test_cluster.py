@@ -24,12 +24,10 @@ SAME = "make them the same there and start the workers anew"
 @pytest.mark.parametrize(
     ("runs", "cores", "memory", "gpus", "workers"),
     [
-        (45, 2, 20 * GB, 0, 2),
         (45, 16, 20 * GB, 0, 5),
         (3, 16, 200 * GB, 0, 3),
         (45, 16, 1 * GB, 0, 1),
         (45, 16, 20 * GB, 8, 8),
-        (2, 16, 20 * GB, 8, 2),
     ],
 )
 def test_there_are_as_many_workers_as_gpus_or_as_cores_and_memory_allow(
@@ -127,12 +125,6 @@ def test_own_workers_listen_on_the_loopback_and_refuse_who_has_no_key(monkeypatc
             f"has torch {{torch}}, the sweep has 1.0; {SAME}",
         ),
         (
-            1,
-            None,
-            {SOURCE: "0"},
-            f"has {SOURCE} {{{SOURCE}}}, the sweep has 0; {SAME}",
-        ),
-        (
             2,
             None,
             {},
@@ -160,8 +152,7 @@ def test_an_unfit_worker_is_refused(workspace_root, threads, root, changes, said
 STARTING = """
 import os, signal, threading
 from docemb_lib.sweeps.cluster import local_workers
-threading.Timer(1.0, {send}).start()
-signal.signal(signal.SIGTERM, signal.default_int_handler)  # as in a command
+threading.Timer(1.0, os.killpg, (0, signal.SIGINT)).start()  # as Ctrl-C in a terminal
 try:
     with local_workers(1):
         print("started", flush=True)
@@ -172,15 +163,8 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "send",
-    [
-        "os.killpg, (0, signal.SIGINT)",  # Ctrl-C in a terminal
-        "os.kill, (os.getpid(), signal.SIGTERM)",
-    ],
-)
-def test_workers_that_are_interrupted_while_they_start_end_without_a_traceback(send):
-    command = [sys.executable, "-c", STARTING.format(send=send)]
+def test_workers_that_are_interrupted_while_they_start_end_without_a_traceback():
+    command = [sys.executable, "-c", STARTING]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, start_new_session=True, check=False
     )

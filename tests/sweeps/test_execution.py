@@ -5,6 +5,7 @@ such runs.
 import dataclasses
 import json
 import os
+import re
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -18,7 +19,6 @@ from docemb_lib.cli.pages import executed_notebook
 from docemb_lib.runs import records
 from docemb_lib.sweeps import cluster, execution, kernels
 from docemb_lib.sweeps.execution import (
-    Reporter,
     RunError,
     UnwantedError,
     execute_run,
@@ -28,7 +28,6 @@ from docemb_lib.sweeps.execution import (
     repetitions,
 )
 from docemb_lib.sweeps.sweep import comparison_paths, execute_plan
-from docemb_lib.workspace import installed_versions
 
 SUCCEEDS = """
 from docemb_lib.runs.run import begin
@@ -42,29 +41,21 @@ from pathlib import Path
 notebook = Path("05_weighting.ipynb")
 notebook.write_text(notebook.read_text().replace("half-way", "half way"))
 """
-SLEEPS = "open('ready', 'w').close(); import time; time.sleep(60)"  # notebooks run in notebooks/
+SLEEPS = "import time; time.sleep(60)"
 ONE = "[{notebook: 05_weighting, lam: 0.5}]"
 NAME = r"05_weighting \(cosine;64;λ=0\.5\)"
 
 
-class Recorder(Reporter):
-    def __init__(self):
-        self.lines = []
-        self.say = self.lines.append
-        self.step = lambda run, line: self.lines.append(line)
-        self.close = lambda: self.lines.append("closed")
+@pytest.fixture
+def told(capsys):
+    """The lines since the last call: of each run that begins or ends, its word and its λ."""
 
-    def begin(self, runs, missing, where=""):
-        self.lines.append(f"{len(missing)} of {len(runs)}")
+    def lines():
+        out = capsys.readouterr().out
+        pattern = r"^(?:\[\d/\d\] )?(begins|done|failed|already).*?(λ=0\.\d|comparison)"
+        return [" ".join(line) for line in re.findall(pattern, out, flags=re.MULTILINE)]
 
-    def start(self, run):
-        self.lines.append(f"start {run.profile.name} {run.parameters['lam']}")
-
-    def end(self, run, status, seconds, error=""):
-        self.lines.append(f"{status} {run.profile.name} {run.parameters['lam']}")
-
-    def of(self, *words):
-        return [line for line in self.lines if line.startswith(words)]
+    return lines
 
 
 @pytest.fixture
@@ -158,58 +149,29 @@ def test_the_prose_of_a_notebook_is_no_reason_to_execute_it_again(a_done_run, wo
     assert prose == "*New* prose."
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
+def test_a_run_that_is_repeated_says_why(a_done_run, a_run, workspace):
+    profile = workspace.root / "params" / "small.yaml"
+    record = workspace.outputs / "records" / "05_weighting" / a_done_run.fingerprint / "record.json"
+    seaborn = f"texts.1.seaborn {version('seaborn')} → None"
+    changes = [
+        (profile, "_tokens: 64}\n", "_tokens: 32}\n", "structural_teacher.max_tokens 64 → 32"),
         (
-            lambda run, record: edit(run, lambda cells: cells[1]["source"].append("#")),
-            "the notebook's code has changed",
-        ),
-        (
-            lambda run, record: edit(run, lambda cells: cells[1]["metadata"].clear()),
-            "the notebook's code has changed",
-        ),
-        (
-            lambda run, record: run.executed.unlink(),
-            "its executed notebook is missing or damaged",
-        ),
-        (
-            lambda run, record: (record / "record.json").write_text("{}"),
-            "its record is missing or damaged",
-        ),
-    ],
-)
-def test_a_run_that_is_repeated_says_why(a_done_run, workspace, change, reason):
-    change(a_done_run, workspace.outputs / "records" / "05_weighting" / a_done_run.fingerprint)
-    assert reason_to_execute(a_done_run, workspace) == reason
-    assert repetitions([a_done_run], workspace) == [f"again   05_weighting (1): {reason}"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("max_tokens: 64}\n", "max_tokens: 32}\n", "structural_teacher.max_tokens 64 → 32"),
-        ("seeds: 2", "seeds: 3", "evaluation.seeds 2 → 3"),
-        (
+            profile,
             "packages: [numpy, seaborn]",
             "packages: [numpy]",
-            "texts.1.packages ['numpy', 'seaborn'] → ['numpy'], "
-            f"texts.1.seaborn {version('seaborn')} → None",
+            f"texts.1.packages ['numpy', 'seaborn'] → ['numpy'], {seaborn}",
         ),
-    ],
-)
-def test_the_setting_that_has_changed_since_a_run_is_named(
-    a_done_run, a_run, workspace, old, new, reason
-):
-    profile = workspace.root / "params" / "small.yaml"
-    profile.write_text(profile.read_text().replace(old, new, 1))
-    assert reason_to_execute(a_run(), workspace) == reason
-
-
-def test_a_package_that_has_changed_since_a_run_is_named(a_done_run, a_run, workspace, monkeypatch):
-    versions = {**installed_versions(), "numpy": "99.0"}
-    monkeypatch.setattr("docemb_lib.runs.key.installed_versions", lambda: versions)
-    assert reason_to_execute(a_run(), workspace) == f"numpy {version('numpy')} → 99.0"
+        (a_done_run.source, "half-way", "half way", "the notebook's code has changed"),
+        (a_done_run.executed, "{", "", "its executed notebook is missing or damaged"),
+        (record, "{", "", "its record is missing or damaged"),
+    ]
+    for file, old, new, reason in changes:
+        text = file.read_text()
+        file.write_text(text.replace(old, new, 1))
+        run = a_run()
+        assert reason_to_execute(run, workspace) == reason
+        assert repetitions([run], workspace) == [f"again   05_weighting (1): {reason}"]
+        file.write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -242,14 +204,6 @@ def test_a_failure_is_recorded_with_its_error_and_its_notebook(
     assert not is_done(run, workspace)
 
 
-def test_an_execution_that_breaks_outside_the_notebook_is_a_recorded_failure(a_run, workspace):
-    run = a_run(SUCCEEDS)
-    run.source.write_text("{}")
-    with pytest.raises(RunError, match=f"^{NAME}: "):
-        execute_run(run, workspace)
-    assert records.frame(workspace=workspace, failed=True)["status"].tolist() == ["failed"]
-
-
 def test_all_runs_are_checked_before_the_first_kernel_starts(
     steps, workspace, monkeypatch, refused
 ):
@@ -274,7 +228,6 @@ def test_all_runs_are_checked_before_the_first_kernel_starts(
         execute_plan,
         plan,
         workspace,
-        Reporter(),
     )
 
 
@@ -303,30 +256,30 @@ def test_a_failed_run_is_tried_again_unless_at_work_and_once_done_keeps_its_reco
     assert records.frame(workspace=workspace, failed=True)["validation"].tolist() == [0.5]
 
 
-@pytest.mark.parametrize("kernel_at_once", [False, True])
 def test_an_unwanted_run_in_a_thread_is_ended_and_counts_as_no_failure(
-    a_run, workspace, monkeypatch, kernel_at_once
+    a_run, workspace, monkeypatch
 ):
     run = a_run(SLEEPS)
-    ready = workspace.root / "notebooks" / "ready"
-    calls = []
     end = kernels._end_kernel
-    if kernel_at_once:  # the first call comes before the kernel has started, and finds none
-        monkeypatch.setattr(
-            kernels, "_end_kernel", lambda sockets: end(sockets) if calls else calls.append(sockets)
-        )
-    with ThreadPoolExecutor(1) as thread:
-        unwanted = (lambda: True) if kernel_at_once else ready.exists
-        with pytest.raises(UnwantedError):
-            thread.submit(execute_run, run, workspace, unwanted=unwanted).result(timeout=50)
-    assert len(calls) == kernel_at_once
+    calls = []
+
+    def end_later(sockets):
+        """The first call comes before the kernel has started, and finds none."""
+        if calls:
+            end(sockets)
+        calls.append(sockets)
+
+    monkeypatch.setattr(kernels, "_end_kernel", end_later)
+    with ThreadPoolExecutor(1) as thread, pytest.raises(UnwantedError):
+        thread.submit(execute_run, run, workspace, unwanted=lambda: True).result(timeout=50)
+    assert len(calls) >= 2
     assert records.frame(workspace=workspace, failed=True).empty
     assert [path.suffix for path in run.executed.parent.iterdir()] == [".lock"]
 
 
 @pytest.mark.slow
 def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_other(
-    steps, workspace, monkeypatch
+    steps, workspace, monkeypatch, told
 ):
     monkeypatch.setattr(cluster, "default_workers", lambda runs: 1)
     single = "{notebook: 05_weighting, lam: 0.%d}"
@@ -335,44 +288,31 @@ def test_the_runs_of_a_grid_are_a_sweep_with_a_page_and_a_failing_run_stops_no_o
         "import sys", "import sys, os; assert lam != 0.8 or os.path.exists('mended')", 1
     )
     plan = steps(text, three)
-    reporter = Recorder()
-    (failure,) = execute_plan(plan, workspace, reporter)
+    (failure,) = execute_plan(plan, workspace)
     assert failure.startswith("05_weighting (cosine;64;λ=0.8): AssertionError")
-    assert reporter.of("built", "failed", "preparing", "closed") == [
-        "built planned 0.3",
-        "built other 0.5",
-        "failed other 0.8",
-        "preparing the comparison of all finished runs",
-        "built planned 0.4",
-        "closed",
+    assert [line for line in told() if not line.startswith("begins")] == [
+        "done λ=0.3",
+        "done λ=0.5",
+        "failed λ=0.8",
+        "done comparison",
+        "done λ=0.4",
     ]
-    assert (sorted(records.frame(workspace=workspace)["validation"]), reporter.lines[0]) == (
-        [0.3, 0.4, 0.5],
-        "4 of 4",
-    )
-    assert reporter.lines.index("start planned 0.3") < reporter.lines.index("half-way")
+    assert sorted(records.frame(workspace=workspace)["validation"]) == [0.3, 0.4, 0.5]
     (workspace.root / "notebooks" / "mended").touch()
-    reporter = Recorder()
-    assert execute_plan(steps("", three), workspace, reporter) == []
-    assert reporter.of("1 of", "built", "reused", "preparing") == [
-        "1 of 4",
-        "reused planned 0.3",
-        "built other 0.8",
-        "preparing the comparison of all finished runs",
-        "reused planned 0.4",
+    assert execute_plan(steps("", three), workspace) == []
+    assert [line for line in told() if not line.startswith("begins")] == [
+        "already λ=0.3",
+        "done λ=0.8",
+        "done comparison",
+        "already λ=0.4",
     ]
     ((_, page),) = comparison_paths(plan[1].runs, workspace)
     metadata = json.loads((workspace.root / page).read_text())["metadata"]
     assert metadata["docemb"]["compared"] == [run.fingerprint for run in plan[1].runs]
     monkeypatch.setitem(sys.modules, "papermill", None)  # a third time nothing is executed
-    reporter = Recorder()
-    assert execute_plan(steps("", three), workspace, reporter) == []
-    assert reporter.of("0 of", "built", "reused", "preparing", "closed") == [
-        "0 of 4",
-        "reused planned 0.3",
-        "reused planned 0.4",
-        "closed",
-    ]
+    assert execute_plan(steps("", three), workspace) == []
+    ends = ["already λ=0.3", "already λ=0.4"]
+    assert [line for line in told() if not line.startswith("begins")] == ends
 
 
 class Workers:
@@ -414,19 +354,13 @@ def workers(workspace, monkeypatch):
 FIRST = "{notebook: 05_weighting, runs: [{lam: 0.5}, {lam: 0.6}]}"
 
 
-def test_runs_of_the_next_line_begin_before_the_last_one_of_a_line_ends(steps, workspace, workers):
-    reporter = Recorder()
-    plan = steps(runs=f"[{FIRST}, {{notebook: 05_weighting, runs: [{{lam: 0.7}}]}}]")
-    assert execute_plan(plan, workspace, reporter) == []
-    lines = reporter.of("start", "built")
-    assert lines.index("start planned 0.7") < lines.index("built planned 0.5")
-
-
-def test_each_line_of_several_runs_has_a_page_when_all_of_them_have_ended(
-    steps, workspace, workers
+def test_runs_of_the_next_line_begin_before_a_line_ends_and_each_has_a_page(
+    steps, workspace, workers, told
 ):
     plan = steps(runs=f"[{FIRST}, {{notebook: 05_weighting, runs: [{{lam: 0.7}}]}}]")
-    execute_plan(plan, workspace, Reporter())
+    assert execute_plan(plan, workspace) == []
+    lines = told()
+    assert lines.index("begins λ=0.7") < lines.index("done λ=0.5")
     first, second = (step.runs[0].label for step in plan)
     assert sorted(workers.compared) == sorted([[first, 2], [second, 1]])
 
@@ -437,5 +371,5 @@ def test_a_line_has_no_page_where_a_single_run_later_shows_its_runs(
 ):
     line = "{notebook: 05_weighting, runs: [{lam: 0.6}, {lam: 0.8}]}"
     plan = steps(runs=f"[{line}, {{notebook: 05_weighting, lam: 0.9{profile}}}]")
-    execute_plan(plan, workspace, Reporter())
+    execute_plan(plan, workspace)
     assert len(workers.compared) == pages
