@@ -37,6 +37,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -253,16 +254,14 @@ if versions.documents:
     print(f"{before.shape}; moved by {np.round(moved, 3)}")
     assert np.allclose(moved, exchange_passages(embed_texts, versions)[0], atol=1e-6)
 
-# %% [markdown]
-# A passage is also a query: at which rank does it find its document among those of `validation` (mean reciprocal rank)?
-
 # %%
 truncated = [model for model in run.references if model.kind == "sbert-truncated"]
 compared = [run.model, *truncated]
 if versions.documents:
     readings = views.readings(run, compared, versions)
-    figure = figures.each_task(figures.plot_by_position, figures.named(readings), height=2.6)
-    run.save_figure(figure, "by-position", readings)
+    _, ax = plt.subplots(figsize=(7.2, 2.6))
+    figures.plot_by_position(figures.named(readings), ax=ax)
+    run.save_figure(ax, "by-position", readings)
     print(views.counted_endings(views.endings(run, compared, versions), versions))
 
 # %% [markdown]

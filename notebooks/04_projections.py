@@ -508,8 +508,8 @@ figures.table(claims, section=thesis.CLAIMS)
 # ## The spaces
 #
 # The validation documents and some of training in two spaces, each along its own first two principal axes, so that
-# neighbourhoods can be compared and positions cannot. A document, or all that a line is drawn around, is marked in both.
-# Coloured by `length`, a space that sorts by length more than by topic shows it.
+# neighbourhoods can be compared and positions cannot. Coloured by `length`, a space that sorts by length more than by
+# topic shows it.
 
 # %%
 widgets.projection_explorer(widgets.spaces_of_run(run))

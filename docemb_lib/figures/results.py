@@ -425,16 +425,11 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
     return ax
 
 
-def plot_by_position(readings: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
-    """One measure of `views.readings` by the place of a passage, a line per model with intervals.
-
-    `task` is the name of the measure.
-    """
+def plot_by_position(readings: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """`views.readings` by the place of a passage, a line per model with intervals."""
     ax = ax or plt.gca()
-    rows = readings[readings["task"] == task]
-    _draw_models(ax, rows, rows["position"], gap=0.01)
-    ax.set(xlabel="place of the passage in its document", ylabel=_metric(rows))
-    ax.set(xlim=(0, 1), title=task)
+    _draw_models(ax, readings, readings["position"], gap=0.01)
+    ax.set(xlabel="place of the passage in its document", ylabel=_metric(readings), xlim=(0, 1))
     return ax
 
 

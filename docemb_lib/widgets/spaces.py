@@ -21,7 +21,7 @@ from docemb_lib.evaluation.probes import (
     tidy_distances,
 )
 from docemb_lib.figures import short_names
-from docemb_lib.figures.documents import UNITS, plot_distances
+from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
 from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
@@ -30,7 +30,6 @@ from docemb_lib.settings.labels import typeset
 from docemb_lib.views.students import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider
-from docemb_lib.widgets.maps import Map, Panel
 
 if TYPE_CHECKING:
     from docemb_lib.losses import Objective
@@ -233,16 +232,20 @@ def project(objective: Objective, embeddings: Mapping[str, np.ndarray]) -> dict[
 
 
 def projection_explorer(spaces: Spaces) -> Explorer:
-    """Compare the documents in two linked spaces, coloured by source, length or split."""
+    """Compare the documents in two spaces, coloured by source, length or split."""
 
     def answer(left: str, right: str, colour: str) -> Answer:
-        panels = {}
-        for space in dict.fromkeys((left, right)):
+        shown = list(dict.fromkeys((left, right)))
+        figure = Figure(figsize=(4 * len(shown) + 2, 4), layout="constrained")
+        axes = figure.subplots(1, len(shown), squeeze=False)[0]
+        for ax, space in zip(axes, shown, strict=True):
             places, explained = spaces.planes[space]
+            points = spaces.documents.assign(first=places[:, 0], second=places[:, 1])
+            plot_plane(points, colour=colour, legend=ax is axes[-1], ax=ax)
             share = "no variance" if np.isnan(explained) else f"{explained:.0%} of the variance"
-            panels[space] = Panel(places, share)
+            ax.set(title=space, xlabel=share)
         alt = f"documents along the principal axes of {left} and of {right}, coloured by {colour}"
-        return Answer("", Map(panels, spaces.documents, colour), alt)
+        return Answer("", figure, alt)
 
     names = {name: name for name in spaces.planes}
     view = f"{STUDENT} view"
