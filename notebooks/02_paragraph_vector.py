@@ -52,13 +52,8 @@ thesis.settings(run)
 # ## What it predicts
 #
 # **DM** predicts a word from the mean of the document vector and the vectors of the words around it. **DBOW** predicts
-# each word from the document vector alone, so word order is lost. Figures 3.4 and 3.3, in the widths of this profile:
-
-# %%
-axes = figures.plot_paragraph_vectors(run.profile)
-run.save_figure(axes[0].figure, "networks")
-
-# %% [markdown]
+# each word from the document vector alone, so word order is lost (Figures 3.4 and 3.3 of the thesis).
+#
 # The words are what white space separates, as they are, in lower case, or stemmed. The cells below use 200 documents.
 
 # %%

@@ -128,14 +128,9 @@ def plot_correlations(validation: pd.DataFrame, *, ax: Axes | None = None) -> Ax
     """Canonical correlations of student and contextual teacher over updates.
 
     One line is that of the projected views, the other that of the embeddings before projection.
-    validation: see `training.run.History`; without these correlations a text says why.
+    validation: see `training.run.History`.
     """
     ax = ax or plt.gca()
-    if "cca" not in validation:
-        ax.set_axis_off()
-        reason = "The canonical correlation is not measured:\nno views, or too few documents"
-        ax.text(0.5, 0.5, reason, ha="center")
-        return ax
     lines = {"cca": "views", "cca_embeddings": "embeddings"}
     for (column, name), color in zip(lines.items(), SERIES, strict=False):
         ax.plot(validation["step"], validation[column], "o-", color=color, label=name)

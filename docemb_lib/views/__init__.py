@@ -39,7 +39,6 @@ from docemb_lib.views.students import (
     students_of_runs,
     taught,
     validation_embeddings,
-    widths_of,
 )
 
 __all__ = [
@@ -73,5 +72,4 @@ __all__ = [
     "three_documents",
     "validation_embeddings",
     "weights_by_length",
-    "widths_of",
 ]

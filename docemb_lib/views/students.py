@@ -1,4 +1,4 @@
-"""Students of a run and of recorded runs: widths, embeddings, neighbours, and linear probes."""
+"""Students of a run and of recorded runs: embeddings, neighbours, and linear probes."""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,6 @@ from docemb_lib.runs.models import Model, recorded_student, student_model, teach
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.notebooks import PROJECTIONS
-from docemb_lib.settings.profile import local_config
 from docemb_lib.thesis.comparison import LINES, structural_only
 from docemb_lib.views.corpus import SHOWN
 from docemb_lib.views.reading import documents_to_read, endings
@@ -22,16 +21,6 @@ ALIKE = (
 )  # what students of the contextual loss alone share with a run
 BEFORE = 300  # training documents in `embeddings_before`
 PROBED = 1000  # documents of tasks that a probe is fitted on
-
-
-def widths_of(run: Run) -> dict[str, int]:
-    """The widths of the `student` (D) and of the `contextual` teacher (C), if any, by name."""
-    untrained = run.stages.students.untrained
-    widths = {"student": int(local_config(str(untrained.path))["hidden_size"])}
-    teacher = run.profile.parameters.contextual_teacher
-    if teacher is not None:
-        widths["contextual"] = run.profile.contextual_teachers.width(teacher)
-    return widths
 
 
 def taught(run: Run) -> str:
