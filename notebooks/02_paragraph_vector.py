@@ -220,7 +220,12 @@ for threshold in (2, 5, "10%"):
 # %%
 widths = [settings.vector_size for settings in run.stages.key.paragraph_vectors]
 print(run.model.label, "·", sum(widths), "dimensions")
-views.neighbours_of_validation(run)
+Y = views.validation_embeddings(run.stages.corpus, run.model)
+ids = run.stages.corpus.split("validation")["id"]
+for row in range(3):
+    cosines = Y @ Y[row] / np.maximum(np.linalg.norm(Y, axis=1), 1e-9)
+    cosines[row] = -np.inf
+    print(ids[row], "·", *[ids[int(near)] for near in np.argsort(-cosines, kind="stable")[:3]])
 
 # %% [markdown]
 # ## How much of a document it reads

@@ -1,10 +1,9 @@
-"""Students of a run and of recorded runs: embeddings, neighbours, and linear probes."""
+"""Students of a run and of recorded runs: embeddings and linear probes."""
 
 import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation import probes
-from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import Model, recorded_student, student_model, teacher_model
@@ -86,13 +85,6 @@ def hypotheses_of_students(run: Run) -> pd.DataFrame:
     models = [model._replace(name=label) for label, model in students.items()]
     spreads = [probes.spread(validation_embeddings(run.stages.corpus, model)) for model in models]
     return endings(run, models, documents_to_read(run)).assign(spread=spreads)
-
-
-def neighbours_of_validation(run: Run) -> pd.DataFrame:
-    """The `neighbours` of the first three validation documents in the space of the run's model."""
-    embeddings = validation_embeddings(run.stages.corpus, run.model)
-    ids = run.stages.corpus.split("validation")["id"][:]
-    return neighbours(embeddings, ids, queries=range(3), k=3)
 
 
 def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:
