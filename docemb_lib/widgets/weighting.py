@@ -1,6 +1,6 @@
 """The weighting explorer: recorded runs that differ from one run in λ and mask alone."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import Any
 
@@ -114,7 +114,7 @@ def weighting_explorer(run: Run, points: pd.DataFrame) -> Explorer:
     return Explorer(controls, answer)
 
 
-def _name(row: Mapping[str, Any]) -> str:
+def _name(row: Mapping[Hashable, Any]) -> str:
     """The λ and the mask of a run, as in `λ 0.5, mask 256`."""
     lam = "plain sum" if pd.isna(row["lam"]) else f"λ {row['lam']:g}"
     mask = row["max_structural_len"]
