@@ -258,7 +258,7 @@ if task is not None:
 # %%
 columns = ["examples", "classes", "documents", "queries", "relevant_mean", "over_384"]
 tasks, lengths = views.described_tasks(run)
-table = views.tasks_beside_thesis(tasks, "final", columns)
+table = views.tasks_beside_thesis(tasks, columns)
 
 limit = views.structural_limit(run)
 longer = lengths.assign(of="here", beyond=100.0 * (lengths["n_structural_tokens"] > limit))

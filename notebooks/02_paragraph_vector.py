@@ -37,6 +37,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
@@ -51,13 +52,8 @@ thesis.settings(run)
 # ## What it predicts
 #
 # **DM** predicts a word from the mean of the document vector and the vectors of the words around it. **DBOW** predicts
-# each word from the document vector alone, so word order is lost. Figures 3.4 and 3.3, in the widths of this profile:
-
-# %%
-axes = figures.plot_paragraph_vectors(run.profile)
-run.save_figure(axes[0].figure, "networks")
-
-# %% [markdown]
+# each word from the document vector alone, so word order is lost (Figures 3.4 and 3.3 of the thesis).
+#
 # The words are what white space separates, as they are, in lower case, or stemmed. The cells below use 200 documents.
 
 # %%
@@ -224,7 +220,12 @@ for threshold in (2, 5, "10%"):
 # %%
 widths = [settings.vector_size for settings in run.stages.key.paragraph_vectors]
 print(run.model.label, "·", sum(widths), "dimensions")
-views.neighbours_of_validation(run)
+Y = views.validation_embeddings(run.stages.corpus, run.model)
+ids = run.stages.corpus.split("validation")["id"]
+for row in range(3):
+    cosines = Y @ Y[row] / np.maximum(np.linalg.norm(Y, axis=1), 1e-9)
+    cosines[row] = -np.inf
+    print(ids[row], "·", *[ids[int(near)] for near in np.argsort(-cosines, kind="stable")[:3]])
 
 # %% [markdown]
 # ## How much of a document it reads
@@ -253,16 +254,14 @@ if versions.documents:
     print(f"{before.shape}; moved by {np.round(moved, 3)}")
     assert np.allclose(moved, exchange_passages(embed_texts, versions)[0], atol=1e-6)
 
-# %% [markdown]
-# A passage is also a query: at which rank does it find its document among those of `validation` (mean reciprocal rank)?
-
 # %%
 truncated = [model for model in run.references if model.kind == "sbert-truncated"]
 compared = [run.model, *truncated]
 if versions.documents:
     readings = views.readings(run, compared, versions)
-    figure = figures.each_task(figures.plot_by_position, figures.named(readings), height=2.6)
-    run.save_figure(figure, "by-position", readings)
+    _, ax = plt.subplots(figsize=(7.2, 2.6))
+    figures.plot_by_position(figures.named(readings), ax=ax)
+    run.save_figure(ax, "by-position", readings)
     print(views.counted_endings(views.endings(run, compared, versions), versions))
 
 # %% [markdown]

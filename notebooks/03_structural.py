@@ -487,8 +487,7 @@ run.save_figure(fig, "norms-and-cosines", validation_history)
 # the dashed lines are the teacher's own.
 #
 # **Explore** both distances on validation documents, 20 negatives each. AUC is the probability that a positive is nearer
-# than a negative; γ moves the pink bar, minus the max-margin loss; `pair` goes through the documents that the student
-# confuses most, often near-duplicates.
+# than a negative; γ moves the pink bar, minus the max-margin loss.
 
 # %%
 distances = widgets.distances_to_teacher(run, views.students_of_runs(run))

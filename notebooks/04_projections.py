@@ -191,12 +191,6 @@ library = losses.Projection("64(ReLU)x16", y.shape[1])
 torch.testing.assert_close(f(y[:3]), library(y[:3]))
 
 # %% [markdown]
-# The figure has the networks $f_S$ and $f_C$ of this run, as Figure 4.6 of the thesis. Both end in one width.
-
-# %%
-ax = figures.plot_training(run.profile, views.widths_of(run))
-
-# %% [markdown]
 # **3. No constraint.** CCA demands that the variates of a view are uncorrelated, over all documents. Without that, the
 # distance of the views is left, for each document of a batch.
 
@@ -508,8 +502,8 @@ figures.table(claims, section=thesis.CLAIMS)
 # ## The spaces
 #
 # The validation documents and some of training in two spaces, each along its own first two principal axes, so that
-# neighbourhoods can be compared and positions cannot. A document, or all that a line is drawn around, is marked in both.
-# Coloured by `length`, a space that sorts by length more than by topic shows it.
+# neighbourhoods can be compared and positions cannot. Coloured by `length`, a space that sorts by length more than by
+# topic shows it.
 
 # %%
 widgets.projection_explorer(widgets.spaces_of_run(run))

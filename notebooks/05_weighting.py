@@ -326,7 +326,7 @@ ax = figures.plot_weighting(points)
 run.save_figure(ax, "lambda", points)
 
 # %%
-widgets.weighting_explorer(run, points, profile=profile)
+widgets.weighting_explorer(run, points)
 
 # %% [markdown]
 # ## What each teacher prevents

@@ -319,27 +319,6 @@ if by_length["bucket"].nunique() > 1:
     run.save_figure(figure, "by-length", by_length)
 
 # %% [markdown]
-# ## How much of a document do they read?
-#
-# A passage finds its document, or is exchanged for that of another document, as in
-# [02_paragraph_vector](02_paragraph_vector.ipynb). SBERT reads the first half of these documents.
-
-# %%
-read = {Kind.UNTRAINED, Kind.SBERT_TRUNCATED, Kind.SBERT_CHUNKS, Kind.PV}
-compared = [run.model]
-for model in run.references:
-    if model.kind in read and model.form == "saved":
-        compared.append(model)
-versions = views.documents_to_read(run)
-if versions.documents:
-    readings = views.readings(run, compared, versions)
-    readings = figures.named(readings, names)
-    figure = figures.each_task(figures.plot_by_position, readings, height=3)
-    run.save_figure(figure, "by-position", readings)
-    endings = views.endings(run, compared, versions)
-    print(views.counted_endings(endings.rename(index=names), versions))
-
-# %% [markdown]
 # ## Who is near whom
 #
 # Select a long document: do the truncated teacher's neighbours resemble only its beginning, and which are right?

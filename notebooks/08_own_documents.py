@@ -242,14 +242,13 @@ collection.groupby("group").agg(**summary)
 # %% [markdown]
 # ## Map
 #
-# Near documents stay near in t-SNE; large distances mean little. Click on a document to read how it begins, draw a line
-# around some to list them.
+# Near documents stay near in t-SNE; large distances mean little.
 
 # %%
+from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 
 from docemb_lib.widgets.explorer import Answer, Explorer, choice
-from docemb_lib.widgets.maps import Map, Panel
 
 perplexity = min(30, (len(texts) - 1) / 3)
 tsne = TSNE(perplexity=perplexity, metric="cosine", init="random", random_state=seed)
@@ -258,8 +257,10 @@ plane = tsne.fit_transform(Y)  # (N, 2)
 
 def draw_map(colour: str) -> Answer:
     """The documents in the plane, coloured by a column."""
-    drawn = Map({"t-SNE": Panel(plane)}, collection, colour)
-    return Answer("", drawn, f"documents in a plane, coloured by {colour}")
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    points = collection.assign(first=plane[:, 0], second=plane[:, 1])
+    figures.plot_plane(points, colour=colour, ax=figure.subplots())
+    return Answer("", figure, f"documents in a plane, coloured by {colour}")
 
 
 few = [name for name in collection if name not in {"id", "text", "see_also"}]
@@ -354,26 +355,7 @@ else:
 # Differences are those of a model minus the student, with 95% intervals and paired permutation tests, corrected for
 # their number. *Detectable* is the difference that as many examples can show.
 #
-# **Without labels** one can ask whether a passage finds its document. This favours models that count words, and set the
-# best model first on 1 of 6 labelled tasks ([tried](../outputs/published/proxies.md)): it describes, and does not
-# recommend.
-
-# %%
-from itertools import chain
-
-from docemb_lib.evaluation.reading import Versions, by_position, reciprocal_ranks
-
-versions = Versions.of(texts[:50])
-first = [texts.index(text) for text in versions.documents]
-rows = first + sorted({*range(len(texts))} - {*first})  # the documents with passages come first
-passages = [*chain(*versions.passages)]
-embedders = {"student": student, "SBERT over chunks": sbert, "LSA": lsa}
-by_place = {}
-for name, model in embedders.items() if passages else ():
-    queries = model.embed(passages).reshape(len(first), 5, -1)  # (N, 5, D)
-    ranks = by_position(reciprocal_ranks(spaces[name][rows], queries))
-    by_place[name] = ranks.set_index("position")["value"]
-pd.DataFrame(by_place).T.round(3).rename_axis("MRR of a passage at")
+# **Without labels** no measure chose the best model reliably ([tried](../outputs/published/proxies.md)).
 
 # %% [markdown]
 # ## In BERTopic

@@ -21,10 +21,8 @@ import pandas as pd
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus.rows import Findings, Row, lines_of, read_csv, well_formed
 from docemb_lib.evaluation import readers
-from docemb_lib.evaluation.protocols import for_validation
 from docemb_lib.evaluation.tasks import (
     SPLITS,
-    HeadTask,
     Ranking,
     Retrieval,
     Split,
@@ -39,7 +37,6 @@ SHARE = 0.2  # of each class drawn for test, and as much for validation
 PAIR_COLUMNS = ("label", "text_0", "text_1")  # of the pair files, which have no line of names
 SEPARATOR = "\x01"  # stands between the sentences of the pair files
 LISTS = "gt"  # the lists of similar articles, a pickle, or `gt.json`
-LENGTHS = (384, 512)  # tokens: what SBERT reads in the thesis, and the limit of its tokenizer
 # What a row raises whose second column is no Python list of (title, text).
 NOT_LITERAL = (
     ValueError,
@@ -307,42 +304,25 @@ def task_lengths(
     return pd.concat(frames, ignore_index=True)[["split", *counters]]
 
 
-def task_statistics(task: Task, lengths: pd.DataFrame, *, limit: int) -> pd.DataFrame:
-    """Columns protocol, task, split, statistic and value.
+def task_statistics(task: Task, lengths: pd.DataFrame) -> pd.DataFrame:
+    """Columns split, statistic and value.
 
-    The protocol `final` counts the whole task; `validation` counts at most `limit` examples per
-    split of a task with heads. lengths: `split` and `n_structural_tokens`, see `task_lengths`.
-    Statistics: class_mean and class_std are percent of the examples per class, relevant_mean and
-    relevant_std relevant documents per query, over_384 and over_512 percent of the documents with
-    more tokens; deviations are those of a population.
+    over_384 is the percentage of the documents with more tokens than SBERT reads in the thesis.
+    lengths: `split` and `n_structural_tokens`, see `task_lengths`.
     """
-    parts = []
+    rows = []
     for split, data in task.splits.items():
         tokens = lengths.loc[lengths["split"] == split, "n_structural_tokens"]
-        over = {f"over_{length}": 100 * float((tokens > length).mean()) for length in LENGTHS}
-        parts.append(("final", split, _sizes(data) | over))
-    if isinstance(task, HeadTask):
-        cut = for_validation(task, limit)
-        parts += [("validation", split, _sizes(data)) for split, data in cut.splits.items()]
-    rows = []
-    for protocol, split, statistics in parts:
-        rows += [(protocol, task.name, split, name, value) for name, value in statistics.items()]
-    return pd.DataFrame(rows, columns=["protocol", "task", "split", "statistic", "value"])
+        statistics = _sizes(data) | {"over_384": 100 * float((tokens > 384).mean())}
+        rows += [(split, name, value) for name, value in statistics.items()]
+    return pd.DataFrame(rows, columns=["split", "statistic", "value"])
 
 
 def _sizes(data: Split) -> dict[str, float]:
     if isinstance(data, Ranking):
-        counts = [len(rows) for rows in data.relevant]
         return {
             "documents": len(data.texts),
             "queries": len(data.queries),
-            "relevant_mean": float(np.mean(counts)),
-            "relevant_std": float(np.std(counts)),
+            "relevant_mean": float(np.mean([len(rows) for rows in data.relevant])),
         }
-    percent = 100 * np.array(list(collections.Counter(data.labels).values())) / len(data.labels)
-    return {
-        "examples": len(data.labels),
-        "classes": len(percent),
-        "class_mean": float(percent.mean()),
-        "class_std": float(percent.std()),
-    }
+    return {"examples": len(data.labels), "classes": len(set(data.labels))}

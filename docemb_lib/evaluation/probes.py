@@ -93,19 +93,14 @@ def probe(
 class Distances(NamedTuple):
     """Distances between student and teacher embeddings of N documents."""
 
-    documents: np.ndarray  # (N,) rows of the embeddings
     positive: np.ndarray  # (N,) to the teacher embedding of the same document
-    others: np.ndarray  # (N, K) rows of other documents, in the order in which they were drawn
-    negative: np.ndarray  # (N, K) to the teacher embeddings of `others`
+    negative: (
+        np.ndarray
+    )  # (N, K) to those of other documents, in the order in which they were drawn
 
     def part(self, chosen: np.ndarray, negatives: int) -> Self:
         """The documents of a mask (N,), with the first `negatives` others."""
-        return type(self)(
-            self.documents[chosen],
-            self.positive[chosen],
-            self.others[chosen, :negatives],
-            self.negative[chosen, :negatives],
-        )
+        return type(self)(self.positive[chosen], self.negative[chosen, :negatives])
 
 
 def measure_distances(
@@ -122,14 +117,13 @@ def measure_distances(
     distance: "mse" is the squared L2 distance over D.
     """
     n = len(student)
-    documents = np.arange(n)
     shifts = np.tile(np.arange(1, n), (n, 1))
     drawn = np.random.default_rng(seed).permuted(shifts, axis=1)[:, :negatives]
     # A shift from 1 to n - 1 never gives the document itself.
-    others = (documents[:, None] + drawn) % n
+    others = (np.arange(n)[:, None] + drawn) % n
     positive = _distance(student, teacher, distance)
     negative = [_distance(student, teacher[column], distance) for column in others.T]
-    return Distances(documents, positive, others, np.stack(negative, axis=1))
+    return Distances(positive, np.stack(negative, axis=1))
 
 
 def _distance(a: np.ndarray, b: np.ndarray, distance: Distance) -> np.ndarray:
@@ -154,33 +148,11 @@ def separation(distances: Distances, *, gamma: float = 1.0) -> tuple[float, floa
     return float(wins / (positive.size * negative.size)), float(loss.mean())
 
 
-def mistaken(distances: Distances, *, k: int = 10) -> pd.DataFrame:
-    """The k pairs of documents that the student confuses most, largest `ahead` first.
-
-    Columns document, other (rows), and ahead: how much nearer the student's embedding is to the
-    teacher embedding of the other document than to that of the same document.
-    """
-    ahead = distances.positive[:, None] - distances.negative  # (N, K)
-    order = np.argsort(-ahead, axis=None, kind="stable")[:k]
-    columns = {
-        "document": np.repeat(distances.documents, ahead.shape[1])[order],
-        "other": distances.others.ravel()[order],
-        "ahead": ahead.ravel()[order],
-    }
-    return pd.DataFrame(columns)
-
-
 def tidy_distances(distances: Distances) -> pd.DataFrame:
-    """A row per distance: document, other (rows), kind, value, and the AUC of all as auc.
-
-    kind: "positive" or "negative".
-    """
-    documents, positive, others, negative = distances
-    N, K = others.shape
+    """A row per distance: kind ("positive" or "negative"), value, and the AUC of all as auc."""
+    positive, negative = distances
     columns = {
-        "document": np.concatenate([documents, np.repeat(documents, K)]),
-        "other": np.concatenate([documents, others.ravel()]),
-        "kind": ["positive"] * N + ["negative"] * (N * K),
+        "kind": ["positive"] * positive.size + ["negative"] * negative.size,
         "value": np.concatenate([positive, negative.ravel()]),
     }
     return pd.DataFrame(columns).assign(auc=separation(distances)[0])

@@ -1,10 +1,10 @@
 """How much of a document does a model read? Measured by its passages, without labels.
 
-A document is cut into K passages of equal length. Passage k is a query: is its document found? And
-passage k is exchanged for that of another document: how far does the embedding move? A model that
-reads whole documents answers alike for all k; one that truncates them does not for the last ones.
+A document is cut into K passages of equal length. Passage k is exchanged for that of another
+document: how far does the embedding move? A model that reads whole documents answers alike for all
+k; one that truncates them does not for the last ones.
 
-D: width of an embedding; K: passages of a document; N: documents; P: documents of the pool.
+D: width of an embedding; K: passages of a document; N: documents.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,10 +47,9 @@ def cut(text: str, count: int) -> list[str]:
 
 
 class Versions(NamedTuple):
-    """N documents, the shortest first, and K passages and K versions of each."""
+    """N documents, the shortest first, and K versions of each."""
 
     documents: list[str]
-    passages: list[list[str]]
     exchanged: list[list[str]]  # the document with another's passage k in place of its own
 
     @classmethod
@@ -74,53 +73,15 @@ class Versions(NamedTuple):
             for k in range(count):
                 versions.append("".join([*parts[:k], of_other[k], *parts[k + 1 :]]))
             exchanged.append(versions)
-        passages = [list(map(str.strip, parts)) for parts in pieces]
-        N = len(exchanged)
-        return cls(documents[:N], passages[:N], exchanged)
-
-
-def find_passages(embed: Embed, versions: Versions, pool: Sequence[str] = ()) -> np.ndarray:
-    """1 / the rank of each document by its cosine with each of its passages as the query: (N, K).
-
-    pool: further documents among which those of `versions` are found.
-    """
-    documents = embed([*versions.documents, *pool])
-    queries = embed([*chain(*versions.passages)])
-    return reciprocal_ranks(documents, _by_document(queries, versions))
+        return cls(documents[: len(exchanged)], exchanged)
 
 
 def exchange_passages(embed: Embed, versions: Versions) -> np.ndarray:
-    """The cosine distance that the exchange of each passage moves its document by: (N, K)."""
-    documents = embed(versions.documents)
-    exchanged = embed([*chain(*versions.exchanged)])
-    return distances_moved(documents, _by_document(exchanged, versions))
-
-
-def _by_document(embeddings: np.ndarray, versions: Versions) -> np.ndarray:
-    """(N * K, D) as (N, K, D)."""
-    return embeddings.reshape(len(versions.documents), -1, embeddings.shape[1])
-
-
-def reciprocal_ranks(pool: np.ndarray, queries: np.ndarray) -> np.ndarray:
-    """1 / the rank of document n among the pool by its cosine with each of K queries: (N, K).
-
-    Equally near documents share the mean of their ranks.
-
-    pool: (P, D), of which the first N rows are the documents; queries: (N, K, D).
-    """
-    cosines = unit(queries.reshape(-1, queries.shape[-1])) @ unit(pool).T
-    cosines = cosines.reshape(*queries.shape[:2], len(pool)).round(9)
-    of_document = np.diagonal(cosines, axis1=0, axis2=2).T[:, :, None]  # (N, K, 1)
-    nearer = (cosines > of_document).sum(axis=2)
-    equal = (cosines == of_document).sum(axis=2)
-    return 1 / (nearer + (equal + 1) / 2)
-
-
-def distances_moved(documents: np.ndarray, exchanged: np.ndarray) -> np.ndarray:
-    """1 - cosine of each document, (N, D), and its K versions, (N, K, D): (N, K)."""
-    N, K, D = exchanged.shape
-    versions = unit(exchanged.reshape(-1, D)).reshape(N, K, D)
-    cosines = np.einsum("nd,nkd->nk", unit(documents), versions)
+    """1 - cosine of each document and its version with passage k exchanged: (N, K)."""
+    documents = unit(embed(versions.documents))
+    exchanged = unit(embed([*chain(*versions.exchanged)]))
+    by_document = exchanged.reshape(len(documents), -1, documents.shape[1])  # (N, K, D)
+    cosines = np.einsum("nd,nkd->nk", documents, by_document)
     return np.maximum(0, 1 - cosines)  # the rounding of a cosine of 1
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-import pandas as pd
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.teachers.words import COUNTED, spaced, words_of
@@ -62,21 +61,6 @@ def rank_documents(
             near = np.round(row[rows].astype(np.float64), DECIMALS)
             nearest_first = rows[np.argsort(-near, kind="stable")]
             yield nearest_first[nearest_first != query]
-
-
-def neighbours(
-    embeddings: np.ndarray, ids: Sequence[str], *, queries: Sequence[int], k: int = 3
-) -> pd.DataFrame:
-    """The `k` documents nearest to each query by cosine: columns query, rank (from 1), neighbour.
-
-    ids: (N,); queries: rows of the embeddings.
-    """
-    rows = []
-    ranked = rank_documents(by_cosine(embeddings), queries)
-    for query, order in zip(queries, ranked, strict=True):
-        for rank, row in enumerate(order[:k], start=1):
-            rows.append((ids[query], rank, ids[row]))
-    return pd.DataFrame(rows, columns=["query", "rank", "neighbour"])
 
 
 class QueryScores(NamedTuple):

@@ -264,11 +264,6 @@ class Score:
     def mean(self) -> float:
         return float(np.mean(self.values))
 
-    @property
-    def std(self) -> float:
-        """Sample standard deviation over seeds; 0 for a single value."""
-        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else 0.0
-
     def decided_by(self, metric: str) -> Score:
         """The same score with another main metric, one of `per_example`."""
         values = self.per_example[metric].mean(axis=1, dtype=np.float64)

@@ -84,7 +84,7 @@ RC: dict[Any, Any] = {
     "axes.edgecolor": GREY,
     "xtick.color": GREY,
     "ytick.color": GREY,
-    # a `$` in a text begins no formula; the diagrams of `methods` switch it on
+    # a `$` in a text begins no formula
     "text.parse_math": False,
 }
 

@@ -127,14 +127,9 @@ def plot_correlations(validation: pd.DataFrame, *, ax: Axes | None = None) -> Ax
     """Canonical correlations of student and contextual teacher over updates.
 
     One line is that of the projected views, the other that of the embeddings before projection.
-    validation: see `training.run.History`; without these correlations a text says why.
+    validation: see `training.run.History`.
     """
     ax = ax or plt.gca()
-    if "cca" not in validation:
-        ax.set_axis_off()
-        reason = "The canonical correlation is not measured:\nno views, or too few documents"
-        ax.text(0.5, 0.5, reason, ha="center")
-        return ax
     lines = {"cca": "views", "cca_embeddings": "embeddings"}
     for (column, name), color in zip(lines.items(), SERIES, strict=False):
         ax.plot(validation["step"], validation[column], "o-", color=color, label=name)
@@ -424,16 +419,11 @@ def plot_by_length(by_length: pd.DataFrame, *, task: str, ax: Axes | None = None
     return ax
 
 
-def plot_by_position(readings: pd.DataFrame, *, task: str, ax: Axes | None = None) -> Axes:
-    """One measure of `views.readings` by the place of a passage, a line per model with intervals.
-
-    `task` is the name of the measure.
-    """
+def plot_by_position(readings: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
+    """`views.readings` by the place of a passage, a line per model with intervals."""
     ax = ax or plt.gca()
-    rows = readings[readings["task"] == task]
-    _draw_models(ax, rows, rows["position"], gap=0.01)
-    ax.set(xlabel="place of the passage in its document", ylabel=_metric(rows))
-    ax.set(xlim=(0, 1), title=task)
+    _draw_models(ax, readings, readings["position"], gap=0.01)
+    ax.set(xlabel="place of the passage in its document", ylabel=_metric(readings), xlim=(0, 1))
     return ax
 
 

@@ -34,12 +34,10 @@ from docemb_lib.views.students import (
     embeddings_before,
     hypotheses_of_students,
     learnt,
-    neighbours_of_validation,
     probes_of_teachers,
     students_of_runs,
     taught,
     validation_embeddings,
-    widths_of,
 )
 
 __all__ = [
@@ -56,7 +54,6 @@ __all__ = [
     "held_out_lengths",
     "hypotheses_of_students",
     "learnt",
-    "neighbours_of_validation",
     "objectives_of",
     "probes_of_teachers",
     "readings",
@@ -73,5 +70,4 @@ __all__ = [
     "three_documents",
     "validation_embeddings",
     "weights_by_length",
-    "widths_of",
 ]

@@ -28,13 +28,12 @@ LENGTHS = "lengths.parquet"
 def corpus_statistics(run: Run) -> pd.DataFrame:
     """The number and the lengths of the documents of each split of the run's corpus, a row each.
 
-    Lengths are counted without special tokens. Columns: split, documents, tokens, mean, std, median
-    (of student tokens), and percent of documents that are longer than the structural teacher
-    (beyond_limit) and the student (beyond_student) read, and than 384 and 512 structural tokens
-    (over_384 and over_512, as in Tables 4.1 and 5.1).
+    Lengths are counted without special tokens. Columns: split, documents, tokens, mean, std
+    (of student tokens), and percent of documents that are longer than the structural teacher reads
+    (beyond_limit), and than 384 and 512 structural tokens (over_384 and over_512, as in Tables 4.1
+    and 5.1).
     """
     teacher_limit = structural_limit(run)
-    student_limit = run.profile.student.max_tokens
     rows = []
     for split in ("train", "validation", "tasks"):
         documents = run.stages.corpus.split(split)
@@ -47,9 +46,7 @@ def corpus_statistics(run: Run) -> pd.DataFrame:
                 "tokens": int(student.sum()),
                 "mean": student.mean(),
                 "std": student.std(ddof=0),
-                "median": student.median(),
                 "beyond_limit": 100 * (structural > teacher_limit).mean(),
-                "beyond_student": 100 * (student > student_limit).mean(),
                 "over_384": 100 * (structural > 384).mean(),  # the limit of SBERT in the thesis
                 "over_512": 100 * (structural > 512).mean(),  # the limit of its tokenizer
             }
@@ -125,12 +122,10 @@ def described_tasks(run: Run) -> tuple[pd.DataFrame, pd.DataFrame]:
 def _described_task(stages: Stages, name: str) -> Path:
     """The folder of the artefact with the statistics and lengths of a task."""
     profile = stages.key.profile
-    limit = profile.evaluation.limit
     student = profile.student.model
     teacher = profile.structural_teacher.model
     inputs = {
         **task_inputs(profile, name, lambda: stages.corpus.fingerprint),
-        "limit": limit,
         "counters": [pretrained.fingerprint(student), pretrained.fingerprint(teacher)],
     }
 
@@ -143,24 +138,22 @@ def _described_task(stages: Stages, name: str) -> Path:
             "n_structural_tokens": stages.teachers.sbert("truncate").count_tokens,
         }
         lengths = benchmarks.task_lengths(task, counters)
-        statistics = benchmarks.task_statistics(task, lengths, limit=limit)
+        statistics = benchmarks.task_statistics(task, lengths)
         lengths.to_parquet(folder / LENGTHS, index=False)
         statistics.to_parquet(folder / STATISTICS, index=False)
 
     return stages.workspace.artefact("task-statistics", inputs, build).path
 
 
-def tasks_beside_thesis(
-    statistics: pd.DataFrame, protocol: str, columns: Sequence[str]
-) -> pd.DataFrame:
+def tasks_beside_thesis(statistics: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The statistics of the present tasks, beside those that the thesis prints of the same tasks.
 
-    `statistics` come from `described_tasks`, `protocol` is "final" or "validation", and `columns`
-    are the statistics of the table. Returns a row per task, split and `of` (here or thesis).
+    `statistics` come from `described_tasks`, and `columns` are the statistics of the table. Returns
+    a row per task, split and `of` (here or thesis).
     """
-    of_thesis = published("tasks").query("task in @statistics.task")
+    of_thesis = published("tasks").query("task in @statistics.task and protocol == 'final'")
     both = pd.concat([statistics.assign(of=HERE), of_thesis.assign(of=THESIS)])
-    rows = both.query("protocol == @protocol and statistic in @columns")
+    rows = both.query("statistic in @columns")
     table = rows.pivot(index=["task", "split", "of"], columns="statistic", values="value")
     names = [*rows["task"].unique(), *SPLITS, HERE, THESIS]
     place = {name: place for place, name in enumerate(names)}

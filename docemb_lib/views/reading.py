@@ -1,4 +1,4 @@
-"""How much of a document the models of a run read, by its passages."""
+"""How much of a document the models of a run read, by exchanged passages."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,17 +12,14 @@ from docemb_lib.evaluation.reading import (
     by_position,
     ending,
     exchange_passages,
-    find_passages,
 )
 from docemb_lib.evaluation.scoreboard import with_interval
 from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
 from docemb_lib.thesis.comparison import LINES
-from docemb_lib.views.corpus import SHOWN, structural_limit
+from docemb_lib.views.corpus import structural_limit
 
-FOUND = "passage → document"  # the names of both measures
-MOVED = "exchanged passage"
 READ = 12  # documents whose passages are exchanged: a model embeds each six times
 
 
@@ -38,24 +35,15 @@ def documents_to_read(run: Run) -> Versions:
 
 
 def readings(run: Run, models: Sequence[Model], versions: Versions) -> pd.DataFrame:
-    """What models find and what moves them, by position: a row per model, measure and passage.
+    """How far the exchange of a passage moves documents: a row for each model and passage.
 
-    Columns model, kind, task (the measure: FOUND or MOVED), metric, and those of `by_position`.
-    Passages find their documents among the first `SHOWN` validation documents.
+    Columns model, kind, metric, and those of `by_position`.
     """
-    validation = run.stages.corpus.split("validation")["text"][:SHOWN]
-    others = [text for text in validation if text not in versions.documents]
     frames = []
     for model in models:
-        embed = partial(embed_once, run.workspace, model)
-        measured = [
-            (FOUND, "mrr", find_passages(embed, versions, others)),
-            (MOVED, "cosine distance", exchange_passages(embed, versions)),
-        ]
-        for measure, metric, values in measured:
-            frame = by_position(values).assign(task=measure, metric=metric)
-            frames.append(frame.assign(model=model.label, kind=model.kind.value))
-    return pd.concat(frames, ignore_index=True)
+        frame = by_position(exchange_passages(partial(embed_once, run.workspace, model), versions))
+        frames.append(frame.assign(model=model.label, kind=model.kind.value))
+    return pd.concat(frames, ignore_index=True).assign(metric="cosine distance")
 
 
 def endings(run: Run, models: Sequence[Model], versions: Versions) -> pd.DataFrame:

@@ -1,17 +1,15 @@
-"""Students of a run and of recorded runs: widths, embeddings, neighbours, and linear probes."""
+"""Students of a run and of recorded runs: embeddings and linear probes."""
 
 import numpy as np
 import pandas as pd
 
 from docemb_lib.evaluation import probes
-from docemb_lib.evaluation.retrieval import neighbours
 from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import Model, recorded_student, student_model, teacher_model
 from docemb_lib.runs.run import Run
 from docemb_lib.runs.stages import CorpusStage
 from docemb_lib.settings.notebooks import PROJECTIONS
-from docemb_lib.settings.profile import local_config
 from docemb_lib.thesis.comparison import LINES, structural_only
 from docemb_lib.views.corpus import SHOWN
 from docemb_lib.views.reading import documents_to_read, endings
@@ -22,16 +20,6 @@ ALIKE = (
 )  # what students of the contextual loss alone share with a run
 BEFORE = 300  # training documents in `embeddings_before`
 PROBED = 1000  # documents of tasks that a probe is fitted on
-
-
-def widths_of(run: Run) -> dict[str, int]:
-    """The widths of the `student` (D) and of the `contextual` teacher (C), if any, by name."""
-    untrained = run.stages.students.untrained
-    widths = {"student": int(local_config(str(untrained.path))["hidden_size"])}
-    teacher = run.profile.parameters.contextual_teacher
-    if teacher is not None:
-        widths["contextual"] = run.profile.contextual_teachers.width(teacher)
-    return widths
 
 
 def taught(run: Run) -> str:
@@ -97,13 +85,6 @@ def hypotheses_of_students(run: Run) -> pd.DataFrame:
     models = [model._replace(name=label) for label, model in students.items()]
     spreads = [probes.spread(validation_embeddings(run.stages.corpus, model)) for model in models]
     return endings(run, models, documents_to_read(run)).assign(spread=spreads)
-
-
-def neighbours_of_validation(run: Run) -> pd.DataFrame:
-    """The `neighbours` of the first three validation documents in the space of the run's model."""
-    embeddings = validation_embeddings(run.stages.corpus, run.model)
-    ids = run.stages.corpus.split("validation")["id"][:]
-    return neighbours(embeddings, ids, queries=range(3), k=3)
 
 
 def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:

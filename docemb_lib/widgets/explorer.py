@@ -7,12 +7,9 @@ is escaped here.
 
 import base64
 import io
-import json
-import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from html import escape
-from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import ipywidgets
@@ -22,13 +19,14 @@ from matplotlib.figure import Figure
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.progress import live_cell
-from docemb_lib.widgets import maps
-from docemb_lib.widgets.maps import Map
 
 # ---- HTML
 
 DPI = 90  # of figures: legible, and small in a saved notebook
 LONGEST = 4000  # characters of a document that are shown
+# Translucent backgrounds, so that texts are legible on light and dark pages: better and worse.
+MORE = "49, 130, 206"
+LESS = "221, 107, 32"
 STYLE = """<style>
 :is(.docemb-explorer, .docemb-answer) table {border-collapse: collapse; font-size: 12px;}
 :is(.docemb-explorer, .docemb-answer) :is(th, td) {
@@ -38,14 +36,8 @@ STYLE = """<style>
 :is(.docemb-explorer, .docemb-answer) .docemb-neighbours {table-layout: fixed; width: 100%;}
 .docemb-neighbours td {border-top: 1px solid var(--jp-border-color2, #999);}
 .docemb-query + div {height: 6em;}
-.docemb-differences svg {display: block;}
-.docemb-answer [data-copy] {display: none;}
 .docemb-explorer ::placeholder {color: var(--jp-ui-font-color2);}
 .docemb-explorer .widget-readout {min-width: max-content;}
-.docemb-explorer button:is([data-set], [data-copy], [data-mark]) {
-    font: inherit; color: inherit; background: none; border: 0; padding: 0; text-align: left;
-    text-decoration: underline dotted; cursor: pointer; overflow-wrap: anywhere;
-}
 @keyframes docemb-late {from, 99% {visibility: hidden} to {visibility: visible}}
 </style>"""
 BOX = (
@@ -60,15 +52,10 @@ PLAIN = (
 )
 
 
-class Markup(str):
-    """HTML in a cell of a `table`, which escapes other texts."""
-
-
 def message(text: str) -> str:
     return f'<p class="docemb-message">{escape(text)}</p>'
 
 
-@lru_cache(maxsize=1)  # an answer may have the figure of the one before
 def picture(figure: Figure, alt: str) -> str:
     """A figure as an image."""
     source = f"data:image/png;base64,{base64.b64encode(png_of(figure)).decode('ascii')}"
@@ -77,54 +64,28 @@ def picture(figure: Figure, alt: str) -> str:
     )
 
 
-def button(text: str, label: str = "", **settings: object) -> str:
-    """A button for the HTML of an answer, which gives these values to controls, see `SCRIPT`.
-
-    In an executed copy the text alone remains. label: for screen readers, if the text is too short.
-    """
-    named = f' aria-label="{escape(label)}"' if label else ""
-    return f'<button data-set="{escape(json.dumps(settings))}"{named}>{escape(text)}</button>'
-
-
-def copy_button(text: str) -> str:
-    """A button that copies a text; an executed copy has none."""
-    return f'<button data-copy="{escape(text)}">copy</button>'
-
-
-def number(name: str, value: object, tag: str = "b") -> str:
+def number(name: str, value: object) -> str:
     """A value with a class: `<b class="docemb-auc">0.912</b>`."""
-    return f'<{tag} class="docemb-{escape(name)}">{escape(str(value))}</{tag}>'
+    return f'<b class="docemb-{escape(name)}">{escape(str(value))}</b>'
 
 
 def table(
     name: str, rows: pd.DataFrame, formats: Mapping[str, Callable[..., str]] | None = None
 ) -> str:
-    """A table of the class `docemb-<name>`; columns of numbers stand right, with their headings.
+    """A table of the class `docemb-<name>`; a missing value is empty.
 
-    Numbers have separators of thousands, and three decimals unless they are integers, or the
-    format of their column in `formats`. A missing value is empty.
+    Numbers have three decimals unless they are integers, or the format of their column in
+    `formats`.
     """
-    columns = []
-    for column, values in rows.items():
-        write = (formats or {}).get(str(column), _written)
-        texts = ["" if pd.isna(value) else write(value) for value in values]
-        right = all(pd.isna(value) or _is_number(value) for value in values)
-        side = "right" if right else "left"
-        safe = [text if isinstance(text, Markup) else escape(str(text)) for text in texts]
-        cells = [f'<td style="text-align: {side};">{text}</td>' for text in safe]
-        columns.append([f'<th style="text-align: {side};">{escape(str(column))}</th>', *cells])
-    lines = "".join(f"<tr>{''.join(line)}</tr>" for line in zip(*columns, strict=True))
-    return f'<div style="overflow-x: auto;"><table class="docemb-{name}">{lines}</table></div>'
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _written(value: Any) -> Any:
-    if not _is_number(value):
-        return value
-    return f"{value:,}" if isinstance(value, Integral) else f"{value:,.3f}"
+    options: dict[str, Any] = {"index": False, "border": 0, "na_rep": ""}
+    with pd.option_context("display.max_colwidth", None):  # no text is cut
+        html = rows.to_html(
+            classes=f"docemb-{name}",
+            formatters=dict(formats or {}),
+            float_format="{:,.3f}".format,
+            **options,
+        )
+    return f'<div style="overflow-x: auto;">{html}</div>'
 
 
 def document(title: str, text: str) -> str:
@@ -145,60 +106,12 @@ LOADING = (
     '<span class="docemb-loading" role="status" style="animation: docemb-late .2s both;">'
     "loading …</span>"
 )
-# ipywidgets does not name the handles of a slider, nor the number next to it, for screen readers.
-# This script gives them the label of the slider. It also sends the settings of a `button` that is
-# pressed, and gives the keyboard back to this button in the new answer, or to what was asked.
-SCRIPT = """
-window.docembNames ??= new MutationObserver(() => {
-    const kinds = ":is(.noUi-handle, .widget-readout[contenteditable=true]):not([aria-label])";
-    for (const part of document.querySelectorAll(".docemb-explorer " + kinds)) {
-        const control = part.closest(".widget-inline-hbox");
-        const ends = [...control.querySelectorAll(".noUi-handle")];
-        const both = [", both", ", from", ", to"][1 + ends.indexOf(part)];
-        const label = control.querySelector(".widget-label").textContent;
-        part.setAttribute("aria-label", label + (ends.length > 1 ? both : ""));
-        part.role ??= "textbox";
-    }
-    if (window.docembPressed && document.activeElement === document.body) {
-        const {explorer, set} = window.docembPressed;
-        const buttons = [...explorer.querySelectorAll("[data-set]")];
-        const next = buttons.find(({dataset}) => dataset.set === set);
-        (next ?? explorer.querySelector(".docemb-query"))?.focus();
-        window.docembPressed = null;
-    }
-});
-window.docembNames.observe(document.body, {childList: true, subtree: true});
-window.docembClicks ??= document.addEventListener("click", ({target}) => {
-    const button = target.closest(".docemb-explorer [data-set]");
-    if (button) {
-        const explorer = button.closest(".docemb-explorer");
-        const field = explorer.querySelector(".docemb-asked input");
-        window.docembPressed = {explorer, set: button.dataset.set};
-        field.value = button.dataset.set;
-        field.dispatchEvent(new Event("change", {bubbles: true}));
-    }
-    const copying = target.closest(".docemb-explorer [data-copy]");
-    if (copying) {
-        const text = document.createElement("textarea");
-        text.value = copying.dataset.copy;
-        copying.after(text);
-        text.select();
-        // The clipboard of `navigator` is missing on pages without https.
-        copying.textContent = document.execCommand("copy") ? "copied" : "not copied";
-        text.remove();
-        copying.focus();
-    }
-}) ?? true;
-"""
-
 
 Settings = dict[str, Any]  # values of controls, by description
 
 
 class Control(NamedTuple):
-    # The widget, which only a person needs. None: buttons in the answer give the value, and it is
-    # None again when a widget moves.
-    make: Callable[..., ipywidgets.Widget] | None
+    make: Callable[..., ipywidgets.Widget]  # the widget, which only a person needs
     value: Any  # the first
     # Of a menu that depends on other controls: its values by label.
     options: Callable[[Settings], Mapping[str, Any]] | None = None
@@ -240,7 +153,7 @@ def text_field(placeholder: str, *, lines: int = 1) -> Control:
 
 class Answer(NamedTuple):
     html: str  # numbers and texts, escaped
-    figure: Figure | Map | None = None
+    figure: Figure | None = None
     alt: str = ""  # description of the figure
 
 
@@ -270,44 +183,29 @@ class Explorer:
     def live(self) -> ipywidgets.VBox:
         """The widgets, which answer whenever a control changes."""
         for name, control in self._controls.items():
-            if control.make is not None:
-                widget = control.make(description=name, style={"description_width": "80px"})
-                widget.observe(lambda _: self._move({}), names="value")
-                self.widgets[name] = widget
-        # A button in the answer writes settings into this field, see `SCRIPT`.
-        self._asked = ipywidgets.Text(continuous_update=False, layout={"display": "none"})
-        self._asked.add_class("docemb-asked")
-        self._asked.observe(self._ask, names="value")
+            widget = control.make(description=name, style={"description_width": "80px"})
+            widget.observe(self._move, names="value")
+            self.widgets[name] = widget
         self._picture = ipywidgets.HTML()
         self._text = ipywidgets.HTML()
         self._status = ipywidgets.HTML()
         controls = ipywidgets.Box([*self.widgets.values()], layout={"flex_flow": "row wrap"})
         style = ipywidgets.HTML(STYLE)
-        shown = [style, controls, self._asked, self._status, self._picture, self._text]
-        self.box = ipywidgets.VBox(shown)
-        self.box.add_class("docemb-explorer")
+        box = ipywidgets.VBox([style, controls, self._status, self._picture, self._text])
+        box.add_class("docemb-explorer")
         self._moving = True
         self._offer(self.settings)
         self._moving = False
         self.refresh()
-        return self.box
+        return box
 
-    def _ask(self, change: Mapping[str, str]) -> None:
-        if change["new"]:
-            self._asked.value = ""  # so that the same button counts again
-            self._move(json.loads(change["new"]))
-
-    def _move(self, asked: Settings) -> None:
-        """Give values to controls, those of a button or none, and answer."""
+    def _move(self, change: object) -> None:
+        """Answer to the values that the controls have now."""
         if self._moving:
             return
         self._moving = True
-        for name in self.widgets.keys() & asked.keys():
-            if self._controls[name].options is None:
-                self.widgets[name].value = asked[name]
-        settings = {name: widget.value for name, widget in self.widgets.items()}
-        settings |= self._offer({**settings, **asked})
-        self.settings = {**dict.fromkeys(self._controls), **asked, **settings}
+        self.settings = {name: widget.value for name, widget in self.widgets.items()}
+        self.settings |= self._offer(self.settings)
         self._moving = False
         self.refresh()
 
@@ -330,40 +228,17 @@ class Explorer:
         self._status.value = LOADING
         answer = self.answer()
         self._text.value = answer.html
-        if answer.figure is None:
-            self._picture.value = ""
-        elif isinstance(answer.figure, Map):
-            self._picture.value = answer.figure.html()
-        else:
-            self._picture.value = picture(answer.figure, answer.alt)
+        self._picture.value = "" if answer.figure is None else picture(answer.figure, answer.alt)
         self._status.value = ""
 
-    def close(self) -> None:
-        """Remove the widgets from the front end and from the state that it saves."""
-        for widget in (*self.widgets.values(), *self.box.children, self.box):
-            # the style and the layout of a widget are models of their own
-            for part in (getattr(widget, "style", widget), widget.layout, widget):
-                part.close()
-
     def _ipython_display_(self) -> None:
-        cell = live_cell()
-        if cell is None:
-            answer = self.answer()
-            figure = answer.figure.figure() if isinstance(answer.figure, Map) else answer.figure
-            if figure is not None:
-                display(Image(png_of(figure), alt=answer.alt))
-            text = re.sub(r"<(/?)button\b", r"<\1span", answer.html)
-            display(HTML(f'{STYLE}<div class="docemb-answer">{text}</div>'))
+        if live_cell() is not None:
+            display(self.live())
             return
-        if cell in _shown:
-            _shown.pop(cell).close()
-        display({"application/javascript": SCRIPT + maps.SCRIPT}, raw=True)
-        display(self.live())
-        _shown[cell] = self
-
-
-# The explorer of each cell. The front end would keep and save one that a cell has shown earlier.
-_shown: dict[str, Explorer] = {}
+        answer = self.answer()
+        if answer.figure is not None:
+            display(Image(png_of(answer.figure), alt=answer.alt))
+        display(HTML(f'{STYLE}<div class="docemb-answer">{answer.html}</div>'))
 
 
 def png_of(figure: Figure) -> bytes:

@@ -15,13 +15,12 @@ from docemb_lib.evaluation.probes import (
     Distances,
     Plane,
     measure_distances,
-    mistaken,
     principal_plane,
     separation,
     tidy_distances,
 )
 from docemb_lib.figures import short_names
-from docemb_lib.figures.documents import UNITS, plot_distances
+from docemb_lib.figures.documents import UNITS, plot_distances, plot_plane
 from docemb_lib.runs.embeddings import embed_once
 from docemb_lib.runs.models import Model
 from docemb_lib.runs.run import Run
@@ -30,7 +29,6 @@ from docemb_lib.settings.labels import typeset
 from docemb_lib.views.students import SHOWN, validation_embeddings
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.explorer import Answer, Explorer, choice, slider
-from docemb_lib.widgets.maps import Map, Panel
 
 if TYPE_CHECKING:
     from docemb_lib.losses import Objective
@@ -39,7 +37,6 @@ NEGATIVES = 20  # per document, equal for all students and both distances
 ALL_LOSSES = "all losses"
 STUDENT = "student"
 CONTEXTUAL = "contextual"
-MISTAKEN = 10  # pairs that a slider reaches
 LEAST = 5  # documents whose distances are shown
 # Training documents on a map. A student embeds them for it alone, and a thousand would take as long
 # as those of the tasks.
@@ -47,9 +44,8 @@ TRAINING = 150
 
 
 class StudentDistances(NamedTuple):
-    documents: pd.DataFrame  # id, text, source, length (structural tokens); a row per document
+    lengths: np.ndarray  # (N,), structural tokens of the documents
     measured: dict[Distance, dict[str, Distances]]  # by student, in the order of display
-    student: str  # that of this run
 
     def tidy(self) -> pd.DataFrame:
         """All students in one frame: distance, model, and the columns of `tidy_distances`."""
@@ -81,36 +77,17 @@ def distances_to_teacher(
             by_model[name] = measure_distances(
                 student, teacher, distance=distance, negatives=negatives
             )
-    documents = split_documents(corpus, "validation", SHOWN)
-    return StudentDistances(documents, measured, names[run.label])
-
-
-def split_documents(corpus: CorpusStage, split: str, count: int) -> pd.DataFrame:
-    """The first documents of a split: id, text, source, length (structural tokens), split."""
-    rows = corpus.split(split)
-    columns = {"id": "id", "text": "text", "source": "source", "length": "n_structural_tokens"}
-    frame = pd.DataFrame({name: rows[column][:count] for name, column in columns.items()})
-    return frame.assign(split=split)
+    lengths = np.asarray(corpus.split("validation")["n_structural_tokens"][:SHOWN])
+    return StudentDistances(lengths, measured)
 
 
 def distance_explorer(distances: StudentDistances) -> Explorer:
-    """Explore distances by loss, distance, γ, negatives and document length.
-
-    Below them stand the pairs of documents that a student mistakes most: the student of the chosen
-    loss or, with `all losses`, that of this run.
-    """
-    documents = distances.documents
-    lengths = documents["length"].to_numpy()
+    """Explore distances by loss, distance, γ, negatives and document length."""
+    lengths = distances.lengths
     models = list(distances.measured["cosine"])
-    drawn: dict[tuple[object, ...], Figure] = {}  # the last figure, by the settings that it shows
 
     def answer(
-        loss: str,
-        distance: Distance,
-        gamma: float,
-        negatives: int,
-        tokens: tuple[int, int],
-        pair: int,
+        loss: str, distance: Distance, gamma: float, negatives: int, tokens: tuple[int, int]
     ) -> Answer:
         shortest, longest = tokens
         chosen = (lengths >= shortest) & (lengths <= longest)
@@ -132,21 +109,13 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
             f"<p>{html.number('documents', count)} documents of {shortest:,} to {longest:,} "
             f"tokens, {negatives} negatives each</p>"
         )
-        student = distances.student if loss == ALL_LOSSES else loss
-        pairs = mistaken(parts[student], k=MISTAKEN)
-        text += _pair(documents, pairs.iloc[min(pair, len(pairs)) - 1], student)
-
-        settings = (loss, distance, gamma, negatives, tokens)  # the pair is not in the figure
-        if settings not in drawn:
-            figure = Figure(figsize=(8.5, 1.35 + 0.75 * len(parts)), layout="constrained")
-            plot_distances(_tidy(parts), distance=distance, gamma=gamma, ax=figure.subplots())
-            drawn.clear()
-            drawn[settings] = figure
+        figure = Figure(figsize=(8.5, 1.35 + 0.75 * len(parts)), layout="constrained")
+        plot_distances(_tidy(parts), distance=distance, gamma=gamma, ax=figure.subplots())
         alt = (
             f"{UNITS[distance]} to the own and to other teacher embeddings, "
             f"one row each for {', '.join(parts)}"
         )
-        return Answer(text, drawn[settings], alt)
+        return Answer(text, figure, alt)
 
     most = distances.measured["cosine"][models[0]].negative.shape[1]
     ends = (int(lengths.min()), int(lengths.max()))
@@ -158,32 +127,12 @@ def distance_explorer(distances: StudentDistances) -> Explorer:
         "γ": slider(0.0, 2.0, 0.1, 1.0),
         "negatives": slider(1, most, 1, most),
         "tokens": slider(*ends, 1, ends),
-        "pair": slider(1, MISTAKEN, 1, 1),
     }
     return Explorer(controls, answer)
 
 
-def _pair(documents: pd.DataFrame, pair: pd.Series, student: str) -> str:
-    """A document next to the other one that a student mistakes it for, and by how much."""
-    document = documents.iloc[int(pair["document"])]
-    other = documents.iloc[int(pair["other"])]
-    ahead = pair["ahead"]
-    side = "nearer to" if ahead > 0 else "farther from"
-    sentence = (
-        f"{document['id']} is {abs(ahead):.3f} {side} the teacher embedding of {other['id']} "
-        f"than its own, in the embeddings of {student}."
-    )
-    texts = ""
-    for row in (document, other):
-        texts += html.document(f"{row['id']}, {row['length']:,} tokens", row["text"])
-    return (
-        f"<p>{html.escape(sentence)}</p>"
-        f'<div style="display: flex; flex-wrap: wrap; gap: 8px;">{texts}</div>'
-    )
-
-
 class Spaces(NamedTuple):
-    documents: pd.DataFrame  # id, text, source, length, split
+    documents: pd.DataFrame  # text, source, length, split
     planes: dict[str, Plane]  # by space
 
 
@@ -217,6 +166,14 @@ def spaces_of_run(run: Run) -> Spaces:
     return Spaces(pd.concat(documents, ignore_index=True), planes)
 
 
+def split_documents(corpus: CorpusStage, split: str, count: int) -> pd.DataFrame:
+    """The first documents of a split: text, source, length (structural tokens), split."""
+    rows = corpus.split(split)
+    columns = {"text": "text", "source": "source", "length": "n_structural_tokens"}
+    frame = pd.DataFrame({name: rows[column][:count] for name, column in columns.items()})
+    return frame.assign(split=split)
+
+
 def project(objective: Objective, embeddings: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Both views of the contextual loss, (N, P), by the trained projections.
 
@@ -233,16 +190,20 @@ def project(objective: Objective, embeddings: Mapping[str, np.ndarray]) -> dict[
 
 
 def projection_explorer(spaces: Spaces) -> Explorer:
-    """Compare the documents in two linked spaces, coloured by source, length or split."""
+    """Compare the documents in two spaces, coloured by source, length or split."""
 
     def answer(left: str, right: str, colour: str) -> Answer:
-        panels = {}
-        for space in dict.fromkeys((left, right)):
+        shown = list(dict.fromkeys((left, right)))
+        figure = Figure(figsize=(4 * len(shown) + 2, 4), layout="constrained")
+        axes = figure.subplots(1, len(shown), squeeze=False)[0]
+        for ax, space in zip(axes, shown, strict=True):
             places, explained = spaces.planes[space]
+            points = spaces.documents.assign(first=places[:, 0], second=places[:, 1])
+            plot_plane(points, colour=colour, legend=ax is axes[-1], ax=ax)
             share = "no variance" if np.isnan(explained) else f"{explained:.0%} of the variance"
-            panels[space] = Panel(places, share)
+            ax.set(title=space, xlabel=share)
         alt = f"documents along the principal axes of {left} and of {right}, coloured by {colour}"
-        return Answer("", Map(panels, spaces.documents, colour), alt)
+        return Answer("", figure, alt)
 
     names = {name: name for name in spaces.planes}
     view = f"{STUDENT} view"

@@ -12,7 +12,7 @@ from datasets import Dataset, load_from_disk
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.corpus import build as module
-from docemb_lib.corpus.build import build_corpus, distinct_rows, hold_out, open_parts, write_parts
+from docemb_lib.corpus.build import build_corpus, distinct_rows, hold_out
 from docemb_lib.corpus.document import Document
 
 
@@ -226,23 +226,6 @@ def test_a_build_that_was_stopped_goes_on_after_its_last_whole_part(
     assert rows_of(corpus) == rows_of(build(documents()))
 
 
-@pytest.mark.parametrize("number", [0, 1, 19, 20, 21, 40, 57])
-def test_parts_have_the_documents_in_order(tmp_path, monkeypatch, number):
-    monkeypatch.setattr(module, "PART", 20)
-    monkeypatch.setattr(module, "BATCH", 6)
-    given = documents(number)
-    write_parts(tmp_path, iter(given), {"n": words}, copy_words=None)
-    assert len(list(tmp_path.glob("*.arrow"))) == -(-number // 20)
-    rows = [
-        (row["id"], tuple(row["see_also"]), row["n"], row["n_words"])
-        for row in open_parts(tmp_path)
-    ]
-    assert rows == [
-        (document.id, document.see_also, 2 * (n + 1), 2 * (n + 1))
-        for n, document in enumerate(given)
-    ]
-
-
 # Documents held out for the tasks
 def page(id, source="a", see_also=()):
     return Document(id, f"text of {id}", source, tuple(see_also))
@@ -256,11 +239,6 @@ def clusters(number, size=4):
         for group in groups
         for id in group
     ]
-
-
-@pytest.mark.parametrize("size", [0, 1, 2, 7])
-def test_as_many_documents_are_held_out_as_asked_for(size):
-    assert len(hold_out(clusters(5), size=size)) == size
 
 
 def test_linked_pages_fill_seven_tenths_of_each_partition():

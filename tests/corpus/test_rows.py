@@ -1,7 +1,6 @@
 """Rows are equal in every format, and broken ones are named; sentences and words of texts."""
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from conftest import write_rows
 from docemb_lib.corpus import rows as module
 from docemb_lib.corpus.rows import (
     Findings,
-    file_format,
     read_csv,
     read_rows,
     split_sentences,
@@ -83,30 +81,20 @@ def test_columns_may_be_named_by_the_caller(tmp_path):
         ("a.csv", b'id,text\n1,"a" b\n', r"a\.csv: there is broken quoting up to line 2"),
         (
             "a.csv",
-            b'id,text\n1,a\n2,"b\nc\n',
-            r"a\.csv: there is broken quoting up to line 4 \(unexpected end of data\)",
-        ),
-        (
-            "a.csv",
             b"id,text\n1,a\n2\n",
             r"a\.csv, row 2 \(up to line 3\): the row must have 2 values \(id, text\)",
         ),
-        ("a.csv", b"id,text\n1,a,b\n", r"row 1 \(up to line 2\): the row must have 2 values"),
-        ("a.tsv", b"id\ttext\n1 a\n", r"a\.tsv, row 1 \(up to line 2\): the row must have 2"),
         (
             "a.csv",
             b"id,text\n1,a\0b\n",
             r"a\.csv, near line 2: .*it holds NUL bytes, .*; save it again, whole and as UTF-8",
         ),
-        ("a.csv", "id,text\n1,é\n".encode("utf-16-le"), r"a\.csv, near line 1: .*NUL bytes"),
-        ("a.csv", "id,text\n1,é\n".encode("utf-32"), r"a\.csv, near line 1: .*NUL bytes"),
         (
             "a.jsonl",
             b'{"text": "a", "id": 1, "text": "b"}\n',
             r"a\.jsonl, line 1: the line is not JSON \(the field 'text' is there twice\)",
         ),
         ("a.json", b'[\n{"text": "a"},\n]', r"a\.json: this is not JSON \(.*\); write it again"),
-        ("a.json", b'[{"text": "a"}, 5]', r"a\.json, item 2: there is a int and no object"),
         ("a.parquet", b"PAR1 but not really", r"a\.parquet: this is not a whole parquet file"),
         (
             "a.csv.gz",
@@ -129,28 +117,8 @@ def test_a_truncated_file_is_refused_by_name(tmp_path, name, refused):
 
 
 @pytest.mark.parametrize(
-    ("name", "format"),
-    [
-        ("a.jsonl", ".jsonl"),
-        ("A.JSONL", ".jsonl"),
-        ("b.c.csv.gz", ".csv"),
-        ("t.parquet", ".parquet"),
-        ("a.gz", None),
-        ("a.txt", None),
-    ],
-)
-def test_the_name_tells_the_format(name, format):
-    assert file_format(Path(name)) == format
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("a\ud83db", "a\ufffdb"),
-        ("\udc00", "\ufffd"),
-        ("\ud83d\ude00", "😀"),
-        ("plain 😀", "plain 😀"),
-    ],
+    [("a\ud83db", "a\ufffdb"), ("\ud83d\ude00", "😀")],
 )
 def test_unpaired_surrogates_are_replaced_and_pairs_joined(text, expected):
     assert module.well_formed(text) == expected
@@ -171,14 +139,10 @@ def test_unpaired_surrogates_are_replaced_and_pairs_joined(text, expected):
             "Das ist z. B. ein Satz. Am 3. Mai kam sie.",
             ["Das ist z. B. ein Satz.", "Am 3. Mai kam sie."],
         ),
-        ("ja", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]),
         ("en", "これは文です。あれも文です。", ["これは文です。", "あれも文です。"]),
-        ("ar", "مرحبا بالعالم. كيف حالك؟ هذا نص.", ["مرحبا بالعالم.", "كيف حالك؟", "هذا نص."]),
         ("he", "שלום עולם. מה שלומך?", ["שלום עולם.", "מה שלומך?"]),
-        ("en", "Well done 🎉! Go on 😀.", ["Well done 🎉!", "Go on 😀."]),
         ("en", "one line\nand the next. A second", ["one line\nand the next.", "A second"]),
         ("en", "A heading\n\nA text. Its end.", ["A heading", "A text.", "Its end."]),
-        ("en", "\n\n  One sentence.\n\n", ["One sentence."]),
         ("en", "no end at all", ["no end at all"]),
         ("en", " \n\n\t", [""]),
         ("en", "", []),
@@ -203,27 +167,6 @@ def test_windows_end_no_sentences(monkeypatch):
     whole = split_sentences(text)
     monkeypatch.setattr(module, "WINDOW", 20)
     assert (split_sentences(text), len(whole)) == (whole, 120)
-
-
-def test_long_texts_have_all_their_sentences_and_words():
-    assert len(split_sentences("It rains here. " * 100_000)) == 100_000
-    assert len(tag_words("word " * 30_000)) == 30_000
-
-
-@pytest.mark.parametrize(
-    "unit", ["这是一个句子。", "1. An item of a list\n", "It ends. ", "and so on "]
-)
-def test_time_is_linear_in_the_length_of_a_text(unit, monkeypatch):
-    """Counted in characters that the splitter is given, not in seconds."""
-    given = []
-    segment = module.segment
-    monkeypatch.setattr(
-        module, "segment", lambda language, text: given.append(len(text)) or segment(language, text)
-    )
-    text = unit * 20_000
-    split_sentences(text)
-    assert max(given) <= module.WINDOW or unit == "and so on "
-    assert sum(given) <= 2.5 * len(text) + module.WINDOW
 
 
 # A word and its part: n, v, a or o; tricky ones included, so that the tagger is not always right.
@@ -278,8 +221,3 @@ def test_words_are_cut_as_in_the_lexicon():
     words = "It does n't matter the U.S. and state-of-the-art Größe is n’t they ’re here"
     assert [word for word, _ in tag_words(text)] == words.split()
     assert len(tag_words("مرحبا بالعالم")) == 2
-
-
-@pytest.mark.parametrize("text", ["", " \n", "1 2 3", "*** --- 🙂", "..."])
-def test_a_text_without_letters_has_no_words(text):
-    assert tag_words(text) == []

@@ -20,8 +20,8 @@ import datasets
 import pytest
 from conftest import Hostile, write_files, write_rows
 
-from docemb_lib.evaluation import Classification, Pairs, Retrieval, benchmark_task, benchmarks
-from docemb_lib.evaluation.tasks import SPLITS, Labelled, LabelledPairs, Ranking
+from docemb_lib.evaluation import Classification, Pairs, benchmark_task, benchmarks
+from docemb_lib.evaluation.tasks import SPLITS, Labelled, LabelledPairs
 from docemb_lib.settings.sections import ON_HUB, BenchmarkName, SimDEName
 
 # ---- The tasks of the thesis
@@ -76,18 +76,9 @@ def test_pairs_come_from_their_three_files_cleaned(tmp_path: Path, name: str, pa
             r"dev_cite\.csv, row 2: the label is '2' and must be 0 or 1",
         ),
         (
-            pair_file([("a", "1", "b")]),
-            r"row 1: the label is 'a' and must be 0 or 1; look for a shifted column",
-        ),
-        (
-            pair_file([("1", "a")]),
-            r"row 1 \(up to line 1\): the row must have 3 values \(label, text_0, text_1\)",
-        ),
-        (
             b'"1","a","b"\n"0","un"quoted","b"\n',
             r"dev_cite\.csv: there is broken quoting up to line 2",
         ),
-        (pair_file()[:-30], r"dev_cite\.csv: there is broken quoting .*unexpected end of data"),
     ],
 )
 def test_a_broken_pair_file_is_named_with_its_row(
@@ -141,19 +132,6 @@ def test_hubs_are_asked_for_the_published_configuration_then_for_converted_files
         r"imdb': it cannot be read \(Couldn't reach the hub\); .* or name a folder of its files",
         benchmark_task,
         "imdb",
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "articles"), [("wines", "wines.txt"), ("games", "video_games.txt")]
-)
-def test_similar_articles_are_a_retrieval_task_over_all_of_them(
-    tmp_path: Path, name: str, articles: str
-) -> None:
-    (tmp_path / articles).write_text("Title,Sections\nA,\"[('s', 't')]\"\nB,[]\nC,[]\n")
-    (tmp_path / "gt").write_bytes(pickle.dumps({"B": {"A": 1, "C": 1}}))
-    assert benchmark_task(name, str(tmp_path)) == Retrieval(
-        name, {"test": Ranking(["A s t", "B", "C"], [1], [[0, 2]], ["A", "B", "C"])}
     )
 
 
@@ -217,19 +195,6 @@ def test_files_and_rows_name_splits_as_a_copy_of_the_hubs_folder_does(
     refused(message, benchmark_task, "bbcnews", str(one))
 
 
-def test_a_hubs_data_set_is_read_by_its_names_of_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    load = Mock(return_value={"train": NUMBERED[:15], "test": NUMBERED[15:]})
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    for source in (None, "someone/news"):
-        task = benchmark_task("20news", source)
-        labels = [label for data in task.splits.values() for label in data.labels]
-        assert (labels, len(task.splits["train"].labels)) == ([topic for _, topic in ARTICLES], 15)
-    assert [one.args for one in load.call_args_list] == [
-        ("SetFit/20_newsgroups", None),
-        ("someone/news", None),
-    ]
-
-
 def test_arxivs_class_is_the_first_archive_and_blank_fake_news_are_left_out(tmp_path, caplog):
     kinds = ["math.CO cs.DM", "hep-ph", "cs.CL", "astro-ph.GA physics.space-ph"]
     rows = [
@@ -253,36 +218,14 @@ def test_arxivs_class_is_the_first_archive_and_blank_fake_news_are_left_out(tmp_
 @pytest.mark.parametrize(
     ("name", "files", "source", "message"),
     [
-        ("aan", {}, "", r"train_cite\.csv: the file cannot be read \(No such file"),
         (
             "aan",
             {},
             None,
             "benchmark task aan: it is on no hub; name the folder or file that holds its data",
         ),
-        (
-            "imdb",
-            {},
-            "",
-            (
-                "there is no folder in it; name a data file, or put the texts of each "
-                "class into a folder of its name"
-            ),
-        ),
         ("immdb", {}, None, "'immdb' is not one of arxiv, imdb"),
         ("nyt", {}, "gone", "dataset '.*gone': .*; .* or name a folder of its files"),
-        (
-            "arxiv-abstracts",
-            {"a.jsonl": [{"body": "x", "label": "y"}]},
-            "a.jsonl",
-            r"a\.jsonl, line 1: there is no field 'abstract', only 'body', 'label'",
-        ),
-        (
-            "fakenews",
-            {"a.jsonl": []},
-            "a.jsonl",
-            "task fakenews: it holds no example; add some with the fields content, type",
-        ),
         (
             "imdb",
             {"a.jsonl": [{"text": "x", "label": "y"}]},
@@ -393,13 +336,9 @@ TITLED = (
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (["Merlot", "[('Taste', 'x')"], TITLED),
         (["Merlot", "__import__('os').getcwd()"], TITLED),
-        (["Merlot", "[('one', 'two', 'three')]"], TITLED),
         (["Merlot", "[('one', 2)]"], TITLED),
-        (["Merlot", "7"], TITLED),
         (["Malbec", "[]"], r"row 2: the title 'Malbec' stands in an earlier row too"),
-        (["Malbec"], r"row 2 \(up to line 3\): the row must have 2 values"),
     ],
 )
 def test_a_bad_article_is_named_with_its_row(
@@ -411,26 +350,10 @@ def test_a_bad_article_is_named_with_its_row(
     refused(message, benchmarks.read_articles, file)
 
 
-@pytest.mark.parametrize(
-    "lists", [[], {"a": 3}, {"a": [3]}, {"a": {3, "x"}}, {3: ["a"]}, {"a": [["x"]]}]
-)
+@pytest.mark.parametrize("lists", [{"a": 3}, {3: ["a"]}])
 def test_lists_of_another_kind_are_refused(tmp_path: Path, lists: Any, refused) -> None:
     message = "gt: the file must hold a mapping from titles to lists of titles; mend it"
     refused(message, benchmarks.read_relevance, write_relevance(tmp_path, lists))
-
-
-def test_files_of_another_kind_are_refused(tmp_path: Path, refused) -> None:
-    (tmp_path / "a.csv").write_text("a,b,c\n1,2,3\n")
-    refused("row 1: a row must hold a title", benchmarks.read_articles, tmp_path / "a.csv")
-    for content in ('{"a":\n oops}', "[" * 100_000):
-        (tmp_path / "gt.json").write_text(content)
-        refused(
-            r"gt\.json: the file is not JSON \(", benchmarks.read_relevance, tmp_path / "gt.json"
-        )
-    write_relevance(tmp_path, {"Other": ["Merlot"]})
-    (tmp_path / "gt.json").unlink()
-    wiki_file(tmp_path / "wines.txt")
-    refused("task 'wines', split 'test': it has 0 queries", benchmark_task, "wines", str(tmp_path))
 
 
 # ---- Pickles from elsewhere
@@ -488,8 +411,6 @@ def test_other_classes_are_refused_and_the_plain_ones_cannot_be_changed(
     ("content", "message"),
     [
         (b"", "it is no whole pickle of plain containers"),
-        (b"\x80\x04", "it is no whole pickle"),
-        (b"no pickle at all", "it is no whole pickle"),
         (pickle.dumps({"a": "b" * 99})[:-30], "it is no whole pickle"),
         (TOWER, "it holds more than 10,000 tuples"),
     ],
@@ -500,12 +421,3 @@ def test_what_is_no_whole_pickle_is_refused(
     (tmp_path / "gt").write_bytes(content)
     refused(f"gt: the file is refused.*{message}", benchmarks.read_plain_pickle, tmp_path / "gt")
     refused("No such file", benchmarks.read_plain_pickle, tmp_path / "missing")
-
-
-@pytest.mark.parametrize("depth", [2_000, 9_999])
-def test_tuples_below_the_limit_do_no_harm_however_they_are_stacked(
-    tmp_path: Path, depth: int, refused
-) -> None:
-    (tmp_path / "gt").write_bytes(b"\x80\x02}(" + b")" + b"\x85" * (depth - 1) + b"K\x01u.")
-    assert list(benchmarks.read_plain_pickle(tmp_path / "gt").values()) == [1]
-    refused("must hold a mapping from titles", benchmarks.read_relevance, tmp_path / "gt")

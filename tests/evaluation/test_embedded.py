@@ -11,7 +11,6 @@ from docemb_lib.evaluation import Classification, Pairs, Retrieval, Task, evalua
 from docemb_lib.evaluation.catalogue import (
     BUILDERS,
     embedded_task,
-    kind_of_task,
     profile_task,
 )
 from docemb_lib.evaluation.protocols import for_validation
@@ -75,15 +74,6 @@ def test_splits_share_no_page_and_depend_on_the_seed_and_not_on_the_order_of_row
         )
     assert built(name, rows) == built(name, rows[::-1])
     assert built(name, rows, limit=60) != built(name, rows, limit=60, seed=1)
-
-
-@pytest.mark.parametrize("name", ["package", "see-also-pairs", "see-also-retrieval"])
-def test_documents_of_a_task_have_the_ids_of_their_pages(name: str) -> None:
-    rows = pool()
-    text_of = {row["id"]: row["text"] for row in rows}
-    documents = built(name, rows).documents("test")
-    assert documents
-    assert documents == {id: text_of[id] for id in documents}
 
 
 def test_halves_have_the_ids_of_their_pages_and_say_which_half() -> None:
@@ -243,13 +233,7 @@ ALONE = [{**row, "see_also": []} for row in pool((6, 6, 6))]
                 "too few; raise corpus.tasks or"
             ),
         ),
-        ("halves", pool((6, 1, 6)), "task 'halves', split 'validation': 1 pages give 0 examples"),
         ("see-also-pairs", ALONE, "task 'see-also-pairs', split 'train': 6 pages give 0 examples"),
-        (
-            "see-also-retrieval",
-            ALONE,
-            "task 'see-also-retrieval', split 'train': 6 pages give 0 examples",
-        ),
     ],
 )
 def test_too_few_pages_are_refused(
@@ -274,13 +258,6 @@ def test_runs_are_scored_on_the_package_task_by_cross_validation(
     assert len(train.texts) == 90
 
 
-def test_runs_rank_the_pages_on_which_the_package_task_is_cross_validated(
-    of_profile: Callable[[str], Task],
-) -> None:
-    ranked = set(of_profile("see-also-retrieval").texts("validation"))
-    assert ranked == set(of_profile("package").splits["train"].texts)
-
-
 def test_related_pages_are_tested_on_all_pages_that_no_head_learns_from(
     of_profile: Callable[[str], Task],
 ) -> None:
@@ -301,12 +278,3 @@ def test_links_between_the_partitions_of_a_split_count_and_others_do_not() -> No
         if asked == query
     ]
     assert relevant == ["test.1"]
-
-
-@pytest.mark.parametrize("name", BUILDERS)
-def test_the_kind_of_an_embedded_task_is_known_without_its_pages(name: str) -> None:
-    assert kind_of_task(name, Evaluation()) == KINDS[name].__name__.lower()
-
-
-def test_the_kind_of_a_benchmark_is_not_known_without_its_data() -> None:
-    assert kind_of_task("imdb", Evaluation()) == ""

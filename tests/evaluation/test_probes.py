@@ -2,7 +2,6 @@
 loops.
 """
 
-import logging
 from itertools import combinations
 
 import numpy as np
@@ -16,11 +15,6 @@ from docemb_lib.evaluation import probes
 from docemb_lib.losses import MaxMargin
 
 SHIPS = "The ships left the harbour. Two ships stayed in the old harbour. The harbour closed."
-TEXT = (
-    "The old ships had left the harbour's unfathomable depths early, and nobody "
-    "watched the rocky coast (12 km)."
-)
-WINDOWS = [8, 16]
 
 
 def test_the_plane_is_spanned_by_the_leading_singular_vectors():
@@ -47,17 +41,6 @@ def spaces(*, seed=0, n=120, wide=8, to=5, noise=0.0):
 def halves(student, teacher):
     n = len(student) // 2
     return (student[:n], teacher[:n]), (student[n:], teacher[n:])
-
-
-def test_a_linear_map_is_read_whole():
-    row = probes.probe(*halves(*spaces()), {}).iloc[0]
-    assert row.to_dict() == {"bucket": "all", "documents": 60, "r2": pytest.approx(1, abs=1e-9)}
-
-
-def test_nothing_is_read_from_noise():
-    rng = np.random.default_rng(0)
-    student, teacher = rng.standard_normal((400, 6)), rng.standard_normal((400, 4))
-    assert probes.probe(*halves(student, teacher), {})["r2"][0] <= 0
 
 
 def test_the_mean_is_read_from_a_collapsed_student():
@@ -95,14 +78,6 @@ def test_the_ridge_solves_the_normal_equations_at_the_best_leave_one_out_penalty
     )
 
 
-def test_the_norm_of_the_student_changes_nothing():
-    student, teacher = spaces(noise=4.0)
-    small, large = (
-        probes.probe(*halves(scale * student, teacher), {})["r2"][0] for scale in (1e-3, 1e3)
-    )
-    assert small == pytest.approx(large)
-
-
 def test_buckets_are_judged_by_themselves():
     train, validation = halves(*spaces(noise=6.0))
     short = np.arange(60) % 3 == 0
@@ -124,48 +99,28 @@ def noisy(n=12, d=5, noise=1.0):
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
-def test_every_distance_is_that_of_the_pair_it_names(distance):
+def test_distances_are_those_to_the_own_embedding_and_to_all_others(distance):
     student, teacher = noisy()
-    frame = probes.tidy_distances(
-        probes.measure_distances(student, teacher, distance=distance, negatives=4, seed=1)
-    )
-    assert len(frame) == 12 + 12 * 4
-    for row in frame.itertuples():
-        a, b = student[row.document], teacher[row.other]
-        assert row.value == pytest.approx(
-            cosine(a, b) if distance == "cosine" else ((a - b) ** 2).mean()
-        )
-        assert (row.kind == "positive") == (row.document == row.other)
-    assert frame["auc"].nunique() == 1
-    assert frame["auc"][0] == pytest.approx(
-        roc_auc_score(frame["kind"] == "negative", frame["value"])
-    )
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("ties", [False, True])
-def test_auc_is_that_of_scikit_learn(seed, ties):
-    rng = np.random.default_rng(seed)
-    found = probes.measure_distances(*noisy(), distance="mse", negatives=7, seed=seed)
-    if ties:
-        found = found._replace(
-            positive=rng.integers(0, 4, 12), negative=rng.integers(1, 5, (12, 7))
-        )
-    labels, values = (
-        np.repeat([0, 1], [12, 84]),
-        np.concatenate([found.positive, found.negative.ravel()]),
-    )
-    assert probes.separation(found)[0] == pytest.approx(roc_auc_score(labels, values))
+    measured = probes.measure_distances(student, teacher, distance=distance, negatives=20)
+    D = cdist(student, teacher, "cosine")
+    if distance == "mse":
+        D = cdist(student, teacher, "sqeuclidean") / 5
+    np.testing.assert_allclose(measured.positive, np.diag(D))
+    others = [np.delete(row, n) for n, row in enumerate(D)]
+    np.testing.assert_allclose(np.sort(measured.negative), np.sort(others))
+    part = measured.part(np.arange(12) % 3 == 0, 2)
+    np.testing.assert_array_equal(part.positive, measured.positive[::3])
+    np.testing.assert_array_equal(part.negative, measured.negative[::3, :2])
+    frame = probes.tidy_distances(measured)
+    assert len(frame) == 12 + 12 * 11
+    auc = roc_auc_score(frame["kind"] == "negative", frame["value"])
+    assert frame["auc"].unique() == pytest.approx([auc])
 
 
 def test_no_auc_is_above_1_where_many_float32_distances_are_ranked():
-    own, others = np.zeros(5000, dtype=np.float32), np.ones((5000, 9), dtype=np.float32)
-    assert (
-        probes.separation(probes.Distances(np.arange(5000), own, np.zeros((5000, 9), int), others))[
-            0
-        ]
-        == 1.0
-    )
+    own = np.zeros(5000, dtype=np.float32)
+    others = np.ones((5000, 9), dtype=np.float32)
+    assert probes.separation(probes.Distances(own, others))[0] == 1.0
 
 
 @pytest.mark.parametrize("distance", ["cosine", "mse"])
@@ -177,44 +132,6 @@ def test_with_all_others_as_negatives_the_loss_is_max_margin(distance, gamma):
         torch.from_numpy(student), torch.from_numpy(teacher)
     )
     assert probes.separation(found, gamma=gamma)[1] == pytest.approx(loss.mean().item())
-
-
-def test_a_part_has_the_chosen_documents():
-    whole = probes.measure_distances(*noisy(), distance="mse", negatives=6)
-    part = whole.part(np.arange(12) % 3 == 0, 2)
-    rows = [0, 3, 6, 9]
-    expected = rows, whole.positive[rows], whole.others[rows, :2], whole.negative[rows, :2]
-    for values, wanted in zip(part, expected, strict=True):
-        np.testing.assert_array_equal(values, wanted)
-
-
-def test_negatives_are_distinct_others_and_all_of_them_where_fewer_exist():
-    perfect = probes.measure_distances(np.eye(4), np.eye(4), distance="cosine", negatives=20)
-    others = [sorted(row) for row in perfect.others.tolist()]
-    assert others == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
-
-
-@pytest.mark.parametrize(("student", "auc"), [(np.eye(4), 1), (np.ones((4, 2)), 0.5)])
-def test_the_auc_of_a_perfect_student_is_1_and_of_a_collapsed_one_at_chance(student, auc):
-    distances = probes.measure_distances(student, student, distance="cosine", negatives=20)
-    assert probes.separation(distances)[0] == auc
-
-
-def test_the_most_mistaken_pairs_are_those_of_a_loop_over_all():
-    student, teacher = noisy(noise=3.0)
-    found = probes.measure_distances(student, teacher, distance="mse", negatives=6).part(
-        np.arange(12) > 2, 4
-    )
-    D = cdist(student, teacher, "sqeuclidean") / 5
-    drawn = zip(found.documents, found.others, strict=True)
-    expected = sorted(
-        [(D[n, n] - D[n, other], n, other) for n, others in drawn for other in others], reverse=True
-    )[:5]
-    result = probes.mistaken(found, k=5)
-    assert result[["document", "other"]].to_numpy().tolist() == [
-        [document, other] for _, document, other in expected
-    ]
-    np.testing.assert_allclose(result["ahead"], [ahead for ahead, _, _ in expected])
 
 
 def test_redundancy_is_nouns_and_verbs_for_each_distinct_one():
@@ -231,12 +148,6 @@ def test_redundancy_counts_lemmas_whatever_their_capitals(text):
     assert probes.redundancy([text])["redundancy"].tolist() == [2]
 
 
-def test_the_redundancy_of_a_repeated_text_is_twice_that_of_the_text():
-    doc = str(logging.__doc__)
-    once, twice = probes.redundancy([doc, f"{doc} " * 2])["redundancy"]
-    assert twice == pytest.approx(2 * once, rel=0.02)
-
-
 def test_lengths_are_divided_as_in_table_4():
     words = [1, 50, 51, 100, 101, 200, 201, 300, 301, 10_000]
     documents = pd.DataFrame({"words": [*words, 7], "redundancy": [*np.arange(1.0, 11.0), np.nan]})
@@ -245,27 +156,12 @@ def test_lengths_are_divided_as_in_table_4():
     assert table["redundancy"].tolist() == [1.5, 3.5, 5.5, 7.5, 9.5, 5.5]
 
 
-# Two sentences a document and a document a topic, but for one of a single sentence and one of the
-# same sentence twice.
-DOCUMENTS = [
-    f"The {topic} is here now. We like the {topic} there." for topic in ("cat", "ship", "tree")
-]
 ODD = [
     "Only one sentence here.",
     "Twice the same sentence. Twice the same sentence.",
     "",
     "No. Yes. Oh.",
 ]
-
-
-def by_topic(sentences: list[str]) -> np.ndarray:
-    """Sentences of a topic are the same up to their length, those of two topics at right angles."""
-    rows = np.array(
-        [[(topic in s) * len(s) for topic in ("cat", "ship", "tree")] for s in sentences],
-        dtype=float,
-    )
-    assert (rows.sum(axis=1) > 0).all(), "a sentence of a document that has no two"
-    return rows
 
 
 def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
@@ -292,17 +188,6 @@ def test_every_two_sentences_are_compared_as_in_a_loop_over_all():
         assert found[kind] == pytest.approx(np.mean(of_kind), abs=1e-6)
 
 
-def test_sentences_of_a_topic_are_equal_and_of_two_topics_unrelated():
-    similarity = probes.sentence_similarity([*DOCUMENTS, *ODD], by_topic)
-    assert similarity == pytest.approx({"inside": 1, "across": 0})
-
-
-def test_a_single_document_has_no_sentences_across_documents():
-    similarity = probes.sentence_similarity(DOCUMENTS[:1], by_topic)
-    assert similarity["inside"] == pytest.approx(1)
-    assert np.isnan(similarity["across"])
-
-
 def test_sentences_are_split_in_scripts_without_spaces():
     def embed(sentences: list[str]) -> np.ndarray:
         return np.eye(2)[: len(sentences)]
@@ -311,7 +196,7 @@ def test_sentences_are_split_in_scripts_without_spaces():
 
 
 def test_documents_without_two_sentences_have_no_similarity():
-    assert np.isnan([*probes.sentence_similarity(ODD, by_topic).values()]).all()
+    assert np.isnan([*probes.sentence_similarity(ODD, len).values()]).all()
 
 
 def test_the_spread_is_the_mean_distance_of_every_two_documents():
@@ -319,7 +204,3 @@ def test_the_spread_is_the_mean_distance_of_every_two_documents():
     pairs = [(i, j) for i in range(7) for j in range(i)]
     distances = [cosine(X[i], X[j]) for i, j in pairs]
     assert probes.spread(X) == pytest.approx(np.mean(distances))
-
-
-def test_embeddings_that_are_all_alike_have_no_spread():
-    assert probes.spread(np.ones((4, 3))) == pytest.approx(0)

@@ -10,13 +10,11 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold
 
-from docemb_lib.evaluation import Classification, Labelled, LabelledPairs, Pairs, protocols
+from docemb_lib.evaluation import Classification, Labelled, protocols
 from docemb_lib.evaluation.heads import HeadJob, train_jobs
 from docemb_lib.settings.sections import HeadSettings
 
 QUICK = HeadSettings(learning_rate=1e-2, epochs=3)
-LABELS = [0, 0, 0, 0, 0, 1, 1]
-TEXTS = [f"text {i}" for i in range(8)]
 
 
 def slowly(labels: list[str], limit: int) -> list[int]:
@@ -35,21 +33,6 @@ def slowly(labels: list[str], limit: int) -> list[int]:
         for c, n in zip(classes, wanted, strict=True)
         for i in [j for j, x in enumerate(labels) if x == c][:n]
     ]
-
-
-@pytest.mark.parametrize(
-    ("labels", "limit", "rows"),
-    [
-        # 4 a, 5 b, 1 c; to 7: 2.8 -> 2, 3.5 -> 3, 0.7 -> 0, then c, and c has no more: a
-        ([*"aabababbbc"], 7, [0, 1, 3, 2, 4, 6, 9]),
-        ([*"aabababbbc"], 10, [*range(10)]),
-        ([*"aabababbbc"], 11, [*range(10)]),
-        ([1, 1, 0, 0], 2, [2, 0]),
-        ([*"aaaaaabcd"], 4, [0, 6, 7, 8]),
-    ],
-)
-def test_a_cut_keeps_the_shares_and_the_first_of_each_class(labels, limit, rows) -> None:
-    assert protocols.downsample(labels, limit).tolist() == rows
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -100,12 +83,6 @@ def test_a_validation_split_is_scored_like_any_split() -> None:
     assert score == cut.score(vectors, "validation", head=QUICK, seeds=2)
 
 
-def test_validation_cuts_both_documents_of_pairs() -> None:
-    data = LabelledPairs(list("abcdef"), list("uvwxyz"), [0, 1, 0, 1, 0, 1])
-    cut = protocols.for_validation(Pairs("p", {"train": data}), 4).splits["train"]
-    assert cut == LabelledPairs(["a", "c", "b", "d"], ["u", "w", "v", "x"], [0, 0, 1, 1])
-
-
 def test_without_a_validation_split_heads_score_examples_that_they_have_not_seen() -> None:
     task, embedding = task_and_embeddings({"train": 83, "test": 10})
     cut = protocols.for_validation(task, 78)
@@ -144,13 +121,6 @@ def test_a_round_is_a_task_with_less_to_learn_from_and_the_same_test_split():
     assert scores["few"] != scores["all"]
 
 
-@pytest.mark.parametrize(
-    ("limit", "name"), [(1000, "1k"), (10_000, "10k"), (None, "all"), (1500, "1500")]
-)
-def test_a_round_is_named_by_its_examples(limit, name):
-    assert protocols.round_name(limit) == name
-
-
 def test_few_shot_scores_are_those_of_single_heads_and_rise_with_the_examples():
     task, embedding = task_and_embeddings({"train": 90, "test": 50})
     embeddings, head = (
@@ -182,11 +152,3 @@ def test_draws_have_equal_classes_and_keep_smaller_draws():
         assert len(set(rows.tolist())) == len(rows)
     assert set(drawn[1]) < set(drawn[4]) < set(drawn[10])
     assert not np.array_equal(drawn[4], protocols.draw_per_class(labels, 4, draw=5))
-
-
-def test_draws_take_all_examples_of_a_class_equally_often():
-    labels = np.array([0] * 5 + [1] * 10)
-    draws = [protocols.draw_per_class(labels, 2, draw=draw) for draw in range(2000)]
-    counts = np.bincount(np.concatenate(draws))
-    np.testing.assert_allclose(counts[:5], 2000 * 2 / 5, rtol=0.1)
-    np.testing.assert_allclose(counts[5:], 2000 * 2 / 10, rtol=0.15)

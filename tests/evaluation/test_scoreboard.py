@@ -61,12 +61,6 @@ def test_normalised_scores_are_relative_to_the_best_model():
     assert by_model["see-also", "map", "student"] == pytest.approx(0.5 / 0.6)
 
 
-def test_normalised_scores_are_relative_to_the_models_of_the_frame():
-    without_best = boards.normalised(scores().query("model != 'chunks'"))
-    by_model = without_best.groupby(["task", "metric", "model"])["normalised"].mean()
-    assert by_model["package", "accuracy", "student"] == pytest.approx(0.8 / 0.9)
-
-
 @pytest.mark.parametrize(
     ("over_rounds", "expected"),
     [(False, [2 / 6, 4 / 6, 1, 1, 5 / 9]), (True, [2 / 9, 4 / 9, 6 / 9, 1, 5 / 9])],
@@ -127,36 +121,6 @@ def test_standing_names_the_best_reference_common_practice_and_the_start():
     )
 
 
-def test_standing_names_a_practice_that_is_the_best_reference_once():
-    tests = comparison({"SBERT": "worse", "chunks": "worse", "untrained": "worse"})
-    sentence = boards.standing(
-        FOUND, tests, student="student", before="untrained", practice="chunks"
-    )
-    assert sentence.endswith(
-        " is worse than the best of 3 references, chunks (.800 [.75, 1.00]); it is worse than "
-        "untrained (.400 [.35, .45])."
-    )
-
-
-def test_standing_on_a_single_task_compares_the_main_metric():
-    rows = [
-        (model, "t", metric, value, value, value)
-        for model, value in (("student", 0.7), ("SBERT", 0.5), ("untrained", 0.5))
-        for metric in ("accuracy", "f1_macro")
-    ]
-    tests = comparison(
-        {"SBERT": "better", "untrained": "no difference shown"}, task="t", metric="accuracy"
-    )
-    sentence = boards.standing(
-        intervals(*rows), tests, student="student", before="untrained", practice="SBERT"
-    )
-    assert sentence == (
-        "In the mean over 1 task, student (.700 [.70, .70]) is better than the best of 2 "
-        "references, SBERT (.500 [.50, .50]); it is not shown to differ from untrained (.500 "
-        "[.50, .50])."
-    )
-
-
 MEANS = {"words": 0.6, "chunks": 0.8, "untrained": 0.7, "student": 0.75, "both": 0.9}
 BY_SIMPLICITY = ["words", "chunks", "untrained", "student"]  # both: less simple than these
 SHOWN = "it is shown to be better than student"
@@ -175,23 +139,9 @@ EQUAL = "it is the simplest model that is not shown to be worse than student"
             ),
         ),
         (
-            ["both"],
-            [],
-            (
-                "Take student: every simpler model is shown to be worse, and no "
-                "model is shown to be better."
-            ),
-        ),
-        (["both", "untrained"], [], f"Take untrained: {EQUAL} (.700 against .750 in the mean)."),
-        (
             ["chunks", "untrained", "both"],
             [],
             f"Take chunks: {EQUAL} (.800 against .750 in the mean).",
-        ),
-        (
-            ["words", "chunks", "untrained", "both"],
-            [],
-            f"Take words: {EQUAL} (.600 against .750 in the mean).",
         ),
         (["words"], ["both"], f"Take both: {SHOWN} (.900 against .750 in the mean)."),
         (
@@ -215,18 +165,6 @@ def test_the_choice_is_the_simplest_model_that_no_test_shows_to_be_worse(
     compared = comparison(dict(reversed(verdicts.items())), *where)
     options = {"student": "student", "simplest_first": BY_SIMPLICITY}
     assert str(boards.choose_simplest(intervals(*rows), compared, **options)) == expected
-
-
-def test_a_student_without_simpler_references_is_taken_where_none_is_better():
-    rows = [(model, OVERALL, "mean", MEANS[model], 0.0, 1.0) for model in ("student", "both")]
-    for verdict in ("better", "no difference shown"):
-        found = boards.choose_simplest(
-            intervals(*rows),
-            comparison({"both": verdict}),
-            student="student",
-            simplest_first=BY_SIMPLICITY,
-        )
-        assert str(found) == "Take student: no model is shown to be better."
 
 
 def test_the_interval_board_has_the_best_mean_first_and_the_mean_last() -> None:
@@ -307,9 +245,7 @@ def test_the_board_of_further_metrics_has_all_but_the_first_of_each_task() -> No
     ("needed", "expected"),
     [
         (484.2, "; 1,104 examples can show .031, about 480 this"),
-        (12_345.0, "; 1,104 examples can show .031, about 12,000 this"),
         (110_500.0, "; 1,104 examples can show .031"),
-        (np.inf, "; 1,104 examples can show .031"),
     ],
 )
 def test_the_nearest_of_what_is_not_shown_says_what_it_takes(needed: float, expected: str) -> None:

@@ -24,23 +24,6 @@ def test_lengths_stack_to_a_hundred_percent_and_the_share_beyond_is_named(ax, na
     assert names_of(many.get_legend()) == [*"abcdef", "other"]
 
 
-def test_panels_of_lengths_share_colours_and_height_and_need_no_limit(colour_of):
-    _, (left, right) = plt.subplots(1, 2, sharey=True)
-    train = pd.DataFrame({"source": ["a", "b", "b", "b"], "tokens": [5, 15, 25, 35]})
-    figures.plot_lengths(train, longest=40, sources=["a", "b"], ax=left)
-    figures.plot_lengths(
-        train[train["source"] == "b"].head(1), longest=40, sources=["a", "b"], ax=right
-    )
-    of_left, of_right = (
-        {colour_of(bar) for bar in ax.patches if bar.get_height()} for ax in (left, right)
-    )
-    assert len(of_left) == 2
-    assert len(of_right) == 1
-    assert of_right < of_left
-    assert left.get_ylim()[1] > 100  # the only bar of the right panel
-    assert not left.texts
-
-
 def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax, names_of):
     lengths = pd.DataFrame(
         {
@@ -50,15 +33,11 @@ def test_cumulative_lines_end_at_one_and_pass_the_share_of_shorter_documents(ax,
         }
     )
     assert figures.plot_cumulative(lengths, ax=ax) is ax
-    first, second, third = ax.lines
+    first, *_ = ax.lines
     x, y = first.get_data()
     assert y[x <= 20].max() == pytest.approx(2 / 3)
     assert y.max() == 1
-    assert first.get_color() == second.get_color() != third.get_color()
-    assert first.get_linestyle() == third.get_linestyle() != second.get_linestyle()
     assert names_of(ax.get_legend()) == ["a", "b", "train", "test"]
-    assert ax.get_xlim() == (8, 4096)
-    assert ax.get_xscale() == "log"
 
 
 def test_the_weights_of_both_losses_are_steps_over_the_length(ax, names_of):
@@ -74,11 +53,8 @@ def test_the_weights_of_both_losses_are_steps_over_the_length(ax, names_of):
         assert line.get_xydata().tolist() == list(
             map(list, zip(weights["length"], values, strict=True))
         )
-        assert line.get_drawstyle() == "steps-post"
         assert line.get_color() == PALETTE[loss]
     assert names_of(ax.get_legend()) == ["structural loss", "contextual loss"]
-    low, high = ax.get_ylim()
-    assert low <= 0 < 1 < high
 
 
 @pytest.fixture
@@ -132,33 +108,14 @@ def test_the_margin_is_minus_the_max_margin_loss(ax, names_of, distance, gamma):
     assert names_of(ax.get_legend())[2].startswith("margin")
 
 
-@pytest.mark.parametrize("distance", ["cosine", "mse"])
-def test_positives_stand_above_their_row_and_negatives_below_with_medians(ax, distances, distance):
-    of_model = distances[distances["model"] == "a"]
-    plot_distances(of_model, distance=distance, ax=ax)
+def test_positives_stand_above_their_row_and_negatives_below(ax, distances):
+    distances.loc[3, "value"] = 0.0  # a perfect match, for which a logarithmic axis has no place
+    plot_distances(distances[distances["model"] == "a"], distance="mse", ax=ax)
     above, below = (polygon.get_paths()[0].get_extents() for polygon in ax.collections)
     assert (above.y0, above.y1) == pytest.approx((-0.4, 0))
     assert (below.y0, below.y1) == pytest.approx((0, 0.4))
-    scale, inverse = (np.log10, lambda x: float(10**x)) if distance == "mse" else (np.array, float)
-    medians = [
-        inverse(np.median(scale(rows["value"]))) for _, rows in of_model.groupby("kind", sort=False)
-    ]
-    assert [line.get_xdata()[0] for line in ax.lines[1::3]] == pytest.approx(
-        medians
-    )  # between the quartiles
-    ax.clear()  # squared distances have a logarithmic axis that bears zero
-    distances.loc[3, "value"] = 0.0  # a perfect match
-    plot_distances(distances, distance="mse", ax=ax)
-    assert ax.get_xlabel() == "squared L2 distance per dimension"
     assert ax.get_xscale() == "log"
     assert all(np.isfinite(polygon.get_paths()[0].vertices).all() for polygon in ax.collections)
-    ax.clear()
-    plot_distances(
-        distances.assign(value=0.25), distance="mse", ax=ax
-    )  # a collapsed student is a spike
-    np.testing.assert_allclose(
-        [line.get_xdata() for line in ax.lines if np.ptp(line.get_ydata()) > 0], 0.25
-    )
 
 
 def test_points_are_coloured_by_value_or_by_length(ax, names_of):
@@ -180,14 +137,6 @@ def test_points_are_coloured_by_value_or_by_length(ax, names_of):
     ax.clear()
     plot_plane(points, colour="length", ax=ax)
     assert len({tuple(colour) for colour in ax.collections[0].get_facecolors()}) == 3
-
-
-def test_lengths_have_a_colour_bar_with_their_ends_and_middle(ax):
-    points = pd.DataFrame({"first": [0, 1], "second": [0, 1], "length": [10, 4000]})
-    plot_plane(points, colour="length", ax=ax)
-    bar = ax.figure.axes[-1]
-    assert bar.get_ylabel() == "tokens"
-    assert [tick.get_text() for tick in bar.get_yticklabels()] == ["10", "200", "4,000"]
 
 
 def test_a_probe_has_a_bar_with_its_number_per_model_and_bucket(ax, names_of, colour_of):

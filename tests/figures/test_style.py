@@ -16,12 +16,8 @@ from docemb_lib.figures import (
     colour_of,
     each_task,
     looks_of,
-    rows_axes,
-    short,
     short_names,
-    typeset,
 )
-from docemb_lib.figures.methods import Box, draw_graph, literal
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
 
@@ -68,14 +64,9 @@ OWN = "student cosine;PV;S:384(ReLU)x512;C:-;700 docs"
     ("kind", "form", "name", "student", "expected"),
     [
         (Kind.SBERT_WITH_PV, Form.SAVED, "", OWN, "chunks ⊕ PV"),
-        (Kind.FUSION, Form.SAVED, "", OWN, "BM25 and chunks, fused"),
-        (Kind.SBERT_TRUNCATED, Form.SAVED, "", OWN, "truncated"),
         (Kind.SBERT_CHUNKS, Form.CENTRED, "", OWN, "chunks, centred"),
         (Kind.UNTRAINED, Form.ADAPTED, "", OWN, "before distillation ⊕ LSA"),
-        (Kind.PV, Form.SAVED, "PV;200d", OWN, "PV, 200d"),
-        (Kind.PUBLISHED, Form.SAVED, "a/b-large", OWN, "a/b-large"),
         (Kind.STUDENT, Form.SAVED, OWN, OWN, "this student"),
-        (Kind.STUDENT, Form.ADAPTED, OWN, OWN, "this student, adapted"),
         (Kind.STUDENT, Form.DENSE, "a;b", "a;b", "this student: a, b, dense half"),
         (Kind.STUDENT, Form.SAVED, "cosine", "cosine", "this student: cosine"),
     ],
@@ -87,20 +78,6 @@ def test_models_have_short_names_in_figures_and_tables(kind, form, name, student
 
 def test_students_of_other_runs_keep_their_labels():
     assert short_names([Model(Kind.STUDENT, Form.SAVED, "a;b", "f")], "a") == {}
-
-
-@pytest.mark.parametrize(
-    ("label", "printed"),
-    [
-        ("student a;b", "student a, b"),
-        ("cosine;None;λ=0.5", "cosine, no mask, λ .5"),
-        ("max-margin;MSE;γ=1.0", "max-margin, MSE, γ 1"),
-        ("DBOW;100;None;2", "DBOW, 100, None, 2"),
-        ("cosine;no-weighting;PV", "cosine, plain sum, PV"),
-    ],
-)
-def test_labels_are_printed_with_spaces_and_short_numbers(label, printed):
-    assert typeset(label) == printed
 
 
 NAMES = {OWN: "this student", "SBERT truncated": "truncated"}
@@ -139,9 +116,6 @@ def test_models_of_one_kind_share_a_colour_and_differ_in_style():
     colours = [PALETTE[COLOURS[kind]] for kind in kinds.values()]
     assert [colour for colour, _ in looks.values()] == colours
     assert [style for _, style in looks.values()] == ["-", "-", "-", "--", "--"]
-    assert short("$x$") == "$x$"
-    assert short("x" * 30, 5) == "xxxx…"
-    assert short("") == ""
     assert (
         len(set(figures.series_colors(range(12), more="viridis").values())) == 12
     )  # more than there are in SERIES
@@ -179,16 +153,6 @@ def test_a_dollar_in_a_name_is_no_formula_and_no_tick_is_one():
             text for text in texts if text.get_parse_math() or "mathdefault" in text.get_text()
         ]
     assert {*names, "$t$"} <= {text.get_text() for text in drawn[0].figure.findobj(Text)}
-    diagram = draw_graph({"a": Box(0, 0, f"$y$: {literal('$m$')}")}, [])
-    assert diagram.texts[0].get_parse_math()
-    diagram.figure.canvas.draw()
-
-
-def test_rows_make_a_figure_high_and_columns_share_their_rows():
-    few = rows_axes(2)[0]
-    left, right = rows_axes(45, columns=2)
-    assert few.figure.get_figheight() < 2 < 14 < left.figure.get_figheight()
-    assert left.get_shared_y_axes().joined(left, right)
 
 
 def test_each_task_has_a_row_of_its_own_in_the_order_of_the_scores():
@@ -204,16 +168,6 @@ def test_each_task_has_a_row_of_its_own_in_the_order_of_the_scores():
         (3, task, ax, 3) for task, ax in zip(("halves", "package"), figure.axes, strict=True)
     ]
     assert list(figure.get_size_inches()) == [7.2, 4]
-
-
-def test_bars_beside_long_names_keep_three_inches():
-    name = "student max-margin, MSE, γ 1, no mask, λ .5, DM, S:384(ReLU)x512(ReLU)x384, 600 docs"
-    row = {"task": "package", "kind": "student", "metric": "accuracy", "value": 0.5}
-    scores = pd.DataFrame([row | {"model": name, "low": 0.4, "high": 0.6}])
-    figure = each_task(figures.plot_task, scores)
-    figure.draw_without_rendering()
-    (ax,) = figure.axes
-    assert ax.get_position().width * figure.get_figwidth() > 3
 
 
 @pytest.mark.parametrize("page", ["#ffffff", "#111111"])

@@ -41,11 +41,6 @@ def words_of_topics(documents, words, topics):
     return csr_array(normalize(np.sqrt(mixed)).astype(np.float32))
 
 
-def embedded(X, s, scaled):
-    """Rows of unit length whose directions are halfway whitened."""
-    return normalize(X @ (scaled / s**1.5))
-
-
 @pytest.mark.parametrize(("documents", "words"), [(90, 200), (200, 90)])
 @pytest.mark.parametrize("dense", [3000, 0])
 def test_leading_directions_are_those_of_numpys_svd(documents, words, dense, monkeypatch):
@@ -56,17 +51,6 @@ def test_leading_directions_are_those_of_numpys_svd(documents, words, dense, mon
     np.testing.assert_allclose(ours, s[:20], rtol=1e-5)
     cosines = np.abs((directions[:20] * scaled.T).sum(axis=1)) / s[:20]
     np.testing.assert_allclose(cosines, 1, atol=1e-4)
-
-
-def test_neighbours_are_the_same_whichever_solver_finds_the_directions(monkeypatch):
-    X = words_of_topics(2000, 6000, 400)
-    neighbours = []
-    for dense in (3000, 0):
-        monkeypatch.setattr(lsa, "DENSE", dense)
-        Y = embedded(X, *lsa.leading_directions(X, 100))
-        neighbours.append(np.argsort(-(Y @ Y.T), axis=1)[:, :11])
-    shared = [len(set(a) & set(b)) / 11 for a, b in zip(*neighbours, strict=True)]
-    assert np.mean(shared) >= 0.99
 
 
 @pytest.mark.parametrize("dense", [3000, 0])
@@ -115,17 +99,6 @@ def test_a_large_collection_is_fitted_on_evenly_spaced_documents(pages, monkeypa
     assert LSA(5).fit(pages).fingerprint == LSA(5).fit([pages[row] for row in rows]).fingerprint
 
 
-@pytest.mark.parametrize("more", [lambda texts: texts[:40], lambda texts: [""] * 40])
-def test_copies_and_empty_documents_do_not_drown_what_unseen_texts_are_about(more):
-    rng = np.random.default_rng(0)
-    topics = [[f"w{topic}x{i}" for i in range(60)] for topic in range(4)]
-    texts = [" ".join(rng.choice(topics[i % 4], size=40)) for i in range(120)]
-    unseen = LSA(80).fit(texts[:60] + more(texts[:60])).embed(texts[60:])
-    same = np.arange(60)[:, None] % 4 == np.arange(60) % 4
-    cosines = unseen @ unseen.T
-    assert cosines[same & ~np.eye(60, dtype=bool)].mean() > cosines[~same].mean() + 0.2
-
-
 def test_a_saved_model_is_the_same_model(pages, tmp_path):
     model = LSA(10, words=300).fit(pages)
     model.save(tmp_path)
@@ -133,10 +106,6 @@ def test_a_saved_model_is_the_same_model(pages, tmp_path):
     np.testing.assert_array_equal(loaded.embed(pages), model.embed(pages))
     assert loaded.fingerprint == model.fingerprint
     assert (loaded.label, len(loaded.vocabulary)) == ("LSA;10", 300)
-
-
-def test_other_texts_make_another_fingerprint(pages):
-    assert LSA(10).fit(pages[:40]).fingerprint != LSA(10).fit(pages).fingerprint
 
 
 def test_an_embedding_depends_on_its_own_text_alone(pages):
@@ -154,8 +123,6 @@ def test_embeddings_are_float32_and_zero_without_a_known_word(pages):
     ("call", "message"),
     [
         (lambda: LSA(10).fit(["one two", "two three", "three one"]), "3 documents are too few"),
-        (lambda: LSA(4).fit(["one two three"] * 9), "only 3 words"),
-        (lambda: LSA(2).fit(["one", "two", "three"]), "only 0 words, .* occur in 2 documents"),
         (
             lambda: LSA(2).fit(["我们今天去公园散步", "他们昨天在图书馆看书", "你明天来吗"]),
             "separated by spaces or punctuation",

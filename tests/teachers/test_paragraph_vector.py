@@ -14,7 +14,6 @@ import pytest
 from conftest import write_files
 from gensim.models.doc2vec import Doc2Vec, TaggedDocument
 
-from docemb_lib.base.errors import InputError
 from docemb_lib.teachers import Compound, ParagraphVector, paragraph_vector, write_words
 
 TRAIN_AND_EMBED = """
@@ -89,14 +88,6 @@ def test_embeddings_are_gensims_bit_for_bit_and_those_of_pieces_are_averaged(dm,
     assert len(lines) == len({json.dumps(json.loads(line)[0]) for line in lines}) == len(kinds)
 
 
-def test_long_training_documents_are_counted():
-    model = ParagraphVector(dm=False, vector_size=4, epochs=1, workers=2).fit(
-        ["a b " * 6000, "a b c"] * 2
-    )
-    fitted = model.fitted
-    assert (fitted.documents, fitted.long_documents, fitted.vocabulary) == (4, 2, 3)
-
-
 def test_words_written_once_serve_several_models(pages, tmp_path):
     words = write_words(tmp_path / "words", pages[:20], "none")
     dm, dbow = (
@@ -108,13 +99,6 @@ def test_words_written_once_serve_several_models(pages, tmp_path):
         assert (alone.fingerprint, alone.fitted) == (model.fingerprint, model.fitted)
         assert ParagraphVector.load(tmp_path / model.label).fitted == model.fitted
     assert dm.fitted.texts == dbow.fitted.texts == words.texts
-
-
-def test_words_of_another_preprocessing_are_refused(pages, tmp_path):
-    words = write_words(tmp_path / "words", pages[:20], "none")
-    message = r"DM;4;lowercase;2: the words in .* are of preprocess 'none', not 'lowercase'; give"
-    with pytest.raises(InputError, match=message):
-        ParagraphVector(dm=True, vector_size=4).fit_words(words, tmp_path / "other")
 
 
 def test_a_saved_model_is_the_same_model(dm, pages, tmp_path):
@@ -146,14 +130,6 @@ def test_a_text_without_a_known_word_is_the_zero_vector(dm):
     assert dm.embed(["the qwxz"]).any()
 
 
-def test_case_matters_only_where_it_is_kept(dm):
-    np.testing.assert_array_equal(*dm.embed(["THE ARRAY of Values", "the array of values"]))
-    kept = ParagraphVector(dm=True, vector_size=4, epochs=1, preprocess="none").fit(
-        ["The array", "the array"] * 2
-    )
-    assert kept.fitted.vocabulary == 3
-
-
 def test_the_example_runs():
     assert doctest.testmod(paragraph_vector) == (0, 2)
 
@@ -161,10 +137,6 @@ def test_the_example_runs():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (
-            lambda: ParagraphVector(dm=True, preprocess="lemma").fit(["text"]),
-            "preprocess: got 'lemma'",
-        ),
         (lambda: ParagraphVector(dm=True).embed(["text"]), "not trained"),
         (
             lambda: ParagraphVector.load("absent"),
@@ -339,24 +311,13 @@ def test_a_process_killed_between_epochs_loses_one_epoch_and_nothing_else(pages,
     assert not list((tmp_path / "model").glob("*state*"))
 
 
-def test_a_cap_is_gensims_own(tmp_path, documents):
-    ours = train(tmp_path, documents, max_vocab_size=100, min_count=2)
-    peer = in_one_call(documents, max_vocab_size=100, min_count=2)
-    assert ours.wv.index_to_key == peer.wv.index_to_key
-    assert len(ours.wv) < len(train(tmp_path / "all", documents, min_count=2).wv)
-
-
 @pytest.mark.parametrize(
     ("file", "content"),
     [
         ("vectors.npy", np.zeros((3, 12), "f4")),
-        ("weights.npy", np.zeros(9, "f4")),
         ("noise.npy", np.zeros(4, "i8")),
-        ("thresholds.npy", b"x"),
         ("counts.npy", np.array([os.getcwd], dtype=object)),
-        ("vocabulary.json", b"[]"),
         ("vocabulary.json", b"{"),
-        ("paragraph_vector.json", b"{}"),
         ("weights.npy", None),
     ],
 )

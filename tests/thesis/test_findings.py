@@ -1,7 +1,5 @@
 """What notebooks conclude, on invented answers to a hundred examples of each of two tasks."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
 from docemb_lib.runs.scores import ScoreStage
 from docemb_lib.thesis import conclusion, over_recorded_seeds
-from docemb_lib.thesis.comparison import LINES
 
 UNTRAINED = "student before distillation"
 SBERT_TRUNCATED = "SBERT truncated"
@@ -73,36 +70,11 @@ def concluded(make_run, monkeypatch):
     return conclude
 
 
-def test_a_run_is_compared_with_its_references_in_the_mean(concluded):
-    text = concluded(HALF)
-    assert text.startswith("In the mean over 2 tasks, this student (.650 [")
-
-
 def test_a_run_is_compared_with_its_start_on_each_task(concluded):
     assert (
         f"Beside {UNTRAINED} it is better on package (+.200, p < .001); worse on halves (-.200, "
         "p < .001)."
     ) in concluded(HALF)
-
-
-@pytest.mark.parametrize("note", ["", "The student has collapsed."])
-@pytest.mark.parametrize("final", [False, True])
-@pytest.mark.parametrize("runs", [(HALF,), (COSINE, HALF), (MARGIN, COSINE, HALF, FIFTH)])
-def test_a_conclusion_has_two_to_four_sentences(concluded, runs, final, note):
-    text = concluded(*runs, final=final, note=note)
-    sentences = re.split(r"\. (?=[A-Z])", text)
-    assert 2 <= len(sentences) <= 4
-
-
-def test_a_model_without_a_start_is_compared_with_the_structural_teacher_once(concluded):
-    text = concluded({"notebook": "02_paragraph_vector", "dm": True})
-    assert text.count(SBERT_TRUNCATED) == 1
-    assert "in the mean (" in text
-
-
-def test_no_model_is_compared_twice_in_the_mean(concluded):
-    assert concluded(HALF).count("in the mean") == 0
-    assert concluded(COSINE, HALF).count("the mean (") == 1
 
 
 def test_a_contextual_teacher_may_give_to_one_task_what_it_takes_from_another(concluded):
@@ -123,22 +95,12 @@ def test_only_a_run_with_the_same_structural_loss_shows_what_is_added(concluded,
     ("runs", "said"),
     [
         (
-            (MARGIN, COSINE),
-            "has the best mean; by paired tests it is better than “max-margin, MSE, γ 1” on "
-            "package, on halves and in the mean.",
-        ),
-        (
             (MARGIN, COSINE, {"notebook": "03_structural", "structural_loss": "mse"}),
             "has the best mean, the same as cosine; by paired tests it is better than cosine and "
             "“max-margin, MSE, γ 1” on package; better than “max-margin, MSE, γ 1” on halves and "
             "in the mean; worse than cosine on halves; not shown to differ from cosine in the "
             "mean; 200 examples can show .091.",
-        ),
-        (
-            (FIFTH, HALF),
-            "has the best mean, the same as “cosine, no mask, λ .2”; by paired tests it is not "
-            "shown to differ from “cosine, no mask, λ .2” in the mean; 200 examples can show .031.",
-        ),
+        )
     ],
 )
 def test_the_best_run_is_compared_with_the_others_on_each_task(concluded, runs, said):
@@ -149,7 +111,7 @@ def test_the_best_run_is_compared_with_the_others_on_each_task(concluded, runs, 
 
 @pytest.mark.parametrize(
     ("worse", "same", "named", "rest"),
-    [(5, 0, 5, "”"), (6, 0, 0, "all 6 others"), (6, 1, 4, "” and 2 others")],
+    [(5, 0, 5, "”"), (6, 1, 4, "” and 2 others")],
 )
 def test_of_many_runs_four_are_named_with_the_number_of_the_rest(
     concluded, monkeypatch, worse, same, named, rest
@@ -165,12 +127,6 @@ def test_of_many_runs_four_are_named_with_the_number_of_the_rest(
     better = text.partition("by paired tests it is better than ")[2].partition(" on package")[0]
     assert better.count("cosine, no mask, λ ") == named
     assert better.endswith(rest)
-
-
-def test_runs_that_agree_on_every_example_need_no_number_of_examples(concluded, monkeypatch):
-    monkeypatch.setitem(RIGHT, "MSE", RIGHT["cosine"])
-    text = concluded(COSINE, {"notebook": "03_structural", "structural_loss": "mse"})
-    assert "by paired tests it is not shown to differ from cosine in the mean." in text
 
 
 def test_runs_from_other_numbers_of_documents_are_named_and_not_compared(concluded):
@@ -195,10 +151,6 @@ def test_a_final_evaluation_ends_with_the_model_to_take(concluded):
     text = concluded(MARGIN, final=True)
     assert f" Take {SBERT_TRUNCATED}: it is shown to be better than this student (.550 " in text
     assert "max-margin" not in text
-
-
-def test_lines_break_between_words_so_that_a_page_can_join_them():
-    assert LINES.fill(f"{'a ' * 47}max-margin") == f"{'a ' * 46}a\nmax-margin"
 
 
 def test_a_conclusion_begins_with_the_collapse_of_the_student(concluded):
@@ -268,12 +220,7 @@ def test_seeds_of_both_students_are_compared_over_seeds_and_examples(over_seeds_
 
 @pytest.mark.parametrize(
     "runs",
-    [
-        [ALONE, HALF],
-        [ALONE, {**HALF, "seed": 1}, HALF],
-        [{**ALONE, "seed": 1}, {**HALF, "seed": 1}, {**ALONE, "documents": 30}, HALF],
-        [HALF, {**HALF, "seed": 1}, {**ALONE, "seed": 1}, ALONE],
-    ],
+    [[ALONE, HALF], [{**ALONE, "seed": 1}, {**HALF, "seed": 1}, {**ALONE, "documents": 30}, HALF]],
 )
 def test_without_two_seeds_of_both_students_nothing_is_shown_over_seeds(over_seeds_of, runs):
     assert over_seeds_of(*runs)[0].empty

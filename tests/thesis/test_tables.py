@@ -14,10 +14,6 @@ from docemb_lib.thesis.values import published
         ("vector_size", "100, 768, 1024"),
         ("min_count", "2, 10%"),
         ("preprocess", "stem, lowercase, none"),
-        ("window", 5),
-        ("negative", 5),
-        ("sample", 0),
-        ("epochs", 10),
         ("compound", "9 of two models"),
     ],
 )
@@ -71,7 +67,7 @@ def test_means_and_normalised_means_of_table_5_7_are_those_of_a_loop_over_its_ro
 
 @pytest.mark.parametrize(
     ("round_", "least", "most"),
-    [("1k", 0.012, 0.017), ("10k", 0.004, 0.006), ("all", -0.001, 0.001), ("", -0.001, 0.003)],
+    [("1k", 0.012, 0.017), ("all", -0.001, 0.001)],
 )
 def test_printed_normalised_means_are_lower_in_two_rounds(round_, least, most):
     frame = table("5.7").loc[round_]

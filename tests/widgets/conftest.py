@@ -1,6 +1,5 @@
 """Explorers as a person moves them, and what they then show."""
 
-import json
 import re
 
 import ipywidgets
@@ -48,21 +47,6 @@ def moved():
         return explorer._text.value
 
     return move
-
-
-@pytest.fixture
-def pressed():
-    """Press the button of the answer with this text or label, as the script of the page does."""
-
-    def press(explorer, name):
-        page = BeautifulSoup(explorer._text.value, "html.parser")
-        for button in page.find_all("button"):
-            if name in (button.get_text(), button.get("aria-label")):
-                explorer._asked.value = json.dumps(json.loads(button["data-set"]))
-                return explorer._text.value
-        raise AssertionError(f"there is no button {name!r}")
-
-    return press
 
 
 @pytest.fixture

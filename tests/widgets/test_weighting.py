@@ -1,16 +1,12 @@
-"""Runs by λ and mask: differences to the selected one, and the command that makes a missing one."""
+"""Runs by λ and mask, and their differences to the selected one."""
 
-import re
-import shlex
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from bs4 import BeautifulSoup
 from scipy.stats import bootstrap
 
-from docemb_lib.cli.commands import parse_parameters
 from docemb_lib.evaluation.tasks import Score
 from docemb_lib.evaluation.uncertainty import score_intervals
 from docemb_lib.runs import records
@@ -18,43 +14,6 @@ from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.widgets import weighting, weighting_explorer
-from docemb_lib.widgets.weighting import arguments_for, scores_at
-
-
-@pytest.fixture
-def points():
-    rows = [
-        (
-            lam,
-            mask,
-            f"{lam}-{mask}",
-            task,
-            "map" if task == "find" else "accuracy",
-            value,
-            value - 0.1,
-            value + 0.1,
-        )
-        for lam, mask, values in [
-            (0.2, np.nan, (0.3, 0.5)),
-            (0.8, np.nan, (0.6, 0.2)),
-            (0.5, 64, (0.9, 0.8)),
-            (np.nan, np.nan, (0.1, 0.1)),
-        ]
-        for task, value in zip(("sort", "find"), values, strict=True)
-    ]
-    return pd.DataFrame(rows, columns=weighting.COLUMNS)
-
-
-def test_a_recorded_run_has_its_scores_and_intervals_and_others_have_none(points):
-    scores = scores_at(points, lam=0.8, mask=None)
-    assert scores["value"].tolist() == [0.6, 0.2]
-    assert scores["high"].tolist() == pytest.approx([0.7, 0.3])
-    pd.testing.assert_frame_equal(
-        scores_at(points, lam=0.05 * 16, mask=None), scores
-    )  # a sum of steps
-    # between the runs, beyond them, and of another mask
-    for lam, mask in ((0.5, None), (0.4, None), (0.1, None), (0.9, None), (0.4, 64), (0.4, 128)):
-        assert scores_at(points, lam=lam, mask=mask).empty
 
 
 def a_run(workspace, **parameters):
@@ -71,33 +30,6 @@ def answered(share):
     """The score of forty examples, of which this share is answered correctly."""
     answers = (np.arange(40) < round(40 * share)).astype(np.float32)[None]
     return Score("accuracy", (float(answers.mean()),), per_example={"accuracy": answers})
-
-
-WANTED = {"lam": 0.1 + 0.05, "mask": None}
-
-
-def test_the_command_makes_the_run_that_is_missing(workspace):
-    arguments = arguments_for(a_run(workspace, documents=30), "small", **WANTED)
-    assert arguments[:2] == ["run", "05_weighting"]
-    assert arguments[-2:] == ["--profile", "small"]
-    assert {*arguments[2:-2:2]} == {"-p"}
-    parameters = parse_parameters(arguments[3:-2:2])
-    key = RunKey.of("05_weighting", Profile.load("small"), **parameters)
-    wanted = a_run(workspace, documents=30, lam=0.15, max_structural_len=None)
-    assert key.fingerprint == wanted.fingerprint
-
-
-def test_the_command_has_only_parameters_that_differ_from_the_profile(workspace):
-    arguments = arguments_for(a_run(workspace, documents=30), "small", **WANTED)
-    given = parse_parameters(arguments[3:-2:2])
-    assert {"lam", "documents"} <= given.keys()
-    for name in given:
-        fewer = {other: value for other, value in given.items() if other != name}
-        key = RunKey.of("05_weighting", Profile.load("small"), **fewer)
-        assert (
-            key.fingerprint
-            != a_run(workspace, documents=30, lam=0.15, max_structural_len=None).fingerprint
-        )
 
 
 def test_a_weight_that_falls_with_the_length_alone_falls_from_one():
@@ -204,18 +136,19 @@ def of_two_runs(workspace):
 @pytest.fixture
 def explorer(of_two_runs):
     run, points = of_two_runs
-    return weighting_explorer(run, points, profile="small")
+    return weighting_explorer(run, points)
 
 
-@pytest.mark.parametrize(("lam", "sign"), [(0.2, 1), (0.8, -1)])
+@pytest.mark.parametrize(("selected", "sign"), [("first", 1), ("second", -1)])
 def test_the_other_run_is_shown_by_its_difference_to_the_selected_one(
-    explorer, tables, moved, lam, sign
+    explorer, tables, moved, selected, sign
 ):
-    shown = tables(moved(explorer, λ=lam))["differences"]
+    shown = tables(moved(explorer, run=selected))["differences"].set_index("run")
     difference = sign * (ANSWERS["second"].mean() - ANSWERS["first"].mean())
-    others = shown[shown["λ"] != f"{lam:g}"]["difference [95%]"].tolist()
-    assert [text.split()[0] for text in others] == [f"{difference:+.3f}"]
-    assert shown[shown["λ"] == f"{lam:g}"]["difference [95%]"].tolist() == ["selected"]
+    of_selected = f"λ {LAMS[selected]:g}"
+    (other,) = {"λ 0.2", "λ 0.8"} - {of_selected}
+    assert shown.loc[of_selected, "difference [95%]"] == "selected"
+    assert shown.loc[other, "difference [95%]"].split()[0] == f"{difference:+.3f}"
 
 
 def test_the_interval_of_a_difference_is_that_of_paired_examples(of_two_runs):
@@ -225,97 +158,3 @@ def test_the_interval_of_a_difference_is_that_of_paired_examples(of_two_runs):
     expected = bootstrap((paired,), np.mean, rng=np.random.default_rng(0), n_resamples=20000)
     interval = expected.confidence_interval
     np.testing.assert_allclose((row["low"], row["high"]), interval, atol=0.02)
-
-
-def test_the_interval_of_a_difference_is_drawn_around_a_line_at_zero(of_two_runs, explorer):
-    run, points = of_two_runs
-    row = weighting.differences_to(run, points, "first").iloc[0]
-    page = BeautifulSoup(explorer.answer(λ=0.2).html, "html.parser")
-    (drawn,) = page.select(".docemb-differences svg")
-    numbers = [re.findall(r"[\d.]+", path["d"]) for path in drawn.find_all("path")]
-    (zero, _, _), (left, _, right) = [[*map(float, each)] for each in numbers]
-    dot = float(drawn.circle["cx"])
-    places = np.array([left, dot, right]) - zero
-    expected = row[["low", "value", "high"]].to_numpy(dtype=float)
-    np.testing.assert_allclose(places / places[2], expected / expected[2], atol=0.01)
-    heading = page.select(".docemb-differences th")[-1].get_text()
-    assert heading == f"from {-expected[2]:.3f} to {expected[2]:.3f}"
-
-
-def test_a_click_on_a_run_selects_it(explorer, moved, pressed, tables):
-    moved(explorer, λ=0.4)
-    shown = tables(pressed(explorer, "0.8"))["differences"]
-    assert explorer.widgets["λ"].value == 0.8
-    assert shown[shown["λ"] == "0.8"]["difference [95%]"].tolist() == ["selected"]
-
-
-def test_a_place_without_a_run_has_the_command_and_differences_to_this_run(
-    explorer, numbers, moved
-):
-    text = moved(explorer, λ=0.4)
-    assert numbers(text, "status") == ["no run"]
-    (command,) = numbers(text, "command")
-    assert "-p lam=0.4 " in command
-    assert f'data-copy="{command}"' in text
-    assert "Differences to the run of this notebook" in text
-
-
-class Process:
-    """A command that has been begun and ends when the test says so."""
-
-    ended = None
-
-    def __init__(self, command, **options):
-        self.command = command
-
-    def poll(self):
-        return self.ended
-
-
-@pytest.fixture
-def begun(monkeypatch):
-    started = []
-
-    def start(command, **options):
-        started.append(Process(command))
-        return started[-1]
-
-    monkeypatch.setattr("docemb_lib.widgets.weighting.subprocess.Popen", start)
-    return started
-
-
-def test_a_button_begins_the_missing_run_once(explorer, begun, numbers, moved, pressed):
-    command = shlex.split(numbers(moved(explorer, λ=0.4), "command")[0])
-    text = pressed(explorer, "make this run")
-    assert numbers(text, "status") == ["running"]
-    assert numbers(pressed(explorer, "look again"), "status") == ["running"]
-    (process,) = begun
-    assert process.command[-len(command) + 1 :] == command[1:]
-
-
-def test_a_run_that_has_been_made_is_shown(
-    explorer, of_two_runs, begun, numbers, moved, pressed, monkeypatch
-):
-    _, points = of_two_runs
-    moved(explorer, λ=0.4)
-    pressed(explorer, "make this run")
-    more = pd.concat([points, points.iloc[:1].assign(lam=0.4, fingerprint="third")])
-    monkeypatch.setattr(weighting, "weighting_points", lambda run: more)
-    begun[0].ended = 0
-    assert numbers(pressed(explorer, "look again"), "status") == ["recorded"]
-
-
-def test_a_run_that_fails_names_its_messages(explorer, begun, numbers, moved, pressed):
-    moved(explorer, λ=0.4)
-    pressed(explorer, "make this run")
-    begun[0].ended = 1
-    text = pressed(explorer, "look again")
-    assert numbers(text, "status") == ["failed"]
-    assert "outputs/notebooks/05_weighting/begun-" in text
-
-
-def test_a_run_of_one_teacher_says_that_lam_has_no_effect(workspace, of_two_runs, moved):
-    alone = Run(
-        RunKey.of("05_weighting", Profile.load("small"), contextual_teacher=None), workspace
-    )
-    assert "a single teacher" in moved(weighting_explorer(alone, of_two_runs[1], profile="small"))
