@@ -183,7 +183,7 @@ def run(
     from docemb_lib.cli.report import TERMS, collapsed_runs, conclusion_of, paths_of, report
     from docemb_lib.settings.profile import Profile
     from docemb_lib.sweeps.execution import is_done
-    from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
+    from docemb_lib.sweeps.plan import profile_argument, resolve_plan, resolve_run, runs_of
     from docemb_lib.sweeps.sweep import execute_plan
     from docemb_lib.sweeps.times import RunTimes
     from docemb_lib.workspace import Workspace
@@ -207,7 +207,7 @@ def run(
     failures = execute_plan(
         steps, workspace, terminal.Terminal(console, RunTimes(workspace), workspace)
     )
-    planned = chosen_runs(steps)
+    planned = runs_of(steps)
     outcome = report(planned, workspace)
     if outcome.board is not None:
         terminal.print_scoreboard(outcome.board, console)
@@ -256,7 +256,7 @@ def sweep(
 
     from docemb_lib.cli import terminal
     from docemb_lib.cli.dry_run import done_runs, look_ahead, print_outlook
-    from docemb_lib.sweeps.plan import chosen_runs, resolve_sweep, runs_of
+    from docemb_lib.sweeps.plan import resolve_sweep, runs_of
     from docemb_lib.sweeps.sweep import comparison_paths, execute_plan, recorded
     from docemb_lib.sweeps.times import RunTimes
     from docemb_lib.workspace import Workspace
@@ -284,13 +284,13 @@ def sweep(
         return
     reporter = terminal.Terminal(console, RunTimes(workspace), workspace)
     failures = execute_plan(steps, workspace, reporter, workers=workers, scheduler=scheduler)
-    planned = chosen_runs(steps)
+    planned = runs_of(steps)
     terminal.print_runs(recorded(planned, workspace), console)
     paths = [
         (name, f"outputs/{name}/{planned[0].notebook}")
         for name in ("records", "notebooks", "figures")
     ]
-    paths += comparison_paths(chosen_runs(steps[-1:]), workspace)
+    paths += comparison_paths(planned, workspace)
     _end(paths, failures)
 
 

@@ -222,7 +222,7 @@ class RunKey:
         # Corpora and tasks enter by the fingerprints of their files below. The plan and the
         # parameters do not count.
         excluded: dict[str, Any] = dict.fromkeys(
-            ("plan", "winners", "parameters", "notebooks", "corpus"), True
+            ("plan", "parameters", "notebooks", "corpus"), True
         )
         excluded["contextual_teachers"] = {"corpus"}
         excluded["training"] = NOT_IN_FINGERPRINT

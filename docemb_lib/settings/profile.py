@@ -7,7 +7,7 @@ sizes. In a YAML file, keys of a mapping replace those of the file that its key 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -115,8 +115,6 @@ class Profile(sections.Section):
     simde: sections.SimDE = sections.SimDE()
     evaluation: sections.Evaluation = sections.Evaluation()
     plan: list[PlanLine] = []
-    # Runs that grids build on: the thesis' or the best recorded here
-    winners: Literal["thesis", "own"] = "thesis"
 
     @model_validator(mode="after")
     def _notebooks_take_their_parameters(self) -> Self:

@@ -107,8 +107,8 @@ def execute_plan(
         raise InputError("scheduler: the argument is empty; name an address or a file")
     if workers is not None and workers < 1:
         raise InputError(f"workers: got {workers}; give 1 or more")
-    missing = missing_runs(runs_of(steps), workspace)
-    known = [run for step in steps if step.choose is None for run in step.runs]
+    planned = runs_of(steps)
+    missing = missing_runs(planned, workspace)
     side_by_side = sum(run in missing for step in steps if step.grid for run in step.runs)
     count = workers or (cluster.default_workers(side_by_side) if side_by_side else 1)
     where = f"workers: {scheduler or count}" if side_by_side else ""
@@ -122,9 +122,8 @@ def execute_plan(
             started = cluster.workers_of(scheduler) if scheduler else cluster.local_workers(count)
             return stack.enter_context(started)
 
-        known_missing = [run for run in known if run in missing]
-        reporter.begin(known, known_missing, where)
-        for line in execution.repetitions(known_missing, workspace):
+        reporter.begin(planned, missing, where)
+        for line in execution.repetitions(missing, workspace):
             reporter.say(line)
         if side_by_side:
             client()  # starts the workers beside the first run, which may be alone
@@ -132,23 +131,14 @@ def execute_plan(
             if wave[0].grid is None:
                 _execute_alone(wave[0].runs[0], workspace, reporter)
                 if wave[0] is steps[0]:  # the corpus is built: check its size for all runs
-                    missing_runs(runs_of(steps), workspace)
+                    missing_runs(planned, workspace)
                 continue
             grids = []
             for step in wave:
-                runs = step.runs
-                todo = [run for run in runs if run in missing]
-                if step.choose is not None:
-                    try:
-                        runs = step.choose()
-                        todo = missing_runs(runs, workspace)
-                    except InputError as error:
-                        failures.append(f"grid {step.grid}: {error}")
-                        continue
-                    reporter.begin(runs, todo, where)
-                reporter.skip([run for run in runs if run not in todo])
+                todo = [run for run in step.runs if run in missing]
+                reporter.skip([run for run in step.runs if run not in todo])
                 compared = not in_cell and not _is_shown_later(step, steps)
-                grids.append(_Grid(runs, todo, workspace, compared=compared))
+                grids.append(_Grid(step.runs, todo, workspace, compared=compared))
             failures += _distribute(client, grids, workspace, reporter, wait=not in_cell)
     return failures
 
@@ -156,9 +146,9 @@ def execute_plan(
 def _waves(steps: Sequence[Step]) -> Iterator[list[Step]]:
     """The steps of a plan in groups: grids that follow each other are shared out together.
 
-    A single run is a group of its own, and so is a grid whose runs the records choose.
+    A single run is a group of its own.
     """
-    together = [step.grid is not None and step.choose is None for step in steps]
+    together = [step.grid is not None for step in steps]
     for is_pooled, group in groupby(zip(together, steps, strict=True), key=itemgetter(0)):
         wave = [step for _, step in group]
         yield from [wave] if is_pooled else ([step] for step in wave)

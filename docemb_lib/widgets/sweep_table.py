@@ -21,7 +21,7 @@ from docemb_lib.settings.labels import typeset
 from docemb_lib.sweeps.execution import Planned, Reporter, Runs, Status
 from docemb_lib.sweeps.kernels import is_run_of_sweep
 from docemb_lib.sweeps.monitor import progress_of, training_of, trainings_on_disk
-from docemb_lib.sweeps.plan import chosen_runs, resolve_sweep
+from docemb_lib.sweeps.plan import resolve_sweep, runs_of
 from docemb_lib.sweeps.sweep import execute_plan, recorded
 from docemb_lib.widgets import explorer as html
 from docemb_lib.widgets.monitor import duration
@@ -79,7 +79,7 @@ def sweep(
     in_cell = in_kernel()
     reporter = RunTable(workspace) if in_cell else _ProgressBar()
     if is_run_of_sweep():
-        runs = chosen_runs(steps)
+        runs = runs_of(steps)
         reporter.begin(runs, [run for run in runs if run.record(workspace) is None])
         reporter.close()
     else:
@@ -89,7 +89,7 @@ def sweep(
             )
         except KeyboardInterrupt:
             raise stopped("stopped the sweep") from None
-    return recorded(chosen_runs(steps), workspace)
+    return recorded(runs_of(steps), workspace)
 
 
 class RunTable(Reporter):

@@ -93,7 +93,7 @@ def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_is_fr
     assert execute_run(run, workspace)
     assert records.frame(workspace=workspace)["validation"].tolist() == [0.5]
     assert not is_done(run, workspace)
-    run = dataclasses.replace(a_run(SUCCEEDS), chosen="the best of **three**")
+    run = a_run(SUCCEEDS)
     replace = os.replace
 
     def killed_afterwards(source, target):
@@ -108,11 +108,7 @@ def test_an_edited_notebook_or_lost_copy_is_executed_again_and_a_late_kill_is_fr
     assert [
         path.name for path in run.executed.parent.glob(".*") if path.suffix != ".lock"
     ] == []  # no working copy
-    assert json.loads(run.executed.read_text())["cells"][1]["source"] == [run.chosen]
     assert is_done(run, workspace)
-    assert is_done(
-        dataclasses.replace(run, chosen="the best of **four**"), workspace
-    )  # another way to the same run
     assert not execute_run(run, workspace)
     copy = run.executed.read_bytes()
     for unreadable in (copy[:99], b"", b"[]", b'{"metadata": {}}', copy.replace(b"m", b"\xff", 1)):
@@ -150,10 +146,9 @@ def test_the_prose_of_a_notebook_is_no_reason_to_execute_it_again(a_done_run, wo
     prose = {"cell_type": "markdown", "id": "a", "metadata": {}, "source": ["*New* prose."]}
     edit(a_done_run, lambda cells: cells.insert(1, prose))
     assert is_done(a_done_run, workspace)
-    run = dataclasses.replace(a_done_run, chosen="the best of **three**")
-    parameters, chosen, injected, prose, _ = [cell.source for cell in executed_notebook(run).cells]
+    executed = executed_notebook(a_done_run)
+    parameters, injected, prose, _ = [cell.source for cell in executed.cells]
     assert parameters.startswith("profile = ")
-    assert chosen == run.chosen
     assert injected.startswith("# Parameters")
     assert prose == "*New* prose."
 
