@@ -109,10 +109,10 @@ def records_of(runs: Runs, workspace: Workspace) -> list[records.Record]:
 class Reporter:
     """Receives the progress of a plan or a sweep, in the main thread; this one reports nothing.
 
-    `begin` is called at the start; `where` names the workers. `skip` names runs of a grid that are done, which have no `start` and no
-    `end`. `say` gets a line about several runs, and `step` the last line of a notebook's output.
-    Several runs may be at work between `start` and `end`; then `tick` is called every half second.
-    `close` is called once at the end, also after an error.
+    `begin` is called at the start; `where` names the workers. `skip` names runs of a grid that are
+    done, which have no `start` and no `end`. `say` gets a line about several runs, and `step` the
+    last line of a notebook's output. Several runs may be at work between `start` and `end`; then
+    `tick` is called every half second. `close` is called once at the end, also after an error.
     """
 
     def begin(self, runs: Runs, missing: Runs, where: str = "") -> None: ...
