@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from docemb_lib.evaluation.heads import one_thread
 from docemb_lib.figures import GREY, PALETTE, SERIES, WIDTH, label, short
 from docemb_lib.losses import MSE, Cosine, MaxMargin
-from docemb_lib.settings.labels import roles_of, structural_label
+from docemb_lib.settings.labels import structural_label
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.projections import ACTIVATIONS, parse_projection
 from docemb_lib.settings.sections import StructuralTeacher, Student
@@ -93,7 +93,7 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
     """From a document to the loss of a run (chapter 3).
 
     Drawn are the student, frozen teachers, projections, losses and their sum. widths: see
-    `views.widths_of`. The profile's further teachers are named, not drawn.
+    `views.widths_of`.
     """
     p = profile.parameters
     boxes = {
@@ -126,9 +126,6 @@ def plot_training(profile: Profile, widths: Mapping[str, int], *, ax: Axes | Non
         "Dashed: frozen, embeds each document once before training. "
         "Projections f are not part of the student."
     )
-    if profile.further_teachers:
-        further = ", ".join(teacher.name for teacher in profile.further_teachers)
-        note += f"\nNot drawn: further teachers {further}"
     return draw_graph(boxes, chains, note=note, ax=ax)
 
 
@@ -203,9 +200,8 @@ def _weighted_sum(profile: Profile) -> str:
     λ of a document depends on its length, see `plot_weights`.
     """
     p = profile.parameters
-    roles = roles_of(p, profile.further_teachers)
-    if len(roles) < 2:
-        return "$L_S$" if "structural" in roles else "$L_C$"
+    if len(p.roles) < 2:
+        return "$L_S$" if "structural" in p.roles else "$L_C$"
     if p.lam is None and p.lam_by_length is None:
         return "$L_S + L_C$"
     if p.weighting == "structural":

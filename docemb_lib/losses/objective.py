@@ -91,8 +91,7 @@ class Teaching(Described):
             is called without and weighted by 1 - lam_i (see `Weighting`).
         student_projection, teacher_projection: from the embeddings of either to views; None:
             identity.
-        weight: of this loss among those of its role; `FurtherTeacher` validates it, the name and
-            the role.
+        weight: of this loss among those of its role.
     """
 
     def __init__(

@@ -14,20 +14,19 @@ from docemb_lib.base.hardware import asked_precision
 from docemb_lib.corpus.sources import source_inputs
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.runs.checks import check_training
-from docemb_lib.settings.labels import contextual_label, roles_of
+from docemb_lib.settings.labels import contextual_label
 from docemb_lib.settings.notebooks import EVALUATION, REGISTRY, Notebook
 from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
     NOT_IN_FINGERPRINT,
-    FurtherTeacher,
     ParagraphVectorSettings,
     Training,
 )
 from docemb_lib.settings.user_code import Sources, sources_of
 from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
 
-PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
+PV_NAMES = ("DBOW", "DM", "PV")  # contextual teachers made of Paragraph Vectors
 # Parameters that count together: of the contextual loss, of pairs of texts.
 CONTEXTUAL = (
     "contextual_teacher",
@@ -74,7 +73,7 @@ class RunKey:
     @classmethod
     def bare(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
         """The run with these parameters, and docemb's defaults instead of the profile's values."""
-        defaults = {"parameters": Parameters(), "notebooks": {}, "further_teachers": []}
+        defaults = {"parameters": Parameters(), "notebooks": {}}
         return cls.of(notebook, profile.model_copy(update=defaults), **parameters)
 
     @property
@@ -133,14 +132,9 @@ class RunKey:
         return self.profile.simde.training if self.self_supervised else self.profile.training
 
     @property
-    def teachers(self) -> list[FurtherTeacher]:
-        """The teachers that the student learns from, see `teachers_of`."""
-        return teachers_of(self.profile) if self.taught else []
-
-    @property
     def roles(self) -> set[str]:
-        """The roles, structural and contextual, that the profile has a teacher for."""
-        return roles_of(self.profile.parameters, self.profile.further_teachers)
+        """The roles, structural and contextual, that the parameters name a teacher for."""
+        return self.profile.parameters.roles
 
     @cached_property
     def counting(self) -> dict[str, Any]:
@@ -163,7 +157,7 @@ class RunKey:
                 names.append("beside_teachers")
         counting = _values(p, names)
         if self.taught:
-            counting |= objective_settings(self.profile)
+            counting |= objective_settings(p)
         if self.sources:
             counting["sources"] = self.sources
         return counting
@@ -284,16 +278,19 @@ class RunKey:
                 (settings.DM if member["dm"] else settings.DBOW).model_copy(update=member)
                 for member in members
             ]
-        names: set[str] = set(PV_NAMES) if self.registered.beside_contextual else set()
-        if self.trains:
-            names |= {t.teacher for t in self.profile.further_teachers if t.teacher}
-        return [member for name in sorted(names) for member in settings.members(name)]
+        names = PV_NAMES if self.registered.beside_contextual else ()
+        return [member for name in names for member in settings.members(name)]
+
+    @property
+    def fits_contextual(self) -> bool:
+        """Whether the run needs contextual teachers, which are fitted on their corpus."""
+        learnt = self.taught and self.profile.parameters.contextual_teacher is not None
+        return learnt or bool(self.paragraph_vectors)
 
     @cached_property
     def label(self) -> str:
         """A short, readable name as in the thesis' figures, for example `cosine;384;λ=0.5`."""
-        profile = self.profile
-        return self.registered.label(profile.parameters, profile.further_teachers)
+        return self.registered.label(self.profile.parameters)
 
     @cached_property
     def slug(self) -> str:
@@ -319,7 +316,7 @@ class RunKey:
         """
         self.check_sources()
         if self.trains:
-            check_training(self.profile, self.teachers, self_supervised=self.self_supervised)
+            check_training(self.profile, taught=self.taught, self_supervised=self.self_supervised)
 
     def check_sources(self) -> None:
         """Check that code of one's own is as it was when the run began. Raises InputError."""
@@ -328,73 +325,25 @@ class RunKey:
             raise InputError(f"{changed}; begin it again")
 
 
-def teachers_of(profile: Profile) -> list[FurtherTeacher]:
-    """The teachers of a profile: those that the parameters name, then the further ones.
-
-    The two of the parameters, `structural` and `contextual`, are brought into the form of the
-    further ones.
-    """
-    p = profile.parameters
-    sbert = profile.structural_teacher
-    teachers = []
-    # `model_construct` does not validate. The parameters are valid, and they allow losses of the
-    # user (`module:Class`), which further teachers do not have.
-    if p.structural_loss is not None:
-        structural = FurtherTeacher.model_construct(
-            name="structural",
-            role="structural",
-            loss=p.structural_loss,
-            model=sbert.model,
-            max_tokens=sbert.max_tokens,
-            long=sbert.long,
-            distance=p.distance,
-            gamma=p.gamma,
-            temperature=p.temperature,
-        )
-        teachers.append(structural)
-    if p.contextual_teacher is not None:
-        contextual = FurtherTeacher.model_construct(
-            name="contextual",
-            role="contextual",
-            loss=p.contextual_loss,
-            teacher=p.contextual_teacher,
-            student_projection=p.student_projection,
-            teacher_projection=p.contextual_projection,
-        )
-        teachers.append(contextual)
-    return teachers + profile.further_teachers
-
-
-def objective_settings(profile: Profile) -> dict[str, object]:
-    """The parameters of the losses that a student of the profile has, with their values.
+def objective_settings(p: Parameters) -> dict[str, object]:
+    """The parameters of the losses of a student that learns from teachers, with their values.
 
     A parameter is left out where its loss, teacher or weighting is not in use.
     """
-    p = profile.parameters
-    further = profile.further_teachers
-    roles = roles_of(p, further)
-    losses = {teacher.loss for teacher in teachers_of(profile) if teacher.role == "contextual"}
     names: list[str] = []
     if p.structural_loss is not None:
-        names.append("structural_loss")
+        names += ["structural_loss", "max_structural_len"]
     if p.structural_loss == "max-margin":
         names += ["distance", "gamma", "negatives"]
     if p.structural_loss == "contrastive":
         names += ["temperature", "negatives"]
-    if "structural" in roles:
-        names.append("max_structural_len")
     if p.contextual_teacher is not None:
         names += CONTEXTUAL
-    if any(loss.startswith("soft-cca") for loss in losses):
-        names += SOFT_CCA
-    if len(roles) == 2:
+        if p.contextual_loss.startswith("soft-cca"):
+            names += SOFT_CCA
+    if len(p.roles) == 2:
         names += ["lam", "lam_by_length", "weighting"]
-    settings = _values(p, names)
-    if further:
-        settings["further_teachers"] = [
-            teacher.model_dump(exclude_defaults=True) for teacher in further
-        ]
-    return settings
+    return _values(p, names)
 
 
 def _values(p: Parameters, names: Iterable[str]) -> dict[str, Any]:

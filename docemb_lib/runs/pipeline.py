@@ -60,8 +60,7 @@ class Stages:
         if key.trains:
             yield partial(check_student, key, self.corpus)
         yield self.scores.check
-        fits_contextual = bool(key.paragraph_vectors) or any(t.teacher for t in key.teachers)
-        yield partial(self.corpus.check_hub, teachers=fits_contextual)
+        yield partial(self.corpus.check_hub, teachers=key.fits_contextual)
         for model in self.models:
             yield partial(pretrained.require, model, stay_online=True)
 
@@ -72,9 +71,8 @@ class Stages:
         `RunKey.check` is not covered. It depends on all parameters, and reads no files.
         """
         key = self.key
-        fits_contextual = bool(key.paragraph_vectors) or any(t.teacher for t in key.teachers)
         p = key.profile.parameters
-        return (key.alike or key, p.documents, p.structural_loss, fits_contextual)
+        return (key.alike or key, p.documents, p.structural_loss, key.fits_contextual)
 
     @property
     def models(self) -> list[str]:
@@ -85,10 +83,7 @@ class Stages:
         """
         key = self.key
         profile = key.profile
-        if self.corpus.is_built:
-            names = [teacher.model for teacher in profile.further_teachers if teacher.model]
-        else:
-            names = profile.models
+        names = [] if self.corpus.is_built else profile.models
         if key.registered.final:
             names += profile.evaluation.beside
         if key.self_supervised and profile.simde.sentence_encoder:

@@ -27,10 +27,9 @@ from docemb_lib.corpus.sources import (
     streamed,
 )
 from docemb_lib.runs.checks import check_documents, check_layers
-from docemb_lib.runs.key import RunKey, teachers_of
+from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
-    FurtherTeacher,
     Long,
     ParagraphVectorSettings,
     StructuralTeacher,
@@ -225,12 +224,14 @@ class TeacherStage:
 
     @cached_property
     def of_student(self) -> dict[str, Teacher]:
-        """A student's teachers by name.
-
-        They are `structural` and `contextual`, as far as the parameters name them, then the further
-        ones.
-        """
-        return {settings.name: self._teacher(settings) for settings in teachers_of(self.profile)}
+        """A student's teachers by role, structural and contextual, as the parameters name them."""
+        p = self.profile.parameters
+        teachers: dict[str, Teacher] = {}
+        if p.structural_loss is not None:
+            teachers["structural"] = self.structural
+        if p.contextual_teacher is not None:
+            teachers["contextual"] = self.contextual(p.contextual_teacher)
+        return teachers
 
     @cached_property
     def structural(self) -> SBERT:
@@ -325,18 +326,17 @@ class TeacherStage:
         return text_tokens + self.sbert("truncate").special_tokens
 
     def of_documents(self, split: str, rows: int) -> dict[str, np.ndarray | Standardised]:
-        """The embeddings that the student learns from, (rows, dim) of each teacher by name.
+        """The embeddings that the student learns from, (rows, dim) of each teacher by role.
 
-        Those of contextual teachers are standardised if the profile says so, with the moments of
+        Those of the contextual teacher are standardised if the profile says so, with the moments of
         the training documents, also for another split.
         """
         embeddings: dict[str, np.ndarray | Standardised] = {}
-        for settings in teachers_of(self.profile):
-            teacher = self.of_student[settings.name]
+        for role, teacher in self.of_student.items():
             raw = self.embeddings(teacher, split, rows)
-            embeddings[settings.name] = raw
-            if settings.role == "contextual" and self.profile.contextual_teachers.standardise:
-                embeddings[settings.name] = Standardised(raw, self._moments(teacher))
+            embeddings[role] = raw
+            if role == "contextual" and self.profile.contextual_teachers.standardise:
+                embeddings[role] = Standardised(raw, self._moments(teacher))
         return embeddings
 
     def _moments(self, teacher: Teacher) -> Moments:
@@ -348,18 +348,6 @@ class TeacherStage:
 
         inputs = {"corpus": self.corpus.fingerprint, "teacher": identity_of(teacher), "rows": rows}
         return Moments.load(self.workspace.artefact("teacher-moments", inputs, build).path)
-
-    def _teacher(self, settings: FurtherTeacher) -> Teacher:
-        if settings.name == "structural":
-            return self.structural
-        if settings.teacher is not None:
-            return self.contextual(settings.teacher)
-        return SBERT(
-            str(settings.model),
-            max_tokens=settings.max_tokens,
-            long=settings.long,
-            bf16=self.profile.structural_teacher.bf16,
-        )
 
     def _words_inputs(self, preprocess: Preprocessing) -> Inputs:
         return {**self._fitted_on("nltk"), "preprocess": preprocess}

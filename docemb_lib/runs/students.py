@@ -32,10 +32,11 @@ from docemb_lib.losses import (
 )
 from docemb_lib.losses.contextual import contextual_loss
 from docemb_lib.losses.structural import structural_loss
-from docemb_lib.runs.key import RunKey, teachers_of
+from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student, identity_of
 from docemb_lib.settings.labels import WITH_NEGATIVES
 from docemb_lib.settings.parameters import Parameters
+from docemb_lib.settings.projections import IDENTITY
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
 from docemb_lib.settings.sections import Student as StudentSettings
 from docemb_lib.student import Student
@@ -385,45 +386,43 @@ class StudentStage:
 
 
 def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> Objective:
-    """The objective of a run: a loss and two projections for each teacher of the profile.
+    """The objective of a run: a loss, and for the contextual teacher two projections.
 
-    widths: of the embeddings of each teacher, by name. The projections draw their weights from
+    widths: of the embeddings of each teacher, by role. The projections draw their weights from
     torch's global generator. Raises InputError where code of one's own has changed meanwhile.
     """
     key.check_sources()
     p = key.profile.parameters
     training = key.training
     teachings = []
-    for teacher in teachers_of(key.profile):
-        f = Projection(teacher.student_projection, student.dim)
-        g = Projection(teacher.teacher_projection, widths[teacher.name])
-        loss = (
-            structural_loss(
-                teacher.loss,
-                distance=teacher.distance,
-                gamma=teacher.gamma,
-                temperature=teacher.temperature,
-            )
-            if teacher.role == "structural"
-            else contextual_loss(
-                teacher.loss,
-                f.out_features,
-                delta=p.delta,
-                beta=p.beta,
-                reduction=training.sdl.reduction,
-                form=training.sdl.form,
-                ridge=training.ridge,
-            )
+    if p.structural_loss is not None:
+        loss = structural_loss(
+            p.structural_loss, distance=p.distance, gamma=p.gamma, temperature=p.temperature
         )
-        teaching = Teaching(
-            teacher.name,
-            teacher.role,
+        structural = Teaching(
+            "structural",
+            "structural",
             loss,
-            student_projection=f,
-            teacher_projection=g,
-            weight=teacher.weight,
+            student_projection=Projection(IDENTITY, student.dim),
+            teacher_projection=Projection(IDENTITY, widths["structural"]),
         )
-        teachings.append(teaching)
+        teachings.append(structural)
+    if p.contextual_teacher is not None:
+        f = Projection(p.student_projection, student.dim)
+        g = Projection(p.contextual_projection, widths["contextual"])
+        loss = contextual_loss(
+            p.contextual_loss,
+            f.out_features,
+            delta=p.delta,
+            beta=p.beta,
+            reduction=training.sdl.reduction,
+            form=training.sdl.form,
+            ridge=training.ridge,
+        )
+        contextual = Teaching(
+            "contextual", "contextual", loss, student_projection=f, teacher_projection=g
+        )
+        teachings.append(contextual)
     return Objective(student, teachings, weighting=weighting_of(p), group_size=training.batch_size)
 
 

@@ -23,7 +23,7 @@ _PATHS = re.compile(
     r"(contextual_teachers\.)?corpus\.(path|datasets\.dataset)"
     r"|evaluation\.own_tasks\.(path|queries|relevance)(\.\w+)?"
     r"|evaluation\.benchmarks\.[\w-]+"
-    r"|(student|structural_teacher|further_teachers)\.model"
+    r"|(student|structural_teacher)\.model"
     r"|plan\.(grid|profile)"
 )
 # Fields that always hold a path.

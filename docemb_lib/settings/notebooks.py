@@ -9,10 +9,8 @@ from typing import Literal
 
 from docemb_lib.base.errors import InputError, did_you_mean
 from docemb_lib.settings import labels
-from docemb_lib.settings.labels import FurtherTeachers
 from docemb_lib.settings.parameters import SINGLE, Parameters
 
-Labeller = Callable[[Parameters, FurtherTeachers], str]
 STRUCTURAL_LOSS = ("structural_loss", "distance", "gamma", "temperature", "negatives")
 CONTEXTUAL_LOSS = (
     "contextual_teacher",
@@ -31,7 +29,7 @@ class Notebook:
     """A notebook: the parameters that it takes, and what a run of it does."""
 
     name: str  # of its file; the names sort in the order of the chapters
-    label: Labeller  # the short, readable name of a run
+    label: Callable[[Parameters], str]  # the short, readable name of a run
     parameters: tuple[str, ...] = ()  # besides `profile` and `seed`, which every notebook takes
     fixed: Mapping[str, None] = field(default_factory=dict)  # parameters that are switched off
     fits_paragraph_vector: bool = False  # the model of a run is the Paragraph Vector that it fits
@@ -56,7 +54,7 @@ class Notebook:
         return ("seed", *self.parameters)
 
 
-CORPUS = Notebook("01_corpus", lambda p, further: "corpus")
+CORPUS = Notebook("01_corpus", lambda p: "corpus")
 PARAGRAPH_VECTOR = Notebook(
     "02_paragraph_vector",
     labels.paragraph_vector_label,

@@ -48,10 +48,6 @@ PROFILES = [
     ("student: {lexical: true}", "student.lexical: must be a number"),
     ("evaluation: {rounds: [null, 10]}", "rounds must ascend"),
     ("evaluation: {rounds: [10, 10]}", "rounds must ascend"),
-    (
-        "further_teachers: [{name: loss, role: contextual, teacher: DM, loss: mse}]",
-        "further_teachers: the name 'loss' is",
-    ),
     ("parameters: {lam: .nan}", "parameters.lam: .*finite"),
     ("parameters: {lam: .inf}", "parameters.lam: .*finite"),
     ("parameters: {lam: 1.5}", r"parameters.lam: .*less than or equal to 1, got 1\.5"),
@@ -99,11 +95,6 @@ PROFILES = [
     ("student: {model: no/such-model}", "no/such-model: there is no such folder"),
     ("structural_teacher: {model: no/such-model}", "no/such-model: there is no such folder"),
     ("student: {model: ./missing}", "params/missing: there is no such folder"),
-    (
-        "further_teachers: [{name: a, role: structural, loss: mse, model: no/such-model, "
-        "student_projection: 8, teacher_projection: 8}]",
-        "no/such-model: there is no such folder",
-    ),
     ("corpus: {packages: []}", "corpus.packages: .*at least 1 item"),
     ("corpus: {packages: [no_such]}", "corpus.packages: no_such is not"),
     ("corpus: {source: local, path: []}", "path is missing"),

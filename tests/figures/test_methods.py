@@ -141,28 +141,6 @@ def test_the_sum_is_what_the_objective_computes(parameters, lam, short):
     assert (r"(1-\lambda_i)\,L_C" in formula) == (lam < 1 and short[1] == pytest.approx(1 - lam))
 
 
-def test_further_teachers_are_named_below():
-    raw = Profile.load("tiny").model_dump()
-    raw["further_teachers"] = [
-        {
-            "name": "topics",
-            "role": "contextual",
-            "teacher": "LSA",
-            "loss": "mse",
-            "student_projection": "100",
-        }
-    ]
-    assert "Not drawn: further teachers topics" in notes(
-        plot_training(Profile.model_validate(raw), TINY)
-    )
-    assert "Not drawn" not in notes(plot_training(Profile.load("tiny"), TINY))
-    # λ counts all the same: both roles have a teacher.
-    raw["parameters"] |= {"contextual_teacher": None, "lam": 0.5}
-    assert "$L$ = mean of\n$\\lambda_i\\,L_S$\n$+ (1-\\lambda_i)\\,L_C$" in boxes(
-        plot_training(Profile.model_validate(raw), TINY)
-    )
-
-
 @pytest.fixture(scope="module")
 def paths():
     return {name: descend(loss, *methods.two_topics()) for name, loss in methods.LOSSES.items()}

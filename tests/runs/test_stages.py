@@ -320,13 +320,6 @@ def test_a_model_or_documents_that_are_not_there_are_refused(
     refused(
         "documents: 999 are asked for, but .* the corpus has 16 documents; ask for fewer", run.check
     )
-    file.write_text(
-        MINE + "further_teachers: [{name: third, role: structural, loss: mse, model: no/where}]"
-    )
-    refused(
-        "no/where: there is no such folder",
-        Stages(RunKey.of("03_structural", Profile.load("mine"), documents=9)).check,
-    )
     for given, said in {
         "lexical: 17": "student.lexical: 17 are asked for",
         "layers: [6]": "layers 0 to 5; name",

@@ -3,7 +3,6 @@ pairs.
 """
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -39,24 +38,6 @@ from docemb_lib.workspace import Workspace
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 D, C = 4, 3
-FURTHER = [
-    {
-        "name": "far",
-        "role": "structural",
-        "model": "x",
-        "loss": "max-margin",
-        "gamma": 0.3,
-        "student_projection": "7",
-    },
-    {
-        "name": "topics",
-        "role": "contextual",
-        "teacher": "LSA",
-        "loss": "cca",
-        "teacher_projection": "4",
-        "weight": 0.5,
-    },
-]
 
 
 class Embeddings(nn.Linear):
@@ -65,11 +46,11 @@ class Embeddings(nn.Linear):
     dim = D
 
 
-def make(further=(), training=(), simde=(), notebook="05_weighting", **parameters):
+def make(training=(), simde=(), notebook="05_weighting", **parameters):
     torch.manual_seed(0)
-    widths = {"structural": D, "contextual": C, "far": 7, "topics": 2}
+    widths = {"structural": D, "contextual": C}
     parameters = {"student_projection": "5(ReLU)x3", "contextual_projection": "-", **parameters}
-    settings = {"training": dict(training), "simde": dict(simde), "further_teachers": further}
+    settings = {"training": dict(training), "simde": dict(simde)}
     profile = Profile(name="made up", parameters=parameters, **settings)
     return make_objective(Embeddings(D, D), RunKey(notebook, profile), widths)
 
@@ -145,26 +126,6 @@ def test_a_teacher_that_is_switched_off_is_not_in_the_objective(off, left):
     assert [teaching.name for teaching in make(**{off: None}).teachings] == [left]
 
 
-def test_further_teachers_stand_beside_the_first_two_if_their_projections_meet(refused):
-    objective = make(further=FURTHER)
-    assert [(t.name, t.role, t.weight) for t in objective.teachings] == [
-        ("structural", "structural", 1.0),
-        ("contextual", "contextual", 1.0),
-        ("far", "structural", 1.0),
-        ("topics", "contextual", 0.5),
-    ]
-    _, _, far, topics = objective.teachings
-    assert (type(far.loss), far.loss.gamma, type(topics.loss)) == (MaxMargin, 0.3, CCA)
-    assert (far.student_projection.widths, far.teacher_projection.widths) == ((D, 7), (7,))
-    assert (topics.student_projection.widths, topics.teacher_projection.widths) == ((D,), (2, 4))
-    without = make().state_dict()
-    assert all(
-        torch.equal(tensor, objective.state_dict()[name]) for name, tensor in without.items()
-    )
-    said = "student 4 → 6 → 5; far 7; let student_projection ('6(ReLU)x5') end in 7"
-    refused(re.escape(said), make, further=[FURTHER[0] | {"student_projection": "6(ReLU)x5"}])
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("simde")
@@ -172,43 +133,33 @@ def root(tmp_path_factory):
     return root
 
 
-def small(root, further="", **parameters):
-    file = root / "params" / "more.yaml"
-    file.write_text(f"base: small.yaml\nname: more\n{further}")
-    return Stages(RunKey.of("06_evaluation", Profile.load(file), **parameters), Workspace(root))
+def small(root, **parameters):
+    profile = Profile.load(root / "params" / "small.yaml")
+    return Stages(RunKey.of("06_evaluation", profile, **parameters), Workspace(root))
 
 
 @pytest.mark.slow
-def test_a_student_learns_from_further_teachers(root, monkeypatch):
-    further = """
-further_teachers:
-  - {name: topics, role: contextual, teacher: LSA, loss: soft-cca,
-     student_projection: "8", weight: WEIGHT}
-  - {name: chunks, role: structural, model: all-MiniLM-L6-v2, loss: contrastive,
-     max_tokens: 128, long: chunks}
-"""
+def test_a_student_learns_from_both_teachers(root, monkeypatch):
     options = {
         "structural_loss": "max-margin",
-        "contextual_teacher": None,
+        "contextual_teacher": "LSA",
+        "student_projection": "8",
         "max_structural_len": None,
     }
-    stages = small(root, further.replace("WEIGHT", "0.5"), **options)
+    stages = small(root, **options)
     stages.check()
     student = stages.students.trained
-    assert list(stages.teachers.of_student) == ["structural", "topics", "chunks"]
-    assert (
-        stages.teachers.structural.fingerprint != stages.teachers.of_student["chunks"].fingerprint
-    )
+    assert list(stages.teachers.of_student) == ["structural", "contextual"]
     for frame in stages.students.history():
-        assert {"step", "loss", "structural", "topics", "chunks"} <= set(frame.columns)
-        assert np.isfinite(frame[["loss", "structural", "topics", "chunks"]].to_numpy()).all()
-        structural, contextual = frame["structural"] + frame["chunks"], 0.5 * frame["topics"]
+        parts = frame[["loss", "structural", "contextual", "l2", "sdl"]]
+        assert np.isfinite(parts.to_numpy()).all()
+        # lam is 0.5
         np.testing.assert_allclose(
-            frame["loss"], 0.5 * structural + 0.5 * contextual, rtol=1e-5
-        )  # lam is 0.5
+            frame["loss"], 0.5 * frame["structural"] + 0.5 * frame["contextual"], rtol=1e-5
+        )
     with safe_open(student.path / "projections.safetensors", "numpy") as saved:
-        assert saved.get_tensor("topics.student_projection.layers.0.weight").shape == (8, 384)
-        assert saved.get_tensor("topics.loss.student_decorrelation.normaliser") > 1
+        assert saved.get_tensor("contextual.student_projection.layers.0.weight").shape == (8, 384)
+        assert saved.get_tensor("contextual.loss.student_decorrelation.normaliser") > 1
     objective = stages.students.objective()
     rows = len(stages.corpus.split("validation"))
     documents = stages.students.training_documents(objective.student, "validation", rows)
@@ -222,12 +173,13 @@ further_teachers:
     assert not initial.training
     for name, value in validate(initial, documents, **settings).items():
         assert value == pytest.approx(first[name], rel=1e-3)
-    assert "'name': 'topics'" in (student.path / "README.md").read_text(encoding="utf-8")
-    again = small(root, further.replace("WEIGHT", "0.5"), **options).students.trained
+    card = (student.path / "README.md").read_text(encoding="utf-8")
+    assert "| `contextual_teacher` | LSA |" in card
+    again = small(root, **options).students.trained
     assert again.fingerprint == student.fingerprint  # found again
     monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
-    heavier = small(root, further.replace("WEIGHT", "2.0"), **options).students.trained
-    assert heavier.fingerprint != student.fingerprint
+    other = small(root, **options, lam=0.2).students.trained
+    assert other.fingerprint != student.fingerprint
 
 
 QUICK = Training(batch_size=6, learning_rate=1e-4, log_every=1, save_every=3, precision="fp32")

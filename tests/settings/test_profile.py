@@ -223,13 +223,6 @@ def test_other_tasks_of_the_final_evaluation_replace_the_profiles_own():
     assert profile.with_tasks(profile.evaluation.tasks, source="--task") == profile
 
 
-MODEL = "`model` and no `teacher`"
-
-
-def further(fields: str) -> str:
-    return f"further_teachers: [{{name: a, {fields}}}]"
-
-
 @pytest.mark.parametrize(
     ("text", "overrides", "expected"),
     [
@@ -269,34 +262,6 @@ def further(fields: str) -> str:
             "evaluation: {rounds: [1]}",
             {},
             "evaluation.rounds.0: input should be greater than or equal to 2",
-        ),
-        *(
-            (
-                further(f"role: {role}, loss: mse{more}"),
-                {},
-                f"a {role} teacher has {needed}; write it so",
-            )
-            for role, more, needed in (
-                ("structural", "", MODEL),
-                ("contextual", "", "`teacher` and no `model`"),
-                ("structural", ", model: x, teacher: PV", MODEL),
-            )
-        ),
-        (
-            further("role: structural, loss: cca, model: x"),
-            {},
-            "loss: a structural teacher takes mse, cosine, max-margin, contrastive, got 'cca'",
-        ),
-        (
-            further("role: contextual, loss: max-margin, teacher: PV"),
-            {},
-            "mse, cosine, infonce, cca, cca:10, got 'max-margin'",
-        ),
-        (further("role: contextual, loss: 'cca:0', teacher: PV"), {}, "got 'cca:0'"),
-        (
-            further("role: contextual, loss: mse, teacher: PV, student_projection: 5x"),
-            {},
-            "projection '5x': '' is not a block",
         ),
         ("", {}, "the file holds no settings; write `name: value` lines"),
         ("a: [", {}, "not readable as YAML"),
@@ -373,24 +338,6 @@ def test_the_environment_names_a_working_folder_which_is_said_once(
     assert caplog.messages == [f"the working folder is {root}"]
     monkeypatch.setenv("DOCEMB_WORKSPACE", "nowhere")
     refused("DOCEMB_WORKSPACE=nowhere: this is no working folder", find_root)
-
-
-def test_further_teachers_of_both_roles_are_read_and_a_projection_may_bridge_widths(load, tmp_path):
-    (tmp_path / "model").mkdir()
-    mini, folder, topics = load("""
-        further_teachers:
-          - {name: mini, role: structural, model: all-MiniLM-L6-v2, loss: max-margin,
-             student_projection: 384}
-          - {name: folder, role: structural, model: model, loss: mse, max_tokens: 512, long: chunks}
-          - {name: topics, role: contextual, teacher: LSA, loss: cca, weight: 0.5}
-        """).further_teachers
-    assert (mini.student_projection, mini.teacher_projection, mini.gamma) == ("384", "-", 1.0)
-    assert (folder.model, folder.max_tokens, folder.long) == (
-        str(tmp_path / "model"),
-        512,
-        "chunks",
-    )
-    assert (topics.teacher, topics.weight, topics.model) == ("LSA", 0.5, None)
 
 
 @pytest.fixture
