@@ -23,7 +23,7 @@ from docemb_lib.settings.sections import (
     ParagraphVectorSettings,
     Training,
 )
-from docemb_lib.settings.user_code import Sources, sources_of
+from docemb_lib.settings.user_code import Sources, load_class, sources_of
 from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
 
 PV_NAMES = ("DBOW", "DM", "PV")  # contextual teachers made of Paragraph Vectors
@@ -164,18 +164,21 @@ class RunKey:
 
     @cached_property
     def sources(self) -> Sources:
-        """The code of one's own that the run uses, see `user_code.sources_of`.
+        """The file that defines the run's loss of one's own, see `user_code.sources_of`.
 
         It is empty for losses of docemb's, and where the code is gone: then the run cannot be
-        executed, but an old record of it can be read.
+        executed, but a record of it can be read.
         """
-        with suppress(InputError):
-            return self._sources_now()
+        if self.own_loss is not None:
+            with suppress(InputError):
+                return sources_of(load_class(self.own_loss))
         return {}
 
-    def _sources_now(self) -> Sources:
+    @property
+    def own_loss(self) -> str | None:
+        """The import path of the run's loss of one's own; None for a loss of docemb's."""
         loss = self.profile.parameters.structural_loss
-        return sources_of(loss) if self.taught and loss is not None and ":" in loss else {}
+        return loss if self.taught and loss is not None and ":" in loss else None
 
     def same_but(self, *names: str) -> str:
         """A text that two runs share if their `counting` parameters differ in `names` at most.
@@ -314,15 +317,8 @@ class RunKey:
 
         `Stages.check` also checks files, models and the corpus. Raises InputError.
         """
-        self.check_sources()
         if self.trains:
             check_training(self.profile, taught=self.taught, self_supervised=self.self_supervised)
-
-    def check_sources(self) -> None:
-        """Check that code of one's own is as it was when the run began. Raises InputError."""
-        if self._sources_now() != self.sources:
-            changed = f"{', '.join(self.sources)}: the code has changed since the run began"
-            raise InputError(f"{changed}; begin it again")
 
 
 def objective_settings(p: Parameters) -> dict[str, object]:

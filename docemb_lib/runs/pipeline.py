@@ -53,8 +53,8 @@ class Stages:
         """
         key = self.key
         yield key.check
-        if key.sources:
-            yield partial(_check_loss, key)
+        if key.own_loss is not None:
+            yield partial(_check_loss, key.own_loss)
         for source in key.profile.text_sources:
             yield partial(source_fingerprint, source)
         if key.trains:
@@ -91,8 +91,8 @@ class Stages:
         return names
 
 
-def _check_loss(key: RunKey) -> None:
+def _check_loss(name: str) -> None:
     """Check that a loss of one's own is one. Raises InputError."""
     from docemb_lib.losses import structural  # imports torch
 
-    structural.structural_loss(str(key.profile.parameters.structural_loss))
+    structural.structural_loss(name)

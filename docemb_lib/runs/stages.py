@@ -35,7 +35,7 @@ from docemb_lib.settings.sections import (
     StructuralTeacher,
     TextSource,
 )
-from docemb_lib.settings.user_code import sources_of_object
+from docemb_lib.settings.user_code import sources_of
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
 from docemb_lib.teachers.store import (
     Moments,
@@ -370,8 +370,8 @@ class TeacherStage:
 
 
 def identity_of(teacher: Teacher) -> str | list[object]:
-    """What identifies a teacher: its fingerprint, with the code of a class of one's own."""
-    sources = sources_of_object(teacher)
+    """What identifies a teacher: its fingerprint, with the file of a class of one's own."""
+    sources = sources_of(type(teacher))
     return [teacher.fingerprint, sources] if sources else teacher.fingerprint
 
 

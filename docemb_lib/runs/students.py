@@ -389,9 +389,8 @@ def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> 
     """The objective of a run: a loss, and for the contextual teacher two projections.
 
     widths: of the embeddings of each teacher, by role. The projections draw their weights from
-    torch's global generator. Raises InputError where code of one's own has changed meanwhile.
+    torch's global generator.
     """
-    key.check_sources()
     p = key.profile.parameters
     training = key.training
     teachings = []
