@@ -31,7 +31,7 @@ from docemb_lib.corpus.rows import (
     visible_files,
 )
 from docemb_lib.settings.sections import HubDataset, TextSource
-from docemb_lib.workspace import VERSIONS, fingerprint_of
+from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,6 @@ def source_inputs(settings: TextSource) -> dict[str, Any]:
     Raises InputError for a package or a file that is not there.
     """
     inputs: dict[str, Any] = settings.model_dump(mode="json", exclude={"path", "datasets"})
-    inputs["version"] = VERSIONS["source"]
     if settings.source == "installed-docs":
         from docemb_lib.corpus.installed_docs import PACKAGES, WORDS
 

@@ -24,7 +24,7 @@ from docemb_lib.settings.sections import (
     Training,
 )
 from docemb_lib.settings.user_code import Sources, load_class, sources_of
-from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
+from docemb_lib.workspace import VERSION, fingerprint_of, installed_versions
 
 PV_NAMES = ("DBOW", "DM", "PV")  # contextual teachers made of Paragraph Vectors
 # Parameters that count together: of the contextual loss, of pairs of texts.
@@ -233,13 +233,12 @@ class RunKey:
             excluded["evaluation"] |= {"few_shot", "few_shot_table"}
 
         settings = profile.model_dump(mode="json", exclude=excluded)
-        settings["student"]["width"] = None  # of a removed option: recorded runs are found again
         tasks = (*evaluation.tasks, *evaluation.sweep_tasks)
         versions = dict(installed_versions())
         for name in ("docemb", "python"):
             versions.pop(name, None)
         inputs: dict[str, object] = {
-            "version": VERSIONS["run"],
+            "version": VERSION,
             "profile": settings,
             "texts": {str(n): source_inputs(s) for n, s in enumerate(profile.text_sources, 1)},
             "task": {name: task_fingerprint(name, evaluation) for name in tasks},

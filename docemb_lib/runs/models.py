@@ -45,7 +45,7 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import ParagraphVectorSettings
 from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.lsa import directions
-from docemb_lib.workspace import VERSIONS, Workspace, fingerprint_of
+from docemb_lib.workspace import Workspace, fingerprint_of
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.retrieval import Embeddings
@@ -75,8 +75,6 @@ CONTEXTUAL_KINDS = {
     "PV": Kind.PV,
     "LSA": Kind.CORPUS_LSA,
 }
-# Fingerprints of models that fit LSA hold its version: others keep their scores when it changes.
-LSA_FIT = f"LSA/{VERSIONS['lsa']}"
 MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
@@ -276,9 +274,8 @@ def lexical_models(name: str, folder: Path, workspace: Workspace) -> StudentForm
         return StudentForms(saved)
     manifest = folder / MANIFEST
     inputs = read_json(manifest, "restore the file")["inputs"] if manifest.is_file() else {}
-    # A converted encoder has seen no corpus. Folders of earlier releases do not say what a student
-    # was trained on; the artefact of one that was trained here names its dense half.
-    is_trained = saved_training(str(folder)) is not None or "dense" in inputs
+    # A converted encoder has seen no corpus.
+    is_trained = saved_training(str(folder)) is not None
     dense = student_model(name, folder, Form.DENSE)
     dense = dense._replace(fitted_on="corpus" if is_trained else "")
     saved = saved._replace(
@@ -322,8 +319,7 @@ def beside_lsa(
             logger.warning("%s, fitted on a task, has no lexical half there: %s", label, error)
             return X
 
-    # "None" stands for a removed option: the key finds the scores measured before.
-    key = f"{dense.fingerprint} ⊕ {LSA_FIT}/{dim}/{words}/None"
+    key = f"{dense.fingerprint} ⊕ LSA/{dim}/{words}"
     if weight is not None:
         key += f"/{weight}"
     return _on_task(dense.kind, fit, key, form=Form.ADAPTED, name=dense.name)
@@ -357,7 +353,7 @@ def on_task_models(
     lead = Model(Kind.SBERT_LEAD, Form.SAVED, "", f"lead/{of_sbert}", with_lead, fitted_on="")
     models = [
         tfidf_model(),
-        _on_task(Kind.TASK_LSA, fit_lsa, LSA_FIT),
+        _on_task(Kind.TASK_LSA, fit_lsa, "LSA"),
         _on_task(Kind.BM25, bm25, "BM25", ranks_only=True),
         centred_model(workspace, sbert.chunks),
         lead,
@@ -403,7 +399,7 @@ def _on_task(
 
     key: identifies the fit and what it depends on besides the texts.
     """
-    fingerprint = f"on-task/{VERSIONS['on-task']}/{key}"
+    fingerprint = f"on-task/{key}"
     return Model(kind, form, name, fingerprint, fit=fit, ranks_only=ranks_only, fitted_on="task")
 
 

@@ -18,7 +18,14 @@ import pandas as pd
 
 from docemb_lib.base.integrity import damaged, is_whole
 from docemb_lib.settings.notebooks import REGISTRY
-from docemb_lib.workspace import Workspace, installed_versions, is_locked, publish, write_text
+from docemb_lib.workspace import (
+    VERSION,
+    Workspace,
+    installed_versions,
+    is_locked,
+    publish,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from docemb_lib.runs.key import RunKey
@@ -26,9 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECORD = "record.json"
-LAYOUT = (
-    2  # of records and tables; a record of another layout is not read, and its run is made again
-)
 SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
 COLLAPSE_MEND = (
     "train with a structural loss beside the contextual one, set contextual_teachers.standardise "
@@ -87,8 +91,6 @@ class Record:
 
         Each is a line such as `numpy 2.1.0 → 2.2.0`, or `task.see-also has changed`.
         """
-        if not self.inputs:
-            return ["docemb has changed"]  # since the release that recorded no inputs
         before = dict(_leaves({**self.inputs, "code": self.sources, "": self.parameters}))
         after = dict(_leaves({**key.inputs, "code": key.sources, "": key.parameters}))
         lines = []
@@ -110,7 +112,7 @@ def save(
 
     scores: the tidy rows of the table `scores`; tables: the rows of further tables, by name.
     """
-    contents: dict[str, object] = {RECORD: {"layout": LAYOUT, **record.__dict__}}
+    contents: dict[str, object] = {RECORD: {"version": VERSION, **record.__dict__}}
     for name, rows in {**(tables or {}), SCORES: scores}.items():
         contents[f"{name}.json"] = list(rows)
 
@@ -241,10 +243,10 @@ def _read(folder: Path) -> Record | None:
         return None
     try:
         fields = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if fields.pop("layout", 1) != LAYOUT:
-            raise ValueError(f"its layout is not {LAYOUT}")
+        if fields.pop("version") != VERSION:
+            raise ValueError(f"its version is not {VERSION}")
         return Record(**fields)
-    except (AttributeError, OSError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         message = "%s is left out: it is not a record of this version (%s)"
         logger.warning(message, folder / RECORD, error)
         return None

@@ -201,25 +201,17 @@ class Run:
     def comparable(self, notebook: str | None = None) -> list[records.Record]:
         """The other finished runs of `notebook` in the same setting; the newest comes first.
 
-        A record from before a parameter was introduced has another fingerprint than a record of the
-        same run with the default of this parameter. So the newest record of equal parameters
-        counts. Records with parameters that are gone, or made by other code of one's own, are left
-        out.
+        Records made by other code of one's own are left out.
 
         notebook: None for that of this run.
         """
         key = self.key if notebook is None else RunKey(notebook, self.profile)
-        seen = {self.key.same_but()} if key.notebook == self.notebook else set()
-        others = []
-        for record in records.comparable(key, self.workspace):
-            if not record.parameters.keys() <= set(key.registered.values):
-                continue
-            other = self.key_of(record)
-            parameters = other.same_but()
-            if other.sources == record.sources and parameters not in seen:
-                seen.add(parameters)
-                others.append(record)
-        return others
+        return [
+            record
+            for record in records.comparable(key, self.workspace)
+            if record.fingerprint != self.fingerprint
+            and record.sources == self.key_of(record).sources
+        ]
 
     def key_of(self, record: records.Record) -> RunKey:
         """The key of a recorded run, with the profile of this run."""

@@ -48,7 +48,7 @@ from docemb_lib.training.distributed import build_together, is_first
 from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
 from docemb_lib.training.run import History, precision_of, train_objective
 from docemb_lib.training.trainer import remove_checkpoints
-from docemb_lib.workspace import VERSIONS, Artefact, Workspace, write_text
+from docemb_lib.workspace import Artefact, Workspace, write_text
 
 # Files beside the student's own: its training history, and the modules that were trained with it.
 HISTORY = "history.json"
@@ -142,8 +142,6 @@ class StudentStage:
             "corpus": self.corpus.fingerprint,
             "dim": settings.lexical,
             "words": settings.lexical_words,
-            "width": None,  # of a removed option: the key finds the students made before
-            "lsa": VERSIONS["lsa"],
             "precision": precision_of(None),
         }
 

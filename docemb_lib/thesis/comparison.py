@@ -424,9 +424,7 @@ def recorded_in_figures(
     for notebook in CHAPTER_4:
         for record in records.all_records(notebook.name, workspace=run.workspace):
             comparable = record.setting == run.key.setting
-            # A record of another version of docemb may have parameters that are gone.
-            readable = record.parameters.keys() <= set(notebook.values)
-            if record.status != "done" or not (comparable or (elsewhere and readable)):
+            if record.status != "done" or not (comparable or elsewhere):
                 continue
             key = run.key_of(record)
             if comparable and not key.in_thesis_form:

@@ -2,9 +2,7 @@
 in one line.
 """
 
-import hashlib
 import itertools
-import json
 import os
 from pathlib import Path
 
@@ -131,13 +129,3 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog)
     assert "checkpoint-6 is incomplete or damaged" in caplog.text
     # Other checkpoints would be kept in place of whole ones.
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
-
-
-def test_a_manifest_of_an_earlier_version_is_compared_as_far_as_it_goes(tmp_path):
-    (tmp_path / "value").write_text("42")
-    (tmp_path / MANIFEST).write_text(
-        json.dumps({"files": {"value": hashlib.sha256(b"42").hexdigest()}})
-    )
-    assert integrity.damaged(tmp_path) == []
-    (tmp_path / "value").write_text("4")
-    assert integrity.damaged(tmp_path) == [tmp_path / "value"]

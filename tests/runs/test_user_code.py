@@ -40,7 +40,7 @@ def test_an_edited_loss_makes_another_run_of_the_same_setting(key_with):
     before = key_with(LOSS)
     assert [*before.sources] == ["my_losses.py"]
     assert before.fingerprint == key_with(LOSS).fingerprint
-    after = key_with(LOSS.replace("mean(dim", "sum(1 * dim"))
+    after = key_with(LOSS.replace(".mean(", ".sum("))
     assert before.fingerprint != after.fingerprint
     assert before.setting == after.setting
 

@@ -1,6 +1,5 @@
 """Comparable runs with labels, groups and thesis values; Table 5.7 and Figure 4.12."""
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,8 +8,6 @@ import pytest
 
 from docemb_lib.evaluation.scoreboard import mean_over_tasks
 from docemb_lib.evaluation.tasks import Score
-from docemb_lib.figures.results import plot_runs
-from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
@@ -97,28 +94,6 @@ def test_runs_stand_beside_each_other_with_all_their_scores_and_baselines_once(a
     assert frame.groupby("model").size().to_dict() == {BASELINE: 3, run.label: 4, other.label: 4}
     assert table_of(run)["own"].to_dict() == {run.label: True, other.label: True, BASELINE: False}
     assert frame["group"].cat.categories.tolist() == ["0.5", "0.8", "baseline"]
-
-
-@pytest.mark.parametrize("mine", [{"lam": 0.5}, {"lam": 0.8}])
-def test_a_record_from_before_a_parameter_is_no_second_row_of_its_label(a_run, with_scores, mine):
-    other = with_scores(lam=0.8)
-    record = records.find_done(other.workspace, other.notebook, other.fingerprint)
-    without = {name: value for name, value in record.parameters.items() if name != "weighting"}
-    before = replace(record, fingerprint="before", parameters=without, finished="2020-01-01")
-    records.save(other.workspace, before, scores_of(other.label, 0.9).to_dict("records"))
-    frame = frame_of(a_run(**mine))
-    assert not frame.duplicated(["model", "task", "metric", "seed"]).any()
-    assert 0.9 not in frame["value"].to_list()
-    plot_runs(frame, by="λ")
-
-
-def test_records_with_parameters_that_are_gone_are_left_out(a_run, with_scores):
-    other = with_scores(lam=0.8)
-    record = records.find_done(other.workspace, other.notebook, other.fingerprint)
-    gone = replace(record, fingerprint="gone", parameters={**record.parameters, "sharpness": 2})
-    records.save(other.workspace, gone, [])
-    compared = a_run(lam=0.5).comparable()
-    assert [each.fingerprint for each in compared] == [other.fingerprint]
 
 
 @pytest.mark.parametrize(
