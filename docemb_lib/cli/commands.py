@@ -428,7 +428,6 @@ def parse_parameters(given: list[str]) -> dict[str, Value]:
 
     Raises InputError for other texts, and for a parameter that is given twice.
     """
-    from docemb_lib.settings.files import NOT_DECIMAL
     from docemb_lib.settings.profile import parse_yaml
 
     parameters: dict[str, Value] = {}
@@ -442,8 +441,6 @@ def parse_parameters(given: list[str]) -> dict[str, Value]:
         if not name or not value:
             mend = "write it as in -p lam=0.5, or -p lam=None for none"
             raise InputError(f"-p {text}: this is not NAME=VALUE; {mend}")
-        if NOT_DECIMAL.fullmatch(value):
-            raise InputError(f"-p {text}: {value} is not a decimal number; write its digits alone")
         parameters[name] = value
         with suppress(yaml.YAMLError):
             parsed = None if value == "None" else parse_yaml(value)

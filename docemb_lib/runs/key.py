@@ -283,12 +283,6 @@ class RunKey:
         names = PV_NAMES if self.registered.beside_contextual else ()
         return [member for name in names for member in settings.members(name)]
 
-    @property
-    def fits_contextual(self) -> bool:
-        """Whether the run needs contextual teachers, which are fitted on their corpus."""
-        learnt = self.taught and self.profile.parameters.contextual_teacher is not None
-        return learnt or bool(self.paragraph_vectors)
-
     @cached_property
     def label(self) -> str:
         """A short, readable name as in the thesis' figures, for example `cosine;384;λ=0.5`."""

@@ -19,7 +19,6 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
 from docemb_lib.base.integrity import (
     GENERAL,
-    MANIFEST,
     MODULES,
     STUDENT,
     digest_of,
@@ -272,8 +271,6 @@ def lexical_models(name: str, folder: Path, workspace: Workspace) -> StudentForm
     half = saved_lexical_half(str(folder))
     if half is None:
         return StudentForms(saved)
-    manifest = folder / MANIFEST
-    inputs = read_json(manifest, "restore the file")["inputs"] if manifest.is_file() else {}
     # A converted encoder has seen no corpus.
     is_trained = saved_training(str(folder)) is not None
     dense = student_model(name, folder, Form.DENSE)
@@ -281,10 +278,9 @@ def lexical_models(name: str, folder: Path, workspace: Workspace) -> StudentForm
     saved = saved._replace(
         embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)
     )
-    words = inputs.get("words", 50_000)
     weight = float(half.weight) if half.weight_given else None
     dim = half.vectors.shape[1]
-    adapted = beside_lsa(workspace, dense, dim, words, weight)
+    adapted = beside_lsa(workspace, dense, dim, weight)
     return StudentForms(saved, dense, adapted)
 
 
@@ -292,15 +288,14 @@ def beside_lsa(
     workspace: Workspace,
     dense: Model,
     dim: int = DIM,
-    words: int = 50_000,
     weight: float | None = None,
 ) -> Model:
     """A model and LSA of a task's texts side by side, joined as a student's two halves.
 
     A task whose texts share too few words is scored by the dense half alone.
 
-    dim: directions of LSA at most; words: size of its vocabulary at most; weight: of LSA; None: it
-    follows from the spreads of cosines in the two halves.
+    dim: directions of LSA at most; weight: of LSA; None: it follows from the spreads of cosines in
+    the two halves.
     """
 
     def fit(texts: list[str], fitted: int | None = None) -> np.ndarray:
@@ -310,16 +305,14 @@ def beside_lsa(
         documents = texts[:fitted]
         filled = directions(len(documents), dim)
         try:
-            half = fit_lexical_half(
-                lambda: X[:fitted], documents, dim=filled, words=words, weight=weight
-            )
+            half = fit_lexical_half(lambda: X[:fitted], documents, dim=filled, weight=weight)
             return _joined(half, X, texts)
         except InputError as error:
             label = label_of(dense.kind, name=dense.name)
             logger.warning("%s, fitted on a task, has no lexical half there: %s", label, error)
             return X
 
-    key = f"{dense.fingerprint} ⊕ LSA/{dim}/{words}"
+    key = f"{dense.fingerprint} ⊕ LSA/{dim}"
     if weight is not None:
         key += f"/{weight}"
     return _on_task(dense.kind, fit, key, form=Form.ADAPTED, name=dense.name)

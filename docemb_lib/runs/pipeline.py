@@ -60,7 +60,6 @@ class Stages:
         if key.trains:
             yield partial(check_student, key, self.corpus)
         yield self.scores.check
-        yield partial(self.corpus.check_hub, teachers=key.fits_contextual)
         for model in self.models:
             yield partial(pretrained.require, model, stay_online=True)
 
@@ -72,7 +71,7 @@ class Stages:
         """
         key = self.key
         p = key.profile.parameters
-        return (key.alike or key, p.documents, p.structural_loss, key.fits_contextual)
+        return (key.alike or key, p.documents, p.structural_loss)
 
     @property
     def models(self) -> list[str]:

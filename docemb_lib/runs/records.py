@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,10 +35,8 @@ logger = logging.getLogger(__name__)
 RECORD = "record.json"
 SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
 COLLAPSE_MEND = (
-    "train with a structural loss beside the contextual one, set contextual_teachers.standardise "
-    "in the profile, or take the contextual loss infonce."
+    "train with a structural loss beside the contextual one, or take the contextual loss infonce."
 )
-SHOWN = 40  # characters of two values that a change shows
 Rows = Sequence[Mapping[str, object]]
 
 
@@ -87,19 +85,10 @@ class Record:
         )
 
     def changes(self, key: RunKey) -> list[str]:
-        """What this run depends on and what is another in the run of a key.
-
-        Each is a line such as `numpy 2.1.0 → 2.2.0`, or `task.see-also has changed`.
-        """
-        before = dict(_leaves({**self.inputs, "code": self.sources, "": self.parameters}))
-        after = dict(_leaves({**key.inputs, "code": key.sources, "": key.parameters}))
-        lines = []
-        for place in dict.fromkeys([*before, *after]):
-            values = f"{before.get(place)} → {after.get(place)}"
-            if before.get(place) != after.get(place):
-                change = values if len(values) <= SHOWN else "has changed"
-                lines.append(f"{'.'.join(place)} {change}")
-        return lines
+        """What this run depends on and what is another in the run of a key, a line each."""
+        before = {**self.inputs, "code": self.sources, "parameters": self.parameters}
+        after = {**key.inputs, "code": key.sources, "parameters": key.parameters}
+        return [f"{name} changed" for name in after if before.get(name) != after[name]]
 
 
 def save(
@@ -214,19 +203,6 @@ def collapse_note(metrics: Mapping[str, float]) -> str:
         f"The student has collapsed: the mean cosine distance between its embeddings of two "
         f"documents is {spread:.1g}, and was {before:.1g} before training; {COLLAPSE_MEND}"
     )
-
-
-def _leaves(tree: object, *place: str) -> Iterator[tuple[tuple[str, ...], object]]:
-    """The values of a JSON tree, each with the names that lead to it.
-
-    Fields of a profile and packages are known by their names alone.
-    """
-    if isinstance(tree, dict):
-        for name, value in tree.items():
-            further = () if name in ("", "profile", "versions") else (name,)
-            yield from _leaves(value, *place, *further)
-    else:
-        yield place, tree
 
 
 def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:

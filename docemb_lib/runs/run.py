@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from docemb_lib.base.errors import InputError, spreadsheet_cell
+from docemb_lib.base.errors import spreadsheet_cell
 from docemb_lib.base.hardware import tune_environment
 from docemb_lib.base.private import INJECTED_CELL
 from docemb_lib.base.progress import log_to_notebook
@@ -99,7 +99,6 @@ class Run:
                     self.workspace,
                     self.untrained,
                     dim=self.profile.student.lexical,
-                    words=self.profile.student.lexical_words,
                 )
                 models.append(adapted)
         models.append(sbert.truncated)
@@ -350,21 +349,8 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     cells = namespace.get("In", [])
     injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")
     check_names(notebook, re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE))
-    # Without a cell tagged `parameters` papermill's comes first, and the notebook's own undoes it.
-    if injected and cells[1] == injected and _undone(injected, namespace):
-        problem = (
-            "no cell is tagged `parameters`, and a later one replaces what papermill was given"
-        )
-        raise InputError(f"{notebook}: {problem}; tag the cell of the parameters again")
     profile = Profile.load(namespace.get("profile", "tiny"))
     given = {name: namespace[name] for name in REGISTRY[notebook].values if name in namespace}
     run = Run(RunKey.of(notebook, profile, **given))
     run.stages.check()
     return run
-
-
-def _undone(injected: str, namespace: Mapping[str, object]) -> bool:
-    """Whether a parameter has another value than papermill's cell has given it."""
-    given: dict[str, object] = {}
-    exec(injected, given)  # assignments that papermill wrote
-    return any(namespace.get(name) != given[name] for name in given.keys() & namespace.keys())

@@ -118,8 +118,6 @@ class StudentStage:
             "corpus": corpus,
             "start": start,
             "teachers": teachers,
-            "standardise": key.profile.contextual_teachers.standardise
-            and "contextual" in key.roles,
             "parameters": key.counting,
             "simde": pairs,
             "training": key.training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
@@ -141,7 +139,6 @@ class StudentStage:
             "dense": self.dense.fingerprint,
             "corpus": self.corpus.fingerprint,
             "dim": settings.lexical,
-            "words": settings.lexical_words,
             "precision": precision_of(None),
         }
 
@@ -152,7 +149,6 @@ class StudentStage:
                 texts,
                 devices=devices_at_hand(),
                 dim=settings.lexical,
-                words=settings.lexical_words,
             )
             documents = f"{len(texts)} documents of {self.profile.corpus.source}"
             card = with_lexical_half(saved_card(str(self.dense.path)), student, documents)
@@ -237,7 +233,7 @@ class StudentStage:
         )
 
     def _converted(self, settings: StudentSettings) -> Artefact:
-        options = settings.model_dump(exclude={"model", "lexical", "lexical_words"})
+        options = settings.model_dump(exclude={"model", "lexical"})
         inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
         def build(folder: Path) -> None:

@@ -159,9 +159,7 @@ class Profile(sections.Section):
         """The encoders of the student and of the structural teacher, by name."""
         return [self.student.model, self.structural_teacher.model]
 
-    def for_notebook(
-        self, notebook: str, *, source: str | None = None, **overrides: object
-    ) -> Self:
+    def for_notebook(self, notebook: str, **overrides: object) -> Self:
         """The profile for a run of `notebook`, with its values in `notebooks` below `overrides`.
 
         The word "profile" as a value leaves a parameter as the profile has it. Raises InputError
@@ -169,12 +167,13 @@ class Profile(sections.Section):
         """
         check_names(notebook, overrides)
         given = {name: value for name, value in overrides.items() if value != "profile"}
+        given.pop("profile", None)
         parameters = {
             **self.notebooks.get(notebook, {}),
             **given,
             **REGISTRY[notebook].fixed,
         }
-        return self.with_parameters(source=source or notebook, **parameters)
+        return self.with_parameters(source=notebook, **parameters)
 
     def with_tasks(self, tasks: Sequence[str], *, source: str) -> Self:
         """The same profile with other tasks in its final evaluation.
@@ -204,15 +203,10 @@ class Profile(sections.Section):
 
         Raises InputError for a wrong value; `source` begins the line of this error.
         """
-        given = {
-            name: value
-            for name, value in overrides.items()
-            if name != "profile" and value != "profile"
-        }
-        parameters = validated(Parameters, {**self.parameters.model_dump(), **given}, source)
+        parameters = validated(Parameters, {**self.parameters.model_dump(), **overrides}, source)
         notebooks = {}
         for notebook, values in self.notebooks.items():
-            notebooks[notebook] = {k: value for k, value in values.items() if k not in given}
+            notebooks[notebook] = {k: value for k, value in values.items() if k not in overrides}
         return self.model_copy(update={"parameters": parameters, "notebooks": notebooks})
 
 

@@ -212,7 +212,6 @@ class StructuralTeacher(Section):
     max_tokens: MaxTokens | None = 384  # with special tokens; None: the limit of the model
     # Beyond max_tokens: cut, or the mean over chunks weighted by tokens
     long: Long = "truncate"
-    bf16: bool | None = None  # compute its embeddings in bfloat16; None: as DOCEMB_PRECISION says
 
 
 class ParagraphVectorSettings(Section):
@@ -268,9 +267,6 @@ class ContextualTeachers(Section):
     DBOW: ParagraphVectorSettings = LARGE_DBOW
     PV: list[ParagraphVectorSettings] = Field([LARGE_DM, LARGE_DBOW], min_length=1)
     lsa_dim: Width = 300
-    # Students learn from embeddings in which each dimension has the mean 0 and the deviation 1 on
-    # their training documents. A student that has no structural loss then does not collapse.
-    standardise: bool = False
 
     def members(self, name: str) -> list[ParagraphVectorSettings]:
         """The Paragraph Vectors of a contextual teacher: one, for PV several, for LSA none."""
@@ -301,7 +297,6 @@ class Student(Section):
     # Width of a lexical half, fitted after training on the words of the corpus' train split; 0:
     # none
     lexical: int = Field(0, ge=0, le=WIDEST)
-    lexical_words: Several = 50_000  # size of its vocabulary at most
 
 
 class Decorrelation(Section):

@@ -167,11 +167,6 @@ def test_a_run_takes_its_notebooks_parameters_from_the_namespace(workspace_root)
             {"In": ["", "# Parameters\nlam = 0.5\nlamb = 0.4\n", "lamc = 1"]},
             "unknown parameter 'lamb'; did you mean lam",
         ),
-        (
-            "05_weighting",
-            {"In": ["", "# Parameters\nlam = 0.2\n", "lam = 0.5"], "lam": 0.5},
-            "no cell is tagged `parameters`, .*; tag the cell of the parameters again",
-        ),
         ("08_more", {}, "notebook '08_more' is unknown"),
     ],
 )

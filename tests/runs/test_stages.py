@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from conftest import write_files
-from sklearn.preprocessing import StandardScaler
 
 from docemb_lib.corpus import build
 from docemb_lib.losses import Weighting
@@ -20,7 +19,6 @@ from docemb_lib.runs.models import contextual_models, paragraph_vector_model
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.stages import TeacherStage
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import ContextualTeachers
 from docemb_lib.teachers import SBERT, ParagraphVector, paragraph_vector
 
 NOTEBOOK = "02_paragraph_vector"
@@ -283,19 +281,12 @@ def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(
 
 
 def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(
-    make, workspace_root, refused, monkeypatch
+    make, workspace_root, refused
 ):
     with_a_corpus_of_the_teachers_own(workspace_root)
     path = workspace_root / "params" / "mine.yaml"
     path.write_text(path.read_text().replace("../more", "../moore"), encoding="utf-8")
     refused(r"corpus.path: .*/moore does not exist", make().check)
-    hub = "source: hub, documents: 9, datasets: [{dataset: far/off}]"
-    path.write_text(
-        path.read_text().replace("source: local, path: ../moore", hub), encoding="utf-8"
-    )
-    monkeypatch.setattr(stages.pretrained, "hub_silence", lambda: "the hub is silent")
-    problem = "far/off cannot be streamed, because the hub is silent"
-    refused(f"contextual_teachers.corpus.datasets: {problem}", make().check)
     assert not (workspace_root / "outputs").exists()
 
 
@@ -394,23 +385,3 @@ def test_damaged_embeddings_of_more_documents_do_not_serve(numbers, workspace):
     (array,) = workspace.outputs.rglob("teacher-embeddings/*/*.npy")
     array.write_bytes(b"")
     assert numbers(4) == ([*range(4)], [4])
-
-
-@pytest.mark.parametrize("standardise", [True, False])
-def test_contextual_embeddings_are_standardised_by_the_training_documents(standardise, workspace):
-    rng = np.random.default_rng(0)
-    rows = {split: rng.normal(3, [1, 5, 0.1], (20, 3)) for split in ("train", "validation")}
-    settings = ContextualTeachers(standardise=standardise)
-    profile = Profile(name="made up", contextual_teachers=settings)
-    stage = TeacherStage(
-        profile.with_parameters(documents=12), workspace, SimpleNamespace(fingerprint="corpus")
-    )
-    teacher = SimpleNamespace(fingerprint="teacher")
-    stage.of_student = {"structural": teacher, "contextual": teacher}
-    stage.embeddings = lambda asked, split, number: rows[split][:number].astype(np.float32)
-    embeddings = stage.of_documents("validation", 9)
-    raw = rows["validation"][:9]
-    np.testing.assert_allclose(embeddings["structural"][:], raw, rtol=1e-5)
-    if standardise:
-        raw = StandardScaler().fit(rows["train"][:12]).transform(raw)
-    np.testing.assert_allclose(embeddings["contextual"][:], raw, rtol=1e-4, atol=1e-5)

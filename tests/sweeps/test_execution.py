@@ -8,7 +8,6 @@ import os
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from importlib.metadata import version
 
 import pytest
 from filelock import FileLock
@@ -183,13 +182,12 @@ def test_a_run_that_is_repeated_says_why(a_done_run, workspace, change, reason):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("max_tokens: 64}\n", "max_tokens: 32}\n", "structural_teacher.max_tokens 64 → 32"),
-        ("seeds: 2", "seeds: 3", "evaluation.seeds 2 → 3"),
+        ("max_tokens: 64}\n", "max_tokens: 32}\n", "profile changed"),
+        ("seeds: 2", "seeds: 3", "profile changed"),
         (
             "packages: [numpy, seaborn]",
             "packages: [numpy]",
-            "texts.1.packages ['numpy', 'seaborn'] → ['numpy'], "
-            f"texts.1.seaborn {version('seaborn')} → None",
+            "texts changed",
         ),
     ],
 )
@@ -204,7 +202,7 @@ def test_the_setting_that_has_changed_since_a_run_is_named(
 def test_a_package_that_has_changed_since_a_run_is_named(a_done_run, a_run, workspace, monkeypatch):
     versions = {**installed_versions(), "numpy": "99.0"}
     monkeypatch.setattr("docemb_lib.runs.key.installed_versions", lambda: versions)
-    assert reason_to_execute(a_run(), workspace) == f"numpy {version('numpy')} → 99.0"
+    assert reason_to_execute(a_run(), workspace) == "versions changed"
 
 
 @pytest.mark.parametrize(
