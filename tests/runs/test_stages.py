@@ -152,19 +152,6 @@ def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
     assert [*contextual_models(make().teachers)] == [Kind.DM, Kind.DBOW, Kind.PV]
 
 
-def test_workers_and_a_cap_reach_the_model(make):
-    settings = make().key.profile.contextual_teachers.DBOW.model_copy(update={"min_count": 1})
-    model = make().teachers.paragraph_vector(
-        settings.model_copy(update={"workers": 2, "max_vocab_size": 20}), seed=0
-    )
-    assert (model.workers, model.max_vocab_size) == (2, 20)
-    assert (
-        model.fitted.vocabulary
-        < make().teachers.paragraph_vector(settings, seed=0).fitted.vocabulary
-        == 40
-    )
-
-
 def with_a_corpus_of_the_teachers_own(workspace_root):
     """The profile `mine` with contextual teachers fitted on another spelling of its texts, and
     thirty others.
@@ -222,35 +209,6 @@ def test_teachers_of_different_corpora_are_never_mixed(make, workspace_root):
         "It has changed, and is read again. " * 9, encoding="utf-8"
     )
     assert make().teachers.contextual("DM").fingerprint != other.fingerprint
-
-
-def test_the_teachers_corpus_is_that_of_its_texts_and_of_what_is_held_out_alone(
-    make, workspace_root
-):
-    with_a_corpus_of_the_teachers_own(workspace_root)
-    stages = make()
-    changed = {  # what is changed in the profile, and whether the teachers read other texts
-        "token counts": (
-            {"structural_teacher": {"model": str(stages.students.untrained.path)}},
-            False,
-        ),
-        "held out": ({"corpus": {"validation": 5}}, True),
-        "their own": ({"contextual_teachers": {"corpus": {"documents": 20}}}, True),
-    }
-    for what, (given, expected) in changed.items():
-        profile = Profile.model_validate(_laid_over(stages.key.profile.model_dump(), given))
-        other = Stages(RunKey(NOTEBOOK, profile), stages.workspace)
-        assert (
-            other.corpus.for_teachers.fingerprint != stages.corpus.for_teachers.fingerprint
-        ) is expected, what
-        assert other.corpus.fingerprint != stages.corpus.fingerprint or what == "their own"
-
-
-def _laid_over(base, given):
-    return {
-        **base,
-        **{k: _laid_over(base[k], v) if isinstance(v, dict) else v for k, v in given.items()},
-    }
 
 
 def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(
@@ -378,10 +336,3 @@ def test_embeddings_of_fewer_documents_or_another_teacher_do_not_serve(numbers):
     numbers(4)
     assert numbers(9) == ([*range(9)], [9])
     assert numbers(9, fingerprint="another") == ([*range(9)], [9])
-
-
-def test_damaged_embeddings_of_more_documents_do_not_serve(numbers, workspace):
-    numbers(9)
-    (array,) = workspace.outputs.rglob("teacher-embeddings/*/*.npy")
-    array.write_bytes(b"")
-    assert numbers(4) == ([*range(4)], [4])
