@@ -23,7 +23,6 @@ from docemb_lib.base.integrity import (
     STUDENT,
     digest_of,
     files_of,
-    is_published,
     read_json,
 )
 from docemb_lib.base.progress import progress
@@ -241,21 +240,10 @@ def _loaded(folder: Path, dense: bool) -> Student:
     return student.dense_half() if dense else student
 
 
-def student_at(folder: Path) -> Path | None:
-    """The folder of a student that is in this folder or behind this link.
-
-    None if the student was not trained here. Raises InputError for a damaged one.
-    """
-    folder = folder.resolve()
-    # A copy of an artefact may have any name, so it does not count as one.
-    if is_published(folder) and folder.parent.parent.name == "artefacts":
-        return folder
-    return None
-
-
 def recorded_student(workspace: Workspace, record: records.Record) -> Path | None:
     """The student of a recorded run; None where there was none or it is gone."""
-    return None if record.student is None else student_at(workspace.root / record.student)
+    folder = workspace.root / record.student if record.student else None
+    return folder if folder is not None and folder.is_dir() else None
 
 
 def lexical_models(name: str, folder: Path, workspace: Workspace) -> StudentForms:
@@ -542,5 +530,5 @@ def forms_at(path: str, workspace: Workspace) -> StudentForms:
         is_student = False
     if not is_student:
         return StudentForms(published_model(path)._replace(name=name))
-    forms = lexical_models(name, student_at(Path(source)) or Path(source), workspace)
+    forms = lexical_models(name, Path(source), workspace)
     return forms._replace(adapted=forms.adapted and forms.adapted._replace(form=Form.REFITTED))
