@@ -24,7 +24,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import MANIFEST, damaged, files_of, hash_of, is_whole, sealed
+from docemb_lib.base.integrity import MANIFEST, damaged, hash_of, is_whole, sealed
 from docemb_lib.base.progress import stopped
 from docemb_lib.settings.files import find_root, folder_above
 
@@ -159,9 +159,9 @@ def publish(
 ) -> None:
     """Build `folder` in a sibling and rename it, under a lock.
 
-    A folder that is there and whole stays, unless `replace` is set: then its files are replaced one
-    by one. A `resumable` build starts with the files of an interrupted one. Raises InputError where
-    the disk is full, and Stopped, which gives the `name` of the artefact, after Ctrl-C.
+    A folder that is there and whole stays, unless `replace` is set. A `resumable` build starts with
+    the files of an interrupted one. Raises InputError where the disk is full, and Stopped, which
+    gives the `name` of the artefact, after Ctrl-C.
     """
     with locked(folder):
         if not replace and not damaged(folder):
@@ -189,9 +189,8 @@ def publish(
                 raise stopped(f"stopped while building {name.replace('-', ' ')}") from None
             raise
         if folder.exists():
-            _replace_files(partial, folder)
-        else:
-            partial.rename(folder)
+            shutil.rmtree(folder)
+        partial.rename(folder)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -236,17 +235,6 @@ def is_locked(target: Path) -> bool:
             return False
     except Timeout:
         return True
-
-
-def _replace_files(source: Path, folder: Path) -> None:
-    """Move the files of `source` to `folder`, the manifest last, and remove all others there."""
-    new = sorted(files_of(source), key=lambda name: name.name == MANIFEST)
-    for name in new:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(source / name, folder / name)
-    for name in set(files_of(folder)) - set(new):
-        (folder / name).unlink()
-    shutil.rmtree(source)
 
 
 @cache  # reading the metadata of packages takes tens of milliseconds

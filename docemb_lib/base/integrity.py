@@ -94,19 +94,6 @@ def is_whole(folder: Path) -> bool:
     return not damage
 
 
-def is_published(folder: Path) -> bool:
-    """Whether a folder was published here.
-
-    Raises InputError for a damaged one, because how to build it is not known.
-    """
-    if not (folder / MANIFEST).is_file():
-        return False
-    damage = damaged(folder)
-    if damage:
-        raise InputError(f"{fault(damage[0])}; remove {folder.resolve()} and {AGAIN}")
-    return True
-
-
 def check_student(folder: Path) -> None:
     """Check that a saved student is as docemb has saved it.
 

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
-from docemb_lib.base.integrity import damaged, is_whole
+from docemb_lib.base.integrity import is_whole
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.workspace import (
     VERSION,
     Workspace,
-    installed_versions,
-    is_locked,
     publish,
     write_text,
 )
@@ -57,9 +55,6 @@ class Record:
     student: str | None = None  # the folder of the run's student
     error: str | None = None  # of a failed run, one line
     traceback: str | None = None  # of a failed run
-    versions: dict[str, str] = field(default_factory=installed_versions)
-    # Threads of torch, if it was loaded: the last digits of weights and scores depend on them.
-    threads: int | None = None
     # Files of code of one's own, with their SHA-256.
     sources: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)  # what `setting` is a hash of
@@ -214,8 +209,7 @@ def _read(folder: Path) -> Record | None:
 
     The run of such a record counts as not done.
     """
-    # While a record is replaced, under its lock, the folder has files of the old and the new one.
-    if damaged(folder) and not is_locked(folder) and not is_whole(folder):
+    if not is_whole(folder):
         return None
     try:
         fields = json.loads((folder / RECORD).read_text(encoding="utf-8"))

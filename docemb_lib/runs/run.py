@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -20,7 +19,7 @@ from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.kinds import Form, Kind, label_of
+from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import (
     Model,
     StudentForms,
@@ -156,24 +155,14 @@ class Run:
         """The numbers that the run records, of the last round of its tidy scores.
 
         `mean` over tasks and `<task>/<metric>`, means over head seeds; of a student also its
-        validation loss and its spread before and after training, and whether it has collapsed; of
-        a final evaluation also the means of the untrained student and of SBERT.
+        validation loss and its spread before and after training, and whether it has collapsed.
         """
         scores = last_round(scores)
         student = scores[scores["model"] == self.label]
         metrics = {"mean": float(mean_over_tasks(student)["value"].mean())}
         by_task: Any = student.groupby(["task", "metric"])["value"].mean()
         metrics |= {f"{task}/{metric}": value for (task, metric), value in by_task.items()}
-        metrics |= self._trained_metrics
-        if self.is_final:
-            means = mean_over_tasks(scores).groupby("model")["value"].mean()
-            metrics["mean_before"] = float(means[label_of(Kind.UNTRAINED)])
-            metrics["mean_sbert_truncated"] = float(means[label_of(Kind.SBERT_TRUNCATED)])
-            metrics["mean_sbert_chunks"] = float(means[label_of(Kind.SBERT_CHUNKS)])
-            if self.key.has_lexical_half:
-                adapted = label_of(Kind.STUDENT, Form.ADAPTED, self.label)
-                metrics["mean_adapted"] = float(means[adapted])
-        return metrics
+        return metrics | self._trained_metrics
 
     @cached_property
     def _trained_metrics(self) -> dict[str, float]:
@@ -305,15 +294,8 @@ class Run:
         }
         first = records.find_done(self.workspace, self.notebook, self.fingerprint)
         if first is not None:
-            result |= {
-                "seconds": first.seconds,
-                "finished": first.finished,
-                "threads": first.threads,
-            }
+            result |= {"seconds": first.seconds, "finished": first.finished}
         else:
-            # A run that has not imported torch does not depend on its threads.
-            torch = sys.modules.get("torch")
-            result["threads"] = None if torch is None else torch.get_num_threads()
             result["seconds"] = round(time.perf_counter() - self.started, 1)
         record = records.Record.of(self.key, **result)
 

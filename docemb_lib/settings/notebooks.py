@@ -107,24 +107,7 @@ SIMDE = Notebook(
 CHAPTER_4 = (PARAGRAPH_VECTOR, STRUCTURAL, PROJECTIONS, WEIGHTING)
 _ALL = (CORPUS, *CHAPTER_4, EVALUATION, SIMDE)
 # Notebooks with parameters of their own, which make no run of a profile and leave no record.
-FREE: Mapping[str, tuple[str, ...]] = {
-    "00_one_page": ("seed", "documents", "max_tokens", "lam", "learning_from", "held_out"),
-    "08_own_documents": (
-        "path",
-        "text_field",
-        "id_field",
-        "documents",
-        "links",
-        "label",
-        "encoder",
-        "adapted",
-        "groups",
-        "near_copy",
-        "query",
-        "seed",
-        "save_to",
-    ),
-}
+FREE = ("00_one_page", "08_own_documents")
 REGISTRY: Mapping[str, Notebook] = {notebook.name: notebook for notebook in _ALL}
 
 

@@ -15,9 +15,8 @@ from docemb_lib.base.integrity import CARD, MANIFEST, MARKER
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
-from docemb_lib.student import Student
 from docemb_lib.training.trainer import find_checkpoint
-from docemb_lib.workspace import Workspace, publish
+from docemb_lib.workspace import Workspace
 
 
 def ask(root: Path) -> dict[str, object]:
@@ -92,27 +91,6 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(
     assert listed.returncode == 1
     assert [file for file, content in arrays.items() if file.read_bytes() != content] == []
     assert docemb("doctor", "--verify").returncode == 0
-
-
-def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(root, refused):
-    folder = root / "artefacts" / "student" / "it"
-    publish(
-        folder,
-        Student.from_encoder(str(root / "encoder"), max_tokens=16, attention_window=8).save,
-        inputs={},
-    )
-    assert {"model.safetensors", "modules.json"} <= {file.name for file in published_in(folder)}
-    for file, harm in itertools.product(published_in(folder), DAMAGE):
-        if file.name == MANIFEST and harm is Path.unlink:
-            continue  # a student of someone else has none
-        content = file.read_bytes()
-        harm(file)
-        mend = f"remove {folder} and give the command that made it again"
-        said = rf"^{file} is (missing|damaged.*); {mend}$"
-        refused(said, Student.load, folder)
-        file.write_bytes(content)
-        integrity._digests.clear()  # where file times are coarse, all states have one
-    Student.load(folder)
 
 
 def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog):

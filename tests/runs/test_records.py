@@ -1,7 +1,6 @@
 """Records: published whole, found by fingerprint, shown as one frame."""
 
 import json
-import os
 import subprocess
 
 import pytest
@@ -73,25 +72,6 @@ def test_of_two_runs_that_end_in_one_second_the_later_one_is_the_newest(workspac
         records.save(workspace, record(fingerprint))
     oldest_first = records.all_records("05_weighting", workspace=workspace)
     assert [saved.fingerprint for saved in oldest_first] == ["f2", "f1"]
-
-
-def test_a_record_is_there_at_every_moment_of_being_replaced(workspace, monkeypatch):
-    records.save(workspace, record(status="failed", error="x", metrics={}))
-    records.save(workspace, record(), [{"value": 1.0}])
-    seen = []
-    moves = {name: getattr(os, name) for name in ("rename", "replace")}
-    for name in moves:
-
-        def observed(source, target, name=name):
-            moves[name](source, target)
-            seen.append(records.find(workspace, "05_weighting", "f1"))
-            assert len(records.table_of(workspace, seen[-1])) == 1
-
-        monkeypatch.setattr(os, name, observed)
-    records.save(workspace, record(metrics={"mean": 0.9}), [{"value": 2.0}])
-    assert {saved.metrics["mean"] for saved in seen} == {0.7, 0.9}
-    assert records.table_of(workspace, seen[-1])["value"].tolist() == [2.0]
-    assert records.frame(workspace=workspace)["validation"].tolist() == [0.9]
 
 
 def test_a_record_that_is_being_written_or_of_another_version_is_left_out(workspace, caplog):
