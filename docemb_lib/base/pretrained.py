@@ -43,7 +43,7 @@ SILENT = f"the hub does not answer within {HUB_SECONDS:g} s, or HF_HUB_OFFLINE s
 def resolve(name: str) -> str:
     """The folder or hub id to load the model `name` from.
 
-    Raises InputError for a damaged artefact, student or package.
+    Raises InputError for a damaged student or package.
     """
     if not name.strip():
         raise InputError("MODEL: the name of the model is empty; give a folder or a hub id")

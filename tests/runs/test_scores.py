@@ -341,22 +341,6 @@ def test_an_adapted_student_is_compared_with_its_adapted_start(rounds):
     assert final.adapted == "student, adapted"
 
 
-def test_without_training_and_chunks_a_model_is_compared_with_the_truncated_teacher(rounds):
-    rounds("all")
-    kept = [model for model in MODELS if model.label not in (UNTRAINED, SBERT_CHUNKS)]
-    final = evaluated(kept, student=kept[-1])
-    assert final.standing().startswith("In the mean over 2 tasks, TF-IDF (.")
-    assert " is worse than the best of 2 references, student (.5" in final.standing()
-    assert f"; it is worse than {SBERT_TRUNCATED} (.4" in final.standing()
-    assert (
-        " is worse than the best of 2 references, this student (.5"
-        in final.called({"student": "this student"}).standing()
-    )
-    assert final.called({"TF-IDF": "this model"}).standing() == final.standing().replace(
-        "TF-IDF", "this model"
-    )
-
-
 def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(workspace_root):
     both = Labelled(TEXTS, [0, 1] * 4)
     tasks = {
@@ -384,18 +368,6 @@ def test_a_reference_is_fitted_on_the_texts_of_each_task_it_can_be_scored_on(wor
 
     left_out = model._replace(name="unfit", fingerprint="u", fit=unfit)
     assert "unfit" not in world.by_round([model, left_out], final=True)["all"]
-
-
-def test_the_board_has_intervals_and_without_references_there_is_nothing_to_compare(rounds):
-    found = rounds("all")["all"]
-    board = evaluated(MODELS).board
-    assert list(board.columns) == ["sort", "find", OVERALL, "fitted on"]
-    assert board.index[0] in {"student", SBERT_CHUNKS}
-    assert board.index[-1] == "TF-IDF"
-    values = np.array(found["student"]["sort"].values)
-    assert board.loc["student", "sort"].startswith(f"{values.mean():.3f}".lstrip("0") + " [")
-    alone = evaluated([STUDENT])
-    assert (alone.comparison.empty, list(alone.board.index)) == (True, ["student"])
 
 
 def test_rounds_stand_in_the_table_and_the_last_one_is_compared(rounds):
