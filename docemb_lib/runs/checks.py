@@ -15,25 +15,23 @@ from docemb_lib.settings.projections import check_widths
 from docemb_lib.settings.sections import NO_PAIRS
 
 
-def check_training(profile: Profile, *, taught: bool, self_supervised: bool) -> None:
+def check_training(profile: Profile, *, self_supervised: bool) -> None:
     """Check that documents, batches, dropout, teachers and projections fit each other.
 
-    taught: whether the student learns from teachers; self_supervised: from pairs of texts. Raises
-    InputError.
+    self_supervised: the student learns from pairs of texts, without teachers. Raises InputError.
     """
     p = profile.parameters
-    section = "simde.training" if self_supervised else "training"
-    training = profile.simde.training if self_supervised else profile.training
-    training.check_fills_a_batch(p.documents, section)
-
-    if self_supervised and p.pairs == "dropout":
+    if self_supervised:
+        profile.simde.training.check_fills_a_batch(p.documents, "simde.training")
         dropout = profile.simde.dropout
         if dropout is None:
             dropout = profile.student.dropout
-        if dropout == 0:
+        if p.pairs == "dropout" and dropout == 0:
             raise InputError(NO_PAIRS)
+        return
 
-    if not taught or p.contextual_teacher is None:
+    profile.training.check_fills_a_batch(p.documents)
+    if p.contextual_teacher is None:
         return
     student_width = width(profile.student.model)
     if student_width is not None:  # of a model that is not loaded it may be unknown
@@ -41,13 +39,13 @@ def check_training(profile: Profile, *, taught: bool, self_supervised: bool) -> 
         f, g = p.student_projection, p.contextual_projection
         check_widths(f, student_width, g, teacher_width, teacher="contextual")
     # A batch of B documents has B - 1 canonical correlations; `cca:10` sums the first ten.
-    size = training.batch_size
+    size = profile.training.batch_size
     number = p.contextual_loss.partition(":")[2]
     if number.isdecimal() and int(number) >= size:
         few = (
             f"{p.contextual_loss} needs more correlations than the {size - 1} of a batch of {size}"
         )
-        mend = f"raise {section}.batch_size far above {number}"
+        mend = f"raise training.batch_size far above {number}"
         raise InputError(f"contextual_loss: {few}; {mend}")
 
 

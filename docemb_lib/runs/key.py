@@ -104,9 +104,7 @@ class RunKey:
     @property
     def taught(self) -> bool:
         """Whether the student learns from teachers."""
-        if self.self_supervised:
-            return self.profile.parameters.beside_teachers is not None
-        return self.trains
+        return self.trains and not self.self_supervised
 
     @property
     def has_lexical_half(self) -> bool:
@@ -153,8 +151,6 @@ class RunKey:
             names.append("documents")
         if self.self_supervised:
             names += PAIRS
-            if self.taught:
-                names.append("beside_teachers")
         counting = _values(p, names)
         if self.taught:
             counting |= objective_settings(p)
@@ -311,7 +307,7 @@ class RunKey:
         `Stages.check` also checks files, models and the corpus. Raises InputError.
         """
         if self.trains:
-            check_training(self.profile, taught=self.taught, self_supervised=self.self_supervised)
+            check_training(self.profile, self_supervised=self.self_supervised)
 
 
 def objective_settings(p: Parameters) -> dict[str, object]:

@@ -283,29 +283,20 @@ class StudentStage:
         return _Trained(history, p.documents, PROJECTIONS, tensors)
 
     def _learn_from_pairs(self, student: Student, folder: Path) -> _Trained:
-        """Train on pairs of texts of one document (the SimDE paper, Section 3).
-
-        Beside the pairs, the student may learn from teachers.
-        """
+        """Train on pairs of texts of one document (the SimDE paper, Section 3)."""
         p = self.profile.parameters
         train, validation = (self.paired_documents(student, *size) for size in self._sizes)
-        taught = []
-        if self.key.taught:
-            taught = [self.training_documents(student, *size) for size in self._sizes]
-        torch.manual_seed(p.seed)  # before a head and projections draw their weights
+        torch.manual_seed(p.seed)  # before a head draws its weights
         objective = PairObjective(
             student,
             contrast=InfoNCE(p.pair_temperature),
             head=self._head(student) if p.mlm_weight else None,
             mlm_weight=p.mlm_weight,
-            distillation=make_objective(student, self.key, _widths(taught[0])) if taught else None,
-            weight=p.beside_teachers or 1.0,
         )
         history = train_on_pairs(
             objective,
             train,
             validation,
-            taught=taught,
             settings=self.key.training,
             seed=p.seed,
             folder=folder,

@@ -96,8 +96,6 @@ def pairs_label(p: Parameters) -> str:
         parts.append(f"τ={p.pair_temperature}")
     if p.mlm_weight != PAPER.mlm_weight:
         parts.append(f"mlm={p.mlm_weight}")
-    if p.beside_teachers is not None:
-        parts += [f"×{p.beside_teachers} beside", _student_label(p)]
     return ";".join([*parts, _sizes(p)])
 
 

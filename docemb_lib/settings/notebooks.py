@@ -98,7 +98,7 @@ EVALUATION = Notebook(
 SIMDE = Notebook(
     "07_simde",
     labels.pairs_label,
-    ("pairs", "pair_temperature", "mlm_weight", "beside_teachers", "documents"),
+    ("pairs", "pair_temperature", "mlm_weight", "documents"),
     self_supervised=True,
     final=True,
     beside_contextual=True,

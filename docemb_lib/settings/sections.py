@@ -361,8 +361,7 @@ class Training(Section):
 class SimDE(Section):
     """Learning from pairs of texts of one document, without a teacher (Sections 3 and 4 of SimDE).
 
-    The notebook parameters `pairs`, `pair_temperature`, `mlm_weight` and `beside_teachers` set the
-    pairs and weights.
+    The notebook parameters `pairs`, `pair_temperature` and `mlm_weight` set the pairs and weights.
     """
 
     language: str = "en"  # ISO 639; decides which abbreviations end no sentence

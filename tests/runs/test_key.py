@@ -66,11 +66,6 @@ ALONE, CONTEXTUAL = {"contextual_teacher": None}, {"structural_loss": None}
             "SimCSE;τ=0.1;mlm=0.0;9 docs;seed 2",
         ),
         (
-            "07_simde",
-            {"documents": 9, "beside_teachers": 0.5},
-            "SimDE;×0.5 beside;cosine;384;λ=0.5;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;9 docs",
-        ),
-        (
             "04_projections",
             {"delta": 0, "beta": 0},
             "cosine;PV;S:768(ReLU)x4096(ReLU)x2048;C:-;δ=0.0;β=0.0",
@@ -276,7 +271,7 @@ def test_a_run_stays_what_it_is_where_its_texts_and_tasks_are_copied_to(tmp_path
     )
 
 
-def test_pairs_count_where_a_student_learns_from_them_and_teachers_only_beside_them(small):
+def test_pairs_count_where_a_student_learns_from_them_and_teachers_do_not(small):
     def fingerprint(lam=0.5, **parameters):
         return RunKey("07_simde", small.with_parameters(lam=lam, **parameters)).fingerprint
 
@@ -285,12 +280,10 @@ def test_pairs_count_where_a_student_learns_from_them_and_teachers_only_beside_t
         {"pairs": "dropout"},
         {"pair_temperature": 0.1},
         {"mlm_weight": 0},
-        {"beside_teachers": 1},
         {"seed": 1},
     )
     assert len({base, *(fingerprint(**given) for given in others)}) == 1 + len(others)
     assert fingerprint(lam=0.9) == base
-    assert fingerprint(lam=0.9, beside_teachers=1) != fingerprint(beside_teachers=1)
 
 
 def test_a_run_of_a_compound_does_not_depend_on_the_parameters_of_single_models(small):
@@ -345,9 +338,9 @@ def test_a_compound_of_another_form_is_refused_with_the_form(small, refused, com
             f"{FEW}; give 6 or more, or lower simde.training.batch_size",
         ),
         (
-            "07_simde",
-            {"beside_teachers": 1.0, "contextual_loss": "cca:9"},
-            "the 5 of a batch of 6; raise simde.training.batch_size",
+            "05_weighting",
+            {"contextual_loss": "cca:9"},
+            "the 5 of a batch of 6; raise training.batch_size",
         ),
         ("07_simde", {"pairs": "dropout"}, "set simde.dropout to 0.1"),
     ],

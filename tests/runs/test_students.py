@@ -46,13 +46,12 @@ class Embeddings(nn.Linear):
     dim = D
 
 
-def make(training=(), simde=(), notebook="05_weighting", **parameters):
+def make(training=(), **parameters):
     torch.manual_seed(0)
     widths = {"structural": D, "contextual": C}
     parameters = {"student_projection": "5(ReLU)x3", "contextual_projection": "-", **parameters}
-    settings = {"training": dict(training), "simde": dict(simde)}
-    profile = Profile(name="made up", parameters=parameters, **settings)
-    return make_objective(Embeddings(D, D), RunKey(notebook, profile), widths)
+    profile = Profile(name="made up", parameters=parameters, training=dict(training))
+    return make_objective(Embeddings(D, D), RunKey("05_weighting", profile), widths)
 
 
 @pytest.mark.parametrize(
@@ -106,17 +105,6 @@ def test_the_objective_has_the_decorrelation_and_the_weighting_of_the_settings()
     decorrelation = objective.teachings[1].loss.teacher_decorrelation
     assert (decorrelation.form, decorrelation.reduction) == ("covariance", "sum")
     assert objective.weighting == Weighting(**weighting)
-
-
-def test_losses_of_teachers_beside_pairs_are_computed_in_the_batches_of_pairs():
-    own = {"training": {"batch_size": 7, "sdl": {"reduction": "sum"}}}
-    objective = make(
-        training={"batch_size": 5}, simde=own, notebook="07_simde", beside_teachers=0.5
-    )
-    assert (objective.group_size, objective.teachings[1].loss.teacher_decorrelation.reduction) == (
-        7,
-        "sum",
-    )
 
 
 @pytest.mark.parametrize(
@@ -209,18 +197,17 @@ def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root,
     assert again.fingerprint != stages_of(root, {"language": "de"}).students.trained.fingerprint
 
 
-def test_it_learns_beside_its_teachers_and_from_dropout(root, infer_in_process):
-    both = stages_of(root, beside_teachers=0.5, mlm_weight=0.0).students
-    artefact = both.trained
-    _, validation = both.history()
-    assert {"contrast", "structural", "contextual"} <= set(validation.columns)
-    assert "mlm" not in validation
-    assert not (artefact.path / "head.safetensors").exists()
-    assert "| `beside_teachers` | 0.5 |" in (artefact.path / "README.md").read_text()
-    twice = stages_of(root, {"dropout": 0.1, "max_tokens": 16}, pairs="dropout").students
+def test_it_learns_from_dropout_without_a_head(root):
+    settings = {"dropout": 0.1, "max_tokens": 16}
+    twice = stages_of(root, settings, pairs="dropout", mlm_weight=0.0).students
     folder = twice.trained.path
+    _, validation = twice.history()
+    assert "contrast" in validation
+    assert "mlm" not in validation
+    assert not (folder / "head.safetensors").exists()
     assert json.loads((folder / "config.json").read_text())["hidden_dropout_prob"] == 0.1
-    assert twice.untrained.fingerprint == both.untrained.fingerprint  # what it is compared with
+    # what it is compared with
+    assert twice.untrained.fingerprint == stages_of(root).students.untrained.fingerprint
     documents = twice.paired_documents(Student.load(folder), "train", 24)
     packed = documents.pack(range(len(documents)), epoch=0, budget=10_000)
     assert max(size for part in packed.parts for size in part.texts.sizes) == 16
