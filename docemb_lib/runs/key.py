@@ -57,9 +57,6 @@ class RunKey:
 
     notebook: str
     profile: Profile
-    # Another run of the notebook whose profile differs in parameters alone: the inputs of both are
-    # computed once, because that reads many files.
-    alike: "RunKey | None" = None
 
     @classmethod
     def of(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
@@ -208,8 +205,6 @@ class RunKey:
 
         The section `simde` counts in self-supervised runs only.
         """
-        if self.alike is not None:
-            return self.alike.inputs
         profile = self.profile
         evaluation = profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below. The plan and the

@@ -64,16 +64,6 @@ class Stages:
             yield partial(pretrained.require, model, stay_online=True)
 
     @property
-    def checked_as(self) -> tuple[object, ...]:
-        """What the checks depend on: those of two runs with equal values have the same results.
-
-        `RunKey.check` is not covered. It depends on all parameters, and reads no files.
-        """
-        key = self.key
-        p = key.profile.parameters
-        return (key.alike or key, p.documents, p.structural_loss)
-
-    @property
     def models(self) -> list[str]:
         """The pretrained models that the run loads, by name.
 

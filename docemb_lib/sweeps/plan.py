@@ -6,7 +6,6 @@ A line of a plan is a run, several runs, or a grid, see `grids`. No data and no 
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -46,14 +45,9 @@ class _Resolver(NamedTuple):
             return self
         return _Resolver(Profile.load(profile), profile_argument(profile), self.workspace)
 
-    def run(
-        self, notebook: str, parameters: Mapping[str, object], alike: RunKey | None = None
-    ) -> Planned:
-        """One run with these parameters over those of the profile. Raises InputError.
-
-        alike: another run of this notebook by this resolver.
-        """
-        key = replace(RunKey.of(notebook, self.profile, **parameters), alike=alike)
+    def run(self, notebook: str, parameters: Mapping[str, object]) -> Planned:
+        """One run with these parameters over those of the profile. Raises InputError."""
+        key = RunKey.of(notebook, self.profile, **parameters)
         key.check()
         source = self.workspace.root / "notebooks" / f"{notebook}.ipynb"
         if not source.is_file():
@@ -82,7 +76,7 @@ class _Resolver(NamedTuple):
                     mend = "give it as --profile"
                     raise InputError(f"profile: a sweep has one profile for all its runs; {mend}")
                 profiles.check_names(notebook, parameters)
-                run = self.run(notebook, parameters, planned[0].key if planned else None)
+                run = self.run(notebook, parameters)
                 counting = run.key.same_but()
                 earlier = first.get(counting) or first.get(run.executed)
                 if earlier:

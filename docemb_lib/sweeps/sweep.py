@@ -66,14 +66,9 @@ def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
     Raises InputError if data, models or settings of any of them are wrong or missing.
     """
     missing = [run for run in planned if not is_done(run, workspace)]
-    checked = set()
     for run in missing:
         try:
-            stages = Stages(run.key, workspace)
-            run.key.check()
-            if stages.checked_as not in checked:
-                stages.check()
-                checked.add(stages.checked_as)
+            Stages(run.key, workspace).check()
         except InputError as error:
             raise InputError(f"{run.notebook} ({run.label}): {error}") from None
     return missing
