@@ -293,17 +293,6 @@ def test_the_student_is_compared_with_all_references_and_others_with_sbert(round
     pd.testing.assert_frame_equal(intervals, score_intervals(found))
 
 
-def test_every_row_says_of_what_kind_and_form_its_model_is(rounds):
-    rounds("all")
-    adapted = model_of(Kind.STUDENT, "student", "s", Form.ADAPTED)
-    final = evaluated([adapted, *MODELS[1:]], student=adapted)
-    expected = {model.label: (model.kind, model.form) for model in (adapted, *MODELS[1:])}
-    for frame in (final.scores, final.intervals, final.comparison, final.models):
-        rows = frame.drop_duplicates("model").set_index("model")
-        told = {model: (row["kind"], row["form"]) for model, row in rows.iterrows()}
-        assert told == {model: expected[model] for model in told}
-
-
 def test_a_model_that_only_ranks_stands_last_without_a_mean(rounds):
     found = rounds("all")["all"]
     del found["TF-IDF"]["sort"]

@@ -2,14 +2,13 @@
 
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from conftest import REPOSITORY, write_files
 
 from docemb_lib.settings.parameters import Parameters, members_of
 from docemb_lib.settings.profile import Profile, find_root, read_profile_file
-from docemb_lib.settings.sections import BenchmarkName, HeadSettings, label_of_paragraph_vector
+from docemb_lib.settings.sections import HeadSettings, label_of_paragraph_vector
 
 SHIPPED = sorted((REPOSITORY / "params").glob("*.yaml"))
 
@@ -134,13 +133,6 @@ def test_the_final_teachers_are_those_of_chapter_4_with_a_cap_on_words(chapter_4
     assert uncapped == chapter_4.contextual_teachers.PV
 
 
-def test_the_final_students_have_the_tasks_of_chapter_4(chapter_4, chapter_5):
-    evaluation = chapter_5.evaluation
-    assert evaluation == chapter_4.evaluation
-    assert set(evaluation.tasks) == set(get_args(BenchmarkName))
-    assert set(evaluation.tasks) - set(evaluation.sweep_tasks) == {"wines", "games"}
-
-
 def test_the_profile_of_another_decay_differs_in_nothing_else(chapter_4):
     decayed = chapter_4.training.model_copy(update={"weight_decay": 0.01})
     assert Profile.load("thesis-decay").training == decayed
@@ -187,18 +179,6 @@ def test_a_wrong_parameter_of_a_notebook_is_refused(load, refused):
     for_notebook = load("notebooks: {05_weighting: {lam: 3}}").for_notebook
     message = "05_weighting: lam: input should be less than or equal to 1, got 3"
     refused(message, for_notebook, "05_weighting")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "meant"),
-    [
-        ("structural_loss", "max_margin", "max-margin"),
-        ("contextual_teacher", "pv", "PV"),
-    ],
-)
-def test_a_mistyped_value_of_a_parameter_is_answered_with_the_nearest(refused, name, value, meant):
-    message = rf"{name}: .*; did you mean {meant}\?"
-    refused(message, Profile.load("tiny").with_parameters, **{name: value})
 
 
 def test_other_tasks_of_the_final_evaluation_replace_the_profiles_own():
