@@ -167,7 +167,6 @@ class Profile(sections.Section):
         """
         check_names(notebook, overrides)
         given = {name: value for name, value in overrides.items() if value != "profile"}
-        given.pop("profile", None)
         parameters = {
             **self.notebooks.get(notebook, {}),
             **given,
@@ -203,10 +202,15 @@ class Profile(sections.Section):
 
         Raises InputError for a wrong value; `source` begins the line of this error.
         """
-        parameters = validated(Parameters, {**self.parameters.model_dump(), **overrides}, source)
+        given = {
+            name: value
+            for name, value in overrides.items()
+            if name != "profile" and value != "profile"
+        }
+        parameters = validated(Parameters, {**self.parameters.model_dump(), **given}, source)
         notebooks = {}
         for notebook, values in self.notebooks.items():
-            notebooks[notebook] = {k: value for k, value in values.items() if k not in overrides}
+            notebooks[notebook] = {k: value for k, value in values.items() if k not in given}
         return self.model_copy(update={"parameters": parameters, "notebooks": notebooks})
 
 

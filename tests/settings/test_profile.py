@@ -146,8 +146,9 @@ def test_all_of_a_hub_is_taken_only_where_that_is_written(load, refused):
     assert profile.with_tasks(["halves"], source="--task").corpus == profile.corpus
 
 
-def test_overrides_replace_notebook_parameters():
-    parameters = Profile.load("tiny", lam=0.8, max_structural_len=None).parameters
+def test_overrides_replace_notebook_parameters_and_the_word_profile_leaves_them():
+    given = {"lam": 0.8, "documents": "profile", "max_structural_len": None}
+    parameters = Profile.load("tiny", **given).parameters
     assert (parameters.lam, parameters.max_structural_len) == (0.8, None)
     assert parameters.documents == Profile.load("tiny").parameters.documents
 
