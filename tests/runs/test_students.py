@@ -132,6 +132,7 @@ def test_a_student_learns_from_both_teachers(root, monkeypatch):
         "structural_loss": "max-margin",
         "contextual_teacher": "LSA",
         "student_projection": "8",
+        "contextual_projection": "-",
         "max_structural_len": None,
     }
     stages = small(root, **options)
