@@ -24,34 +24,15 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.base.integrity import MANIFEST, damaged, files_of, hash_of, is_whole, sealed
+from docemb_lib.base.integrity import MANIFEST, damaged, hash_of, is_whole, sealed
 from docemb_lib.base.progress import stopped
 from docemb_lib.settings.files import find_root, folder_above
 
 logger = logging.getLogger(__name__)
 
 FULL = 2**20  # a disk with fewer free bytes counts as full
-# The version of each kind of artefact and fingerprint; other kinds have version 1. Raise a version
-# when the same inputs would give another result.
-VERSIONS = {
-    "corpus": 4,
-    "teacher-corpus": 2,
-    "words": 4,
-    "paragraph-vector": 4,
-    "lsa": 10,
-    "teacher-embeddings": 3,
-    "student-untrained": 5,
-    "student": 5,
-    "tokens": 2,
-    "sentences": 2,
-    "scores": 6,
-    "task-lengths": 2,
-    "source": 4,
-    "task": 6,
-    "on-task": 6,
-    "student-lexical": 4,
-    "run": 7,
-}
+# Raise it when the same inputs would give another result, or files of another form.
+VERSION = 11
 # The packages that results depend on.
 RECORDED_VERSIONS = (
     "docemb",
@@ -127,8 +108,7 @@ class Workspace:
                     yield artefact
 
     def _named(self, kind: str, inputs: Inputs) -> Artefact:
-        version_of_kind = VERSIONS.get(kind.split("/")[0], 1)
-        fingerprint = fingerprint_of({"kind": kind, "version": version_of_kind, **inputs})
+        fingerprint = fingerprint_of({"kind": kind, "version": VERSION, **inputs})
         return Artefact(fingerprint, self.outputs / "artefacts" / kind / fingerprint)
 
     def link(self, shelf: str, name: str, target: Path) -> Path:
@@ -179,9 +159,9 @@ def publish(
 ) -> None:
     """Build `folder` in a sibling and rename it, under a lock.
 
-    A folder that is there and whole stays, unless `replace` is set: then its files are replaced one
-    by one. A `resumable` build starts with the files of an interrupted one. Raises InputError where
-    the disk is full, and Stopped, which gives the `name` of the artefact, after Ctrl-C.
+    A folder that is there and whole stays, unless `replace` is set. A `resumable` build starts with
+    the files of an interrupted one. Raises InputError where the disk is full, and Stopped, which
+    gives the `name` of the artefact, after Ctrl-C.
     """
     with locked(folder):
         if not replace and not damaged(folder):
@@ -209,9 +189,8 @@ def publish(
                 raise stopped(f"stopped while building {name.replace('-', ' ')}") from None
             raise
         if folder.exists():
-            _replace_files(partial, folder)
-        else:
-            partial.rename(folder)
+            shutil.rmtree(folder)
+        partial.rename(folder)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -256,17 +235,6 @@ def is_locked(target: Path) -> bool:
             return False
     except Timeout:
         return True
-
-
-def _replace_files(source: Path, folder: Path) -> None:
-    """Move the files of `source` to `folder`, the manifest last, and remove all others there."""
-    new = sorted(files_of(source), key=lambda name: name.name == MANIFEST)
-    for name in new:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(source / name, folder / name)
-    for name in set(files_of(folder)) - set(new):
-        (folder / name).unlink()
-    shutil.rmtree(source)
 
 
 @cache  # reading the metadata of packages takes tens of milliseconds

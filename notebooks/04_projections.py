@@ -396,8 +396,7 @@ run.save_figure(figure, "spread")
 # %% [markdown]
 # Where a line falls, documents become alike: the teacher's mean is a good first answer, better the larger its share in
 # the title (of the mean squared length). SDL does not prevent this, because correlations do not depend on how much a
-# view differs. A student that stays there has *collapsed*. Right, the mean is removed and all features have variance 1,
-# as with `contextual_teachers.standardise: true`.
+# view differs. A student that stays there has *collapsed*. Right, the mean is removed and all features have variance 1.
 #
 # ## This run
 #

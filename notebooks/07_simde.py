@@ -26,7 +26,6 @@ seed = 0  # of the order of documents, of their halves and of hidden words
 pairs = "profile"  # halves (of each document's sentences: SimDE) or dropout (the document twice: SimCSE)
 pair_temperature = "profile"  # τ, from above 0: the cosines of a batch are divided by it
 mlm_weight = "profile"  # weight of the loss of guessing hidden words, which doubles the time; 0: without
-beside_teachers = "profile"  # weight of all this beside the losses of the profile's teachers; None: no teachers
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
@@ -315,7 +314,5 @@ print("Executed copies:", run.workspace.relative(run.workspace.outputs / "notebo
 run.finish(run.metrics(final.scores), scores=final.scores, student=folder, tables=final.tables)
 
 # %% [markdown]
-# `papermill 07_simde.ipynb ../outputs/both.ipynb -p beside_teachers 0.1` trains on teachers and halves at once.
-#
 # **References.** SimDE, Tables 1, 2, 4, 5 and A.4, in [`simde.yaml`](../docemb_lib/thesis/published/simde.yaml). Gao et al.
 # (2021), *SimCSE*. van den Oord et al. (2018), *Representation learning with contrastive predictive coding* (InfoNCE).

@@ -72,11 +72,10 @@ def damaged(folder: Path, manifest: str = MANIFEST) -> list[Path]:
     """
     try:
         listed = json.loads((folder / manifest).read_text(encoding="utf-8"))
-        checksum = listed.pop("checksum", None)  # None: the manifest is of an earlier version
-        if checksum not in (None, _checksum(listed)):
+        if listed.pop("checksum") != _checksum(listed):
             return [folder / manifest]
-        digests = listed.get("files", {}).items()
-    except (OSError, ValueError, AttributeError, TypeError):
+        digests = listed["files"].items()
+    except (OSError, ValueError, LookupError, AttributeError, TypeError):
         return [folder / manifest]
     files = ((folder / name, digest) for name, digest in digests)
     return [file for file, digest in files if not file.is_file() or digest_of(file) != digest]
@@ -95,19 +94,6 @@ def is_whole(folder: Path) -> bool:
     return not damage
 
 
-def is_published(folder: Path) -> bool:
-    """Whether a folder was published here.
-
-    Raises InputError for a damaged one, because how to build it is not known.
-    """
-    if not (folder / MANIFEST).is_file():
-        return False
-    damage = damaged(folder)
-    if damage:
-        raise InputError(f"{fault(damage[0])}; remove {folder.resolve()} and {AGAIN}")
-    return True
-
-
 def check_student(folder: Path) -> None:
     """Check that a saved student is as docemb has saved it.
 
@@ -118,8 +104,6 @@ def check_student(folder: Path) -> None:
     if not (folder / STUDENT).is_file() or _saved_by_others(folder / MODULES):
         return
     damage = damaged(folder, STUDENT)
-    if not (folder / MODULES).is_file():  # also of a student of an earlier release
-        damage = [folder / MODULES]
     if damage:
         raise InputError(
             f"{fault(damage[0])}; "

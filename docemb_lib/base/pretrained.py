@@ -21,7 +21,6 @@ from docemb_lib.base.integrity import (
     digest_of,
     files_of,
     hash_of,
-    is_published,
     warn_once,
 )
 
@@ -44,12 +43,12 @@ SILENT = f"the hub does not answer within {HUB_SECONDS:g} s, or HF_HUB_OFFLINE s
 def resolve(name: str) -> str:
     """The folder or hub id to load the model `name` from.
 
-    Raises InputError for a damaged artefact, student or package.
+    Raises InputError for a damaged student or package.
     """
     if not name.strip():
         raise InputError("MODEL: the name of the model is empty; give a folder or a hub id")
     folder = Path(name)
-    if is_published(folder) or folder.is_dir():
+    if folder.is_dir():
         check_student(folder)
         return str(folder)
     return _packaged_folder(name) if name in PACKAGED else name

@@ -183,7 +183,7 @@ def run(
     from docemb_lib.cli.terminal import print_scoreboard
     from docemb_lib.settings.profile import Profile
     from docemb_lib.sweeps.execution import is_done
-    from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan, resolve_run
+    from docemb_lib.sweeps.plan import profile_argument, resolve_plan, resolve_run, runs_of
     from docemb_lib.sweeps.sweep import execute_plan
     from docemb_lib.workspace import Workspace
 
@@ -204,7 +204,7 @@ def run(
         print_outlook(steps, workspace, console)
         return
     failures = execute_plan(steps, workspace)
-    planned = chosen_runs(steps)
+    planned = runs_of(steps)
     outcome = report(planned, workspace)
     if outcome.board is not None:
         print_scoreboard(outcome.board, console)
@@ -250,7 +250,7 @@ def sweep(
     """
     from docemb_lib.cli.dry_run import print_outlook
     from docemb_lib.cli.terminal import print_runs
-    from docemb_lib.sweeps.plan import chosen_runs, resolve_sweep
+    from docemb_lib.sweeps.plan import runs_of, resolve_sweep
     from docemb_lib.sweeps.sweep import comparison_paths, execute_plan, recorded
     from docemb_lib.workspace import Workspace
 
@@ -262,13 +262,13 @@ def sweep(
         print_outlook(steps, workspace, console)
         return
     failures = execute_plan(steps, workspace, workers=workers, scheduler=scheduler)
-    planned = chosen_runs(steps)
+    planned = runs_of(steps)
     print_runs(recorded(planned, workspace), console)
     paths = [
         (name, f"outputs/{name}/{planned[0].notebook}")
         for name in ("records", "notebooks", "figures")
     ]
-    paths += comparison_paths(chosen_runs(steps[-1:]), workspace)
+    paths += comparison_paths(planned, workspace)
     _end(paths, failures)
 
 
@@ -406,7 +406,6 @@ def parse_parameters(given: list[str]) -> dict[str, Value]:
 
     Raises InputError for other texts, and for a parameter that is given twice.
     """
-    from docemb_lib.settings.files import NOT_DECIMAL
     from docemb_lib.settings.profile import parse_yaml
 
     parameters: dict[str, Value] = {}
@@ -420,8 +419,6 @@ def parse_parameters(given: list[str]) -> dict[str, Value]:
         if not name or not value:
             mend = "write it as in -p lam=0.5, or -p lam=None for none"
             raise InputError(f"-p {text}: this is not NAME=VALUE; {mend}")
-        if NOT_DECIMAL.fullmatch(value):
-            raise InputError(f"-p {text}: {value} is not a decimal number; write its digits alone")
         parameters[name] = value
         with suppress(yaml.YAMLError):
             parsed = None if value == "None" else parse_yaml(value)

@@ -28,7 +28,7 @@ from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import FREE, REGISTRY
 from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.execution import Planned, execute_free, execute_run, is_done
-from docemb_lib.sweeps.plan import chosen_runs, profile_argument, resolve_plan
+from docemb_lib.sweeps.plan import profile_argument, resolve_plan
 from docemb_lib.sweeps.sweep import comparison_page
 from docemb_lib.thesis.comparison import distinct_labels
 from docemb_lib.thesis.findings import WITHOUT_CONTEXTUAL
@@ -76,7 +76,7 @@ def done_chapters(profile: str, workspace: Workspace) -> list[Chapter]:
         done: list[Planned] = []
         latest: list[Planned] = []  # of the last step
         for step in steps:
-            runs = chosen_runs([step])
+            runs = step.runs
             latest = [run for run in runs if is_done(run, workspace)] or latest
             done += [run for run in latest if run not in done]
             lost = [run for run in runs if run not in done and run.record(workspace) is not None]
@@ -98,10 +98,7 @@ def done_chapters(profile: str, workspace: Workspace) -> list[Chapter]:
 
 def executed_notebook(run: Planned) -> NotebookNode:
     """The executed copy of a run that is done, with the prose that its notebook has now."""
-    notebook = _with_prose(run.executed, run.source)
-    if run.chosen:
-        notebook.cells.insert(1, nbformat.v4.new_markdown_cell(run.chosen))
-    return notebook
+    return _with_prose(run.executed, run.source)
 
 
 def _with_prose(executed: Path, source: Path) -> NotebookNode:

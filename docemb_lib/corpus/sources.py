@@ -7,8 +7,10 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from contextlib import suppress
+from functools import cache, partial
 from heapq import nsmallest
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,7 @@ from docemb_lib.corpus.rows import (
     visible_files,
 )
 from docemb_lib.settings.sections import HubDataset, TextSource
-from docemb_lib.settings.user_code import package_version
-from docemb_lib.workspace import VERSIONS, fingerprint_of
+from docemb_lib.workspace import fingerprint_of
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,6 @@ def source_inputs(settings: TextSource) -> dict[str, Any]:
     Raises InputError for a package or a file that is not there.
     """
     inputs: dict[str, Any] = settings.model_dump(mode="json", exclude={"path", "datasets"})
-    inputs["version"] = VERSIONS["source"]
     if settings.source == "installed-docs":
         from docemb_lib.corpus.installed_docs import PACKAGES, WORDS
 
@@ -133,12 +133,15 @@ def files_fingerprint(places: Iterable[tuple[Path, Iterable[Path]]]) -> str:
     return hash_of("\n".join(lines))
 
 
+@cache
 def _version(package: str) -> str:
-    """The version of an installed package. Raises InputError."""
-    installed = package_version(package)
-    if installed is None:
+    """The version of an installed package, by its import name. Raises InputError."""
+    with suppress(PackageNotFoundError):  # most are installed under their import name
+        return version("scikit-learn" if package == "sklearn" else package)
+    names = packages_distributions().get(package)  # reads all of site-packages
+    if not names:
         raise not_installed(package)
-    return installed
+    return version(names[0])
 
 
 def _sampled(read: Callable[[], Iterable[Document]], settings: TextSource) -> Iterable[Document]:

@@ -44,7 +44,7 @@ from docemb_lib.evaluation.tasks import (
 )
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import Evaluation, OwnTask
-from docemb_lib.workspace import VERSIONS, Workspace, write_text
+from docemb_lib.workspace import Workspace, write_text
 
 Row = Mapping[str, Any]  # a page, see above
 Build = Callable[[Sequence[Document], int, np.random.Generator], Any]
@@ -102,7 +102,6 @@ def task_inputs(profile: Profile, name: str, corpus: Callable[[], str]) -> dict[
         return {"task": name, "files": files}
     return {
         "task": name,
-        "version": VERSIONS["task"],
         "corpus": corpus(),
         "texts": profile.evaluation.texts,
     }
@@ -113,7 +112,6 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
 
     Raises InputError where a file of an own task is missing.
     """
-    version = VERSIONS["task"]
     task = _own_settings(name, settings)
     if task:
         contents = {}
@@ -126,15 +124,15 @@ def task_fingerprint(name: str, settings: Evaluation) -> str | None:
                 )
             contents[field] = files_fingerprint([(place, files)])
         fields = task.model_dump_json(exclude={"path", "queries", "relevance"})
-        return f"{version} {fields} {contents}"
+        return f"{fields} {contents}"
     if name not in BENCHMARKS:
         return None
     source = _place(name, settings)
     if not source:
-        return f"{version} {name} {BENCHMARKS[name].hub}"
+        return f"{name} {BENCHMARKS[name].hub}"
     place = Path(source)
     files = sorted(file for file in (place, *place.rglob("*")) if file.is_file())
-    return f"{version} {name} {files_fingerprint([(place, files)]) if files else source}"
+    return f"{name} {files_fingerprint([(place, files)]) if files else source}"
 
 
 def check_task(profile: Profile, workspace: Workspace, name: str, split: str) -> None:

@@ -149,8 +149,6 @@ def would_show(tests: pd.DataFrame) -> str:
     An example is `; 104 examples can show .031, about 480 this`; "" where all are shown, or models
     agree on every example. tests: see `verdicts`.
     """
-    if "needed" not in tests:  # in records of earlier releases
-        return ""
     unclear = tests[(tests["verdict"] == UNCLEAR) & (tests["detectable"] > 0)]
     if unclear.empty:
         return ""

@@ -19,7 +19,6 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.losses.structural import MSE, Cosine, Described
 from docemb_lib.settings.projections import (
     ACTIVATIONS,
-    BATCH_NORM,
     DROPOUT,
     NORM,
     parse_projection,
@@ -68,8 +67,6 @@ def _layer(name: str, width: int) -> nn.Module:
     if name == NORM:
         # The norm of each document alone: statistics of the batch would tie its documents together.
         return nn.LayerNorm(width)
-    if name == BATCH_NORM:
-        return nn.BatchNorm1d(width)
     if name.startswith(DROPOUT):
         return nn.Dropout(float(name.removeprefix(DROPOUT)))
     options = {"dim": -1} if name == "softmax" else {}

@@ -91,8 +91,7 @@ class Teaching(Described):
             is called without and weighted by 1 - lam_i (see `Weighting`).
         student_projection, teacher_projection: from the embeddings of either to views; None:
             identity.
-        weight: of this loss among those of its role; `FurtherTeacher` validates it, the name and
-            the role.
+        weight: of this loss among those of its role.
     """
 
     def __init__(
@@ -128,26 +127,9 @@ class Teaching(Described):
         parts = self.loss.parts if isinstance(self.loss, SoftCCA) else ()
         return [self.name, *(f"{start}{part}" for part in parts)]
 
-    @property
-    def normalises_batches(self) -> bool:
-        """Whether a projection has batch normalisation, which ties the documents of a batch."""
-        return any(
-            isinstance(module, nn.BatchNorm1d) and module.affine for module in self.modules()
-        )
-
-    def views(
-        self, student: Tensor, teacher: Tensor, sizes: Sequence[int] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both.
-
-        sizes: the documents of each group, over which alone batch normalisation takes its means;
-        None: one group.
-        """
-        if sizes is None or not self.normalises_batches:
-            return self.student_projection(student), self.teacher_projection(teacher)
-        of_student = map(self.student_projection, student.split(sizes))
-        of_teacher = map(self.teacher_projection, teacher.split(sizes))
-        return torch.cat([*of_student]), torch.cat([*of_teacher])
+    def views(self, student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
+        """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both."""
+        return self.student_projection(student), self.teacher_projection(teacher)
 
 
 class ObjectiveOutput(NamedTuple):
@@ -248,7 +230,7 @@ class Objective(Described):
             for teaching in self.teachings:
                 # f(y) and g(t), (B, P) both, before they are cut into groups.
                 student, teacher = teaching.views(
-                    embeddings, teachers[teaching.name].to(embeddings), sizes
+                    embeddings, teachers[teaching.name].to(embeddings)
                 )
                 arguments: list[Sequence[Tensor]] = [student.split(sizes), teacher.split(sizes)]
                 if teaching.role == "structural":

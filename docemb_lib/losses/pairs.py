@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docemb_lib.losses.contextual import InfoNCE, full_precision
-from docemb_lib.losses.objective import Objective
 from docemb_lib.losses.structural import Described
 
 NO_LABEL = -100  # label of tokens that are not predicted, as in transformers
@@ -40,12 +39,13 @@ class MaskedLanguageHead(nn.Module):
 
 
 class PairObjective(Described):
-    """`L = mean over i of InfoNCE_i + mlm_weight * MLM`, beside a distillation or alone.
+    """`L = mean over i of InfoNCE_i + mlm_weight * MLM`.
 
     MLM is the mean cross-entropy over the masked tokens of all texts of the batch; without a head
-    there is none. With `distillation` the loss is `L_distillation + weight * L`. The student reads
-    each text twice, as it is and masked; it is held once, by `distillation` if there is one.
+    there is none. The student reads each text twice, as it is and masked.
     """
+
+    student: Any  # a `Student`, or another module with what the caller needs of one
 
     def __init__(
         self,
@@ -54,23 +54,13 @@ class PairObjective(Described):
         contrast: InfoNCE,
         head: MaskedLanguageHead | None = None,
         mlm_weight: float = 0.1,
-        distillation: Objective | None = None,
-        weight: float = 1.0,
     ) -> None:
         super().__init__()
-        if distillation is None:
-            self.own_student = student
+        self.student = student
         self.contrast = contrast
         self.head = head
-        self.distillation = distillation
         self.mlm_weight = mlm_weight if head is not None else 0.0
-        self.weight = weight
-
-    @property
-    def student(self) -> Any:
-        return self.own_student if self.distillation is None else self.distillation.student
 
     @property
     def parts(self) -> list[str]:
-        names = ["contrast", "mlm"] if self.mlm_weight else ["contrast"]
-        return names if self.distillation is None else names + self.distillation.parts
+        return ["contrast", "mlm"] if self.mlm_weight else ["contrast"]

@@ -215,17 +215,12 @@ def structural_loss(
             f"{name!r}"
         )
     try:
-        loss = load_class(name)()
+        kind = load_class(name)
     except InputError as error:
-        raise InputError(f"structural_loss: {error}") from None
-    except (ImportError, AttributeError, SyntaxError, TypeError) as error:
-        raise InputError(
-            f"structural_loss: {name} cannot be imported ({error}); "
-            "put it into notebooks/, or its folder on PYTHONPATH"
-        ) from None
-    if not isinstance(loss, StructuralLoss):
+        raise InputError(f"structural_loss: {error}") from error
+    if not issubclass(kind, StructuralLoss):
         raise InputError(
             f"structural_loss: {name} is not a subclass of docemb_lib.losses.StructuralLoss; "
             "make it one, as docs/extending.md shows"
         )
-    return loss
+    return kind()

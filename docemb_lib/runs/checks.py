@@ -6,68 +6,47 @@ fits the other parameters, the teachers, the encoder and the corpus. `Stages.che
 checks of a run, also those of files, tasks and the hub.
 """
 
-from collections.abc import Sequence
 from math import inf
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
 from docemb_lib.settings.profile import Profile, local_config, width
 from docemb_lib.settings.projections import check_widths
-from docemb_lib.settings.sections import NO_PAIRS, FurtherTeacher
+from docemb_lib.settings.sections import NO_PAIRS
 
 
-def check_training(
-    profile: Profile, teachers: Sequence[FurtherTeacher], *, self_supervised: bool
-) -> None:
+def check_training(profile: Profile, *, self_supervised: bool) -> None:
     """Check that documents, batches, dropout, teachers and projections fit each other.
 
-    teachers: those that the student learns from; self_supervised: whether it learns from pairs of
-    texts. Raises InputError.
+    self_supervised: the student learns from pairs of texts, without teachers. Raises InputError.
     """
     p = profile.parameters
-    section = "simde.training" if self_supervised else "training"
-    training = profile.simde.training if self_supervised else profile.training
-    training.check_fills_a_batch(p.documents, section)
-
-    if self_supervised and p.pairs == "dropout":
+    if self_supervised:
+        profile.simde.training.check_fills_a_batch(p.documents, "simde.training")
         dropout = profile.simde.dropout
         if dropout is None:
             dropout = profile.student.dropout
-        if dropout == 0:
+        if p.pairs == "dropout" and dropout == 0:
             raise InputError(NO_PAIRS)
+        return
 
-    check_projections(profile, teachers)
-
-    # A batch of B documents has B - 1 canonical correlations; `cca:10` sums the first ten.
-    size = training.batch_size
-    for teacher in teachers:
-        number = teacher.loss.partition(":")[2]
-        if teacher.role == "contextual" and number.isdecimal() and int(number) >= size:
-            few = f"{teacher.loss} needs more correlations than the {size - 1} of a batch of {size}"
-            mend = f"raise {section}.batch_size far above {number}"
-            raise InputError(f"contextual_loss: {few}; {mend}")
-
-
-def check_projections(profile: Profile, teachers: Sequence[FurtherTeacher]) -> None:
-    """Check that the two projections of each teacher end equally wide.
-
-    Only widths that are known without loading a model are checked. Raises InputError.
-    """
+    profile.training.check_fills_a_batch(p.documents)
+    if p.contextual_teacher is None:
+        return
     student_width = width(profile.student.model)
-    for teacher in teachers:
-        if teacher.teacher is None:
-            teacher_width = width(str(teacher.model))
-        else:
-            teacher_width = profile.contextual_teachers.width(teacher.teacher)
-        if student_width is None or teacher_width is None:
-            continue
-        check_widths(
-            teacher.student_projection,
-            student_width,
-            teacher.teacher_projection,
-            teacher_width,
-            teacher=teacher.name,
+    if student_width is not None:  # of a model that is not loaded it may be unknown
+        teacher_width = profile.contextual_teachers.width(p.contextual_teacher)
+        f, g = p.student_projection, p.contextual_projection
+        check_widths(f, student_width, g, teacher_width, teacher="contextual")
+    # A batch of B documents has B - 1 canonical correlations; `cca:10` sums the first ten.
+    size = profile.training.batch_size
+    number = p.contextual_loss.partition(":")[2]
+    if number.isdecimal() and int(number) >= size:
+        few = (
+            f"{p.contextual_loss} needs more correlations than the {size - 1} of a batch of {size}"
         )
+        mend = f"raise training.batch_size far above {number}"
+        raise InputError(f"contextual_loss: {few}; {mend}")
 
 
 def check_layers(profile: Profile) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import is_whole
 from docemb_lib.base.tokenizing import batched
-from docemb_lib.workspace import Workspace, fingerprint_of, is_locked, publish
+from docemb_lib.workspace import VERSION, Workspace, fingerprint_of, is_locked, publish
 
 # Texts of a shard: a kill costs the embeddings of so many. A student sorts as many by length.
 BLOCK = 512
@@ -126,5 +126,5 @@ def _shelves(workspace: Workspace | None, model: Embedder) -> list[Path]:
     folders = [] if workspace is None else [workspace.outputs / "artefacts" / "embeddings"]
     if model.store is not None:
         folders.append(model.store)
-    name = hashlib.sha256(model.fingerprint.encode()).hexdigest()[:16]
+    name = fingerprint_of({"model": model.fingerprint, "version": VERSION})
     return [folder / name for folder in folders]

@@ -14,20 +14,19 @@ from docemb_lib.base.hardware import asked_precision
 from docemb_lib.corpus.sources import source_inputs
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.runs.checks import check_training
-from docemb_lib.settings.labels import contextual_label, roles_of
+from docemb_lib.settings.labels import contextual_label
 from docemb_lib.settings.notebooks import EVALUATION, REGISTRY, Notebook
 from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
     NOT_IN_FINGERPRINT,
-    FurtherTeacher,
     ParagraphVectorSettings,
     Training,
 )
-from docemb_lib.settings.user_code import Sources, sources_of
-from docemb_lib.workspace import VERSIONS, fingerprint_of, installed_versions
+from docemb_lib.settings.user_code import Sources, load_class, sources_of
+from docemb_lib.workspace import VERSION, fingerprint_of, installed_versions
 
-PV_NAMES = ("DM", "DBOW", "PV")  # contextual teachers made of Paragraph Vectors
+PV_NAMES = ("DBOW", "DM", "PV")  # contextual teachers made of Paragraph Vectors
 # Parameters that count together: of the contextual loss, of pairs of texts.
 CONTEXTUAL = (
     "contextual_teacher",
@@ -58,9 +57,6 @@ class RunKey:
 
     notebook: str
     profile: Profile
-    # Another run of the notebook whose profile differs in parameters alone: the inputs of both are
-    # computed once, because that reads many files.
-    alike: "RunKey | None" = None
 
     @classmethod
     def of(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
@@ -74,7 +70,7 @@ class RunKey:
     @classmethod
     def bare(cls, notebook: str, profile: Profile, **parameters: Any) -> Self:
         """The run with these parameters, and docemb's defaults instead of the profile's values."""
-        defaults = {"parameters": Parameters(), "notebooks": {}, "further_teachers": []}
+        defaults = {"parameters": Parameters(), "notebooks": {}}
         return cls.of(notebook, profile.model_copy(update=defaults), **parameters)
 
     @property
@@ -105,9 +101,7 @@ class RunKey:
     @property
     def taught(self) -> bool:
         """Whether the student learns from teachers."""
-        if self.self_supervised:
-            return self.profile.parameters.beside_teachers is not None
-        return self.trains
+        return self.trains and not self.self_supervised
 
     @property
     def has_lexical_half(self) -> bool:
@@ -133,14 +127,9 @@ class RunKey:
         return self.profile.simde.training if self.self_supervised else self.profile.training
 
     @property
-    def teachers(self) -> list[FurtherTeacher]:
-        """The teachers that the student learns from, see `teachers_of`."""
-        return teachers_of(self.profile) if self.taught else []
-
-    @property
     def roles(self) -> set[str]:
-        """The roles, structural and contextual, that the profile has a teacher for."""
-        return roles_of(self.profile.parameters, self.profile.further_teachers)
+        """The roles, structural and contextual, that the parameters name a teacher for."""
+        return self.profile.parameters.roles
 
     @cached_property
     def counting(self) -> dict[str, Any]:
@@ -159,29 +148,30 @@ class RunKey:
             names.append("documents")
         if self.self_supervised:
             names += PAIRS
-            if self.taught:
-                names.append("beside_teachers")
         counting = _values(p, names)
         if self.taught:
-            counting |= objective_settings(self.profile)
+            counting |= objective_settings(p)
         if self.sources:
             counting["sources"] = self.sources
         return counting
 
     @cached_property
     def sources(self) -> Sources:
-        """The code of one's own that the run uses, see `user_code.sources_of`.
+        """The file that defines the run's loss of one's own, see `user_code.sources_of`.
 
         It is empty for losses of docemb's, and where the code is gone: then the run cannot be
-        executed, but an old record of it can be read.
+        executed, but a record of it can be read.
         """
-        with suppress(InputError):
-            return self._sources_now()
+        if self.own_loss is not None:
+            with suppress(InputError):
+                return sources_of(load_class(self.own_loss))
         return {}
 
-    def _sources_now(self) -> Sources:
+    @property
+    def own_loss(self) -> str | None:
+        """The import path of the run's loss of one's own; None for a loss of docemb's."""
         loss = self.profile.parameters.structural_loss
-        return sources_of(loss) if self.taught and loss is not None and ":" in loss else {}
+        return loss if self.taught and loss is not None and ":" in loss else None
 
     def same_but(self, *names: str) -> str:
         """A text that two runs share if their `counting` parameters differ in `names` at most.
@@ -215,14 +205,12 @@ class RunKey:
 
         The section `simde` counts in self-supervised runs only.
         """
-        if self.alike is not None:
-            return self.alike.inputs
         profile = self.profile
         evaluation = profile.evaluation
         # Corpora and tasks enter by the fingerprints of their files below. The plan and the
         # parameters do not count.
         excluded: dict[str, Any] = dict.fromkeys(
-            ("plan", "winners", "parameters", "notebooks", "corpus"), True
+            ("plan", "parameters", "notebooks", "corpus"), True
         )
         excluded["contextual_teachers"] = {"corpus"}
         excluded["training"] = NOT_IN_FINGERPRINT
@@ -236,13 +224,12 @@ class RunKey:
             excluded["evaluation"] |= {"few_shot", "few_shot_table"}
 
         settings = profile.model_dump(mode="json", exclude=excluded)
-        settings["student"]["width"] = None  # of a removed option: recorded runs are found again
         tasks = (*evaluation.tasks, *evaluation.sweep_tasks)
         versions = dict(installed_versions())
         for name in ("docemb", "python"):
             versions.pop(name, None)
         inputs: dict[str, object] = {
-            "version": VERSIONS["run"],
+            "version": VERSION,
             "profile": settings,
             "texts": {str(n): source_inputs(s) for n, s in enumerate(profile.text_sources, 1)},
             "task": {name: task_fingerprint(name, evaluation) for name in tasks},
@@ -284,16 +271,13 @@ class RunKey:
                 (settings.DM if member["dm"] else settings.DBOW).model_copy(update=member)
                 for member in members
             ]
-        names: set[str] = set(PV_NAMES) if self.registered.beside_contextual else set()
-        if self.trains:
-            names |= {t.teacher for t in self.profile.further_teachers if t.teacher}
-        return [member for name in sorted(names) for member in settings.members(name)]
+        names = PV_NAMES if self.registered.beside_contextual else ()
+        return [member for name in names for member in settings.members(name)]
 
     @cached_property
     def label(self) -> str:
         """A short, readable name as in the thesis' figures, for example `cosine;384;λ=0.5`."""
-        profile = self.profile
-        return self.registered.label(profile.parameters, profile.further_teachers)
+        return self.registered.label(self.profile.parameters)
 
     @cached_property
     def slug(self) -> str:
@@ -317,84 +301,29 @@ class RunKey:
 
         `Stages.check` also checks files, models and the corpus. Raises InputError.
         """
-        self.check_sources()
         if self.trains:
-            check_training(self.profile, self.teachers, self_supervised=self.self_supervised)
-
-    def check_sources(self) -> None:
-        """Check that code of one's own is as it was when the run began. Raises InputError."""
-        if self._sources_now() != self.sources:
-            changed = f"{', '.join(self.sources)}: the code has changed since the run began"
-            raise InputError(f"{changed}; begin it again")
+            check_training(self.profile, self_supervised=self.self_supervised)
 
 
-def teachers_of(profile: Profile) -> list[FurtherTeacher]:
-    """The teachers of a profile: those that the parameters name, then the further ones.
-
-    The two of the parameters, `structural` and `contextual`, are brought into the form of the
-    further ones.
-    """
-    p = profile.parameters
-    sbert = profile.structural_teacher
-    teachers = []
-    # `model_construct` does not validate. The parameters are valid, and they allow losses of the
-    # user (`module:Class`), which further teachers do not have.
-    if p.structural_loss is not None:
-        structural = FurtherTeacher.model_construct(
-            name="structural",
-            role="structural",
-            loss=p.structural_loss,
-            model=sbert.model,
-            max_tokens=sbert.max_tokens,
-            long=sbert.long,
-            distance=p.distance,
-            gamma=p.gamma,
-            temperature=p.temperature,
-        )
-        teachers.append(structural)
-    if p.contextual_teacher is not None:
-        contextual = FurtherTeacher.model_construct(
-            name="contextual",
-            role="contextual",
-            loss=p.contextual_loss,
-            teacher=p.contextual_teacher,
-            student_projection=p.student_projection,
-            teacher_projection=p.contextual_projection,
-        )
-        teachers.append(contextual)
-    return teachers + profile.further_teachers
-
-
-def objective_settings(profile: Profile) -> dict[str, object]:
-    """The parameters of the losses that a student of the profile has, with their values.
+def objective_settings(p: Parameters) -> dict[str, object]:
+    """The parameters of the losses of a student that learns from teachers, with their values.
 
     A parameter is left out where its loss, teacher or weighting is not in use.
     """
-    p = profile.parameters
-    further = profile.further_teachers
-    roles = roles_of(p, further)
-    losses = {teacher.loss for teacher in teachers_of(profile) if teacher.role == "contextual"}
     names: list[str] = []
     if p.structural_loss is not None:
-        names.append("structural_loss")
+        names += ["structural_loss", "max_structural_len"]
     if p.structural_loss == "max-margin":
         names += ["distance", "gamma", "negatives"]
     if p.structural_loss == "contrastive":
         names += ["temperature", "negatives"]
-    if "structural" in roles:
-        names.append("max_structural_len")
     if p.contextual_teacher is not None:
         names += CONTEXTUAL
-    if any(loss.startswith("soft-cca") for loss in losses):
-        names += SOFT_CCA
-    if len(roles) == 2:
+        if p.contextual_loss.startswith("soft-cca"):
+            names += SOFT_CCA
+    if len(p.roles) == 2:
         names += ["lam", "lam_by_length", "weighting"]
-    settings = _values(p, names)
-    if further:
-        settings["further_teachers"] = [
-            teacher.model_dump(exclude_defaults=True) for teacher in further
-        ]
-    return settings
+    return _values(p, names)
 
 
 def _values(p: Parameters, names: Iterable[str]) -> dict[str, Any]:

@@ -19,12 +19,10 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import devices_at_hand, uses_bf16
 from docemb_lib.base.integrity import (
     GENERAL,
-    MANIFEST,
     MODULES,
     STUDENT,
     digest_of,
     files_of,
-    is_published,
     read_json,
 )
 from docemb_lib.base.progress import progress
@@ -45,7 +43,7 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import ParagraphVectorSettings
 from docemb_lib.teachers import LSA, Compound, Teacher
 from docemb_lib.teachers.lsa import directions
-from docemb_lib.workspace import VERSIONS, Workspace, fingerprint_of
+from docemb_lib.workspace import Workspace, fingerprint_of
 
 if TYPE_CHECKING:
     from docemb_lib.evaluation.retrieval import Embeddings
@@ -75,8 +73,6 @@ CONTEXTUAL_KINDS = {
     "PV": Kind.PV,
     "LSA": Kind.CORPUS_LSA,
 }
-# Fingerprints of models that fit LSA hold its version: others keep their scores when it changes.
-LSA_FIT = f"LSA/{VERSIONS['lsa']}"
 MAX_LSA_DOCUMENTS = 20_000  # for which fitting LSA takes seconds
 DIM = 512  # directions at most of what is fitted on a task
 TEXTS = 1024  # texts that a stock model sorts by length at a time
@@ -244,21 +240,10 @@ def _loaded(folder: Path, dense: bool) -> Student:
     return student.dense_half() if dense else student
 
 
-def student_at(folder: Path) -> Path | None:
-    """The folder of a student that is in this folder or behind this link.
-
-    None if the student was not trained here. Raises InputError for a damaged one.
-    """
-    folder = folder.resolve()
-    # A copy of an artefact may have any name, so it does not count as one.
-    if is_published(folder) and folder.parent.parent.name == "artefacts":
-        return folder
-    return None
-
-
 def recorded_student(workspace: Workspace, record: records.Record) -> Path | None:
     """The student of a recorded run; None where there was none or it is gone."""
-    return None if record.student is None else student_at(workspace.root / record.student)
+    folder = workspace.root / record.student if record.student else None
+    return folder if folder is not None and folder.is_dir() else None
 
 
 def lexical_models(name: str, folder: Path, workspace: Workspace) -> StudentForms:
@@ -274,20 +259,16 @@ def lexical_models(name: str, folder: Path, workspace: Workspace) -> StudentForm
     half = saved_lexical_half(str(folder))
     if half is None:
         return StudentForms(saved)
-    manifest = folder / MANIFEST
-    inputs = read_json(manifest, "restore the file")["inputs"] if manifest.is_file() else {}
-    # A converted encoder has seen no corpus. Folders of earlier releases do not say what a student
-    # was trained on; the artefact of one that was trained here names its dense half.
-    is_trained = saved_training(str(folder)) is not None or "dense" in inputs
+    # A converted encoder has seen no corpus.
+    is_trained = saved_training(str(folder)) is not None
     dense = student_model(name, folder, Form.DENSE)
     dense = dense._replace(fitted_on="corpus" if is_trained else "")
     saved = saved._replace(
         embed=lambda texts: _joined(half, embed_once(workspace, dense, texts), texts)
     )
-    words = inputs.get("words", 50_000)
     weight = float(half.weight) if half.weight_given else None
     dim = half.vectors.shape[1]
-    adapted = beside_lsa(workspace, dense, dim, words, weight)
+    adapted = beside_lsa(workspace, dense, dim, weight)
     return StudentForms(saved, dense, adapted)
 
 
@@ -295,15 +276,14 @@ def beside_lsa(
     workspace: Workspace,
     dense: Model,
     dim: int = DIM,
-    words: int = 50_000,
     weight: float | None = None,
 ) -> Model:
     """A model and LSA of a task's texts side by side, joined as a student's two halves.
 
     A task whose texts share too few words is scored by the dense half alone.
 
-    dim: directions of LSA at most; words: size of its vocabulary at most; weight: of LSA; None: it
-    follows from the spreads of cosines in the two halves.
+    dim: directions of LSA at most; weight: of LSA; None: it follows from the spreads of cosines in
+    the two halves.
     """
 
     def fit(texts: list[str], fitted: int | None = None) -> np.ndarray:
@@ -313,17 +293,14 @@ def beside_lsa(
         documents = texts[:fitted]
         filled = directions(len(documents), dim)
         try:
-            half = fit_lexical_half(
-                lambda: X[:fitted], documents, dim=filled, words=words, weight=weight
-            )
+            half = fit_lexical_half(lambda: X[:fitted], documents, dim=filled, weight=weight)
             return _joined(half, X, texts)
         except InputError as error:
             label = label_of(dense.kind, name=dense.name)
             logger.warning("%s, fitted on a task, has no lexical half there: %s", label, error)
             return X
 
-    # "None" stands for a removed option: the key finds the scores measured before.
-    key = f"{dense.fingerprint} ⊕ {LSA_FIT}/{dim}/{words}/None"
+    key = f"{dense.fingerprint} ⊕ LSA/{dim}"
     if weight is not None:
         key += f"/{weight}"
     return _on_task(dense.kind, fit, key, form=Form.ADAPTED, name=dense.name)
@@ -357,7 +334,7 @@ def on_task_models(
     lead = Model(Kind.SBERT_LEAD, Form.SAVED, "", f"lead/{of_sbert}", with_lead, fitted_on="")
     models = [
         tfidf_model(),
-        _on_task(Kind.TASK_LSA, fit_lsa, LSA_FIT),
+        _on_task(Kind.TASK_LSA, fit_lsa, "LSA"),
         _on_task(Kind.BM25, bm25, "BM25", ranks_only=True),
         centred_model(workspace, sbert.chunks),
         lead,
@@ -403,7 +380,7 @@ def _on_task(
 
     key: identifies the fit and what it depends on besides the texts.
     """
-    fingerprint = f"on-task/{VERSIONS['on-task']}/{key}"
+    fingerprint = f"on-task/{key}"
     return Model(kind, form, name, fingerprint, fit=fit, ranks_only=ranks_only, fitted_on="task")
 
 
@@ -553,5 +530,5 @@ def forms_at(path: str, workspace: Workspace) -> StudentForms:
         is_student = False
     if not is_student:
         return StudentForms(published_model(path)._replace(name=name))
-    forms = lexical_models(name, student_at(Path(source)) or Path(source), workspace)
+    forms = lexical_models(name, Path(source), workspace)
     return forms._replace(adapted=forms.adapted and forms.adapted._replace(form=Form.REFITTED))

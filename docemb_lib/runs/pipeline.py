@@ -53,28 +53,15 @@ class Stages:
         """
         key = self.key
         yield key.check
-        if key.sources:
-            yield partial(_check_loss, key)
+        if key.own_loss is not None:
+            yield partial(_check_loss, key.own_loss)
         for source in key.profile.text_sources:
             yield partial(source_fingerprint, source)
         if key.trains:
             yield partial(check_student, key, self.corpus)
         yield self.scores.check
-        fits_contextual = bool(key.paragraph_vectors) or any(t.teacher for t in key.teachers)
-        yield partial(self.corpus.check_hub, teachers=fits_contextual)
         for model in self.models:
             yield partial(pretrained.require, model, stay_online=True)
-
-    @property
-    def checked_as(self) -> tuple[object, ...]:
-        """What the checks depend on: those of two runs with equal values have the same results.
-
-        `RunKey.check` is not covered. It depends on all parameters, and reads no files.
-        """
-        key = self.key
-        fits_contextual = bool(key.paragraph_vectors) or any(t.teacher for t in key.teachers)
-        p = key.profile.parameters
-        return (key.alike or key, p.documents, p.structural_loss, fits_contextual)
 
     @property
     def models(self) -> list[str]:
@@ -85,10 +72,7 @@ class Stages:
         """
         key = self.key
         profile = key.profile
-        if self.corpus.is_built:
-            names = [teacher.model for teacher in profile.further_teachers if teacher.model]
-        else:
-            names = profile.models
+        names = [] if self.corpus.is_built else profile.models
         if key.registered.final:
             names += profile.evaluation.beside
         if key.self_supervised and profile.simde.sentence_encoder:
@@ -96,8 +80,8 @@ class Stages:
         return names
 
 
-def _check_loss(key: RunKey) -> None:
+def _check_loss(name: str) -> None:
     """Check that a loss of one's own is one. Raises InputError."""
     from docemb_lib.losses import structural  # imports torch
 
-    structural.structural_loss(str(key.profile.parameters.structural_loss))
+    structural.structural_loss(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +16,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
-from docemb_lib.base.integrity import damaged, is_whole
+from docemb_lib.base.integrity import is_whole
 from docemb_lib.settings.notebooks import REGISTRY
-from docemb_lib.workspace import Workspace, installed_versions, is_locked, publish, write_text
+from docemb_lib.workspace import (
+    VERSION,
+    Workspace,
+    publish,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from docemb_lib.runs.key import RunKey
@@ -26,15 +31,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RECORD = "record.json"
-LAYOUT = (
-    2  # of records and tables; a record of another layout is not read, and its run is made again
-)
 SCORES = "scores"  # the table that every record has; a table is a file NAME.json beside the record
 COLLAPSE_MEND = (
-    "train with a structural loss beside the contextual one, set contextual_teachers.standardise "
-    "in the profile, or take the contextual loss infonce."
+    "train with a structural loss beside the contextual one, or take the contextual loss infonce."
 )
-SHOWN = 40  # characters of two values that a change shows
 Rows = Sequence[Mapping[str, object]]
 
 
@@ -55,9 +55,6 @@ class Record:
     student: str | None = None  # the folder of the run's student
     error: str | None = None  # of a failed run, one line
     traceback: str | None = None  # of a failed run
-    versions: dict[str, str] = field(default_factory=installed_versions)
-    # Threads of torch, if it was loaded: the last digits of weights and scores depend on them.
-    threads: int | None = None
     # Files of code of one's own, with their SHA-256.
     sources: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)  # what `setting` is a hash of
@@ -83,21 +80,10 @@ class Record:
         )
 
     def changes(self, key: RunKey) -> list[str]:
-        """What this run depends on and what is another in the run of a key.
-
-        Each is a line such as `numpy 2.1.0 → 2.2.0`, or `task.see-also has changed`.
-        """
-        if not self.inputs:
-            return ["docemb has changed"]  # since the release that recorded no inputs
-        before = dict(_leaves({**self.inputs, "code": self.sources, "": self.parameters}))
-        after = dict(_leaves({**key.inputs, "code": key.sources, "": key.parameters}))
-        lines = []
-        for place in dict.fromkeys([*before, *after]):
-            values = f"{before.get(place)} → {after.get(place)}"
-            if before.get(place) != after.get(place):
-                change = values if len(values) <= SHOWN else "has changed"
-                lines.append(f"{'.'.join(place)} {change}")
-        return lines
+        """What this run depends on and what is another in the run of a key, a line each."""
+        before = {**self.inputs, "code": self.sources, "parameters": self.parameters}
+        after = {**key.inputs, "code": key.sources, "parameters": key.parameters}
+        return [f"{name} changed" for name in after if before.get(name) != after[name]]
 
 
 def save(
@@ -110,7 +96,7 @@ def save(
 
     scores: the tidy rows of the table `scores`; tables: the rows of further tables, by name.
     """
-    contents: dict[str, object] = {RECORD: {"layout": LAYOUT, **record.__dict__}}
+    contents: dict[str, object] = {RECORD: {"version": VERSION, **record.__dict__}}
     for name, rows in {**(tables or {}), SCORES: scores}.items():
         contents[f"{name}.json"] = list(rows)
 
@@ -214,19 +200,6 @@ def collapse_note(metrics: Mapping[str, float]) -> str:
     )
 
 
-def _leaves(tree: object, *place: str) -> Iterator[tuple[tuple[str, ...], object]]:
-    """The values of a JSON tree, each with the names that lead to it.
-
-    Fields of a profile and packages are known by their names alone.
-    """
-    if isinstance(tree, dict):
-        for name, value in tree.items():
-            further = () if name in ("", "profile", "versions") else (name,)
-            yield from _leaves(value, *place, *further)
-    else:
-        yield place, tree
-
-
 def _folder(workspace: Workspace, notebook: str, fingerprint: str) -> Path:
     return workspace.outputs / "records" / notebook / fingerprint
 
@@ -236,15 +209,14 @@ def _read(folder: Path) -> Record | None:
 
     The run of such a record counts as not done.
     """
-    # While a record is replaced, under its lock, the folder has files of the old and the new one.
-    if damaged(folder) and not is_locked(folder) and not is_whole(folder):
+    if not is_whole(folder):
         return None
     try:
         fields = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        if fields.pop("layout", 1) != LAYOUT:
-            raise ValueError(f"its layout is not {LAYOUT}")
+        if fields.pop("version") != VERSION:
+            raise ValueError(f"its version is not {VERSION}")
         return Record(**fields)
-    except (AttributeError, OSError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         message = "%s is left out: it is not a record of this version (%s)"
         logger.warning(message, folder / RECORD, error)
         return None

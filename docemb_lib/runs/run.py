@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from docemb_lib.base.errors import InputError, spreadsheet_cell
+from docemb_lib.base.errors import spreadsheet_cell
 from docemb_lib.base.hardware import tune_environment
 from docemb_lib.base.private import INJECTED_CELL
 from docemb_lib.base.progress import log_to_notebook
@@ -20,7 +19,7 @@ from docemb_lib.doctor import warn_of_other_versions
 from docemb_lib.evaluation.scoreboard import last_round, mean_over_tasks
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.kinds import Form, Kind, label_of
+from docemb_lib.runs.kinds import Kind
 from docemb_lib.runs.models import (
     Model,
     StudentForms,
@@ -99,7 +98,6 @@ class Run:
                     self.workspace,
                     self.untrained,
                     dim=self.profile.student.lexical,
-                    words=self.profile.student.lexical_words,
                 )
                 models.append(adapted)
         models.append(sbert.truncated)
@@ -157,24 +155,14 @@ class Run:
         """The numbers that the run records, of the last round of its tidy scores.
 
         `mean` over tasks and `<task>/<metric>`, means over head seeds; of a student also its
-        validation loss and its spread before and after training, and whether it has collapsed; of
-        a final evaluation also the means of the untrained student and of SBERT.
+        validation loss and its spread before and after training, and whether it has collapsed.
         """
         scores = last_round(scores)
         student = scores[scores["model"] == self.label]
         metrics = {"mean": float(mean_over_tasks(student)["value"].mean())}
         by_task: Any = student.groupby(["task", "metric"])["value"].mean()
         metrics |= {f"{task}/{metric}": value for (task, metric), value in by_task.items()}
-        metrics |= self._trained_metrics
-        if self.is_final:
-            means = mean_over_tasks(scores).groupby("model")["value"].mean()
-            metrics["mean_before"] = float(means[label_of(Kind.UNTRAINED)])
-            metrics["mean_sbert_truncated"] = float(means[label_of(Kind.SBERT_TRUNCATED)])
-            metrics["mean_sbert_chunks"] = float(means[label_of(Kind.SBERT_CHUNKS)])
-            if self.key.has_lexical_half:
-                adapted = label_of(Kind.STUDENT, Form.ADAPTED, self.label)
-                metrics["mean_adapted"] = float(means[adapted])
-        return metrics
+        return metrics | self._trained_metrics
 
     @cached_property
     def _trained_metrics(self) -> dict[str, float]:
@@ -201,25 +189,17 @@ class Run:
     def comparable(self, notebook: str | None = None) -> list[records.Record]:
         """The other finished runs of `notebook` in the same setting; the newest comes first.
 
-        A record from before a parameter was introduced has another fingerprint than a record of the
-        same run with the default of this parameter. So the newest record of equal parameters
-        counts. Records with parameters that are gone, or made by other code of one's own, are left
-        out.
+        Records made by other code of one's own are left out.
 
         notebook: None for that of this run.
         """
         key = self.key if notebook is None else RunKey(notebook, self.profile)
-        seen = {self.key.same_but()} if key.notebook == self.notebook else set()
-        others = []
-        for record in records.comparable(key, self.workspace):
-            if not record.parameters.keys() <= set(key.registered.values):
-                continue
-            other = self.key_of(record)
-            parameters = other.same_but()
-            if other.sources == record.sources and parameters not in seen:
-                seen.add(parameters)
-                others.append(record)
-        return others
+        return [
+            record
+            for record in records.comparable(key, self.workspace)
+            if record.fingerprint != self.fingerprint
+            and record.sources == self.key_of(record).sources
+        ]
 
     def key_of(self, record: records.Record) -> RunKey:
         """The key of a recorded run, with the profile of this run."""
@@ -314,15 +294,8 @@ class Run:
         }
         first = records.find_done(self.workspace, self.notebook, self.fingerprint)
         if first is not None:
-            result |= {
-                "seconds": first.seconds,
-                "finished": first.finished,
-                "threads": first.threads,
-            }
+            result |= {"seconds": first.seconds, "finished": first.finished}
         else:
-            # A run that has not imported torch does not depend on its threads.
-            torch = sys.modules.get("torch")
-            result["threads"] = None if torch is None else torch.get_num_threads()
             result["seconds"] = round(time.perf_counter() - self.started, 1)
         record = records.Record.of(self.key, **result)
 
@@ -358,21 +331,8 @@ def begin(notebook: str, namespace: Mapping[str, Any]) -> Run:
     cells = namespace.get("In", [])
     injected = next((cell for cell in cells if cell.startswith(INJECTED_CELL)), "")
     check_names(notebook, re.findall(r"^([A-Za-z_]\w*) = ", injected, flags=re.MULTILINE))
-    # Without a cell tagged `parameters` papermill's comes first, and the notebook's own undoes it.
-    if injected and cells[1] == injected and _undone(injected, namespace):
-        problem = (
-            "no cell is tagged `parameters`, and a later one replaces what papermill was given"
-        )
-        raise InputError(f"{notebook}: {problem}; tag the cell of the parameters again")
     profile = Profile.load(namespace.get("profile", "tiny"))
     given = {name: namespace[name] for name in REGISTRY[notebook].values if name in namespace}
     run = Run(RunKey.of(notebook, profile, **given))
     run.stages.check()
     return run
-
-
-def _undone(injected: str, namespace: Mapping[str, object]) -> bool:
-    """Whether a parameter has another value than papermill's cell has given it."""
-    given: dict[str, object] = {}
-    exec(injected, given)  # assignments that papermill wrote
-    return any(namespace.get(name) != given[name] for name in given.keys() & namespace.keys())

@@ -24,23 +24,19 @@ from docemb_lib.corpus.sources import (
     CountTokens,
     read_documents,
     source_fingerprint,
-    streamed,
 )
 from docemb_lib.runs.checks import check_documents, check_layers
-from docemb_lib.runs.key import RunKey, teachers_of
+from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
-    FurtherTeacher,
     Long,
     ParagraphVectorSettings,
     StructuralTeacher,
     TextSource,
 )
-from docemb_lib.settings.user_code import sources_of_object
+from docemb_lib.settings.user_code import sources_of
 from docemb_lib.teachers import LSA, SBERT, Compound, ParagraphVector, Teacher, Words
 from docemb_lib.teachers.store import (
-    Moments,
-    Standardised,
     open_embeddings,
     write_embeddings,
 )
@@ -111,35 +107,20 @@ class CorpusStage:
         source = self.profile.contextual_teachers.corpus
         if source is None:
             return self.artefact
-        inputs = self._inputs_for_teachers(source)
-        return self.workspace.artefact(
-            "teacher-corpus", inputs, self._write_for_teachers, resumable=True
-        )
-
-    def _inputs_for_teachers(self, source: TextSource) -> Inputs:
         # Only the held-out documents of the students' corpus matter here, not its token counts.
-        return {
+        inputs = {
             "source": source_fingerprint(source),
             "held out by": source_fingerprint(self.profile.corpus),
             "student": pretrained.fingerprint(self.profile.student.model),
         }
+        return self.workspace.artefact(
+            "teacher-corpus", inputs, self._write_for_teachers, resumable=True
+        )
 
     @cached_property
     def teacher_texts(self) -> Sequence[str]:
         """The texts that contextual teachers are fitted on, read when they are accessed."""
         return _texts(_load(self.for_teachers)["train"], self.profile.contextual_teachers.documents)
-
-    def check_hub(self, *, teachers: bool) -> None:
-        """Check that the hub answers, if a corpus must be streamed from it.
-
-        teachers: whether the corpus of contextual teachers is checked, too. Raises InputError.
-        """
-        _check_streaming("corpus", self.profile.corpus, is_built=self.is_built)
-        source = self.profile.contextual_teachers.corpus
-        if teachers and source is not None:
-            inputs = self._inputs_for_teachers(source)
-            is_built = self.workspace.is_built("teacher-corpus", inputs)
-            _check_streaming("contextual_teachers.corpus", source, is_built=is_built)
 
     @cached_property
     def _inputs(self) -> Inputs:
@@ -225,12 +206,14 @@ class TeacherStage:
 
     @cached_property
     def of_student(self) -> dict[str, Teacher]:
-        """A student's teachers by name.
-
-        They are `structural` and `contextual`, as far as the parameters name them, then the further
-        ones.
-        """
-        return {settings.name: self._teacher(settings) for settings in teachers_of(self.profile)}
+        """A student's teachers by role, structural and contextual, as the parameters name them."""
+        p = self.profile.parameters
+        teachers: dict[str, Teacher] = {}
+        if p.structural_loss is not None:
+            teachers["structural"] = self.structural
+        if p.contextual_teacher is not None:
+            teachers["contextual"] = self.contextual(p.contextual_teacher)
+        return teachers
 
     @cached_property
     def structural(self) -> SBERT:
@@ -265,20 +248,16 @@ class TeacherStage:
             model = ParagraphVector(**settings.model_dump(), seed=seed)
             model.fit_words(self.words(settings.preprocess), folder)
 
-        inputs = self.vector_inputs(settings, seed=seed)
-        folder = self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path
-        if folder not in self._loaded:
-            self._loaded[folder] = ParagraphVector.load(folder)
-        return self._loaded[folder]
-
-    def vector_inputs(self, settings: ParagraphVectorSettings, *, seed: int) -> Inputs:
-        """What identifies the artefact of `paragraph_vector`; builds the teachers' corpus."""
-        return {
+        inputs = {
             "words": self._words_inputs(settings.preprocess),
             "settings": settings.model_dump(),
             "seed": seed,
             "versions": {"gensim": version("gensim")},
         }
+        folder = self.workspace.artefact("paragraph-vector", inputs, build, resumable=True).path
+        if folder not in self._loaded:
+            self._loaded[folder] = ParagraphVector.load(folder)
+        return self._loaded[folder]
 
     def words(self, preprocess: Preprocessing) -> Words:
         """The words of the teachers' corpus.
@@ -324,42 +303,11 @@ class TeacherStage:
         text_tokens = np.asarray(self.corpus.split(split)["n_structural_tokens"][:rows])
         return text_tokens + self.sbert("truncate").special_tokens
 
-    def of_documents(self, split: str, rows: int) -> dict[str, np.ndarray | Standardised]:
-        """The embeddings that the student learns from, (rows, dim) of each teacher by name.
-
-        Those of contextual teachers are standardised if the profile says so, with the moments of
-        the training documents, also for another split.
-        """
-        embeddings: dict[str, np.ndarray | Standardised] = {}
-        for settings in teachers_of(self.profile):
-            teacher = self.of_student[settings.name]
-            raw = self.embeddings(teacher, split, rows)
-            embeddings[settings.name] = raw
-            if settings.role == "contextual" and self.profile.contextual_teachers.standardise:
-                embeddings[settings.name] = Standardised(raw, self._moments(teacher))
-        return embeddings
-
-    def _moments(self, teacher: Teacher) -> Moments:
-        """The moments of a teacher's embeddings of the training documents, computed once."""
-        rows = self.profile.parameters.documents
-
-        def build(folder: Path) -> None:
-            Moments.of(self.embeddings(teacher, "train", rows)).save(folder)
-
-        inputs = {"corpus": self.corpus.fingerprint, "teacher": identity_of(teacher), "rows": rows}
-        return Moments.load(self.workspace.artefact("teacher-moments", inputs, build).path)
-
-    def _teacher(self, settings: FurtherTeacher) -> Teacher:
-        if settings.name == "structural":
-            return self.structural
-        if settings.teacher is not None:
-            return self.contextual(settings.teacher)
-        return SBERT(
-            str(settings.model),
-            max_tokens=settings.max_tokens,
-            long=settings.long,
-            bf16=self.profile.structural_teacher.bf16,
-        )
+    def of_documents(self, split: str, rows: int) -> dict[str, np.ndarray]:
+        """The embeddings that the student learns from, (rows, dim) of each teacher by role."""
+        return {
+            role: self.embeddings(teacher, split, rows) for role, teacher in self.of_student.items()
+        }
 
     def _words_inputs(self, preprocess: Preprocessing) -> Inputs:
         return {**self._fitted_on("nltk"), "preprocess": preprocess}
@@ -382,26 +330,14 @@ class TeacherStage:
 
 
 def identity_of(teacher: Teacher) -> str | list[object]:
-    """What identifies a teacher: its fingerprint, with the code of a class of one's own."""
-    sources = sources_of_object(teacher)
+    """What identifies a teacher: its fingerprint, with the file of a class of one's own."""
+    sources = sources_of(type(teacher))
     return [teacher.fingerprint, sources] if sources else teacher.fingerprint
 
 
 def sbert_of(settings: StructuralTeacher, long: Long) -> SBERT:
     """The SBERT of the settings, with another treatment of long documents."""
-    return SBERT(settings.model, max_tokens=settings.max_tokens, long=long, bf16=settings.bf16)
-
-
-def _check_streaming(field: str, source: TextSource, *, is_built: bool) -> None:
-    """Check that the hub answers, if the corpus of `field` is not built and is streamed from it."""
-    names = streamed(source)
-    if not names or is_built:
-        return
-    silence = pretrained.hub_silence()
-    if silence:
-        mend = f"connect, or name local files or folders in {field}.datasets"
-        problem = f"{', '.join(names)} cannot be streamed, because {silence}"
-        raise InputError(f"{field}.datasets: {problem}; {mend}")
+    return SBERT(settings.model, max_tokens=settings.max_tokens, long=long)
 
 
 def _copy_words(settings: TextSource) -> int | None:

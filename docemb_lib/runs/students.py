@@ -32,10 +32,11 @@ from docemb_lib.losses import (
 )
 from docemb_lib.losses.contextual import contextual_loss
 from docemb_lib.losses.structural import structural_loss
-from docemb_lib.runs.key import RunKey, teachers_of
+from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student, identity_of
 from docemb_lib.settings.labels import WITH_NEGATIVES
 from docemb_lib.settings.parameters import Parameters
+from docemb_lib.settings.projections import IDENTITY
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
 from docemb_lib.settings.sections import Student as StudentSettings
 from docemb_lib.student import Student
@@ -47,7 +48,7 @@ from docemb_lib.training.distributed import build_together, is_first
 from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
 from docemb_lib.training.run import History, precision_of, train_objective
 from docemb_lib.training.trainer import remove_checkpoints
-from docemb_lib.workspace import VERSIONS, Artefact, Workspace, write_text
+from docemb_lib.workspace import Artefact, Workspace, write_text
 
 # Files beside the student's own: its training history, and the modules that were trained with it.
 HISTORY = "history.json"
@@ -117,8 +118,6 @@ class StudentStage:
             "corpus": corpus,
             "start": start,
             "teachers": teachers,
-            "standardise": key.profile.contextual_teachers.standardise
-            and "contextual" in key.roles,
             "parameters": key.counting,
             "simde": pairs,
             "training": key.training.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
@@ -140,9 +139,6 @@ class StudentStage:
             "dense": self.dense.fingerprint,
             "corpus": self.corpus.fingerprint,
             "dim": settings.lexical,
-            "words": settings.lexical_words,
-            "width": None,  # of a removed option: the key finds the students made before
-            "lsa": VERSIONS["lsa"],
             "precision": precision_of(None),
         }
 
@@ -153,7 +149,6 @@ class StudentStage:
                 texts,
                 devices=devices_at_hand(),
                 dim=settings.lexical,
-                words=settings.lexical_words,
             )
             documents = f"{len(texts)} documents of {self.profile.corpus.source}"
             card = with_lexical_half(saved_card(str(self.dense.path)), student, documents)
@@ -238,7 +233,7 @@ class StudentStage:
         )
 
     def _converted(self, settings: StudentSettings) -> Artefact:
-        options = settings.model_dump(exclude={"model", "lexical", "lexical_words"})
+        options = settings.model_dump(exclude={"model", "lexical"})
         inputs = {"encoder": pretrained.fingerprint(settings.model), "settings": options}
 
         def build(folder: Path) -> None:
@@ -288,29 +283,20 @@ class StudentStage:
         return _Trained(history, p.documents, PROJECTIONS, tensors)
 
     def _learn_from_pairs(self, student: Student, folder: Path) -> _Trained:
-        """Train on pairs of texts of one document (the SimDE paper, Section 3).
-
-        Beside the pairs, the student may learn from teachers.
-        """
+        """Train on pairs of texts of one document (the SimDE paper, Section 3)."""
         p = self.profile.parameters
         train, validation = (self.paired_documents(student, *size) for size in self._sizes)
-        taught = []
-        if self.key.taught:
-            taught = [self.training_documents(student, *size) for size in self._sizes]
-        torch.manual_seed(p.seed)  # before a head and projections draw their weights
+        torch.manual_seed(p.seed)  # before a head draws its weights
         objective = PairObjective(
             student,
             contrast=InfoNCE(p.pair_temperature),
             head=self._head(student) if p.mlm_weight else None,
             mlm_weight=p.mlm_weight,
-            distillation=make_objective(student, self.key, _widths(taught[0])) if taught else None,
-            weight=p.beside_teachers or 1.0,
         )
         history = train_on_pairs(
             objective,
             train,
             validation,
-            taught=taught,
             settings=self.key.training,
             seed=p.seed,
             folder=folder,
@@ -385,45 +371,42 @@ class StudentStage:
 
 
 def make_objective(student: Student, key: RunKey, widths: Mapping[str, int]) -> Objective:
-    """The objective of a run: a loss and two projections for each teacher of the profile.
+    """The objective of a run: a loss, and for the contextual teacher two projections.
 
-    widths: of the embeddings of each teacher, by name. The projections draw their weights from
-    torch's global generator. Raises InputError where code of one's own has changed meanwhile.
+    widths: of the embeddings of each teacher, by role. The projections draw their weights from
+    torch's global generator.
     """
-    key.check_sources()
     p = key.profile.parameters
     training = key.training
     teachings = []
-    for teacher in teachers_of(key.profile):
-        f = Projection(teacher.student_projection, student.dim)
-        g = Projection(teacher.teacher_projection, widths[teacher.name])
-        loss = (
-            structural_loss(
-                teacher.loss,
-                distance=teacher.distance,
-                gamma=teacher.gamma,
-                temperature=teacher.temperature,
-            )
-            if teacher.role == "structural"
-            else contextual_loss(
-                teacher.loss,
-                f.out_features,
-                delta=p.delta,
-                beta=p.beta,
-                reduction=training.sdl.reduction,
-                form=training.sdl.form,
-                ridge=training.ridge,
-            )
+    if p.structural_loss is not None:
+        loss = structural_loss(
+            p.structural_loss, distance=p.distance, gamma=p.gamma, temperature=p.temperature
         )
-        teaching = Teaching(
-            teacher.name,
-            teacher.role,
+        structural = Teaching(
+            "structural",
+            "structural",
             loss,
-            student_projection=f,
-            teacher_projection=g,
-            weight=teacher.weight,
+            student_projection=Projection(IDENTITY, student.dim),
+            teacher_projection=Projection(IDENTITY, widths["structural"]),
         )
-        teachings.append(teaching)
+        teachings.append(structural)
+    if p.contextual_teacher is not None:
+        f = Projection(p.student_projection, student.dim)
+        g = Projection(p.contextual_projection, widths["contextual"])
+        loss = contextual_loss(
+            p.contextual_loss,
+            f.out_features,
+            delta=p.delta,
+            beta=p.beta,
+            reduction=training.sdl.reduction,
+            form=training.sdl.form,
+            ridge=training.ridge,
+        )
+        contextual = Teaching(
+            "contextual", "contextual", loss, student_projection=f, teacher_projection=g
+        )
+        teachings.append(contextual)
     return Objective(student, teachings, weighting=weighting_of(p), group_size=training.batch_size)
 
 

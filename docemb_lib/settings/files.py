@@ -23,7 +23,7 @@ _PATHS = re.compile(
     r"(contextual_teachers\.)?corpus\.(path|datasets\.dataset)"
     r"|evaluation\.own_tasks\.(path|queries|relevance)(\.\w+)?"
     r"|evaluation\.benchmarks\.[\w-]+"
-    r"|(student|structural_teacher|further_teachers)\.model"
+    r"|(student|structural_teacher)\.model"
     r"|plan\.(grid|profile)"
 )
 # Fields that always hold a path.
@@ -33,9 +33,6 @@ _ALWAYS_PATHS = re.compile(
     r"|evaluation\.benchmarks\.(aan|oc|s2orc|pan|wines|games)"  # no hub has them
 )
 WORKSPACE = "DOCEMB_WORKSPACE"  # the variable that names the working folder
-# A number to the base of 60 or 8 in YAML 1.1: 1:20 and 010; 07 is 7, and names a notebook.
-NOT_DECIMAL = re.compile(r"[-+]?(?:[0-9][0-9_]*(?::[0-9._]+)+|0[0-9_]{2,})")
-MOST_DIGITS = 40  # of an integer in a YAML text
 Settings = dict[str, Any]  # a mapping in a YAML file
 
 
@@ -124,25 +121,7 @@ def parse_yaml(text: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without aliases, repeated keys and long numbers.
-
-    A few aliases can stand for billions of values. Python's limit of recursion bounds the depth.
-    """
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("an alias (*) is not read; write the value again")
-        return super().compose_node(parent, index)
-
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        if len(node.value) > MOST_DIGITS:
-            raise yaml.YAMLError(
-                f"a number of {len(node.value):,} digits; write at most {MOST_DIGITS}"
-            )
-        return int(super().construct_yaml_int(_plain_number(node)))
-
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        return float(super().construct_yaml_float(_plain_number(node)))
+    """YAML without repeated keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         key = repeated([key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)])
@@ -151,20 +130,6 @@ class _Loader(yaml.SafeLoader):
                 f"the key {key!r} is there twice; keep one of them{node.start_mark}"
             )
         return super().construct_mapping(node, deep=deep)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
-
-
-def _plain_number(node: yaml.ScalarNode) -> yaml.ScalarNode:
-    """The node; raises yaml.YAMLError for a number to the base of 60 (1:20) or 8 (010)."""
-    if NOT_DECIMAL.fullmatch(node.value):
-        raise yaml.YAMLError(
-            f"{node.value} is not a decimal number{node.start_mark}; "
-            "write it in digits without : and without a leading 0"
-        )
-    return node
 
 
 def read_profile_file(path: Path) -> tuple[Settings, list[Path]]:

@@ -5,39 +5,26 @@ of pairs and of SoftCCA.
 """
 
 import re
-from collections.abc import Sequence
 
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector
-from docemb_lib.settings.sections import FurtherTeacher
 
 PAPER = Parameters()  # the settings of the papers
 WITH_NEGATIVES = ("max-margin", "contrastive")  # structural losses
-FurtherTeachers = Sequence[FurtherTeacher]
 # Parts of labels as figures print them.
 PRINTED = {"no-weighting": "plain sum", "None;λ": "no mask;λ"}
 
 
-def roles_of(p: Parameters, further: FurtherTeachers = ()) -> set[str]:
-    """The roles, structural and contextual, that parameters and further teachers have."""
-    roles = {str(teacher.role) for teacher in further}
-    if p.structural_loss is not None:
-        roles.add("structural")
-    if p.contextual_teacher is not None:
-        roles.add("contextual")
-    return roles
-
-
-def paragraph_vector_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+def paragraph_vector_label(p: Parameters) -> str:
     """One Paragraph Vector, or the labels of several joined by +: `DM;100;lowercase;2`."""
     if p.compound is not None:
         return p.compound
     return label_of_paragraph_vector(**{name: getattr(p, name) for name in SINGLE})
 
 
-def structural_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+def structural_label(p: Parameters) -> str:
     """The structural loss: `cosine`, `max-margin;MSE;γ=1.0`."""
     if p.structural_loss is None:
-        return _names(further, "structural") or "only-contextual"
+        return "only-contextual"
     if p.structural_loss == "mse":
         return "MSE"
     label = p.structural_loss
@@ -51,12 +38,10 @@ def structural_label(p: Parameters, further: FurtherTeachers = ()) -> str:
     return label
 
 
-def contextual_label(
-    p: Parameters, further: FurtherTeachers = (), *, projections: bool = True
-) -> str:
+def contextual_label(p: Parameters, *, projections: bool = True) -> str:
     """The contextual loss: `PV;S:768(ReLU)x4096(ReLU)x2048;C:-`, or `PV` without projections."""
     if p.contextual_teacher is None:
-        return _names(further, "contextual") or "only-structural"
+        return "only-structural"
     label = str(p.contextual_teacher)
     if projections:
         label += f";S:{p.student_projection};C:{p.contextual_projection}"
@@ -71,19 +56,18 @@ def contextual_label(
     return label
 
 
-def losses_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+def losses_label(p: Parameters) -> str:
     """The structural and the contextual loss: `cosine;PV;S:384(ReLU)x200;C:-`."""
-    return f"{structural_label(p, further)};{contextual_label(p, further)}"
+    return f"{structural_label(p)};{contextual_label(p)}"
 
 
-def weighting_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+def weighting_label(p: Parameters) -> str:
     """The structural loss, its mask and the weight λ: `cosine;384;λ=0.5`."""
-    roles = roles_of(p, further)
-    structural = structural_label(p, further)
-    if "contextual" not in roles:
+    structural = structural_label(p)
+    if p.contextual_teacher is None:
         masked = "" if p.max_structural_len is None else f";{p.max_structural_len}"
         return f"only-structural;{structural}{masked}"
-    if "structural" not in roles:
+    if p.structural_loss is None:
         return f"only-contextual;{p.contextual_teacher}"
     if p.lam is None and p.lam_by_length is None and p.max_structural_len is None:
         return f"{structural};no-weighting"
@@ -92,17 +76,17 @@ def weighting_label(p: Parameters, further: FurtherTeachers = ()) -> str:
     return f"{structural};{p.max_structural_len};λ={p.lam}{by_length}{form}"
 
 
-def final_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+def final_label(p: Parameters) -> str:
     """The student of a final evaluation: `student cosine;384;λ=0.5;DM;S:-;C:-;700 docs`."""
-    return f"student {_student_label(p, further)};{_sizes(p)}"
+    return f"student {_student_label(p)};{_sizes(p)}"
 
 
-def short_final_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+def short_final_label(p: Parameters) -> str:
     """The same without projections: `cosine;384;λ=0.5;DM;700 docs`."""
-    return f"{_student_label(p, further, projections=False)};{_sizes(p)}"
+    return f"{_student_label(p, projections=False)};{_sizes(p)}"
 
 
-def pairs_label(p: Parameters, further: FurtherTeachers = ()) -> str:
+def pairs_label(p: Parameters) -> str:
     """The student that learns from pairs: `SimDE;700 docs`.
 
     Settings that differ from the paper's are named: `SimCSE;τ=0.1;mlm=0.0;700 docs`.
@@ -112,8 +96,6 @@ def pairs_label(p: Parameters, further: FurtherTeachers = ()) -> str:
         parts.append(f"τ={p.pair_temperature}")
     if p.mlm_weight != PAPER.mlm_weight:
         parts.append(f"mlm={p.mlm_weight}")
-    if p.beside_teachers is not None:
-        parts += [f"×{p.beside_teachers} beside", _student_label(p, further)]
     return ";".join([*parts, _sizes(p)])
 
 
@@ -135,8 +117,8 @@ def _short_number(match: re.Match[str]) -> str:
     return f"{name[0]} {float(value):g}".replace(" 0.", " .")
 
 
-def _student_label(p: Parameters, further: FurtherTeachers, *, projections: bool = True) -> str:
-    label = weighting_label(p, further)
+def _student_label(p: Parameters, *, projections: bool = True) -> str:
+    label = weighting_label(p)
     if p.contextual_teacher is not None:
         label += f";{contextual_label(p, projections=projections)}"
     return label
@@ -144,7 +126,3 @@ def _student_label(p: Parameters, further: FurtherTeachers, *, projections: bool
 
 def _sizes(p: Parameters) -> str:
     return f"{p.documents} docs" + (f";seed {p.seed}" if p.seed else "")
-
-
-def _names(further: FurtherTeachers, role: str) -> str:
-    return "+".join(teacher.name for teacher in further if teacher.role == role)

@@ -9,10 +9,8 @@ from typing import Literal
 
 from docemb_lib.base.errors import InputError, did_you_mean
 from docemb_lib.settings import labels
-from docemb_lib.settings.labels import FurtherTeachers
 from docemb_lib.settings.parameters import SINGLE, Parameters
 
-Labeller = Callable[[Parameters, FurtherTeachers], str]
 STRUCTURAL_LOSS = ("structural_loss", "distance", "gamma", "temperature", "negatives")
 CONTEXTUAL_LOSS = (
     "contextual_teacher",
@@ -31,7 +29,7 @@ class Notebook:
     """A notebook: the parameters that it takes, and what a run of it does."""
 
     name: str  # of its file; the names sort in the order of the chapters
-    label: Labeller  # the short, readable name of a run
+    label: Callable[[Parameters], str]  # the short, readable name of a run
     parameters: tuple[str, ...] = ()  # besides `profile` and `seed`, which every notebook takes
     fixed: Mapping[str, None] = field(default_factory=dict)  # parameters that are switched off
     fits_paragraph_vector: bool = False  # the model of a run is the Paragraph Vector that it fits
@@ -56,7 +54,7 @@ class Notebook:
         return ("seed", *self.parameters)
 
 
-CORPUS = Notebook("01_corpus", lambda p, further: "corpus")
+CORPUS = Notebook("01_corpus", lambda p: "corpus")
 PARAGRAPH_VECTOR = Notebook(
     "02_paragraph_vector",
     labels.paragraph_vector_label,
@@ -100,7 +98,7 @@ EVALUATION = Notebook(
 SIMDE = Notebook(
     "07_simde",
     labels.pairs_label,
-    ("pairs", "pair_temperature", "mlm_weight", "beside_teachers", "documents"),
+    ("pairs", "pair_temperature", "mlm_weight", "documents"),
     self_supervised=True,
     final=True,
     beside_contextual=True,
@@ -109,24 +107,7 @@ SIMDE = Notebook(
 CHAPTER_4 = (PARAGRAPH_VECTOR, STRUCTURAL, PROJECTIONS, WEIGHTING)
 _ALL = (CORPUS, *CHAPTER_4, EVALUATION, SIMDE)
 # Notebooks with parameters of their own, which make no run of a profile and leave no record.
-FREE: Mapping[str, tuple[str, ...]] = {
-    "00_one_page": ("seed", "documents", "max_tokens", "lam", "learning_from", "held_out"),
-    "08_own_documents": (
-        "path",
-        "text_field",
-        "id_field",
-        "documents",
-        "links",
-        "label",
-        "encoder",
-        "adapted",
-        "groups",
-        "near_copy",
-        "query",
-        "seed",
-        "save_to",
-    ),
-}
+FREE = ("00_one_page", "08_own_documents")
 REGISTRY: Mapping[str, Notebook] = {notebook.name: notebook for notebook in _ALL}
 
 

@@ -81,8 +81,12 @@ class Parameters(Section):
     pair_temperature: Positive = 0.05  # cosines are divided by it
     # Weight of the masked-language loss, which doubles the time; 0: without
     mlm_weight: NotNegative = 0.1
-    # Weight of the loss on pairs beside the losses of the teachers named above; None: no teachers
-    beside_teachers: OrNone[Positive] = None
+
+    @property
+    def roles(self) -> set[str]:
+        """The roles, structural and contextual, that there is a teacher for."""
+        teachers = {"structural": self.structural_loss, "contextual": self.contextual_teacher}
+        return {role for role, teacher in teachers.items() if teacher is not None}
 
     @model_validator(mode="before")
     @classmethod

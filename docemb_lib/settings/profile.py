@@ -7,11 +7,11 @@ sizes. In a YAML file, keys of a mapping replace those of the file that its key 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from docemb_lib.base.errors import InputError, did_you_mean, nearest, repeated
+from docemb_lib.base.errors import InputError, did_you_mean, nearest
 from docemb_lib.base.integrity import read_json
 from docemb_lib.base.private import UNION_LOCATIONS
 from docemb_lib.settings import sections
@@ -41,21 +41,6 @@ WIDTHS = {
     "sentence-transformers/all-roberta-large-v1": 1024,
     "google-bert/bert-base-uncased": 768,
 }
-# Columns of a training history, whose names no further teacher may have.
-TAKEN_NAMES = (
-    "structural",
-    "contextual",
-    "l2",
-    "sdl",
-    "delta",
-    "loss",
-    "step",
-    "epoch",
-    "norm",
-    "spread",
-    "collapsed",
-    "cca",
-)
 
 
 class PlanLine(BaseModel):
@@ -109,31 +94,16 @@ class Profile(sections.Section):
     corpus: sections.Corpus = sections.Corpus()
     structural_teacher: sections.StructuralTeacher = sections.StructuralTeacher()
     contextual_teachers: sections.ContextualTeachers = sections.ContextualTeachers()
-    further_teachers: list[sections.FurtherTeacher] = []  # of every student, in every notebook
     student: sections.Student = sections.Student()
     training: sections.Training = sections.Training()
     simde: sections.SimDE = sections.SimDE()
     evaluation: sections.Evaluation = sections.Evaluation()
     plan: list[PlanLine] = []
-    # Runs that grids build on: the thesis' or the best recorded here
-    winners: Literal["thesis", "own"] = "thesis"
 
     @model_validator(mode="after")
     def _notebooks_take_their_parameters(self) -> Self:
         for notebook, parameters in self.notebooks.items():
             check_names(notebook, parameters)
-        return self
-
-    @model_validator(mode="after")
-    def _teachers_have_different_names(self) -> Self:
-        further = (teacher.name for teacher in self.further_teachers)
-        name = repeated([*TAKEN_NAMES, *further])
-        if name is not None:
-            raise ValueError(
-                f"further_teachers: the name {name!r} is given twice, or is one that docemb uses "
-                f"({', '.join(TAKEN_NAMES)}); "
-                "choose another"
-            )
         return self
 
     @model_validator(mode="after")
@@ -186,13 +156,10 @@ class Profile(sections.Section):
 
     @property
     def models(self) -> list[str]:
-        """The encoder of the student and the pretrained teachers, by name."""
-        further = [teacher.model for teacher in self.further_teachers if teacher.model]
-        return [self.student.model, self.structural_teacher.model, *further]
+        """The encoders of the student and of the structural teacher, by name."""
+        return [self.student.model, self.structural_teacher.model]
 
-    def for_notebook(
-        self, notebook: str, *, source: str | None = None, **overrides: object
-    ) -> Self:
+    def for_notebook(self, notebook: str, **overrides: object) -> Self:
         """The profile for a run of `notebook`, with its values in `notebooks` below `overrides`.
 
         The word "profile" as a value leaves a parameter as the profile has it. Raises InputError
@@ -205,7 +172,7 @@ class Profile(sections.Section):
             **given,
             **REGISTRY[notebook].fixed,
         }
-        return self.with_parameters(source=source or notebook, **parameters)
+        return self.with_parameters(source=notebook, **parameters)
 
     def with_tasks(self, tasks: Sequence[str], *, source: str) -> Self:
         """The same profile with other tasks in its final evaluation.

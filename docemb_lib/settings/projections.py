@@ -2,9 +2,8 @@
 
 Grammar: `block ("x" block)*`, or `-` for the identity. A block is a linear layer with bias to so
 many features, then the layers in parentheses, in their order: `768`, `768(ReLU)`,
-`768(ReLU,drop0.1,norm)`. They are an activation, dropout with its probability, layer normalisation,
-and batch normalisation (`bn`), which the thesis tried and rejected (section 4.5.2), each at most
-once. `768(ReLU)x4096(ReLU)x2048` is the thesis' largest.
+`768(ReLU,drop0.1,norm)`. They are an activation, dropout with its probability, and layer
+normalisation, each at most once. `768(ReLU)x4096(ReLU)x2048` is the thesis' largest.
 """
 
 import re
@@ -17,7 +16,6 @@ IDENTITY = "-"
 ACTIVATIONS = {"relu": "ReLU", "linear": None, "sigmoid": "Sigmoid", "softmax": "Softmax"}
 DROPOUT = "drop"
 NORM = "norm"
-BATCH_NORM = "bn"  # over the documents of a batch
 WIDEST = 2**16  # features: SoftCCA holds the square of them
 _EXAMPLE = "768(ReLU)x4096(ReLU)x2048"
 _BETWEEN_BLOCKS = re.compile(r"[x×](?![^(]*\))")  # an x outside parentheses: softmax has one inside
@@ -26,7 +24,6 @@ _LAYER = re.compile(
     rf"(?P<activation>{'|'.join(ACTIVATIONS)})"
     rf"|(?P<dropout>{DROPOUT}0?\.[0-9]{{1,9}})"
     rf"|(?P<norm>{NORM})"
-    rf"|(?P<batch_norm>{BATCH_NORM})"
 )
 Block = tuple[int, tuple[str, ...]]  # features, and the lower-case names of further layers
 
@@ -53,7 +50,7 @@ def _parse_block(text: str, spec: str) -> Block:
     raise InputError(
         f"projection {spec!r}: {text!r} is not a block; "
         f"write a width from 1 to {WIDEST}, or one with layers in parentheses: an activation "
-        f"({', '.join(ACTIVATIONS)}), {DROPOUT}0.1, {NORM} and {BATCH_NORM}, each at most once; "
+        f"({', '.join(ACTIVATIONS)}), {DROPOUT}0.1 and {NORM}, each at most once; "
         f"as in {_EXAMPLE!r}, or '{IDENTITY}'"
     )
 

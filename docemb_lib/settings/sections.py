@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from docemb_lib.base.errors import InputError, did_you_mean, nearest, repeated
+from docemb_lib.base.errors import InputError, nearest, repeated
 from docemb_lib.settings.projections import WIDEST, parse_projection
 
 EMBEDDED_TASKS = ("package", "see-also-pairs", "halves", "see-also-retrieval")
@@ -212,7 +212,6 @@ class StructuralTeacher(Section):
     max_tokens: MaxTokens | None = 384  # with special tokens; None: the limit of the model
     # Beyond max_tokens: cut, or the mean over chunks weighted by tokens
     long: Long = "truncate"
-    bf16: bool | None = None  # compute its embeddings in bfloat16; None: as DOCEMB_PRECISION says
 
 
 class ParagraphVectorSettings(Section):
@@ -268,9 +267,6 @@ class ContextualTeachers(Section):
     DBOW: ParagraphVectorSettings = LARGE_DBOW
     PV: list[ParagraphVectorSettings] = Field([LARGE_DM, LARGE_DBOW], min_length=1)
     lsa_dim: Width = 300
-    # Students learn from embeddings in which each dimension has the mean 0 and the deviation 1 on
-    # their training documents. A student that has no structural loss then does not collapse.
-    standardise: bool = False
 
     def members(self, name: str) -> list[ParagraphVectorSettings]:
         """The Paragraph Vectors of a contextual teacher: one, for PV several, for LSA none."""
@@ -281,43 +277,6 @@ class ContextualTeachers(Section):
         if name == "LSA":
             return self.lsa_dim
         return sum(member.vector_size for member in self.members(name))
-
-
-class FurtherTeacher(Section):
-    """A teacher of every student, besides the two teachers that the notebook parameters name."""
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")  # its column in the training history
-    # structural: weight lam, and masked by length; contextual: weight 1 - lam
-    role: Literal["structural", "contextual"]
-    loss: str  # as the parameter of that role
-    weight: Positive = 1.0  # among the losses of its role
-    student_projection: ProjectionSpec = "-"
-    teacher_projection: ProjectionSpec = "-"
-    teacher: ContextualName | None = None  # contextual: as in contextual_teachers
-    model: str | None = None  # structural: a hub id, a folder, or all-MiniLM-L6-v2
-    max_tokens: MaxTokens | None = None  # with special tokens; None: the limit of the model
-    long: Long = "truncate"
-    distance: Literal["mse", "cosine"] = "mse"
-    gamma: NotNegative = 1.0
-    temperature: Positive | None = None
-
-    @model_validator(mode="after")
-    def _fits_its_role(self) -> Self:
-        is_structural = self.role == "structural"
-        needed, other = ("model", "teacher") if is_structural else ("teacher", "model")
-        if getattr(self, needed) is None or getattr(self, other) is not None:
-            raise ValueError(
-                f"a {self.role} teacher has `{needed}` and no `{other}`; "
-                "write it so, or change its role"
-            )
-        losses = STRUCTURAL_LOSSES if is_structural else CONTEXTUAL_LOSSES
-        is_numbered = not is_structural and re.fullmatch(NUMBERED_CCA, self.loss)
-        if self.loss not in losses and not is_numbered:
-            raise ValueError(
-                f"loss: a {self.role} teacher takes {', '.join(losses)}, got "
-                f"{self.loss!r}{did_you_mean(self.loss, losses)}"
-            )
-        return self
 
 
 class Student(Section):
@@ -338,7 +297,6 @@ class Student(Section):
     # Width of a lexical half, fitted after training on the words of the corpus' train split; 0:
     # none
     lexical: int = Field(0, ge=0, le=WIDEST)
-    lexical_words: Several = 50_000  # size of its vocabulary at most
 
 
 class Decorrelation(Section):
@@ -403,8 +361,7 @@ class Training(Section):
 class SimDE(Section):
     """Learning from pairs of texts of one document, without a teacher (Sections 3 and 4 of SimDE).
 
-    The notebook parameters `pairs`, `pair_temperature`, `mlm_weight` and `beside_teachers` set the
-    pairs and weights.
+    The notebook parameters `pairs`, `pair_temperature` and `mlm_weight` set the pairs and weights.
     """
 
     language: str = "en"  # ISO 639; decides which abbreviations end no sentence

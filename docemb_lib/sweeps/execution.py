@@ -43,7 +43,6 @@ class Planned:
     executed: Path  # the executed copy
     # Of a page that compares runs: the fingerprints of all runs that it has to show.
     compared: tuple[str, ...] = ()
-    chosen: str = ""  # how the run was chosen by the records of others, as Markdown
 
     @property
     def notebook(self) -> str:
@@ -260,7 +259,7 @@ def _execute(
         ended = "it ended without its record; leave profile and corpus unchanged meanwhile"
         reason = f"{ended}, and check that the kernel {NAME} belongs to this environment"
         raise RunError(_fail(run, workspace, reason, ""))
-    _publish_copy(run.working, run.executed, stamp, run.chosen)
+    _publish_copy(run.working, run.executed, stamp)
     run.failed.unlink(missing_ok=True)
 
 
@@ -286,10 +285,8 @@ def _papermill(
     )
 
 
-def _publish_copy(
-    working: Path, executed: Path, stamp: Mapping[str, object], chosen: str = ""
-) -> None:
-    """Make a working copy the executed one; `chosen` is Markdown for a cell below the title."""
+def _publish_copy(working: Path, executed: Path, stamp: Mapping[str, object]) -> None:
+    """Make a working copy the executed one."""
     import nbformat
     from nbconvert.preprocessors.coalescestreams import CoalesceStreamsPreprocessor
 
@@ -297,8 +294,6 @@ def _publish_copy(
     # but then outputs that are updated later lose their place.
     copy = nbformat.read(working, as_version=4)
     notebook, _ = CoalesceStreamsPreprocessor().preprocess(copy, {})
-    if chosen:
-        notebook.cells.insert(1, nbformat.v4.new_markdown_cell(chosen))
     notebook.metadata["docemb"] = stamp
     write_text(working, nbformat.writes(notebook) + "\n")
     working.replace(executed)

@@ -22,7 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, NonNegativeInt
+from pydantic import BeforeValidator, Field
 
 from docemb_lib.base import pretrained
 from docemb_lib.base.errors import InputError
@@ -57,8 +57,6 @@ class GridFile(Section):
     ] = []
     runs: list[NotebookParameters] = []
     names: dict[str, NotebookParameters] = {}
-    best_of: list[Annotated[list[str], Field(min_length=1)]] = []
-    compounds: NonNegativeInt = 0
 
 
 class Grid(NamedTuple):
@@ -68,8 +66,6 @@ class Grid(NamedTuple):
     notebook: str | None  # if the grid's file names one
     runs: list[NotebookParameters]
     names: Mapping[str, int]  # {name: place of the run}
-    best_of: list[list[str]]  # names of grids
-    compounds: int  # of so many models of each kind; 0: those in `runs`
 
     def notebook_of_runs(self, asked: str | None) -> str:
         """The notebook of the grid's runs; one that is `asked` for must be the grid's own.
@@ -173,7 +169,7 @@ def load_grid(given: GridLike, profile: Profile) -> Grid:
             _scaled(run, profile, student, f"{source}: run {number}")
             for number, run in enumerate(runs, 1)
         ]
-    return Grid(name, notebook, runs, names, file.best_of, file.compounds)
+    return Grid(name, notebook, runs, names)
 
 
 def _grid_files() -> dict[str, Path]:

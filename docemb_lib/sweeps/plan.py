@@ -1,30 +1,19 @@
 """The runs of a profile's plan or of a sweep, resolved before the first one starts.
 
 A line of a plan is a run, several runs, or a grid, see `grids`. No data and no models are read.
-
-With `winners: own` in the profile of a plan or a sweep, the records choose runs of a grid when the
-grid begins. `best_of: [[weighting-cosine], [structural]]` replaces its runs by final students with
-the parameters of the best run of each list of grids. `compounds: 3` replaces its compounds by those
-of its three best DM and DBOW. The best have the highest mean validation score.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from functools import cache
-from itertools import product
-from math import isfinite, nan
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings import profile as profiles
-from docemb_lib.settings.notebooks import STUDENT_RUN, notebook_named
+from docemb_lib.settings.notebooks import notebook_named
 from docemb_lib.settings.profile import PlanLine, Profile
 from docemb_lib.sweeps.execution import Planned, Runs
 from docemb_lib.sweeps.grids import Grid, GridLike, NotebookParameters, load_grid
@@ -41,8 +30,6 @@ class Step(NamedTuple):
 
     runs: list[Planned]
     grid: str | None  # name of the grid; None: a single run
-    # Gives the runs that records choose in place of `runs`.
-    choose: Callable[[], list[Planned]] | None = None
 
 
 class _Resolver(NamedTuple):
@@ -58,14 +45,9 @@ class _Resolver(NamedTuple):
             return self
         return _Resolver(Profile.load(profile), profile_argument(profile), self.workspace)
 
-    def run(
-        self, notebook: str, parameters: Mapping[str, object], alike: RunKey | None = None
-    ) -> Planned:
-        """One run with these parameters over those of the profile. Raises InputError.
-
-        alike: another run of this notebook by this resolver.
-        """
-        key = replace(RunKey.of(notebook, self.profile, **parameters), alike=alike)
+    def run(self, notebook: str, parameters: Mapping[str, object]) -> Planned:
+        """One run with these parameters over those of the profile. Raises InputError."""
+        key = RunKey.of(notebook, self.profile, **parameters)
         key.check()
         source = self.workspace.root / "notebooks" / f"{notebook}.ipynb"
         if not source.is_file():
@@ -94,7 +76,7 @@ class _Resolver(NamedTuple):
                     mend = "give it as --profile"
                     raise InputError(f"profile: a sweep has one profile for all its runs; {mend}")
                 profiles.check_names(notebook, parameters)
-                run = self.run(notebook, parameters, planned[0].key if planned else None)
+                run = self.run(notebook, parameters)
                 counting = run.key.same_but()
                 earlier = first.get(counting) or first.get(run.executed)
                 if earlier:
@@ -106,21 +88,6 @@ class _Resolver(NamedTuple):
             first[run.executed] = number
             planned.append(run)
         return planned
-
-    def runs_in_plan(self, grid_name: str) -> list[Planned]:
-        """The runs of a grid with the parameters that the profile's plan gives them, if any."""
-        grid = load_grid(grid_name, self.profile)
-        lines = [
-            line
-            for line in self.profile.plan
-            if line.grid == grid_name and line.profile is None and not line.on_request
-        ]
-        if not lines:
-            return self.runs(grid, grid.notebook_of_runs(None), {})
-        runs = []
-        for line in lines:
-            runs += self.runs(grid, grid.notebook_of_runs(line.notebook), line.parameters)
-        return runs
 
 
 def resolve_plan(
@@ -161,7 +128,7 @@ def resolve_plan(
             if grid is None:
                 steps.append(Step([resolver.run(notebook, line.parameters)], None))
             else:
-                steps += _steps_of(grid, notebook, line.parameters, resolver, of_plan)
+                steps.append(Step(resolver.runs(grid, notebook, line.parameters), grid.name))
         except InputError as error:
             where = f"profile {profile.name}: plan, line {number} ({line})"
             raise InputError(f"{where}: {error}") from None
@@ -212,15 +179,12 @@ def resolve_sweep(
 ) -> list[Step]:
     """A sweep as a plan; arguments as of `docemb_lib.sweep`; no notebook where the grid names one.
 
-    Raises InputError for anything that is wrong, and where records that choose runs are missing.
+    Raises InputError for anything that is wrong.
     """
     resolver = _Resolver(Profile.load(profile), profile_argument(profile), workspace)
     loaded = load_grid(grid, resolver.profile)
     notebook = loaded.notebook_of_runs(notebook)
-    first, *others = _steps_of(loaded, notebook, parameters, resolver, resolver)
-    if first.choose is not None:
-        first = Step(first.choose(), first.grid)
-    return [first, *others]
+    return [Step(resolver.runs(loaded, notebook, parameters), loaded.name)]
 
 
 def planned_beside(key: RunKey, profile: str | Path) -> list[NotebookParameters]:
@@ -244,17 +208,8 @@ def planned_beside(key: RunKey, profile: str | Path) -> list[NotebookParameters]
 
 
 def runs_of(steps: Iterable[Step]) -> list[Planned]:
-    """The runs of a plan; those to be chosen by records stand as the thesis chose them."""
+    """The runs of a plan."""
     return [run for step in steps for run in step.runs]
-
-
-def chosen_runs(steps: Iterable[Step]) -> list[Planned]:
-    """The runs of a plan that are known by now, those that records choose included."""
-    runs: list[Planned] = []
-    for step in steps:
-        with suppress(InputError):  # of records that are missing
-            runs += step.runs if step.choose is None else step.choose()
-    return runs
 
 
 @cache  # a grid asks for each of its runs
@@ -313,87 +268,3 @@ def _check_copies(runs: Runs, profile: Profile) -> None:
             same = f"two runs with different settings would both write {run.executed.name}"
             mend = "give one of them a profile of another name"
             raise InputError(f"profile {profile.name}: plan: {same}; {mend}")
-
-
-def _steps_of(
-    grid: Grid,
-    notebook: str,
-    overrides: Mapping[str, object],
-    resolver: _Resolver,
-    chooser: _Resolver,
-) -> list[Step]:
-    """A grid as one step or, where records choose some of its runs, with a last step for these.
-
-    chooser: resolves in the profile whose `winners` counts, in which the grids of `best_of` are
-    compared.
-    """
-    runs = resolver.runs(grid, notebook, overrides)
-    if chooser.profile.winners == "thesis" or not (grid.best_of or grid.compounds):
-        return [Step(runs, grid.name)]
-    singles = []
-    if grid.compounds:
-        singles = [run for run in runs if run.parameters.get("compound") is None]
-    listed = [run for run in runs if run not in singles]
-    count = grid.compounds**2 or len(grid.best_of)
-    if len(listed) != count:
-        problem = f"best_of or compounds choose {count} runs to stand for the {len(listed)} listed"
-        raise InputError(f"grid {grid.name}: {problem}; list {count}")
-    groups = _groups(grid, singles, chooser)
-
-    def choose() -> list[Planned]:
-        best = [_best_runs(group, grid.compounds or 1, resolver.workspace) for group in groups]
-        chosen: dict[Path, Planned] = {}  # by their executed copies, to have equal runs once
-        for members in product(*best) if grid.compounds else best:
-            recipe = {**_recipe(grid, [run for run, _ in members]), **overrides}
-            run = resolver.run(notebook, recipe)
-            means = ", ".join(f"{run.label} ({mean:.4f})" for run, mean in members)
-            among = f"among the recorded runs of {grid.name}"
-            text = f"Chosen for its mean score over the sweep tasks, {among}: {means}"
-            chosen[run.executed] = replace(run, chosen=text)
-        return list(chosen.values())
-
-    last = Step(listed, grid.name, choose)
-    return [Step(singles, grid.name), last] if singles else [last]
-
-
-def _groups(grid: Grid, singles: Runs, chooser: _Resolver) -> list[list[Planned]]:
-    """The groups of runs of which records choose the best: one group for each part of a recipe."""
-    groups = []
-    if grid.compounds:
-        for dm in (True, False):
-            groups.append([run for run in singles if run.parameters["dm"] is dm])
-    for names in grid.best_of:
-        groups.append([run for name in names for run in chooser.runs_in_plan(name)])
-    return groups
-
-
-def _recipe(grid: Grid, members: Runs) -> NotebookParameters:
-    """The parameters of the run that is made from the chosen ones.
-
-    It is a compound of them, or with `best_of` a student with the parameters of the first.
-    """
-    if grid.best_of:
-        settings = members[0].profile.parameters
-        return {name: getattr(settings, name) for name in STUDENT_RUN if name != "documents"}
-    return {"compound": "+".join(run.label for run in members)}
-
-
-def _best_runs(runs: Runs, count: int, workspace: Workspace) -> Sequence[tuple[Planned, float]]:
-    """The `count` runs with the highest mean validation score, best first, and this mean.
-
-    Of equal runs the first is taken. Raises InputError if runs are not recorded, or too few have a
-    score.
-    """
-    recorded = []
-    for run in runs:
-        record = records.find(workspace, run.notebook, run.fingerprint)
-        if record is not None:
-            recorded.append((run, record.metrics.get("mean", nan)))
-    scored = [(run, mean) for run, mean in recorded if isfinite(mean)]
-    best = sorted(scored, key=itemgetter(1), reverse=True)[:count]
-    if len(recorded) < len(runs) or len(best) < count:
-        notebook = runs[0].notebook
-        few = f"{len(recorded)} of the {len(runs)} runs of {notebook} to choose from are recorded"
-        mend = f"execute their sweep first (`docemb sweep`), of which at least {count} must succeed"
-        raise InputError(f"winners: own: {few}, and {len(best)} of these have a score; {mend}")
-    return best

@@ -51,7 +51,7 @@ from docemb_lib.sweeps.execution import (
     records_of,
 )
 from docemb_lib.sweeps.grids import GridLike
-from docemb_lib.sweeps.plan import Step, chosen_runs, resolve_sweep, runs_of
+from docemb_lib.sweeps.plan import Step, runs_of, resolve_sweep, runs_of
 from docemb_lib.sweeps.progress import Progress
 from docemb_lib.workspace import Workspace, is_locked
 
@@ -70,14 +70,9 @@ def missing_runs(planned: Runs, workspace: Workspace) -> list[Planned]:
     Raises InputError if data, models or settings of any of them are wrong or missing.
     """
     missing = [run for run in planned if not is_done(run, workspace)]
-    checked = set()
     for run in missing:
         try:
-            stages = Stages(run.key, workspace)
-            run.key.check()
-            if stages.checked_as not in checked:
-                stages.check()
-                checked.add(stages.checked_as)
+            Stages(run.key, workspace).check()
         except InputError as error:
             raise InputError(f"{run.notebook} ({run.label}): {error}") from None
     return missing
@@ -122,7 +117,7 @@ def sweep(
             )
         except KeyboardInterrupt:
             raise stopped("stopped the sweep") from None
-    return recorded(chosen_runs(steps), workspace)
+    return recorded(runs_of(steps), workspace)
 
 
 def execute_plan(
@@ -152,8 +147,8 @@ def execute_plan(
         raise InputError("scheduler: the argument is empty; name an address or a file")
     if workers is not None and workers < 1:
         raise InputError(f"workers: got {workers}; give 1 or more")
-    missing = {*missing_runs(runs_of(steps), workspace)}
-    known = [run for step in steps if step.choose is None for run in step.runs]
+    planned = runs_of(steps)
+    missing = {*missing_runs(planned, workspace)}
     side_by_side = sum(run in missing for step in steps if step.grid for run in step.runs)
     count = workers or (cluster.default_workers(side_by_side) if side_by_side else 1)
     where = f"; workers: {scheduler or count}" if side_by_side else ""
@@ -171,9 +166,9 @@ def execute_plan(
         def execute(runs: Runs) -> dict[Planned, str]:
             return _distribute(client, runs, workspace, progress, wait=not in_cell)
 
-        known_missing = [run for run in known if run in missing]
-        progress.begin(known, known_missing, where)
-        for line in execution.repetitions(known_missing, workspace):
+        repeated = [run for run in planned if run in missing]
+        progress.begin(planned, repeated, where)
+        for line in execution.repetitions(repeated, workspace):
             progress.say(line)
         if side_by_side:
             client()  # starts the workers beside the first run, which may be alone
@@ -184,17 +179,8 @@ def execute_plan(
             if first.grid is None:
                 _execute_alone(first.runs[0], workspace, progress)
                 if first is steps[0]:  # the corpus is built: check its size for all runs
-                    missing_runs(runs_of(steps), workspace)
+                    missing_runs(planned, workspace)
                 continue
-            if first.choose is not None:
-                try:
-                    wave = [Step(first.choose(), first.grid)]
-                    new = missing_runs(runs_of(wave), workspace)
-                except InputError as error:
-                    failures.append(f"grid {first.grid}: {error}")
-                    continue
-                progress.begin(runs_of(wave), new, where)
-                missing.update(new)
             todo = [run for run in runs_of(wave) if run in missing]
             progress.ended += len(runs_of(wave)) - len(todo)
             failed = execute(todo)
@@ -209,9 +195,9 @@ def execute_plan(
 def _waves(steps: Sequence[Step]) -> Iterator[list[Step]]:
     """The steps of a plan in groups: grids that follow each other are shared out together.
 
-    A single run is a group of its own, and so is a grid whose runs the records choose.
+    A single run is a group of its own.
     """
-    together = [step.grid is not None and step.choose is None for step in steps]
+    together = [step.grid is not None for step in steps]
     for is_pooled, group in groupby(zip(together, steps, strict=True), key=itemgetter(0)):
         wave = [step for _, step in group]
         yield from [wave] if is_pooled else ([step] for step in wave)

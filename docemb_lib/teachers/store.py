@@ -7,7 +7,7 @@ many rows are there.
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from docemb_lib.base.progress import progress
 from docemb_lib.workspace import write_text
 
 ARRAY = "embeddings.npy"
-MOMENTS = "moments.npy"
 MARKER = "rows_done.json"
 # Documents from which a teacher shows a progress bar; smaller calls are blocks of a longer loop.
 BAR_FROM = 512
@@ -77,51 +76,3 @@ def write_embeddings(
 def open_embeddings(folder: Path) -> np.ndarray:
     """Float32 (N, dim), memory-mapped and read-only, as `write_embeddings` has finished them."""
     return np.load(folder / ARRAY, mmap_mode="r")
-
-
-class Moments:
-    """The mean and the standard deviation of each dimension of embeddings, (D,) each, float64.
-
-    A dimension in which all embeddings are equal has the deviation 1.
-    """
-
-    def __init__(self, mean: np.ndarray, deviation: np.ndarray) -> None:
-        self.mean = mean
-        self.deviation = deviation
-
-    @classmethod
-    def of(cls, embeddings: np.ndarray, *, block: int = 4096) -> Self:
-        """Compute the moments of embeddings, (N, D), which may be a memory map, block by block."""
-        from sklearn.preprocessing import StandardScaler  # takes a second to import
-
-        scaler = StandardScaler()
-        for start in range(0, len(embeddings), block):
-            scaler.partial_fit(np.float64(embeddings[start : start + block]))
-        return cls(scaler.mean_, scaler.scale_)
-
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        return cls(*np.load(folder / MOMENTS))
-
-    def save(self, folder: Path) -> None:
-        np.save(folder / MOMENTS, np.stack([self.mean, self.deviation]))
-
-
-class Standardised:
-    """Embeddings (N, D) in which each dimension has the mean 0 and the deviation 1 of `moments`.
-
-    Rows are computed when they are accessed, as float32, so that a memory map stays one.
-    """
-
-    def __init__(self, embeddings: np.ndarray, moments: Moments) -> None:
-        self.embeddings = embeddings
-        self.moments = moments
-        self.shape = embeddings.shape
-
-    def __len__(self) -> int:
-        return len(self.embeddings)
-
-    def __getitem__(self, rows: slice | Sequence[int]) -> np.ndarray:
-        """The embeddings of several rows, (len(rows), D)."""
-        deviations = self.embeddings[rows] - self.moments.mean
-        return (deviations / self.moments.deviation).astype(np.float32)

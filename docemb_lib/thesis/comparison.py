@@ -182,13 +182,9 @@ def structural_only(run: Run, keys: Collection[RunKey]) -> list[Record]:
     """Recorded runs of the structural notebook with the structural loss of one of `keys`.
 
     They have this run's documents and seed. The thesis shows them beside runs with a contextual
-    teacher. There are none with a further contextual teacher, because no run is structural-only
-    then.
+    teacher.
     """
-    further = run.profile.further_teachers
     if "contextual_teacher" not in run.parameters:
-        return []
-    if any(teacher.role == "contextual" for teacher in further):
         return []
     losses = {key.only(*STRUCTURAL_LOSS) for key in keys}
     if any("structural" not in key.roles for key in keys):  # as in Figure 4.7
@@ -330,8 +326,7 @@ def short_labels(keys: Mapping[str, RunKey]) -> dict[str, str]:
     short = {}
     for label, key in keys.items():
         if key.notebook == EVALUATION.name:
-            p = key.profile.parameters
-            short[label] = short_final_label(p, key.profile.further_teachers)
+            short[label] = short_final_label(key.profile.parameters)
     uses = Counter(short.values())
     return {label: name for label, name in short.items() if uses[name] == 1}
 
@@ -429,9 +424,7 @@ def recorded_in_figures(
     for notebook in CHAPTER_4:
         for record in records.all_records(notebook.name, workspace=run.workspace):
             comparable = record.setting == run.key.setting
-            # A record of another version of docemb may have parameters that are gone.
-            readable = record.parameters.keys() <= set(notebook.values)
-            if record.status != "done" or not (comparable or (elsewhere and readable)):
+            if record.status != "done" or not (comparable or elsewhere):
                 continue
             key = run.key_of(record)
             if comparable and not key.in_thesis_form:

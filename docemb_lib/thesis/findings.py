@@ -203,7 +203,7 @@ def _scores(run: Run, evaluation: Final, others: Mapping[str, Other], *, is_fina
 
 
 def _is_structural_alone(key: RunKey, beside: RunKey) -> bool:
-    """Whether a run has the structural loss of another one and no further teacher."""
+    """Whether a run has the structural loss of another one and no other teacher."""
     alone = key.roles == {"structural"}
     return alone and key.only(*STRUCTURAL_LOSS) == beside.only(*STRUCTURAL_LOSS)
 

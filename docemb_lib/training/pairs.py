@@ -32,14 +32,11 @@ from docemb_lib.settings.sections import NO_PAIRS
 from docemb_lib.student import Student
 from docemb_lib.student.student import Encoded
 from docemb_lib.training.batches import (
-    Collate,
-    MicroBatch,
     Tokens,
-    TrainingDocuments,
     Updates,
     consecutive_batches,
 )
-from docemb_lib.training.monitor import Means, validate
+from docemb_lib.training.monitor import Means
 from docemb_lib.training.run import History, train_objective
 from docemb_lib.training.trainer import DistillationTrainer
 
@@ -296,7 +293,6 @@ def learn_from_pairs(
     Accumulates the gradients of `share` times the loss.
     """
     parts = send_to_device(batch.parts, model.student.device, non_blocking=True)
-    weight = model.weight * share
 
     def embed(texts: PackedBatch) -> Tensor:
         with autocast():
@@ -307,7 +303,7 @@ def learn_from_pairs(
         [part.texts for part in parts],
         batch.order,
         lambda embeddings: model.contrast(*embeddings.chunk(2)),  # (2B, D) to (B,)
-        share=weight,
+        share=share,
         backward=backward,
     )
     losses = {"contrast": contrast.mean()}
@@ -318,9 +314,9 @@ def learn_from_pairs(
             with autocast():
                 summed = model.head.loss(model.student.hidden(part.masked), part.labels, words)
                 mean = summed / max(batch.n_labels, 1)
-            backward(mean * (model.mlm_weight * weight))
+            backward(mean * (model.mlm_weight * share))
             losses["mlm"] = losses["mlm"] + mean.detach()
-    total = model.weight * (losses["contrast"] + model.mlm_weight * losses.get("mlm", 0))
+    total = losses["contrast"] + model.mlm_weight * losses.get("mlm", 0)
     return ObjectiveOutput(total, losses, embeddings[: len(batch.rows)], None)
 
 
@@ -328,15 +324,11 @@ def train_on_pairs(
     objective: PairObjective,
     train: PairedDocuments,
     validation: PairedDocuments,
-    *,
-    taught: Sequence[TrainingDocuments] = (),
     **options: Any,
 ) -> History:
     """Train `objective` in place on pairs of `train`, with the options of `train_objective`.
 
-    Where the objective distils, too, `taught` are the same documents of training and of validation
-    with teacher embeddings. Raises InputError for several processes, and for pairs by dropout of a
-    student without dropout.
+    Raises InputError for several processes, and for pairs by dropout of a student without dropout.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError(
@@ -349,11 +341,9 @@ def train_on_pairs(
         objective,
         train,
         validation,
-        *taught,
         **options,
         trainer_class=PairTrainer,
-        pass_documents=None if taught else 1,
-        taught=taught,
+        pass_documents=1,
     )
 
 
@@ -371,38 +361,25 @@ class PairTrainer(DistillationTrainer):
     model: PairObjective
     train_dataset: PairedDocuments
 
-    def __init__(self, *, taught: Sequence[TrainingDocuments], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.taught = taught
-
-    def collate(
-        self, updates: Updates
-    ) -> Callable[[list[int]], tuple[list[PairBatch], list[MicroBatch]]]:
+    def collate(self, updates: Updates) -> Callable[[list[int]], list[PairBatch]]:
         size = self.settings.batch_size
         documents = self.train_dataset
         padded = self.model.student.padded
-        teach = Collate(self.taught[0], size, self.budget, padded) if self.taught else None
 
-        def update(rows: list[int]) -> tuple[list[PairBatch], list[MicroBatch]]:
-            pairs = [
+        def update(rows: list[int]) -> list[PairBatch]:
+            return [
                 documents.pack(batch, epoch=updates.epoch, budget=self.budget, padded=padded)
                 for batch in consecutive_batches(rows, size)
             ]
-            return pairs, teach(documents.rows[rows].tolist()) if teach else []
 
         return update
 
     def training_step(
         self, model: nn.Module, inputs: Any, num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        """Accumulate the gradients of one update: the mean over its batches of pairs.
-
-        Where the objective distils, the loss of the update's documents is added, pass by pass.
-        """
+        """Accumulate the gradients of one update: the mean over its batches of pairs."""
         model.train()
-        batches: list[PairBatch]
-        micro_batches: list[MicroBatch]
-        batches, micro_batches = inputs
+        batches: list[PairBatch] = inputs
         outputs = [
             learn_from_pairs(
                 self.model,
@@ -420,14 +397,6 @@ class PairTrainer(DistillationTrainer):
         parts = {}
         for name in outputs[0].parts:
             parts[name] = torch.stack([output.parts[name] for output in outputs]).mean()
-        distillation: Any = self.model.distillation
-        for micro in micro_batches:
-            output, loss = self.learn(distillation, micro, scale=micro.share)
-            losses.append(loss)
-            rows.append(self.train_dataset.rows.searchsorted(micro.rows).tolist())
-            tokens += sum(micro.batch.sizes)
-            for name, value in output.parts.items():
-                parts[name] = parts.get(name, 0) + value * micro.share
         each = torch.stack(losses)
         self.check_finite(rows, each)
         embeddings = torch.cat([output.embeddings for output in outputs])
@@ -435,12 +404,7 @@ class PairTrainer(DistillationTrainer):
         return each.sum()
 
     def validation_means(self) -> dict[str, float]:
-        means = validate_pairs(self.model, self.eval_dataset, **self.validation_options)
-        contrast_and_mlm = self.model.weight * means["loss"]
-        if self.model.distillation is None:
-            return {**means, "loss": contrast_and_mlm}
-        taught = validate(self.model.distillation, self.taught[1], **self.validation_options)
-        return {**taught, **means, "loss": taught["loss"] + contrast_and_mlm}
+        return validate_pairs(self.model, self.eval_dataset, **self.validation_options)
 
 
 @torch.no_grad()
@@ -452,7 +416,7 @@ def validate_pairs(
     dtype: torch.dtype | None,
     budget: int,
 ) -> dict[str, float]:
-    """Means over `documents`: loss (without `weight`), `contrast`, `mlm`, `norm` and `spread`.
+    """Means over `documents`: `loss`, `contrast`, `mlm`, `norm` and `spread`.
 
     `norm` and `spread` are of the first texts. The pairs are those of epoch 0, which keeps the loss
     one function of the student. Batches are those of `validate`.

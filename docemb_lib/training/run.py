@@ -13,10 +13,9 @@ import torch.distributed as dist
 from torch import Tensor
 from transformers import PrinterCallback, TrainingArguments
 
-from docemb_lib.base.errors import InputError
 from docemb_lib.base.hardware import asked_precision, devices_at_hand, free_memory, uses_bf16
 from docemb_lib.base.private import use_one_gpu
-from docemb_lib.losses import Objective, PairObjective, Teaching
+from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.packed.forward import fits_varlen
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
@@ -99,9 +98,6 @@ def train_objective(
     for a loss that is not finite, naming its documents; Stopped after Ctrl-C, with a checkpoint.
     """
     settings.check_fills_a_batch(len(train))
-    if LAUNCHED in os.environ and any(map(_normalises_batches, model.modules())):
-        problem = "bn keeps means over all batches, which several processes do not share"
-        raise InputError(f"projections: {problem}; train in one process, or write norm")
     precision = precision_of(settings.precision)
     dtype = AUTOCAST[precision]
     checkpoints = folder / CHECKPOINTS
@@ -169,10 +165,6 @@ def train_objective(
     trained = [row for row in rows if "learning_rate" in row]
     validations = [_without_prefix(row) for row in rows if "eval_loss" in row]
     return History(train=trained, validation=validations)
-
-
-def _normalises_batches(module: torch.nn.Module) -> bool:
-    return isinstance(module, Teaching) and module.normalises_batches
 
 
 def _without_prefix(row: dict[str, float]) -> dict[str, float]:

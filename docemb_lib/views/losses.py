@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -133,7 +133,6 @@ def objectives_of(run: Run) -> dict[str, Objective]:
     The first ones have the structural loss of the run and those of `COMPARED`, unless the run has
     no structural teacher.
     """
-    further = run.profile.further_teachers
     losses = [run.profile.parameters.structural_loss]
     if losses[0] is not None:
         losses += [loss for loss in COMPARED if loss not in losses]
@@ -141,9 +140,9 @@ def objectives_of(run: Run) -> dict[str, Objective]:
     for loss in losses:
         parameters = {**run.parameters, "structural_loss": loss}
         key = RunKey.of(run.notebook, run.profile, **parameters)
-        name = structural_label(key.profile.parameters, further)
+        name = structural_label(key.profile.parameters)
         objectives[f"{name}, untrained"] = Stages(key, run.workspace).students.initial_objective()
-    name = structural_label(run.profile.parameters, further)
+    name = structural_label(run.profile.parameters)
     objectives[f"{name}, trained"] = run.stages.students.objective()
     return objectives
 
@@ -168,7 +167,7 @@ class ThreeDocuments(NamedTuple):
 
 
 def three_documents(run: Run) -> ThreeDocuments:
-    """The shortest, the median and the longest validation document, without further teachers."""
+    """The shortest, the median and the longest validation document."""
     import torch
 
     from docemb_lib.losses import SDL, SoftCCA
@@ -176,9 +175,6 @@ def three_documents(run: Run) -> ThreeDocuments:
 
     stage = run.stages.students
     objective = stage.objective()
-    # The teachers of the parameters have the name of their role, further teachers do not.
-    teachings = [teaching for teaching in objective.teachings if teaching.name == teaching.role]
-    objective.teachings = cast(Any, torch.nn.ModuleList(teachings))
     objective.group_size = None  # the three are one batch
 
     validation = len(run.stages.corpus.split("validation"))
@@ -190,7 +186,7 @@ def three_documents(run: Run) -> ThreeDocuments:
         output = objective(batch, **targets._asdict())
         y = output.embeddings
         lengths = targets.n_structural_tokens
-        losses = {teaching.role: teaching.loss for teaching in teachings}
+        losses = {teaching.role: teaching.loss for teaching in objective.teachings}
         t = targets.teachers.get("structural", y).to(y)
         f, c = output.views or (y, y)
         structural = contextual = 0 * lengths

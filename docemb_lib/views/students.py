@@ -91,8 +91,7 @@ def embeddings_before(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """What the contextual loss starts from: `y` (N, D) and `c` (N, C) of N training documents.
 
     They are the embeddings of the student before training and of the contextual teacher, both
-    float32; of PV for a run without such a teacher. N is at most `BEFORE`. Embeddings that the run
-    standardises are returned as the teacher made them.
+    float32; of PV for a run without such a teacher. N is at most `BEFORE`.
     """
     documents = run.profile.parameters.documents
     texts = run.stages.corpus.split("train")["text"][: min(BEFORE, documents)]

@@ -38,7 +38,6 @@ def test_all_cells_run_without_an_error_and_the_first_shows_the_configuration(no
     assert "small" in rows["profile"]
     idle = {
         "compound",
-        "beside_teachers",
         "distance",
         "gamma",
         "temperature",

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from conftest import docemb, write_files
 
-from docemb_lib.base import integrity
 from docemb_lib.runs import models
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import TITLES, Form, Kind, label_of
@@ -123,36 +122,3 @@ def test_a_folder_of_beir_is_a_task_whose_deciding_metric_is_chosen(workspace_ro
     test = written.query("reference == 'TF-IDF'")
     assert test["p_holm"].item() == pytest.approx(row["p_holm"])
     assert f"{row['difference']:+.3f}".replace("0.", ".") in shown.partition("Paired tests")[2]
-
-
-def test_a_reference_whose_score_was_damaged_is_scored_again_and_said(
-    workspace_root, caplog, monkeypatch
-):
-    monkeypatch.setattr(Run, "references", [])  # they would train Paragraph Vectors
-    rows = [{"text": f"about {label}, {n}", "label": label} for n in range(20) for label in "xy"]
-    task = "{name: own, kind: classification, path: rows.jsonl}"
-    evaluation = f"{{tasks: [own], sweep_tasks: [own], own_tasks: [{task}]}}"
-    files = {"rows.jsonl": rows, "mine.yaml": f"base: small.yaml\nevaluation: {evaluation}"}
-    write_files(workspace_root / "params", files)
-    command = ("evaluate", "all-MiniLM-L6-v2", "--profile", "mine", "--json")
-    before = json.loads(docemb(*command).stdout)
-    run = Run(RunKey.of("06_evaluation", Profile.load("mine")), Workspace(workspace_root))
-    tables = {"models": pd.DataFrame(before["models"])}
-    tables["models"].loc[0, "fingerprint"] = "of a model that is gone"
-    tables["models"].loc[0, ["model", "name"]] = "gone"
-    scores = pd.DataFrame(before["scores"])
-    scores["model"] = scores["model"].replace("all-MiniLM-L6-v2", "gone")
-    run.finish({}, scores=scores, tables=tables)
-    damaged = 0
-    for folder in (workspace_root / "outputs/artefacts/scores").glob("[!.]*"):
-        manifest = json.loads((folder / "artefact.json").read_text())
-        if manifest["inputs"]["model"].endswith("/TF-IDF"):
-            (folder / "per_example.npz").write_bytes(b"damaged")
-            damaged += 1
-    assert damaged == 1
-    integrity._digests.clear()
-    caplog.clear()
-    after = json.loads(docemb(*command).stdout)
-    assert [row["p"] for row in after["comparison"]] == [row["p"] for row in before["comparison"]]
-    assert "references that are scored again: TF-IDF: their recorded scores" in caplog.text
-    assert "references that are left out, and not corrected for: gone" in caplog.text

@@ -259,4 +259,3 @@ def test_the_nearest_of_what_is_not_shown_says_what_it_takes(needed: float, expe
     )
     assert boards.would_show(tests) == expected
     assert boards.would_show(tests.head(1)) == ""
-    assert boards.would_show(tests.drop(columns="needed")) == ""

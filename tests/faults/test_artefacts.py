@@ -2,9 +2,7 @@
 in one line.
 """
 
-import hashlib
 import itertools
-import json
 import os
 from pathlib import Path
 
@@ -15,12 +13,10 @@ from docemb_lib import views
 from docemb_lib.base import integrity
 from docemb_lib.base.integrity import CARD, MANIFEST, MARKER
 from docemb_lib.runs.key import RunKey
-from docemb_lib.runs.models import student_at
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
-from docemb_lib.student import Student
 from docemb_lib.training.trainer import find_checkpoint
-from docemb_lib.workspace import Workspace, publish
+from docemb_lib.workspace import Workspace
 
 
 def ask(root: Path) -> dict[str, object]:
@@ -97,28 +93,6 @@ def test_a_damaged_file_of_any_kind_is_named_and_what_lost_it_is_built_again(
     assert docemb("doctor", "--verify").returncode == 0
 
 
-def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(root, refused):
-    folder = root / "artefacts" / "student" / "it"
-    publish(
-        folder,
-        Student.from_encoder(str(root / "encoder"), max_tokens=16, attention_window=8).save,
-        inputs={},
-    )
-    assert {"model.safetensors", "modules.json"} <= {file.name for file in published_in(folder)}
-    for file, harm in itertools.product(published_in(folder), DAMAGE):
-        if file.name == MANIFEST and harm is Path.unlink:
-            continue  # a student of someone else has none
-        content = file.read_bytes()
-        harm(file)
-        mend = f"remove {folder} and give the command that made it again"
-        said = rf"^{file} is (missing|damaged.*); {mend}$"
-        for load in (Student.load, student_at):
-            refused(said, load, folder)
-        file.write_bytes(content)
-        integrity._digests.clear()  # where file times are coarse, all states have one
-    assert student_at(folder) is not None
-
-
 def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog):
     for number in (2, 4, 6):
         folder = write_files(tmp_path / f"checkpoint-{number}", {"model.safetensors": bytes(100)})
@@ -131,13 +105,3 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog)
     assert "checkpoint-6 is incomplete or damaged" in caplog.text
     # Other checkpoints would be kept in place of whole ones.
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
-
-
-def test_a_manifest_of_an_earlier_version_is_compared_as_far_as_it_goes(tmp_path):
-    (tmp_path / "value").write_text("42")
-    (tmp_path / MANIFEST).write_text(
-        json.dumps({"files": {"value": hashlib.sha256(b"42").hexdigest()}})
-    )
-    assert integrity.damaged(tmp_path) == []
-    (tmp_path / "value").write_text("4")
-    assert integrity.damaged(tmp_path) == [tmp_path / "value"]

@@ -12,20 +12,13 @@ import pytest
 from conftest import docemb, write_files
 
 CONTROL = "\x1b]0;owned\x07\u202e\x9b31m"
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
-BOMB += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
 # The text of a profile on top of `small`, and what its line says.
 PROFILES = [
     # YAML
-    (BOMB, "an alias .* is not read; write the value again"),
-    ("a: &a [*a]", "an alias"),
     ("a: " + "[" * 20_000, "not readable as YAML .*recursion"),
     ("a: " + "{" * 20_000, "recursion"),
     ("a:\n  " + "- " * 20_000, "recursion"),
     ("corpus: {seed: 2026-13-45}", "not readable as YAML .*month must be in 1..12"),
-    ("parameters: {seed: " + "9" * 6_000 + "}", "a number of 6,000 digits"),
-    ("parameters: {seed: 0x" + "f" * 6_000 + "}", "a number of 6,002 digits"),
-    ("parameters: {lam: " + "1:" * 3_000 + "1}", "a number of 6,001 digits"),
     ("name: 2026-01-01", "name: input should be a valid string"),
     ("name: a\nname: b", "not readable as YAML .the key 'name' is there twice; keep one"),
     ("a: !!python/object/apply:os.system [id]", "could not determine"),
@@ -48,10 +41,6 @@ PROFILES = [
     ("student: {lexical: true}", "student.lexical: must be a number"),
     ("evaluation: {rounds: [null, 10]}", "rounds must ascend"),
     ("evaluation: {rounds: [10, 10]}", "rounds must ascend"),
-    (
-        "further_teachers: [{name: loss, role: contextual, teacher: DM, loss: mse}]",
-        "further_teachers: the name 'loss' is",
-    ),
     ("parameters: {lam: .nan}", "parameters.lam: .*finite"),
     ("parameters: {lam: .inf}", "parameters.lam: .*finite"),
     ("parameters: {lam: 1.5}", r"parameters.lam: .*less than or equal to 1, got 1\.5"),
@@ -63,9 +52,6 @@ PROFILES = [
     ("student: {layers: []}", "student.layers: .*at least 1 item"),
     ("student: {layers: [true]}", "student.layers: .*must be a number"),
     ("evaluation: {few_shot_table: {other: true}}", "few_shot_table: .*must be a number"),
-    ("corpus: {documents: 1:20}", "1:20 is not a decimal number.*write it in digits without :"),
-    ("parameters: {seed: 010}", "010 is not a decimal number.*without a leading 0"),
-    ("parameters: {lam: 0:30.5}", "0:30.5 is not a decimal number"),
     ("student: {layers: [-1]}", "student.layers.0: .*or equal to 0"),
     ("student: {layers: 3}", "student.layers: .*valid list"),
     ("student: {attention_window: 33}", "attention_window: .*multiple of 2"),
@@ -99,11 +85,6 @@ PROFILES = [
     ("student: {model: no/such-model}", "no/such-model: there is no such folder"),
     ("structural_teacher: {model: no/such-model}", "no/such-model: there is no such folder"),
     ("student: {model: ./missing}", "params/missing: there is no such folder"),
-    (
-        "further_teachers: [{name: a, role: structural, loss: mse, model: no/such-model, "
-        "student_projection: 8, teacher_projection: 8}]",
-        "no/such-model: there is no such folder",
-    ),
     ("corpus: {packages: []}", "corpus.packages: .*at least 1 item"),
     ("corpus: {packages: [no_such]}", "corpus.packages: no_such is not"),
     ("corpus: {source: local, path: []}", "path is missing"),
@@ -158,10 +139,7 @@ PARAMETERS = [
     ("lam", "-p lam: this is not NAME=VALUE; write"),
     ("lam= ", "this is not NAME=VALUE; write"),
     ("seed=" + "9" * 6_000, "seed: unable to parse"),
-    ("seed=0x" + "f" * 6_000, "seed: "),
     ("seed=4294967296", "seed: .*less than 4294967296"),
-    ("seed=010", "-p seed=010: 010 is not a decimal number; write its digits alone"),
-    ("documents=1:20", "-p documents=1:20: 1:20 is not a decimal number"),
     ("seed=2026-13-45", "seed: "),
     ("lam=" + "[" * 20_000, "lam: "),
     ("lam=&a [*a]", "lam: "),
@@ -175,7 +153,6 @@ PARAMETERS = [
     ("lambda=1", "unknown parameter 'lambda'; did you mean lam"),
 ]
 GRIDS = [
-    (BOMB, "an alias"),
     ("runs: 3", "runs: input should be a valid list"),
     ("runs: [{lam: 2}]", "lam: .*less than or equal to 1"),
 ]

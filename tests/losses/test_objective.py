@@ -293,11 +293,7 @@ def test_objectives_of_different_settings_have_different_representations():
         *(Teaching("a", role, MSE()) for role in ("structural", "contextual")),
     ]
     modules += [Teaching("b", "structural", MSE()), Teaching("b", "structural", MSE(), weight=2.0)]
-    contrasts = [
-        PairObjective(nn.Linear(W, D), contrast=InfoNCE(tau), weight=w)
-        for tau in (0.1, 0.2)
-        for w in (1, 2)
-    ]
+    contrasts = [PairObjective(nn.Linear(W, D), contrast=InfoNCE(tau)) for tau in (0.1, 0.2)]
     assert len({repr(module) for module in modules + contrasts}) == len(modules + contrasts)
 
 
@@ -478,27 +474,3 @@ def test_losses_do_not_import_torch_distributed():
         module.name for module in modules
     }
     assert not [module.name for module in modules if "torch.distributed" in module.read_text()]
-
-
-@pytest.mark.parametrize("sizes", [(4, 3), (2, 2, 3)])
-def test_batch_normalisation_takes_its_means_over_each_group_alone(sizes):
-    """As if each group were a batch of its own, whatever the forward pass holds beside it."""
-    torch.manual_seed(0)
-    ends = {
-        "student_projection": Projection("9(ReLU,bn)x6", D),
-        "teacher_projection": Projection("6(bn)", C),
-    }
-    teaching = Teaching("contextual", "contextual", MSE(), **ends).double().train()
-    _, y, c = data(sum(sizes))
-    together = teaching.views(y, c, sizes)
-    for view, whole, projection in zip(together, (y, c), ends.values(), strict=True):
-        for got, group in zip(view.split(sizes), whole.split(sizes), strict=True):
-            linear, *rest = projection.layers
-            hidden = linear(group)
-            for layer in rest:
-                if isinstance(layer, nn.BatchNorm1d):
-                    centred = hidden - hidden.mean(dim=0)
-                    hidden = centred / (centred.square().mean(dim=0) + layer.eps).sqrt()
-                else:
-                    hidden = layer(hidden)
-            torch.testing.assert_close(got, hidden)

@@ -22,7 +22,6 @@ BUILT = {  # spec: (input width, layers, widths)
     " 8 ( ReLU ) x 4 ": (3, [L, R, L], (3, 8, 4)),
     "-": (100, [], (100,)),
     "768(ReLU,drop0.1,norm)x1024": (100, [L, R, nn.Dropout, nn.LayerNorm, L], (100, 768, 1024)),
-    "8(BN,ReLU)x4": (3, [L, nn.BatchNorm1d, R, L], (3, 8, 4)),
     "8( Norm , linear )x4(drop.5)": (3, [L, nn.LayerNorm, L, nn.Dropout], (3, 8, 4)),
 }
 
@@ -101,9 +100,7 @@ NOT_BLOCKS = {  # spec: what is no block of it
     "768(ReLU,)x5": "768(ReLU,)",
     "768(drop-0.1)": "768(drop-0.1)",
     "768(norm,drop0.1,NORM)": "768(norm,drop0.1,NORM)",
-    "768(bn,ReLU,BN)": "768(bn,ReLU,BN)",
     "768(bn0.1)": "768(bn0.1)",
-    "bn": "bn",
     "768(relu,sigmoid)": "768(relu,sigmoid)",
     "65537": "65537",
 }

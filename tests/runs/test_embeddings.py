@@ -12,7 +12,6 @@ import pytest
 from conftest import NotingEmbedder
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.runs import embeddings
 from docemb_lib.runs.embeddings import embed_once, kept_embeddings, store_of
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
@@ -69,13 +68,6 @@ def test_only_missing_texts_are_embedded_once_for_each_model(workspace, embedder
     assert embed_once(workspace, known, ["one"]).tolist() == [[3, 1]]
     embed_once(workspace, Model(Kind.STUDENT, Form.SAVED, "m", "another", embedder.embed), ["one"])
     assert embedder.asked == [["one", "three"], ["seven"], ["one"]]
-
-
-def test_a_shard_holds_at_most_a_block_of_texts(workspace, embedder, monkeypatch):
-    monkeypatch.setattr(embeddings, "BLOCK", 2)
-    rows = embed_once(workspace, embedder.model(), ["a", "bb", "a", "ccc", "dddd", "eeeee"])
-    assert embedder.asked == [["a", "bb"], ["ccc", "dddd"], ["eeeee"]]
-    assert rows[:, 0].tolist() == [1, 2, 1, 3, 4, 5]
 
 
 def test_a_kill_costs_no_more_than_the_block_in_hand(workspace):

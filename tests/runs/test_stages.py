@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from conftest import write_files
-from sklearn.preprocessing import StandardScaler
 
 from docemb_lib.corpus import build
 from docemb_lib.losses import Weighting
@@ -20,7 +19,6 @@ from docemb_lib.runs.models import contextual_models, paragraph_vector_model
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.stages import TeacherStage
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import ContextualTeachers
 from docemb_lib.teachers import SBERT, ParagraphVector, paragraph_vector
 
 NOTEBOOK = "02_paragraph_vector"
@@ -154,19 +152,6 @@ def test_lsa_is_compared_where_it_takes_seconds(make, monkeypatch):
     assert [*contextual_models(make().teachers)] == [Kind.DM, Kind.DBOW, Kind.PV]
 
 
-def test_workers_and_a_cap_reach_the_model(make):
-    settings = make().key.profile.contextual_teachers.DBOW.model_copy(update={"min_count": 1})
-    model = make().teachers.paragraph_vector(
-        settings.model_copy(update={"workers": 2, "max_vocab_size": 20}), seed=0
-    )
-    assert (model.workers, model.max_vocab_size) == (2, 20)
-    assert (
-        model.fitted.vocabulary
-        < make().teachers.paragraph_vector(settings, seed=0).fitted.vocabulary
-        == 40
-    )
-
-
 def with_a_corpus_of_the_teachers_own(workspace_root):
     """The profile `mine` with contextual teachers fitted on another spelling of its texts, and
     thirty others.
@@ -226,35 +211,6 @@ def test_teachers_of_different_corpora_are_never_mixed(make, workspace_root):
     assert make().teachers.contextual("DM").fingerprint != other.fingerprint
 
 
-def test_the_teachers_corpus_is_that_of_its_texts_and_of_what_is_held_out_alone(
-    make, workspace_root
-):
-    with_a_corpus_of_the_teachers_own(workspace_root)
-    stages = make()
-    changed = {  # what is changed in the profile, and whether the teachers read other texts
-        "token counts": (
-            {"structural_teacher": {"model": str(stages.students.untrained.path)}},
-            False,
-        ),
-        "held out": ({"corpus": {"validation": 5}}, True),
-        "their own": ({"contextual_teachers": {"corpus": {"documents": 20}}}, True),
-    }
-    for what, (given, expected) in changed.items():
-        profile = Profile.model_validate(_laid_over(stages.key.profile.model_dump(), given))
-        other = Stages(RunKey(NOTEBOOK, profile), stages.workspace)
-        assert (
-            other.corpus.for_teachers.fingerprint != stages.corpus.for_teachers.fingerprint
-        ) is expected, what
-        assert other.corpus.fingerprint != stages.corpus.fingerprint or what == "their own"
-
-
-def _laid_over(base, given):
-    return {
-        **base,
-        **{k: _laid_over(base[k], v) if isinstance(v, dict) else v for k, v in given.items()},
-    }
-
-
 def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(
     make, workspace_root, monkeypatch
 ):
@@ -283,19 +239,12 @@ def test_a_killed_build_of_the_teachers_corpus_goes_on_after_its_last_part(
 
 
 def test_a_teachers_corpus_that_is_not_there_is_refused_before_any_work(
-    make, workspace_root, refused, monkeypatch
+    make, workspace_root, refused
 ):
     with_a_corpus_of_the_teachers_own(workspace_root)
     path = workspace_root / "params" / "mine.yaml"
     path.write_text(path.read_text().replace("../more", "../moore"), encoding="utf-8")
     refused(r"corpus.path: .*/moore does not exist", make().check)
-    hub = "source: hub, documents: 9, datasets: [{dataset: far/off}]"
-    path.write_text(
-        path.read_text().replace("source: local, path: ../moore", hub), encoding="utf-8"
-    )
-    monkeypatch.setattr(stages.pretrained, "hub_silence", lambda: "the hub is silent")
-    problem = "far/off cannot be streamed, because the hub is silent"
-    refused(f"contextual_teachers.corpus.datasets: {problem}", make().check)
     assert not (workspace_root / "outputs").exists()
 
 
@@ -319,13 +268,6 @@ def test_a_model_or_documents_that_are_not_there_are_refused(
     run = Stages(RunKey.of("03_structural", Profile.load("mine"), documents=999))
     refused(
         "documents: 999 are asked for, but .* the corpus has 16 documents; ask for fewer", run.check
-    )
-    file.write_text(
-        MINE + "further_teachers: [{name: third, role: structural, loss: mse, model: no/where}]"
-    )
-    refused(
-        "no/where: there is no such folder",
-        Stages(RunKey.of("03_structural", Profile.load("mine"), documents=9)).check,
     )
     for given, said in {
         "lexical: 17": "student.lexical: 17 are asked for",
@@ -394,30 +336,3 @@ def test_embeddings_of_fewer_documents_or_another_teacher_do_not_serve(numbers):
     numbers(4)
     assert numbers(9) == ([*range(9)], [9])
     assert numbers(9, fingerprint="another") == ([*range(9)], [9])
-
-
-def test_damaged_embeddings_of_more_documents_do_not_serve(numbers, workspace):
-    numbers(9)
-    (array,) = workspace.outputs.rglob("teacher-embeddings/*/*.npy")
-    array.write_bytes(b"")
-    assert numbers(4) == ([*range(4)], [4])
-
-
-@pytest.mark.parametrize("standardise", [True, False])
-def test_contextual_embeddings_are_standardised_by_the_training_documents(standardise, workspace):
-    rng = np.random.default_rng(0)
-    rows = {split: rng.normal(3, [1, 5, 0.1], (20, 3)) for split in ("train", "validation")}
-    settings = ContextualTeachers(standardise=standardise)
-    profile = Profile(name="made up", contextual_teachers=settings)
-    stage = TeacherStage(
-        profile.with_parameters(documents=12), workspace, SimpleNamespace(fingerprint="corpus")
-    )
-    teacher = SimpleNamespace(fingerprint="teacher")
-    stage.of_student = {"structural": teacher, "contextual": teacher}
-    stage.embeddings = lambda asked, split, number: rows[split][:number].astype(np.float32)
-    embeddings = stage.of_documents("validation", 9)
-    raw = rows["validation"][:9]
-    np.testing.assert_allclose(embeddings["structural"][:], raw, rtol=1e-5)
-    if standardise:
-        raw = StandardScaler().fit(rows["train"][:12]).transform(raw)
-    np.testing.assert_allclose(embeddings["contextual"][:], raw, rtol=1e-4, atol=1e-5)

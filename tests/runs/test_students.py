@@ -3,7 +3,6 @@ pairs.
 """
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -39,24 +38,6 @@ from docemb_lib.workspace import Workspace
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 D, C = 4, 3
-FURTHER = [
-    {
-        "name": "far",
-        "role": "structural",
-        "model": "x",
-        "loss": "max-margin",
-        "gamma": 0.3,
-        "student_projection": "7",
-    },
-    {
-        "name": "topics",
-        "role": "contextual",
-        "teacher": "LSA",
-        "loss": "cca",
-        "teacher_projection": "4",
-        "weight": 0.5,
-    },
-]
 
 
 class Embeddings(nn.Linear):
@@ -65,13 +46,12 @@ class Embeddings(nn.Linear):
     dim = D
 
 
-def make(further=(), training=(), simde=(), notebook="05_weighting", **parameters):
+def make(training=(), **parameters):
     torch.manual_seed(0)
-    widths = {"structural": D, "contextual": C, "far": 7, "topics": 2}
+    widths = {"structural": D, "contextual": C}
     parameters = {"student_projection": "5(ReLU)x3", "contextual_projection": "-", **parameters}
-    settings = {"training": dict(training), "simde": dict(simde), "further_teachers": further}
-    profile = Profile(name="made up", parameters=parameters, **settings)
-    return make_objective(Embeddings(D, D), RunKey(notebook, profile), widths)
+    profile = Profile(name="made up", parameters=parameters, training=dict(training))
+    return make_objective(Embeddings(D, D), RunKey("05_weighting", profile), widths)
 
 
 @pytest.mark.parametrize(
@@ -127,42 +107,11 @@ def test_the_objective_has_the_decorrelation_and_the_weighting_of_the_settings()
     assert objective.weighting == Weighting(**weighting)
 
 
-def test_losses_of_teachers_beside_pairs_are_computed_in_the_batches_of_pairs():
-    own = {"training": {"batch_size": 7, "sdl": {"reduction": "sum"}}}
-    objective = make(
-        training={"batch_size": 5}, simde=own, notebook="07_simde", beside_teachers=0.5
-    )
-    assert (objective.group_size, objective.teachings[1].loss.teacher_decorrelation.reduction) == (
-        7,
-        "sum",
-    )
-
-
 @pytest.mark.parametrize(
     ("off", "left"), [("structural_loss", "contextual"), ("contextual_teacher", "structural")]
 )
 def test_a_teacher_that_is_switched_off_is_not_in_the_objective(off, left):
     assert [teaching.name for teaching in make(**{off: None}).teachings] == [left]
-
-
-def test_further_teachers_stand_beside_the_first_two_if_their_projections_meet(refused):
-    objective = make(further=FURTHER)
-    assert [(t.name, t.role, t.weight) for t in objective.teachings] == [
-        ("structural", "structural", 1.0),
-        ("contextual", "contextual", 1.0),
-        ("far", "structural", 1.0),
-        ("topics", "contextual", 0.5),
-    ]
-    _, _, far, topics = objective.teachings
-    assert (type(far.loss), far.loss.gamma, type(topics.loss)) == (MaxMargin, 0.3, CCA)
-    assert (far.student_projection.widths, far.teacher_projection.widths) == ((D, 7), (7,))
-    assert (topics.student_projection.widths, topics.teacher_projection.widths) == ((D,), (2, 4))
-    without = make().state_dict()
-    assert all(
-        torch.equal(tensor, objective.state_dict()[name]) for name, tensor in without.items()
-    )
-    said = "student 4 → 6 → 5; far 7; let student_projection ('6(ReLU)x5') end in 7"
-    refused(re.escape(said), make, further=[FURTHER[0] | {"student_projection": "6(ReLU)x5"}])
 
 
 @pytest.fixture(scope="module")
@@ -172,43 +121,34 @@ def root(tmp_path_factory):
     return root
 
 
-def small(root, further="", **parameters):
-    file = root / "params" / "more.yaml"
-    file.write_text(f"base: small.yaml\nname: more\n{further}")
-    return Stages(RunKey.of("06_evaluation", Profile.load(file), **parameters), Workspace(root))
+def small(root, **parameters):
+    profile = Profile.load(root / "params" / "small.yaml")
+    return Stages(RunKey.of("06_evaluation", profile, **parameters), Workspace(root))
 
 
 @pytest.mark.slow
-def test_a_student_learns_from_further_teachers(root, monkeypatch):
-    further = """
-further_teachers:
-  - {name: topics, role: contextual, teacher: LSA, loss: soft-cca,
-     student_projection: "8", weight: WEIGHT}
-  - {name: chunks, role: structural, model: all-MiniLM-L6-v2, loss: contrastive,
-     max_tokens: 128, long: chunks}
-"""
+def test_a_student_learns_from_both_teachers(root, monkeypatch):
     options = {
         "structural_loss": "max-margin",
-        "contextual_teacher": None,
+        "contextual_teacher": "LSA",
+        "student_projection": "8",
+        "contextual_projection": "-",
         "max_structural_len": None,
     }
-    stages = small(root, further.replace("WEIGHT", "0.5"), **options)
+    stages = small(root, **options)
     stages.check()
     student = stages.students.trained
-    assert list(stages.teachers.of_student) == ["structural", "topics", "chunks"]
-    assert (
-        stages.teachers.structural.fingerprint != stages.teachers.of_student["chunks"].fingerprint
-    )
+    assert list(stages.teachers.of_student) == ["structural", "contextual"]
     for frame in stages.students.history():
-        assert {"step", "loss", "structural", "topics", "chunks"} <= set(frame.columns)
-        assert np.isfinite(frame[["loss", "structural", "topics", "chunks"]].to_numpy()).all()
-        structural, contextual = frame["structural"] + frame["chunks"], 0.5 * frame["topics"]
+        parts = frame[["loss", "structural", "contextual", "l2", "sdl"]]
+        assert np.isfinite(parts.to_numpy()).all()
+        # lam is 0.5
         np.testing.assert_allclose(
-            frame["loss"], 0.5 * structural + 0.5 * contextual, rtol=1e-5
-        )  # lam is 0.5
+            frame["loss"], 0.5 * frame["structural"] + 0.5 * frame["contextual"], rtol=1e-5
+        )
     with safe_open(student.path / "projections.safetensors", "numpy") as saved:
-        assert saved.get_tensor("topics.student_projection.layers.0.weight").shape == (8, 384)
-        assert saved.get_tensor("topics.loss.student_decorrelation.normaliser") > 1
+        assert saved.get_tensor("contextual.student_projection.layers.0.weight").shape == (8, 384)
+        assert saved.get_tensor("contextual.loss.student_decorrelation.normaliser") > 1
     objective = stages.students.objective()
     rows = len(stages.corpus.split("validation"))
     documents = stages.students.training_documents(objective.student, "validation", rows)
@@ -222,12 +162,13 @@ further_teachers:
     assert not initial.training
     for name, value in validate(initial, documents, **settings).items():
         assert value == pytest.approx(first[name], rel=1e-3)
-    assert "'name': 'topics'" in (student.path / "README.md").read_text(encoding="utf-8")
-    again = small(root, further.replace("WEIGHT", "0.5"), **options).students.trained
+    card = (student.path / "README.md").read_text(encoding="utf-8")
+    assert "| `contextual_teacher` | LSA |" in card
+    again = small(root, **options).students.trained
     assert again.fingerprint == student.fingerprint  # found again
     monkeypatch.setattr(StudentStage, "_train", lambda *_: None)
-    heavier = small(root, further.replace("WEIGHT", "2.0"), **options).students.trained
-    assert heavier.fingerprint != student.fingerprint
+    other = small(root, **options, lam=0.2).students.trained
+    assert other.fingerprint != student.fingerprint
 
 
 QUICK = Training(batch_size=6, learning_rate=1e-4, log_every=1, save_every=3, precision="fp32")
@@ -257,18 +198,17 @@ def test_a_student_learns_from_halves_of_real_documents_and_is_found_again(root,
     assert again.fingerprint != stages_of(root, {"language": "de"}).students.trained.fingerprint
 
 
-def test_it_learns_beside_its_teachers_and_from_dropout(root, infer_in_process):
-    both = stages_of(root, beside_teachers=0.5, mlm_weight=0.0).students
-    artefact = both.trained
-    _, validation = both.history()
-    assert {"contrast", "structural", "contextual"} <= set(validation.columns)
-    assert "mlm" not in validation
-    assert not (artefact.path / "head.safetensors").exists()
-    assert "| `beside_teachers` | 0.5 |" in (artefact.path / "README.md").read_text()
-    twice = stages_of(root, {"dropout": 0.1, "max_tokens": 16}, pairs="dropout").students
+def test_it_learns_from_dropout_without_a_head(root):
+    settings = {"dropout": 0.1, "max_tokens": 16}
+    twice = stages_of(root, settings, pairs="dropout", mlm_weight=0.0).students
     folder = twice.trained.path
+    _, validation = twice.history()
+    assert "contrast" in validation
+    assert "mlm" not in validation
+    assert not (folder / "head.safetensors").exists()
     assert json.loads((folder / "config.json").read_text())["hidden_dropout_prob"] == 0.1
-    assert twice.untrained.fingerprint == both.untrained.fingerprint  # what it is compared with
+    # what it is compared with
+    assert twice.untrained.fingerprint == stages_of(root).students.untrained.fingerprint
     documents = twice.paired_documents(Student.load(folder), "train", 24)
     packed = documents.pack(range(len(documents)), epoch=0, budget=10_000)
     assert max(size for part in packed.parts for size in part.texts.sizes) == 16

@@ -1,5 +1,7 @@
 """A loss or teacher of one's own is part of what a run is."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -9,66 +11,49 @@ from docemb_lib.runs.stages import identity_of
 
 LOSS = """
 from docemb_lib.losses import StructuralLoss
-from my_scale import SCALE
 
 class Scaled(StructuralLoss):
     def document_losses(self, student, teacher, keep):
-        return SCALE * (student - teacher).square().mean(dim=1)
+        return (student - teacher).square().mean(dim=1)
 """
 PARAMETERS = {"structural_loss": "my_losses:Scaled", "documents": 6}
 
 
 @pytest.fixture
-def notebooks(workspace_root):
-    folder = workspace_root / "notebooks"
-    (folder / "my_losses.py").write_text(LOSS)
-    (folder / "my_scale.py").write_text("SCALE = 1.0\n")
-    (folder / "unrelated.py").write_text("")
-    return folder
+def key_with(workspace_root, small, monkeypatch):
+    """The key of a run with a loss of this text, as a new process computes it; None: no file."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    file = workspace_root / "notebooks" / "my_losses.py"
+
+    def key(text):
+        sys.modules.pop("my_losses", None)
+        file.unlink(missing_ok=True)
+        if text is not None:
+            file.write_text(text)
+        return RunKey.of("03_structural", small, **PARAMETERS)
+
+    yield key
+    sys.modules.pop("my_losses", None)
 
 
-def key_of(small) -> RunKey:
-    return RunKey.of("03_structural", small, **PARAMETERS)
-
-
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [("my_losses.py", LOSS.replace("mean", "sum")), ("my_scale.py", "SCALE = 42.0\n")],
-)
-def test_an_edited_loss_or_helper_makes_another_run_of_the_same_setting(
-    small, notebooks, file, text
-):
-    before = key_of(small)
-    assert before.fingerprint == key_of(small).fingerprint
-    (notebooks / file).write_text(text)
-    after = key_of(small)
+def test_an_edited_loss_makes_another_run_of_the_same_setting(key_with):
+    before = key_with(LOSS)
+    assert [*before.sources] == ["my_losses.py"]
+    assert before.fingerprint == key_with(LOSS).fingerprint
+    after = key_with(LOSS.replace(".mean(", ".sum("))
     assert before.fingerprint != after.fingerprint
     assert before.setting == after.setting
 
 
-def test_a_comment_in_an_unrelated_file_leaves_the_run_as_it_is(small, notebooks):
-    before = key_of(small).fingerprint
-    (notebooks / "unrelated.py").write_text("# a comment\n")
-    assert key_of(small).fingerprint == before
+def test_a_loss_that_is_missing_is_refused_before_any_work(key_with, workspace, refused):
+    key = key_with(None)
+    assert len(key.fingerprint) == 16  # a record of it can still be looked for
+    refused("my_losses:Scaled cannot be imported .*: No module", Stages(key, workspace).check)
 
 
-def test_a_loss_that_is_missing_is_refused_before_any_work(small, notebooks, refused):
-    (notebooks / "my_losses.py").unlink()
-    key = key_of(small)
-    assert len(key.fingerprint) == 16  # an old record of it can still be looked for
-    refused("my_losses:Scaled: there is no module my_losses; put its file into", key.check)
-
-
-def test_a_class_that_is_no_loss_is_refused_before_any_work(small, notebooks, workspace, refused):
-    (notebooks / "my_losses.py").write_text("class Scaled:\n    pass\n")
-    refused("my_losses:Scaled is not a subclass", Stages(key_of(small), workspace).check)
-
-
-def test_a_loss_that_changes_while_its_run_lasts_is_refused(small, notebooks, refused):
-    key = key_of(small)
-    assert sorted(key.sources) == ["my_losses.py", "my_scale.py"]
-    (notebooks / "my_scale.py").write_text("SCALE = 2.0\n")
-    refused("my_losses.py, my_scale.py: the code has changed since", key.check_sources)
+def test_a_class_that_is_no_loss_is_refused_before_any_work(key_with, workspace, refused):
+    key = key_with("class Scaled:\n    pass\n")
+    refused("my_losses:Scaled is not a subclass", Stages(key, workspace).check)
 
 
 class Hashed:
@@ -83,13 +68,7 @@ class Hashed:
         return np.array([[len(text) + n for n in range(self.dim)] for text in texts], np.float32)
 
 
-def test_an_edited_class_of_a_teacher_has_embeddings_of_its_own():
-    teacher = Hashed(8)
-    identity, sources = identity_of(teacher)
+def test_the_file_of_a_teachers_class_counts_beside_its_fingerprint():
+    identity, sources = identity_of(Hashed(8))
     assert identity == "as it was"
-    assert [name for name in sources if name.endswith("test_user_code.py")]
-
-
-def test_teachers_of_docembs_keep_the_fingerprint_that_they_had(small, notebooks, workspace):
-    sbert = Stages(key_of(small), workspace).teachers.structural
-    assert identity_of(sbert) == sbert.fingerprint
+    assert [*sources] == ["test_user_code.py"]

@@ -319,11 +319,9 @@ def test_a_grid_of_ones_own_has_products_and_single_runs_over_a_base(workspace_r
             "{notebook: 05, axes: [{lam: [1]}, {lam: []}]}",
             "axes.1.lam: list should have at least 1 item",
         ),
-        (
-            "{notebook: 05, best_of: [structural]}",
-            "best_of.0: input should be a valid list, got 'structural'",
-        ),
-        ("{notebook: 02, compounds: -1}", "compounds: input should be greater than or equal to 0"),
+        ("{notebook: 05, axes: 7}", "axes.0: input should be a valid dictionary, got 7"),
+        ("{notebook: 05, runs: {lam: 1}}", "runs: Input should be a valid list"),
+        ("{notebook: 05, runs: [lam]}", "runs.0: input should be a valid dictionary"),
         ("{runs: [{lam: 1}]}", "notebook is missing; say which of 01_corpus"),
         ("{notebook: 07_all, runs: [{lam: 1}]}", "notebook '07_all' is unknown"),
         (

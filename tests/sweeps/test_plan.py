@@ -5,18 +5,16 @@ import inspect
 import re
 import shutil
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from conftest import REPOSITORY
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.cli.__main__ import evaluate, train
-from docemb_lib.corpus.sources import source_inputs
 from docemb_lib.runs.key import RunKey
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.settings.profile import Profile
-from docemb_lib.sweeps.plan import planned_beside, resolve_plan, resolve_run, resolve_sweep, runs_of
+from docemb_lib.sweeps.plan import planned_beside, resolve_plan, resolve_run, runs_of
 
 PARAMS = REPOSITORY / "params"
 LINES = """[{notebook: 05_weighting, lam: 0.3}, {grid: grids/lams.yaml, seed: 3},
@@ -243,17 +241,3 @@ def test_the_plan_of_the_thesis_has_all_its_runs_and_needs_no_data_and_no_hub(th
         (run.profile.training.accumulation, run.parameters["documents"]) for run in steps[-1].runs
     }
     assert finals == {(10, 1_000_000)}
-
-
-def test_runs_of_a_grid_read_the_files_of_their_setting_once(workspace, small, monkeypatch):
-    sources = Mock(wraps=source_inputs)
-    monkeypatch.setattr("docemb_lib.runs.key.source_inputs", sources)
-    grid = [{"seed": seed, "lam": lam} for seed in (0, 1) for lam in (0.2, 0.5, 0.8)]
-    (step,) = resolve_sweep("05", grid, workspace, profile="small", parameters={})
-    found = [run.fingerprint for run in step.runs]
-    assert sources.call_count == 1
-    expected = []
-    for parameters in grid:
-        expected.append(RunKey.of("05_weighting", small, **parameters).fingerprint)
-    assert found == expected
-    assert len(set(found)) == 6

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from docemb_lib.teachers import open_embeddings, write_embeddings
-from docemb_lib.teachers.store import Moments, Standardised
 
 TEXTS = [f"document {i}" for i in range(23)]
 
@@ -70,16 +69,3 @@ def test_embeddings_of_another_width_or_not_finite_are_refused(tmp_path):
         write_embeddings(tmp_path / "wide", TEXTS, Checksums(), 3)
     with pytest.raises(ValueError, match="not finite"):
         write_embeddings(tmp_path / "nan", TEXTS, lambda texts: np.full((len(texts), 2), np.nan), 2)
-
-
-@pytest.mark.parametrize("block", [1, 7, 100])
-def test_standardised_embeddings_have_the_moments_of_numpy(block, tmp_path):
-    rng = np.random.default_rng(0)
-    train, other = (rng.normal(3, [1, 5, 0, 0.1], (n, 4)).astype(np.float32) for n in (50, 9))
-    Moments.of(train, block=block).save(tmp_path)
-    standardised = Standardised(other, Moments.load(tmp_path))
-    deviation = train.std(axis=0, dtype=np.float64)
-    expected = (other - train.mean(axis=0, dtype=np.float64)) / np.where(deviation, deviation, 1)
-    rows = [8, 0, 3]
-    np.testing.assert_allclose(standardised[rows], expected[rows], atol=1e-5)
-    assert (standardised.shape, standardised[rows].dtype) == ((9, 4), np.float32)

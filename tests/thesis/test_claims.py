@@ -341,7 +341,6 @@ def test_a_claim_of_simde_names_the_model_that_is_missing(simde):
         ({"kind": Kind.STUDENT}, {}, 4096, "SimDE_long"),
         ({"kind": Kind.STUDENT}, {}, 512, "SimDE_bert"),
         ({"kind": Kind.STUDENT}, {"pairs": "dropout"}, 512, "SimCSE_long"),
-        ({"kind": Kind.STUDENT}, {"beside_teachers": 0.1}, 512, None),
         ({"kind": Kind.UNTRAINED}, {}, 512, "BERT"),
         ({"kind": Kind.UNTRAINED}, {}, 4096, "Longformer"),
         ({"kind": Kind.PUBLISHED, "name": "allenai/longformer-base-4096"}, {}, 512, "Longformer"),

@@ -12,7 +12,7 @@ from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, StudentForms
 from docemb_lib.runs.scores import ScoreStage
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import FurtherTeacher, HeadSettings
+from docemb_lib.settings.sections import HeadSettings
 from docemb_lib.sweeps.grids import grid
 from docemb_lib.thesis import (
     beside_paper,
@@ -36,14 +36,6 @@ from docemb_lib.thesis.comparison import (
 
 BASELINE = "SBERT truncated"
 UNTRAINED = "student before distillation"
-TOPICS = {
-    "name": "topics",
-    "role": "contextual",
-    "teacher": "LSA",
-    "loss": "mse",
-    "student_projection": "8",
-}
-FAR = {"name": "far", "role": "structural", "model": "all-MiniLM-L6-v2", "loss": "mse"}
 ONLY_COSINE = "only-structural;cosine"
 
 
@@ -63,11 +55,8 @@ def scores_of(label, level):
 
 @pytest.fixture
 def a_run(make_run, small):
-    def make(notebook="05_weighting", further=(), level=None, **parameters):
-        profile = small.model_copy(
-            update={"further_teachers": [FurtherTeacher(**f) for f in further]}
-        )
-        run = make_run(notebook, profile, **parameters)
+    def make(notebook="05_weighting", level=None, **parameters):
+        run = make_run(notebook, small, **parameters)
         if level is not None:
             run.finish({}, scores=scores_of(run.label, level))
         return run
@@ -145,24 +134,6 @@ def test_siblings_have_both_teachers_and_differ_in_lambda_and_mask_alone(
         *[run.label, label][:siblings]
     }
     assert label in table_of(run).index
-
-
-def test_further_teachers_make_siblings_and_groups(a_run, with_scores):
-    alone = {"contextual_teacher": None, "further": [TOPICS]}
-    other = with_scores(lam=0.8, **alone)
-    with_scores("03_structural", further=[TOPICS], structural_loss="cosine")
-    run = a_run(lam=0.5, **alone)
-    frame = table_of(run)
-    assert set(frame.index) == {
-        BASELINE,
-        run.label,
-        other.label,
-    }  # that of 03 had a contextual teacher too
-    assert frame.loc[other.label, "group"] == "0.8"
-    assert is_sibling(run, other.key) is True
-    for without, group in (("structural_loss", "0.2"), ("contextual_teacher", "1.0")):
-        only = a_run(**{without: None}, lam=0.2, further=[FAR])
-        assert table_of(only).loc[only.label, "group"] == group
 
 
 def test_the_structural_student_stands_beside_those_with_a_contextual_teacher(a_run, with_scores):

@@ -168,10 +168,7 @@ def test_baselines_have_the_values_of_the_same_figure(thesis, small):
     assert value_of_baseline(of_contrastive, Kind.SBERT_TRUNCATED) is None
 
 
-def test_further_teachers_and_losses_of_other_options_make_no_run_of_the_thesis(thesis, small):
-    further = {"name": "words", "role": "contextual", "teacher": "LSA", "loss": "soft-cca"}
-    more = Profile.model_validate(thesis.model_dump() | {"further_teachers": [further]})
-    assert value_of("03_structural", more, {"structural_loss": "mse"}) is None
+def test_losses_of_other_options_make_no_run_of_the_thesis(small):
     parameters = {"structural_loss": "max-margin", "gamma": 0.7}
     for notebook in ("04_projections", "05_weighting", "06_evaluation"):
         assert value_of(notebook, small, parameters, **parameters) is None

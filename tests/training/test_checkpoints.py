@@ -25,8 +25,7 @@ RUNS = [
     ("distil", 2, {"negatives": 7}),
     ("distil", 3, {"negatives": "all"}),
     ("on_pairs", 0, {}),
-    ("on_pairs", 1, {"taught": True}),
-    ("on_pairs", 2, {"pairs": "dropout", "mlm": False}),
+    ("on_pairs", 1, {"pairs": "dropout", "mlm": False}),
 ]
 
 

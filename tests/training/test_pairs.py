@@ -439,25 +439,21 @@ def losses_by_hand(objective, documents, rows, epoch):
     return contrast, -scores.log_softmax(1)[guessed, part.labels[guessed]].mean()
 
 
-@pytest.mark.parametrize("taught", [False, True])
 @pytest.mark.parametrize("pairs", ["halves", "dropout"])
 def test_the_trainer_does_what_a_plain_loop_does(
-    tmp_path, on_pairs, plain_loop, taught, pairs, monkeypatch
+    tmp_path, on_pairs, plain_loop, pairs, monkeypatch
 ):
     """The trainer has several passes for each batch, the loop one."""
     monkeypatch.setattr("docemb_lib.training.pairs.has_dropout", lambda student: True)
-    trained, history = on_pairs.train(tmp_path, dropout=0.0, taught=taught, pairs=pairs)
-    by_hand = on_pairs.make_objective(dropout=0.0, taught=taught)
-    documents, teachers = on_pairs.make_documents(50, 1, pairs=pairs)
+    trained, history = on_pairs.train(tmp_path, dropout=0.0, pairs=pairs)
+    by_hand = on_pairs.make_objective(dropout=0.0)
+    documents = on_pairs.make_documents(50, 1, pairs=pairs)
     assert len(documents) == 45
     losses = []
 
     def loss_of(rows, epoch):
         contrast, mlm = losses_by_hand(by_hand, documents, rows, epoch)
         loss = contrast + 0.1 * mlm
-        if taught:
-            batch, targets = teachers.pack([documents.rows[rows].tolist()])
-            loss = by_hand.distillation(batch, **targets._asdict()).loss + 0.5 * loss
         losses.append({"contrast": contrast.item(), "mlm": mlm.item(), "loss": loss.item()})
         return loss
 
@@ -468,14 +464,13 @@ def test_the_trainer_does_what_a_plain_loop_does(
         assert history.train[0][name] == pytest.approx(
             (losses[0][name] + losses[1][name]) / 2, rel=1e-5
         )
-    assert ("structural" in history.train[0]) == taught
 
 
 @pytest.mark.parametrize("budget", [1, 60, 10**6])
 def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(on_pairs, budget):
     objective = on_pairs.make_objective().train()
     before = copy.deepcopy(objective.state_dict())
-    documents, _ = on_pairs.make_documents(10, 2)  # nine: the last one joins the second batch
+    documents = on_pairs.make_documents(10, 2)  # nine: the last one joins the second batch
     means = module.validate_pairs(objective, documents, batch_size=4, dtype=None, budget=budget)
     assert objective.training
     objective.eval()
@@ -519,9 +514,3 @@ def test_several_processes_are_refused(tmp_path, on_pairs, monkeypatch, refused)
     monkeypatch.setenv("WORLD_SIZE", "2")
     refused("SimDE trains in one process", on_pairs.train, tmp_path)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_student_that_also_distils_is_held_once(on_pairs):
-    objective = on_pairs.make_objective(taught=True)
-    assert objective.student is objective.distillation.student
-    assert not [name for name in objective.state_dict() if name.startswith("own_student")]

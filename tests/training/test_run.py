@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from docemb_lib.losses import Projection
 from docemb_lib.settings.sections import Training
 from docemb_lib.student import Student
 from docemb_lib.training import run
@@ -92,27 +91,6 @@ def test_the_log_has_the_title_and_a_row_for_each_update(distil, tmp_path, logge
 def test_a_run_that_cannot_train_is_refused_before_it_starts(distil, tmp_path, refused):
     refused("documents: 3 training documents do not fill one batch", distil.train, tmp_path, n=3)
     assert not list(tmp_path.rglob("*.json"))
-
-
-@pytest.fixture
-def normalising_batches(distil, monkeypatch):
-    """The small distillation, whose projections have batch normalisation."""
-    monkeypatch.setattr(distil, "Projection", lambda spec, width: Projection("12(bn)", width))
-    return distil
-
-
-def test_batch_normalisation_is_refused_in_several_processes(
-    normalising_batches, tmp_path, refused, monkeypatch
-):
-    monkeypatch.setenv("LOCAL_RANK", "0")  # as torchrun sets it
-    said = "projections: bn keeps means over all batches.* write norm"
-    refused(said, normalising_batches.train, tmp_path)
-
-
-def test_batch_normalisation_trains_in_one_process(normalising_batches, tmp_path, monkeypatch):
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    _, history = normalising_batches.train(tmp_path)
-    assert history.train
 
 
 def test_a_tokens_activations_are_those_counted_by_hand(distil):
