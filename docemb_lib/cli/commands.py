@@ -250,7 +250,7 @@ def sweep(
     """
     from docemb_lib.cli.dry_run import print_outlook
     from docemb_lib.cli.terminal import print_runs
-    from docemb_lib.sweeps.plan import runs_of, resolve_sweep
+    from docemb_lib.sweeps.plan import resolve_sweep, runs_of
     from docemb_lib.sweeps.sweep import comparison_paths, execute_plan, recorded
     from docemb_lib.workspace import Workspace
 

@@ -51,7 +51,7 @@ from docemb_lib.sweeps.execution import (
     records_of,
 )
 from docemb_lib.sweeps.grids import GridLike
-from docemb_lib.sweeps.plan import Step, runs_of, resolve_sweep, runs_of
+from docemb_lib.sweeps.plan import Step, resolve_sweep, runs_of
 from docemb_lib.sweeps.progress import Progress
 from docemb_lib.workspace import Workspace, is_locked
 
