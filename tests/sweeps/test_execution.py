@@ -27,6 +27,7 @@ from docemb_lib.sweeps.execution import (
     repetitions,
 )
 from docemb_lib.sweeps.sweep import comparison_paths, execute_plan
+from docemb_lib.workspace import installed_versions
 
 SUCCEEDS = """
 from docemb_lib.runs.run import begin
