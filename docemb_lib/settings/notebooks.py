@@ -121,7 +121,6 @@ FREE: Mapping[str, tuple[str, ...]] = {
         "encoder",
         "adapted",
         "groups",
-        "near_copy",
         "query",
         "seed",
         "save_to",

@@ -91,23 +91,10 @@ def test_close_pairs_are_those_of_a_plain_loop():
     Y = np.random.default_rng(0).normal(size=(8, 3))
     Y /= np.linalg.norm(Y, axis=1, keepdims=True)
     ids = pd.DataFrame({"id": list("abcdefgh")})
-    found = defined("close_pairs", Y=Y, np=np, pd=pd, collection=ids)(0.5, 0.9)
+    found = defined("close_pairs", Y=Y, np=np, pd=pd, collection=ids)(count=5)
     pairs = [(Y[i] @ Y[j], "abcdefgh"[i], "abcdefgh"[j]) for i in range(8) for j in range(i + 1, 8)]
-    expected = sorted((pair for pair in pairs if 0.5 <= pair[0] < 0.9), reverse=True)[:10]
-    assert list(zip(found["first"], found["second"], strict=True)) == [
-        pair[1:] for pair in expected
-    ]
-
-
-@pytest.mark.parametrize(("least", "tables"), [(0.95, 0), (0.4, 1)])
-def test_near_copies_are_shown_only_where_there_are_some(least, tables):
-    (source,) = [source for source in CODE if "def close_pairs" in source]
-    ids = ["a", "b", "c"]
-    Y = np.array([[1, 0], [0.5, 0.5], [0, 1]])
-    shown = []
-    names = {"collection": pd.DataFrame({"id": ids}), "texts": ids, "display": shown.append}
-    exec(source, {"Y": Y, "near_copy": least, "np": np, "pd": pd, **names})
-    assert len(shown) == tables
+    expected = [pair[1:] for pair in sorted(pairs, reverse=True)[:5]]
+    assert list(zip(found["first"], found["second"], strict=True)) == expected
 
 
 def test_nearest_documents_have_the_largest_cosines():
