@@ -162,7 +162,7 @@ def nearest(y: np.ndarray, k: int = 5) -> pd.DataFrame:
 
 
 print(query)
-nearest(student.encode(query)).style.hide().format(precision=3)
+nearest(student.embed([query])[0]).style.hide().format(precision=3)
 
 # %% [markdown]
 # The browser sets three models beside each other: the student, the encoder averaged over chunks (common practice

@@ -258,19 +258,12 @@ def stock_hidden_states(
     Documents of the same padded length are computed together. `global_first_token` uses a
     Longformer's global attention on the first token of each document.
     """
-    is_big_bird = model.config.model_type == "big_bird"
     # `gradient_checkpointing_enable` does the same, but transformers will rename it.
     for module in model.modules():
         if isinstance(module, GradientCheckpointingLayer):
-            # A BigBird would be computed again with the attention of the last length.
-            module.gradient_checkpointing = checkpointing and not is_big_bird
+            module.gradient_checkpointing = checkpointing
             set_checkpointing(module, partial(checkpoint, use_reentrant=False))
 
-    sparse_from = 0
-    if is_big_bird:
-        config = model.config
-        # Shorter documents have no room for global, sliding and random blocks.
-        sparse_from = (5 + 2 * config.num_random_blocks) * config.block_size + 1
     rows_of_length: dict[int, list[int]] = {}  # the documents of each padded length
     for row, size in enumerate(batch.sizes):
         rows_of_length.setdefault(padded_length(model.config, size), []).append(row)
@@ -289,12 +282,6 @@ def stock_hidden_states(
         options = {}
         if global_first_token:
             options["global_attention_mask"] = (places == 0).long().expand_as(input_ids)
-        if sparse_from:
-            # The stock model leaves block-sparse attention for good at its first short document.
-            is_sparse = length >= sparse_from and model.config.attention_type == "block_sparse"
-            # New modules draw initial weights, which are replaced at once.
-            with torch.random.fork_rng([]):
-                model.set_attention_type("block_sparse" if is_sparse else "original_full")
         states = model(input_ids, attention_mask=mask, **options).last_hidden_state
         for row, document in zip(rows, states, strict=True):  # (length, D)
             hidden[row] = document[: batch.sizes[row]]
@@ -304,8 +291,7 @@ def stock_hidden_states(
 def padded_length(config: PretrainedConfig, length: int) -> int:
     """Return the tokens that the stock forward computes for a document of `length` tokens."""
     # A stock Longformer would pad to the same multiple of its largest window, with a warning.
-    step = getattr(config, "block_size", PADDED_STEP)  # of a BigBird
-    return _rounded(length, max(getattr(config, "attention_window", [step])))
+    return _rounded(length, max(getattr(config, "attention_window", [PADDED_STEP])))
 
 
 def _rounded(length: int, step: int) -> int:

@@ -328,7 +328,7 @@ class Student(Section):
     # token, [CLS] of a BERT; cls: the first token with global attention; global: the mean over all
     # tokens with global attention of the first. The thesis tried and rejected the last two, which
     # are unpacked and slow
-    pooling: Literal["mean", "lead", "first", "cls", "global"] = "mean"
+    pooling: Literal["mean", "lead", "first", "cls"] = "mean"
     # The layers to keep; None: all
     layers: list[Annotated[int, Field(ge=0)]] | None = Field(None, min_length=1)
     max_tokens: MaxTokens = 4096  # positions, special tokens included

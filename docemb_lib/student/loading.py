@@ -38,8 +38,7 @@ from docemb_lib.base.pretrained import one_line, require
 from docemb_lib.packed.forward import SHORT
 
 logger = logging.getLogger(__name__)
-LONG = ("longformer", "modernbert", "big_bird")  # are students as they are
-STOCK = {"modernbert": "a ModernBERT", "big_bird": "a BigBird"}  # run their own forward only
+LONG = ("longformer", "modernbert")  # are students as they are
 SHARED_FIELDS = [
     "vocab_size",
     "hidden_size",
@@ -56,7 +55,6 @@ SHARED_FIELDS = [
 DROPOUTS = {
     "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
     "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
-    "big_bird": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
 }
 # What to do, in an error.
 GIVE_STUDENT = (
@@ -127,11 +125,11 @@ def convert(
         mend = "give an even number from 2 on, or None for the encoder's own or 512"
         raise InputError(f"attention_window: got {attention_window}; {mend}")
     config = load_config(path_or_id)
-    if config.model_type in STOCK:
+    if config.model_type == "modernbert":
         most = positions(config)
         if layers is not None or attention_window is not None or max_tokens > most:
             raise InputError(
-                f"{path_or_id}: {STOCK[config.model_type]} becomes a student as it is, so layers "
+                f"{path_or_id}: a ModernBERT becomes a student as it is, so layers "
                 f"and attention_window must be None, and max_tokens at most {most}; change them"
             )
         tokenizer = load_tokenizer(path_or_id, max_tokens=max_tokens)

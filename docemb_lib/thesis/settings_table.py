@@ -156,8 +156,7 @@ def _settings_of(key: RunKey) -> dict[str, str]:
         from docemb_lib.training.run import chosen_here  # with torch
 
         kind = local_config(pretrained.resolve(profile.student.model)).get("model_type")
-        stock = kind in ("modernbert", "big_bird")
-        packed = not stock and profile.student.pooling not in ("cls", "global")
+        packed = kind != "modernbert" and profile.student.pooling != "cls"
         values |= chosen_here(key.training, packed=packed)
     if key.self_supervised:
         for field in ("max_tokens", "dropout"):
