@@ -368,7 +368,6 @@ class Training(Section):
     max_grad_norm: Positive = 1.0
     # Of autocast; None: as DOCEMB_PRECISION says
     precision: Literal["bf16", "fp16", "fp32"] | None = None
-    attention: Literal["blocks", "varlen"] | None = None  # None: the faster one on this device
     sdl: Decorrelation = Decorrelation()  # of SoftCCA
     # CCA: added to the variances of both views; on trained projections CCA is DCCA
     ridge: NotNegative = 1e-3

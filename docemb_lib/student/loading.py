@@ -9,7 +9,6 @@ checkpoint raises InputError with one line.
 import logging
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from shlex import quote
@@ -73,35 +72,17 @@ HEAD = re.compile(
 )
 
 
-def load_long(path_or_id: str, name: str) -> PreTrainedModel:
-    """Load a saved long encoder. name: the model in messages.
-
-    Raises InputError for other models.
-    """
-    config = load_config(path_or_id)
-    if config.model_type not in LONG:
-        raise no_student(name, path_or_id)
-    return load_weights(path_or_id, config)
-
-
-def is_short(path_or_id: str) -> bool:
-    """Tell whether `docemb adapt` converts a model; False for one whose type cannot be read."""
-    with suppress(InputError):
-        return load_config(path_or_id).model_type in SHORT
-    return False
-
-
 def no_student(name: str, path_or_id: str) -> InputError:
     """Return the error for a model that is no student, with the command that makes one.
 
     name: as the user gave it.
     """
-    if is_short(path_or_id):
+    kind = load_config(path_or_id).model_type
+    if kind in SHORT:
         return InputError(
             f"The model {name} is a short encoder and no student. Make a student of it with "
             f"`docemb adapt {quote(name)} CORPUS -o OUT`, then give that folder."
         )
-    kind = load_config(path_or_id).model_type
     problem = f"The model {name} is of type {kind}, and a student is {' or '.join(LONG)}"
     return InputError(f"{problem}. {GIVE_STUDENT}")
 

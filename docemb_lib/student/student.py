@@ -6,12 +6,13 @@ of the dense embedding; N: documents that are embedded.
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -22,7 +23,6 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.base.progress import progress
 from docemb_lib.packed.forward import (
-    Backend,
     hidden_states,
     padded_length,
     stock_hidden_states,
@@ -62,13 +62,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Encoders and poolings with a packed forward, then those without.
+# Poolings of each encoder with a packed forward, then of those without.
 PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"))
-KINDS = (
-    *PACKED,
-    ("longformer", "cls"),
-    ("modernbert", "mean"),
-)
+KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 
 
 Kept = Callable[[str], np.ndarray | None]  # the row of a text that there is already
@@ -154,9 +150,6 @@ class Student(nn.Module):
         self.trained_on = trained_on
         # Recompute activations in the backward pass: less memory, a third more time.
         self.checkpointing = False
-        # Options of the packed forward. Backend of the attention; None: the faster one for device
-        # and dtype.
-        self.attention: Backend | None = None
         # torch.compile between the attentions: for GPUs, takes half a minute to prepare.
         self.compiled = False
         for name, parameter in model.named_parameters():
@@ -199,7 +192,7 @@ class Student(nn.Module):
         """
         source = resolve(str(folder_or_id))
         pooling = export.saved_pooling(str(folder_or_id))
-        model = loading.load_long(source, str(folder_or_id))
+        model = loading.load_weights(source, loading.load_config(source))
         max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
         loading.check_tokens(str(folder_or_id), model, tokenizer)
@@ -293,16 +286,9 @@ class Student(nn.Module):
 
     def dense_half(self) -> Student:
         """Return the student without its lexical half; both share the encoder."""
-        dense = Student(
-            self.model,
-            self.tokenizer,
-            pooling=self.pooling,
-            trained_on=self.trained_on,
-            prompt=self.prompt,
-        )
-        dense.attention = self.attention
-        dense.compiled = self.compiled
-        return dense.train(self.training)
+        dense = copy.copy(self)
+        dense._appended = (None,)
+        return dense
 
     @property
     def config(self) -> PretrainedConfig:
@@ -371,9 +357,7 @@ class Student(nn.Module):
                 f"batch: a document has {longest} tokens, and {limit}; cut the document"
             )
         if self.packed:
-            return hidden_states(
-                self.model, batch, self.attention, self.checkpointing, self.compiled
-            )
+            return hidden_states(self.model, batch, self.checkpointing, self.compiled)
         is_global = self.pooling == "cls"
         return stock_hidden_states(self.model, batch, is_global, self.checkpointing)
 

@@ -86,7 +86,7 @@ def test_the_other_settings_are_folded_in_a_notebook_and_named_in_text():
         ("05_weighting", "grid", "in the paper", "cosine-masked, masked-cosine;λ=0.5"),
         ("07_simde", "grid", "in the paper", ""),
         ("06_evaluation", "training.learning_rate", "in the paper", "3e-05"),
-        ("06_evaluation", "training.attention", "in the paper", ""),
+        ("06_evaluation", "student.lexical", "in the paper", ""),
         ("06_evaluation", "corpus.documents", "in the paper", "1030000"),
         ("05_weighting", "student.layers", "in the paper", "all"),
         ("06_evaluation", "contextual_teacher", "value", "None"),
@@ -94,7 +94,6 @@ def test_the_other_settings_are_folded_in_a_notebook_and_named_in_text():
         ("07_simde", "student.max_tokens", "value", "512"),
         ("07_simde", "head.learning_rate", "in the paper", "0.0003"),
         ("06_evaluation", "training.precision", "in the paper", "fp16"),
-        ("06_evaluation", "training.attention", "value", "blocks"),
         ("06_evaluation", "contextual_teachers.documents", "in the paper", "all"),
     ],
 )

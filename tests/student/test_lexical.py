@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import unicodedata
+from functools import partial
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -66,18 +67,6 @@ def test_an_embedding_is_both_halves_centred_and_of_unit_length_whose_cosines_ad
     np.testing.assert_allclose(found, np.hstack([0.7**0.5 * dense, 0.3**0.5 * lexical]), atol=1e-4)
 
 
-@pytest.mark.parametrize("cut", [None, 1, "(a+)+$"])
-def test_a_half_whose_words_were_cut_by_other_rules_is_refused(adapted, tmp_path, refused, cut):
-    adapted.save(tmp_path)
-    (tmp_path / "docemb.json").unlink()  # the checksums
-    config = tmp_path / "3_Lexical" / "config.json"
-    fields = json.loads(config.read_text()) | {"cut": cut}
-    config.write_text(json.dumps(fields))
-    refused(
-        "3_Lexical cannot be used .*cut by other rules; adapt the student", Student.load, tmp_path
-    )
-
-
 def test_a_folder_says_whether_the_weight_was_given_and_what_trained_it(make_student, tmp_path):
     student = make_student(windows=[8])
     student.trained_on = "300 documents of reports"
@@ -88,8 +77,6 @@ def test_a_folder_says_whether_the_weight_was_given_and_what_trained_it(make_stu
         assert loaded.lexical.weight_given == (weight is not None)
         assert loaded.trained_on == "300 documents of reports"
         assert ("chosen by hand." in (tmp_path / "README.md").read_text()) == (weight is not None)
-    (tmp_path / "docemb.json").unlink()  # as in a student of an earlier release
-    assert Student.load(tmp_path).trained_on is None
 
 
 def test_the_lexical_half_reads_on_where_the_tokens_end(make_student):
@@ -171,15 +158,6 @@ def test_saving_to_a_folder_changes_no_student_that_was_loaded_from_it(
     assert not list(tmp_path.rglob(".model*"))
 
 
-def test_a_lexical_half_replaces_each_of_its_files_whole(adapted, tmp_path):
-    names = ("words.json", "config.json", "model.safetensors")
-    adapted.lexical.save(tmp_path)
-    before = {name: (tmp_path / name).stat().st_ino for name in names}
-    adapted.lexical.save(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
-    assert all((tmp_path / name).stat().st_ino != before[name] for name in names)
-
-
 def test_in_a_lead_mean_the_first_tokens_count_more_here_and_in_stock_libraries(
     make_student, tmp_path
 ):
@@ -240,47 +218,25 @@ def test_it_loads_where_docemb_is_not_installed(adapted, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("texts", "options", "message"),
     [
-        (
-            lambda student: student.adapt(collection(), dim=64),
-            "LSA;64: 40 documents are too few; use more documents, or fewer dimensions",
-        ),
-        (
-            lambda student: student.adapt(["one"] * 9, dim=4),
-            "only 1 words, .* occur in 2 documents",
-        ),
-        (lambda student: student.adapt([""] * 9, dim=4), "only 0 words, .* occur in 2 documents"),
-        (
-            lambda student: student.adapt(["one"] * 9, dim=1),
-            "only 1 words, .* occur in 2 documents",
-        ),
-        (lambda student: student.adapt(collection(), dim=0), "dim: got 0; give 1 or more"),
-        (lambda student: student.adapt(collection(documents=3), dim=4), "3 documents are too few"),
-        (
-            lambda student: student.adapt(collection(), dim=4, weight=1.5),
-            "weight: got 1.5; give a number from 0 to 1",
-        ),
-        (lambda student: student.adapt([], dim=4), "0 documents are too few"),
-        (
-            lambda student: student.adapt(["the same six words in all"] * 20, dim=4),
-            "all 20 documents have the same lexical embedding; use more",
-        ),
-        (
-            lambda student: student.adapt(collection(documents=3), dim=2),
-            "all 3 documents have the same lexical embedding; use more",
-        ),
+        (collection(), {"dim": 64}, "LSA;64: 40 documents are too few; use more documents, or"),
+        (["one"] * 9, {"dim": 4}, "only 1 words, .* occur in 2 documents"),
+        (collection(), {"dim": 0}, "dim: got 0; give 1 or more"),
+        (collection(), {"dim": 4, "weight": 1.5}, "weight: got 1.5; give a number from 0 to 1"),
+        ([], {"dim": 4}, "0 documents are too few"),
+        (["the same six words in all"] * 20, {"dim": 4}, "all 20 documents have the same lexical"),
     ],
 )
 def test_collections_that_cannot_be_fitted_are_refused_and_change_no_student(
-    make_student, call, message, refused, monkeypatch
+    make_student, texts, options, message, refused, monkeypatch
 ):
     student = make_student(windows=[8])
     student.adapt(collection(), dim=6)
     before = student.embed(collection()[:2])
     with monkeypatch.context() as patched:
         patched.setattr(Student, "embed", print)  # refused before any document is embedded
-        refused(message, call, student)
+        refused(message, partial(student.adapt, texts, **options))
     np.testing.assert_array_equal(student.embed(collection()[:2]), before)
 
 
@@ -296,18 +252,6 @@ def test_words_of_chinese_and_japanese_are_pairs_of_characters_everywhere():
     torch.testing.assert_close(halves[0].lexical(texts), halves[1].lexical(pairs))
     np.testing.assert_array_equal(tfidf(texts).toarray(), tfidf(pairs).toarray())
     np.testing.assert_array_equal(bm25(texts)([3]), bm25(pairs)([3]))
-
-
-def test_a_pattern_in_a_folder_is_never_used(adapted, tmp_path):
-    adapted.save(tmp_path)
-    (tmp_path / "docemb.json").unlink()  # the checksums
-    config = tmp_path / "3_Lexical" / "config.json"
-    fields = json.loads(config.read_text()) | {"unspaced": "(w+)+$"}
-    config.write_text(json.dumps(fields))
-    text = f"{'w' * 60}! {collection()[0]}"  # on which the pattern runs for ever
-    torch.testing.assert_close(
-        Student.load(tmp_path).lexical.lexical([text]), adapted.lexical.lexical([text])
-    )
 
 
 @pytest.mark.parametrize("start", range(0, 0x110000, 0x11000))
