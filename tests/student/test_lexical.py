@@ -323,25 +323,6 @@ def test_changed_code_and_missing_files_are_refused(adapted, tmp_path, refused):
     refused("or a file of 3_Lexical is missing", Student.load, tmp_path)
 
 
-def test_a_loaded_half_counts_the_first_words_as_it_was_fitted(adapted, tmp_path, refused):
-    adapted.save(tmp_path)
-    (tmp_path / "docemb.json").unlink()  # the checksums
-    config = tmp_path / "3_Lexical" / "config.json"
-    texts = collection(1)[:4]
-    saved = json.loads(config.read_text())
-    found = []
-    for leads, given in (
-        ([[3, 50]], texts),
-        ([], [" ".join([*50 * text.split()[:3], text]) for text in texts]),
-    ):
-        config.write_text(json.dumps(saved | {"leads": leads}))
-        found.append(Student.load(tmp_path).lexical.lexical(given))
-    torch.testing.assert_close(*found)
-    del saved["leads"]
-    config.write_text(json.dumps(saved))
-    refused("3_Lexical cannot be used", Student.load, tmp_path)
-
-
 def test_docemb_adapt_fits_a_student_on_a_folder_of_texts(adapted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     adapted.save("student")
