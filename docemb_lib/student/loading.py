@@ -131,9 +131,8 @@ def convert(
             f"layers: got {keep}, but {path_or_id} has the layers 0 to "
             f"{config.num_hidden_layers - 1}; name some of these, or None for all"
         )
-    windows: int | list[int] = getattr(config, "attention_window", DEFAULT_WINDOW)
-    if attention_window is not None:
-        windows = attention_window
+    windows: int | list[int]
+    windows = attention_window or getattr(config, "attention_window", DEFAULT_WINDOW)
     if isinstance(windows, int):
         windows = [windows] * config.num_hidden_layers
     shared = {name: getattr(config, name) for name in (*SHARED_FIELDS, *DROPOUTS["longformer"])}
@@ -185,8 +184,7 @@ def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
         tokenizer = read_json(path_or_id, "tokenizer_config.json", subfolder=folder)
         limit = tokenizer.get("model_max_length")
     limit = positions if limit is None else limit
-    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
-    if not is_number or not limit >= LEAST_TOKENS:
+    if not isinstance(limit, int | float) or not limit >= LEAST_TOKENS:
         raise InputError(
             f"{path_or_id}: {SETTINGS} or tokenizer_config.json gives a limit of {limit!r} tokens; "
             f"write a number from {LEAST_TOKENS} on"
