@@ -7,17 +7,15 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import write_files
 
 from docemb_lib import views
 from docemb_lib.base import integrity
-from docemb_lib.base.integrity import CARD, MANIFEST, MARKER
+from docemb_lib.base.integrity import CARD, MANIFEST
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.models import student_at
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.profile import Profile
 from docemb_lib.student import Student
-from docemb_lib.training.trainer import find_checkpoint
 from docemb_lib.workspace import Workspace, publish
 
 
@@ -98,17 +96,3 @@ def test_a_damaged_student_given_by_its_folder_is_refused_in_one_line(root, refu
         file.write_bytes(content)
         integrity._digests.clear()  # where file times are coarse, all states have one
     assert student_at(folder) is not None
-
-
-def test_a_damaged_checkpoint_is_skipped_for_the_one_before_it(tmp_path, caplog):
-    for number in (2, 4, 6):
-        folder = write_files(tmp_path / f"checkpoint-{number}", {"model.safetensors": bytes(100)})
-        (folder / MARKER).write_text(
-            integrity.sealed(folder, {"configuration": "c", "batch_tokens": 64}, MARKER)
-        )
-    flip(tmp_path / "checkpoint-6" / "model.safetensors")
-    flip(tmp_path / "checkpoint-4" / MARKER)
-    assert find_checkpoint(tmp_path, "c") == (tmp_path / "checkpoint-2", 64)
-    assert "checkpoint-6 is incomplete or damaged" in caplog.text
-    # Other checkpoints would be kept in place of whole ones.
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]

@@ -2,7 +2,6 @@
 behind.
 """
 
-import json
 import re
 import shlex
 import time
@@ -44,18 +43,6 @@ PARAMETERS = [
     ("lamb=1", "unknown parameter 'lamb'; did you mean lam"),
 ]
 GRIDS = [(BOMB, "an alias"), ("runs: [{lam: 2}]", "lam: .*less than or equal to 1")]
-RETRIEVAL = (
-    "evaluation: {{tasks: [own], "
-    "own_tasks: [{{name: own, kind: retrieval, path: docs.jsonl, relevance: {}}}]}}"
-)
-ROWS = "".join(
-    json.dumps({"id": str(n), "text": f"text {n}", "label": "ab"[n % 2]}) + "\n" for n in range(40)
-)
-TASKS = [
-    ("links.jsonl", b'{"sauce": "1", "target": "2"}', r"line 1: the row has no source, only "),
-    ("links.jsonl", b'{"source": "1", "target": "99"}', "1 of 1 links name 1 ids that no document"),
-    ("links.parquet", b"PAR1", "not a whole parquet file"),
-]
 DOCUMENT = b'{"id": "1", "text": "one"}\n'
 COMMANDS = [
     ("run --from '' --profile small", {}, "notebook '' is unknown"),
@@ -96,9 +83,6 @@ for text, said in PARAMETERS:
     CASES.append(([*SWEEP, "-p", text], {"params/g.yaml": "runs: [{}]"}, said))
 for text, said in GRIDS:
     CASES.append((SWEEP, {"params/g.yaml": text}, said))
-for name, content, said in TASKS:
-    task = {"params/bad.yaml": BASE + RETRIEVAL.format(name), "params/docs.jsonl": ROWS}
-    CASES.append((BAD, {**task, f"params/{name}": content}, said))
 for command, files, said in COMMANDS:
     CASES.append((shlex.split(command), files, said))
 CASES.append((BAD, {"params/bad.yaml": b"name: caf\xe9"}, "not readable as YAML .*utf-8"))

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.cli.commands import parse_parameters
-from docemb_lib.evaluation.readers import own_task
 from docemb_lib.settings.profile import Profile
-from docemb_lib.settings.sections import OwnTask
 
 NUMBERS = ["0", "4294967296", "9" * 5_000, "-1", "1.5", ".nan", "2026-13-45"]
 
@@ -31,12 +29,6 @@ YAML = text_of(
 )
 NAMES = [f"{name}=" for name in ("seed", "lam", "lam_by_length", "student_projection", "compound")]
 VALUE = text_of("None null true [ ] { &a *a - x (ReLU) linear: : DM;8;stem;2 + ' \" #")
-ROWS = text_of(
-    '"source" "target" "id" "text" "label" : , { } [ ] " 1 2 null true 1e999 \\ud800 source,target',
-    '{"id": "1", "text": "one"}\n',
-    '{"source": "1", "target": "2"}\n',
-)
-DOCUMENTS = '{"id": "1", "text": "one"}\n{"id": 2, "text": "two"}\n'
 
 
 def profile(text, folder):
@@ -48,22 +40,9 @@ def parameter(text, folder):
     Profile(name="a").with_parameters(**parse_parameters([text]))
 
 
-def relevance(suffix):
-    def read(text, folder):
-        file = folder / f"rows{suffix}"
-        file.write_text(text, encoding="utf-8", errors="surrogatepass")
-        documents = folder / "documents.jsonl"
-        documents.write_text(DOCUMENTS)
-        own_task(OwnTask(name="own", kind="retrieval", path=documents, relevance=file))
-
-    return read
-
-
 CASES = [
     (profile, YAML),
     (parameter, st.tuples(st.sampled_from(NAMES), VALUE).map("".join)),
-    (relevance(".jsonl"), ROWS),
-    (relevance(".csv"), ROWS),
 ]
 
 
