@@ -131,8 +131,9 @@ def convert(
             f"layers: got {keep}, but {path_or_id} has the layers 0 to "
             f"{config.num_hidden_layers - 1}; name some of these, or None for all"
         )
-    windows: int | list[int]
-    windows = attention_window or getattr(config, "attention_window", DEFAULT_WINDOW)
+    windows: int | list[int] = getattr(config, "attention_window", DEFAULT_WINDOW)
+    if attention_window is not None:
+        windows = attention_window
     if isinstance(windows, int):
         windows = [windows] * config.num_hidden_layers
     shared = {name: getattr(config, name) for name in (*SHARED_FIELDS, *DROPOUTS["longformer"])}
