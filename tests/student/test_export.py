@@ -129,7 +129,7 @@ def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_st
 def test_a_limit_below_the_positions_is_kept(
     make_kind, tmp_path, edit_files, own, of_tokenizer, expected
 ):
-    make_kind("packed").save(tmp_path)
+    make_kind("mean").save(tmp_path)
     limits = json.dumps({} if own is None else {"max_seq_length": own})
     files = {
         "sentence_bert_config.json": limits,
