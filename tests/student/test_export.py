@@ -142,7 +142,7 @@ def test_a_limit_below_the_positions_is_kept(
 def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_cut(
     minilm, make_kind, tmp_path, edit_files, refused
 ):
-    for kind in ("packed", "modernbert"):
+    for kind in ("mean", "modernbert"):
         make_kind(kind).save(tmp_path / kind)
         edit_files(tmp_path / kind, {"sentence_bert_config.json": {"max_seq_length": 601}})
         assert Student.load(tmp_path / kind).max_tokens == 600
