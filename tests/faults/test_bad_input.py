@@ -67,7 +67,11 @@ COMMANDS = [
     ),
     ("embed m in.jsonl -o out.npy", {"in.jsonl": b"{"}, "in.jsonl, line 1: the line is not JSON"),
     ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT * 2}, "has the id '1', too"),
-    ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT, "m/config.json": b"{"}, "not valid"),
+    (
+        "embed m in.jsonl -o out.npy",
+        {"in.jsonl": DOCUMENT, "m/config.json": b"{"},
+        "cannot be used",
+    ),
     ("embed m bad\x1b[31m.jsonl -o out.npy", {"bad\x1b[31m.jsonl": b"{"}, "not JSON"),
     ("adapt m t -o t/out", {"t/a.txt": b"a"}, "-o t/out: this lies in t and would be read with it"),
     ("init a.pdf", {"a.pdf": b"x"}, "a.pdf: this is not a data file; give .*, or a folder"),
