@@ -18,7 +18,7 @@
 # # 08 · Your own documents
 #
 # What is in this collection of long documents? Name a folder or a data file and run all cells: neighbours of a text, a
-# map, groups with their words, related documents, near-copies, and how good all this is.
+# map, groups with their words, related documents, and how good all this is.
 
 # %% tags=["parameters"]
 path = None  # a folder of .txt/.md files, or a .jsonl, .csv, .tsv or .parquet file; None: installed documentation
@@ -30,7 +30,6 @@ label = "source"  # a column that groups documents: the folder, the package, or 
 encoder = "all-MiniLM-L6-v2"  # a short encoder, which is adapted anew: a folder or a hub id
 adapted = None  # the folder of a student that `docemb adapt` has made, in place of adapting the encoder
 groups = 10  # how many groups the documents are sorted into
-near_copy = 0.95  # cosine from which two documents count as copies
 query = "fit a straight line to noisy points"  # any text, short or long
 seed = 0  # of the draw, the map and the groups
 save_to = None  # a new folder for the student; None: it is not saved
@@ -163,7 +162,7 @@ def nearest(y: np.ndarray, k: int = 5) -> pd.DataFrame:
 
 
 print(query)
-nearest(student.encode(query)).style.hide().format(precision=3)
+nearest(student.embed([query])[0]).style.hide().format(precision=3)
 
 # %% [markdown]
 # The browser sets three models beside each other: the student, the encoder averaged over chunks (common practice
@@ -269,25 +268,20 @@ colours = sorted(few, key=lambda name: name != "group")
 Explorer({"colour": choice(dict(zip(colours, colours, strict=True)), colours[0])}, draw_map)
 
 # %% [markdown]
-# ## Related documents and near-copies
+# ## Related documents
 
 # %%
-def close_pairs(least: float, most: float = 1.01, count: int = 10) -> pd.DataFrame:
-    """The closest pairs of documents with a cosine from `least` to below `most`."""
-    cosines = np.triu(Y @ Y.T, k=1)
-    first, second = np.nonzero((cosines >= least) & (cosines < most))
-    order = np.argsort(-cosines[first, second])[:count]
+def close_pairs(count: int = 10) -> pd.DataFrame:
+    """The closest pairs of documents, copies first."""
+    first, second = np.triu_indices(len(Y), k=1)
+    cosines = (Y @ Y.T)[first, second]
+    order = np.argsort(-cosines)[:count]
     ids = collection["id"].to_numpy()
     pairs = {"first": ids[first[order]], "second": ids[second[order]]}
-    return pd.DataFrame({"cosine": cosines[first, second][order].round(3), **pairs})
+    return pd.DataFrame({"cosine": cosines[order], **pairs})
 
 
-copies = close_pairs(near_copy, count=len(texts) ** 2)
-print(f"near-copies (cosine {near_copy} or more): {len(copies) or 'none'}")
-if len(copies):
-    display(copies.head(10).style.hide().format(precision=3))
-print(f"the most closely related below {near_copy}")
-close_pairs(0, near_copy).style.hide().format(precision=3)
+close_pairs().style.hide().format(precision=3)
 
 # %% [markdown]
 # ## How good is it?
@@ -390,7 +384,7 @@ for name in ("SBERT over chunks", "LSA") if scorers else ():
     both = {"student": scores["student"], name: scores[name]}
     print(f"Beside {name} it is {told(verdicts(differences(both, name)))}.")
 words = collection["group"].mode()[0].partition(": ")[2]
-print(f"{len(copies) or 'No'} pairs are near-copies; the words of the largest group are {words}.")
+print(f"The words of the largest group are {words}.")
 
 # %% [markdown]
 # **References.** Beltagy et al. (2020), *Longformer*. Grootendorst (2022), *BERTopic: Neural topic modeling with a

@@ -22,6 +22,9 @@ from filelock import FileLock
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # one of several processes
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Numbers that are equal on every processor, in kernels and commands as well. `.ci/run` repeats the
+# tests of models in bf16, and a test whose subject is a precision sets it.
+os.environ.setdefault("DOCEMB_PRECISION", "fp32")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # no test reaches for a hub
 os.environ.setdefault("MPLBACKEND", "agg")
 

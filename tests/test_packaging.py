@@ -37,20 +37,6 @@ def test_the_citation_has_the_fields_of_its_format_and_the_version_of_the_packag
     assert [author["name"].lower() for author in citation["authors"]] == [holder.lower()]
 
 
-def test_the_citation_refers_to_the_papers_that_the_method_rests_on():
-    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
-    authors = []
-    for reference in citation["references"]:
-        assert {"type", "title", "authors", "year"} <= reference.keys()
-        authors.append(" ".join(author["family-names"] for author in reference["authors"]))
-    assert authors == [
-        "Beltagy Peters Cohan",
-        "Reimers Gurevych",
-        "Le Mikolov",
-        "Chang Xiang Hospedales",
-    ]
-
-
 def test_the_constraints_have_a_version_of_every_dependency_that_the_package_allows():
     versions = constrained()
     extras = PROJECT["optional-dependencies"]

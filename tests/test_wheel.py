@@ -71,14 +71,6 @@ def test_the_library_comes_from_the_wheel_and_nothing_from_the_checkout(
     assert with_docemb == [str(installed)]
 
 
-def test_a_command_without_a_working_folder_says_what_to_type(command, tmp_path):
-    done = command(tmp_path, "-m", "docemb_lib.cli", "run", "--dry-run")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    problem = f"{tmp_path} lies in no working folder (one with params/ and notebooks/)"
-    assert f"{problem}; make it one with `docemb init`, or name one: --workspace" in done.stderr
-    assert not any(tmp_path.iterdir())
-
-
 def test_init_copies_the_notebooks_and_params_of_the_checkout(working_folder):
     folder, printed = working_folder
     assert f"{folder}: notebooks and params copied" in printed

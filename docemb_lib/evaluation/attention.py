@@ -75,8 +75,6 @@ def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray
     import torch
     from torch.nn.functional import pad
 
-    from docemb_lib.student.export import WITH_GLOBAL_ATTENTION
-
     limit = student.max_tokens
     encoding = student.tokenizer(
         text, truncation=True, max_length=limit, return_offsets_mapping=True
@@ -90,8 +88,7 @@ def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray
     input_ids = pad(ids, padding, value=config.pad_token_id)
     is_text = pad(torch.ones_like(ids), padding)
     is_global = torch.zeros_like(is_text)
-    global_tokens = int(student.pooling in WITH_GLOBAL_ATTENTION)  # the first token or none
-    is_global[0, :global_tokens] = 1
+    is_global[0, 0] = int(student.pooling == "cls")
     with torch.inference_mode():
         output = student.model(
             input_ids,
@@ -99,23 +96,18 @@ def token_attention(student: Student, text: str) -> tuple[np.ndarray, np.ndarray
             global_attention_mask=is_global,
             output_attentions=True,
         )
-    from_first = torch.zeros(T)
-    if global_tokens:
+    if student.pooling == "cls":
         # (1, H, T, 1): from the global token to all tokens
         from_first = output.global_attentions[-1][0, :, :T, 0].mean(dim=0)
-    if student.pooling == "cls":
         return from_first.double().cpu().numpy(), offsets
 
     queries = 1 if student.pooling == "first" else T
-    # (Q, G + window + 1): from Q tokens to the G global tokens, and to the tokens around each,
-    # which is in the middle. The rows of global tokens are zero.
-    to_tokens = output.attentions[-1][0, :, :queries].mean(dim=0)
-    local = to_tokens[:, global_tokens:]
+    # (Q, window + 1): from Q tokens to those around each, which is in the middle.
+    local = output.attentions[-1][0, :, :queries].mean(dim=0)
     half = local.shape[1] // 2
     around = local.new_zeros(half + T + half)
     for query, weights in enumerate(local):
         around[query : query + local.shape[1]] += weights
-    received = around[half : half + T] + from_first.to(around)
-    received[:global_tokens] += to_tokens[:, :global_tokens].sum(dim=0)
+    received = around[half : half + T]
     received = received / queries
     return received.double().cpu().numpy(), offsets

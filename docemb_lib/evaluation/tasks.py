@@ -19,7 +19,6 @@ import numpy as np
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.integrity import hash_of
-from docemb_lib.evaluation.copies import near_copies
 from docemb_lib.evaluation.retrieval import by_cosine, of_rows, rank_documents, score_queries
 from docemb_lib.settings.sections import HeadSettings
 
@@ -503,29 +502,16 @@ def relevant_lengths(task: Task, lengths: Integers) -> np.ndarray:
 def warn_of_problems(task: Task) -> None:
     """Log how many examples of a split have no text, or are in train too (leakage), and the first.
 
-    A pair in train leaks in either order; near-copies (`near_copies`) leak as well.
+    A pair in train leaks in either order.
     """
-    copies = {}
-    if isinstance(task, HeadTask) and len(task.splits) > 1:
-        texts = [*documents_of(*task.splits.values()).values()]
-        copies = dict(zip(texts, near_copies(texts), strict=True))
-
-    def keys_of(examples: list[tuple[str, ...]]) -> list[frozenset[int]]:
-        return [frozenset(map(copies.__getitem__, texts)) for texts in examples]
-
     for split, data in task.splits.items():
         examples = texts_of_examples(data)
         blank = [i for i, texts in enumerate(examples) if "" in map(str.strip, texts)]
         problems = {"have no text": blank}
         if isinstance(task, HeadTask) and split != "train":
-            of_train = texts_of_examples(task.splits["train"])
-            train = set(map(frozenset, of_train))
+            train = set(map(frozenset, texts_of_examples(task.splits["train"])))
             leaked = [i for i, texts in enumerate(examples) if frozenset(texts) in train]
             problems["are also in train (leakage)"] = leaked
-            alike = set(keys_of(of_train))
-            near = [i for i, key in enumerate(keys_of(examples)) if key in alike]
-            near = sorted({*near} - {*leaked, *blank})
-            problems["are near-copies of one in train (leakage)"] = near
         for problem, rows in problems.items():
             if rows:
                 message = "task %s, split %s: %d of %d examples %s, the first of which is %d"

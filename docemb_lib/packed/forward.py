@@ -37,7 +37,7 @@ B: documents of a batch; T: tokens of all of them; D: width of a state; H: heads
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -50,7 +50,6 @@ from transformers.activations import GELUActivation
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.models.longformer.modeling_longformer import LongformerLayer
 
-from docemb_lib.base.errors import InputError
 from docemb_lib.base.private import (
     fits_onednn,
     flash_attention,
@@ -60,7 +59,6 @@ from docemb_lib.base.private import (
 )
 from docemb_lib.packed.packing import PackedBatch
 
-Backend = Literal["blocks", "varlen"]
 # Short encoders: their layers and modules have the same names as those of a Longformer.
 SHORT = ("bert", "roberta", "xlm-roberta", "camembert")
 
@@ -99,7 +97,6 @@ def is_plain_short(model: PreTrainedModel) -> bool:
 def hidden_states(
     model: LongformerModel,
     batch: PackedBatch,
-    attention: Backend | None = None,
     checkpointing: bool = False,
     compiled: bool = False,
 ) -> Tensor:
@@ -127,7 +124,7 @@ def hidden_states(
     recomputes = checkpointing and torch.is_grad_enabled()
     run_layer = partial(checkpoint, _layer, use_reentrant=False) if recomputes else _layer
     for layer in model.encoder.layer:
-        hidden = run_layer(layer, hidden, batch.sizes, starts, attention, compiled)  # (T, D)
+        hidden = run_layer(layer, hidden, batch.sizes, starts, compiled)  # (T, D)
     return hidden
 
 
@@ -153,7 +150,6 @@ def _layer(
     hidden: Tensor,
     lengths: Sequence[int],
     starts: Tensor,
-    backend: Backend | None,
     compiled: bool,
 ) -> Tensor:
     """Apply one layer to the states of all tokens, (T, D) to (T, D).
@@ -167,13 +163,11 @@ def _layer(
 
     # The stock layer's own projections for global attention stay unused.
     attention = layer.attention.self
-    if backend is None:
-        fits = fits_varlen(query.device, query.dtype, query.shape[2])
-        backend = "varlen" if fits else "blocks"
+    fits = fits_varlen(query.device, query.dtype, query.shape[2])
     dropout = attention.config.attention_probs_dropout_prob if attention.training else 0.0
     window = getattr(attention, "one_sided_attn_window_size", max(lengths))  # of BERT: all
     context = banded_attention(
-        query, key, value, lengths, window, starts=starts, dropout=dropout, backend=backend
+        query, key, value, lengths, window, starts=starts if fits else None, dropout=dropout
     )
     return feed_forward(layer, context.flatten(1), hidden)  # heads side by side: (T, D)
 
@@ -258,19 +252,12 @@ def stock_hidden_states(
     Documents of the same padded length are computed together. `global_first_token` uses a
     Longformer's global attention on the first token of each document.
     """
-    is_big_bird = model.config.model_type == "big_bird"
     # `gradient_checkpointing_enable` does the same, but transformers will rename it.
     for module in model.modules():
         if isinstance(module, GradientCheckpointingLayer):
-            # A BigBird would be computed again with the attention of the last length.
-            module.gradient_checkpointing = checkpointing and not is_big_bird
+            module.gradient_checkpointing = checkpointing
             set_checkpointing(module, partial(checkpoint, use_reentrant=False))
 
-    sparse_from = 0
-    if is_big_bird:
-        config = model.config
-        # Shorter documents have no room for global, sliding and random blocks.
-        sparse_from = (5 + 2 * config.num_random_blocks) * config.block_size + 1
     rows_of_length: dict[int, list[int]] = {}  # the documents of each padded length
     for row, size in enumerate(batch.sizes):
         rows_of_length.setdefault(padded_length(model.config, size), []).append(row)
@@ -289,12 +276,6 @@ def stock_hidden_states(
         options = {}
         if global_first_token:
             options["global_attention_mask"] = (places == 0).long().expand_as(input_ids)
-        if sparse_from:
-            # The stock model leaves block-sparse attention for good at its first short document.
-            is_sparse = length >= sparse_from and model.config.attention_type == "block_sparse"
-            # New modules draw initial weights, which are replaced at once.
-            with torch.random.fork_rng([]):
-                model.set_attention_type("block_sparse" if is_sparse else "original_full")
         states = model(input_ids, attention_mask=mask, **options).last_hidden_state
         for row, document in zip(rows, states, strict=True):  # (length, D)
             hidden[row] = document[: batch.sizes[row]]
@@ -304,8 +285,7 @@ def stock_hidden_states(
 def padded_length(config: PretrainedConfig, length: int) -> int:
     """Return the tokens that the stock forward computes for a document of `length` tokens."""
     # A stock Longformer would pad to the same multiple of its largest window, with a warning.
-    step = getattr(config, "block_size", PADDED_STEP)  # of a BigBird
-    return _rounded(length, max(getattr(config, "attention_window", [step])))
+    return _rounded(length, max(getattr(config, "attention_window", [PADDED_STEP])))
 
 
 def _rounded(length: int, step: int) -> int:
@@ -322,7 +302,6 @@ def banded_attention(
     *,
     starts: Tensor | None = None,
     dropout: float = 0.0,
-    backend: Backend = "blocks",
 ) -> Tensor:
     """Compute softmax attention inside a window around each token of a document.
 
@@ -333,32 +312,25 @@ def banded_attention(
         query, key, value: (T, H, head_dim) of one dtype.
         lengths: tokens of each of the B packed documents, T in sum.
         window: one-sided, at least 1.
-        starts: (B + 1,) int32, the first token of each document, and T; for `varlen`.
+        starts: (B + 1,) int32, the first token of each document, and T, for `varlen`, which the
+            tensors must fit, see `fits_varlen`; None: `blocks`.
         dropout: probability of dropping an attention weight, drawn from torch's default generator.
 
-    Returns (T, H, head_dim), differentiable once. Raises InputError where the device, the dtype or
-    the head rules out the requested `varlen`.
+    Returns (T, H, head_dim), differentiable once.
     """
-    _, H, head_dim = query.shape
-    device = query.device
+    H = query.shape[1]
     dtype = query.dtype
     # A wider window sees no more.
     longest = max(lengths)
     window = min(window, longest)
-    if backend == "varlen":
-        if starts is None or not fits_varlen(device, dtype, head_dim):
-            needs = (
-                "an NVIDIA GPU from Ampere on, half precision, heads of multiples of 8 up to 256"
-            )
-            mend = "take blocks, or None for the faster one"
-            raise InputError(f"attention: varlen needs {needs}; {mend}")
+    if starts is not None:
         return flash_attention(
             query, key, value, starts, longest=longest, window=window, dropout=dropout
         )
 
     # As many queries as fit the budget, but not so many that most scores lie outside the band. In
     # fp32, 64 queries took an eighth less time than 128 with a window of 128 (two cores with AVX2).
-    on_cpu = device.type == "cpu"
+    on_cpu = query.device.type == "cpu"
     budget = CPU_SCORES if on_cpu else GPU_SCORES
     fitting = budget // (H * query.element_size() * 2 * window)
     most = 64 if on_cpu and dtype == torch.float32 else max(64, window)

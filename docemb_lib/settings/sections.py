@@ -287,7 +287,7 @@ class Student(Section):
     # token, [CLS] of a BERT; cls: the first token with global attention; global: the mean over all
     # tokens with global attention of the first. The thesis tried and rejected the last two, which
     # are unpacked and slow
-    pooling: Literal["mean", "lead", "first", "cls", "global"] = "mean"
+    pooling: Literal["mean", "lead", "first", "cls"] = "mean"
     # The layers to keep; None: all
     layers: list[Annotated[int, Field(ge=0)]] | None = Field(None, min_length=1)
     max_tokens: MaxTokens = 4096  # positions, special tokens included
@@ -326,7 +326,6 @@ class Training(Section):
     max_grad_norm: Positive = 1.0
     # Of autocast; None: as DOCEMB_PRECISION says
     precision: Literal["bf16", "fp16", "fp32"] | None = None
-    attention: Literal["blocks", "varlen"] | None = None  # None: the faster one on this device
     sdl: Decorrelation = Decorrelation()  # of SoftCCA
     # CCA: added to the variances of both views; on trained projections CCA is DCCA
     ridge: NotNegative = 1e-3

@@ -72,9 +72,8 @@ def checked(texts: Iterable[str]) -> Iterable[str]:
 
     What has a length is checked as a whole, an iterator while it is read.
     """
-    if isinstance(texts, str):
-        raise InputError("texts: this is one string; give a list of documents")
-    is_other = isinstance(texts, bytes | Mapping | Set) or hasattr(texts, "columns")
+    # Of a mapping or a table, the names would be embedded.
+    is_other = isinstance(texts, str | bytes | Mapping | Set) or hasattr(texts, "columns")
     if is_other or not isinstance(texts, Iterable):
         problem = f"this is a {type(texts).__name__} and no sequence of documents"
         raise InputError(f"texts: {problem}; give a list of strings")
@@ -93,21 +92,12 @@ def _checked_items(texts: Iterable[object]) -> Iterator[str]:
         yield text
 
 
-def check_npy(path: Path, *, force: bool) -> None:
-    """Raise InputError unless a path is that of a .npy file to write.
-
-    force: write over a file of another kind.
-    """
+def check_npy(path: Path) -> None:
+    """Raise InputError unless a path is that of a .npy file to write."""
     if path.suffix != ".npy":
         raise InputError(f"out: {path} is no .npy file; name one")
     if path.is_dir():
         raise InputError(f"out: {path} is a folder; name a file")
-    magic = np.lib.format.MAGIC_PREFIX
-    if not force and path.is_file():
-        with path.open("rb") as file:
-            if file.read(len(magic)) != magic:
-                problem = f"{path} exists and holds no array"
-                raise InputError(f"out: {problem}; name another file, or give force=True")
 
 
 def one_ahead(
@@ -190,9 +180,7 @@ def embed_chunks(
             for rows in plan:
                 packed.append(pack([documents[row] for row in rows]))
             if run is None:  # the first chunk decides: only the last one may be smaller
-                # A forward with padding may switch its model for a batch, as that of a BigBird.
-                calls = len(packed) if encoder.padded(1) == 1 else 1
-                run = stack.enter_context(side_by_side(calls))
+                run = stack.enter_context(side_by_side(len(packed)))
             pending.append((plan, run(embed, packed)))
             if len(pending) > len(replicas):
                 yield collect(*pending.popleft())

@@ -50,9 +50,8 @@ if TYPE_CHECKING:
 
     from docemb_lib.student.lexical_module import LexicalHalf
 
-Pooling = Literal["mean", "lead", "first", "cls", "global"]
-MEANS = ("mean", "lead", "global")
-WITH_GLOBAL_ATTENTION = ("cls", "global")
+Pooling = Literal["mean", "lead", "first", "cls"]
+MEANS = ("mean", "lead")
 # The modules of sentence-transformers folders, as regular expressions.
 STUDENT_MODULES = "(Text|Weighted)?Transformer Pooling( LexicalHalf)?"
 ENCODER_MODULES = "Transformer Pooling( Normalize)?"
@@ -124,7 +123,7 @@ def write_folder(student: Writable, folder: Path, card: str | None) -> None:
     files.append(_write_json(folder / MODULES, modules))
 
     settings: dict[str, object] = {"max_seq_length": student.max_tokens, "do_lower_case": False}
-    if student.pooling in WITH_GLOBAL_ATTENTION:
+    if student.pooling == "cls":
         settings |= GLOBAL_ATTENTION
     files.append(_write_json(folder / SETTINGS, settings))
     general = {
@@ -172,7 +171,7 @@ def _write_model(student: Writable, folder: Path) -> None:
     # Stock classes have a pooler or a classifier, unused here. Zeros in the file keep loading from
     # warning of missing weights and from drawing random ones. A row has D weights and a bias.
     unused = {"pooler.dense": D} if config.model_type == "longformer" else {}
-    if student.pooling in WITH_GLOBAL_ATTENTION:
+    if student.pooling == "cls":
         config.architectures = ["LongformerForSequenceClassification"]
         config.num_labels = 1
         weights = {f"longformer.{name}": tensor for name, tensor in weights.items()}
@@ -230,13 +229,11 @@ def _pooling(name: str, kind: str, expected: str, mend: str) -> Pooling:
     is_global = task == GLOBAL_ATTENTION["transformer_task"]
     if mode == "mean" and not is_global:
         return "lead" if names.startswith("Weighted") else "mean"
-    if mode == "mean" and not names.startswith("Weighted"):
-        return "global"
     if mode == "cls":
         return "cls" if is_global else "first"
     attention = f"{'with' if is_global else 'without'} global attention"
     problem = f"The model {name} pools by {mode} {attention}"
-    needed = f"{kind} pools by mean or by cls, with or without it"
+    needed = f"{kind} pools by mean without it, or by cls with or without it"
     raise InputError(f"{problem}, and {needed}. {mend}")
 
 
@@ -264,10 +261,6 @@ POOLINGS = {
     "first": "hidden state of the first token",
     "cls": (
         "hidden state of the first token, which has global attention; "
-        "needs sentence-transformers 5.4"
-    ),
-    "global": (
-        "mean over all tokens, of which the first has global attention; "
         "needs sentence-transformers 5.4"
     ),
 }

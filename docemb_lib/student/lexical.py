@@ -6,7 +6,6 @@ N: documents; D: width of the dense half; L: width of the lexical half.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -156,17 +155,9 @@ def saved_lexical_half(path_or_id: str) -> LexicalHalf | None:
 
 
 def _misfit(half: LexicalHalf) -> str:
-    """What does not belong together in a loaded half; "" for a sound one."""
-    shapes = {"vectors": half.vectors.shape}
-    for name, tensor in half.named_buffers():
-        shapes[name] = tuple(tensor.shape)
-        if not torch.isfinite(tensor).all():
-            return f"{name} has a value that is not finite"
-    if not np.isfinite(half.vectors).all():
-        return "vectors has a value that is not finite"
-    if len(half.vectors.shape) != 2 or len(half.dense_map.shape) != 2:
-        return f"vectors and dense_map must be matrices, and are {shapes}"
-    L = half.vectors.shape[1]
+    """Say what does not belong together in a loaded half; "" for a sound one."""
+    tensors = {"vectors": torch.from_numpy(half.vectors), **dict(half.named_buffers())}
+    L = half.vectors.shape[-1]
     D = len(half.dense_map)
     expected = {
         "vectors": (len(half.vocabulary), L),
@@ -175,15 +166,14 @@ def _misfit(half: LexicalHalf) -> str:
         "dense_map": (D, D),
         "weight": (),
     }
-    for name, shape in expected.items():
-        if shapes[name] != shape:
-            of_words = f" for {len(half.vocabulary)} words" if name == "vectors" else ""
-            return f"{name} has the shape {shapes[name]}, and needs {shape}{of_words}"
-    if not all(isinstance(word, str) for word in half.vocabulary):
-        return "a word is no text"
-    twice = Counter(half.vocabulary).most_common(1)
-    if twice and twice[0][1] > 1:
-        return f"the word {twice[0][0]!r} is there twice"
+    for name, needed in expected.items():
+        shape = tuple(tensors[name].shape)
+        if shape != needed:
+            return f"{name} has the shape {shape}, and needs {needed}"
+        if not torch.isfinite(tensors[name]).all():
+            return f"{name} has a value that is not finite"
+    if len(set(half.vocabulary)) < len(half.vocabulary):
+        return "a word is there twice"
     if not 0 <= float(half.weight) <= 1:
         return f"the weight is {float(half.weight)}, and lies between 0 and 1"
     return ""

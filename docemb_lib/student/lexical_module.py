@@ -37,7 +37,6 @@ UNSPACED = regex.compile(
     r"(?V1)[\w&&[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]+"
 )
 CHARACTER = regex.compile(r"\X")  # with its marks
-CUT = 2  # version of these rules
 Features = dict[str, Any]  # what the modules of sentence-transformers hand on
 
 
@@ -167,7 +166,6 @@ class LexicalHalf(nn.Module):
             # The checksum of this file, with which docemb compares the copy in a folder.
             "code": hashlib.sha256(Path(__file__).read_bytes()).hexdigest(),
             "leads": self.leads,
-            "cut": CUT,
             "weight_given": self.weight_given,
         }
         _replace(path / CONFIG, json.dumps(config).encode())
@@ -178,13 +176,10 @@ class LexicalHalf(nn.Module):
 
     @classmethod
     def load(cls, folder: str) -> "LexicalHalf":
-        """Load a saved half. Raises ValueError for one that an earlier release has fitted."""
+        """Load a saved half."""
         path = Path(folder)
         words = json.loads((path / WORDS).read_text(encoding="utf-8"))
         config = json.loads((path / CONFIG).read_text(encoding="utf-8"))
-        if config.get("cut") != CUT:
-            problem = "its words were cut by other rules"
-            raise ValueError(f"{folder}: {problem}; adapt the student again with `docemb adapt`")
         tensors = load_file(path / WEIGHTS)
         return cls(words, tensors, config["leads"], config["weight_given"])
 

@@ -9,7 +9,6 @@ checkpoint raises InputError with one line.
 import logging
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from shlex import quote
@@ -38,8 +37,7 @@ from docemb_lib.base.pretrained import one_line, require
 from docemb_lib.packed.forward import SHORT
 
 logger = logging.getLogger(__name__)
-LONG = ("longformer", "modernbert", "big_bird")  # are students as they are
-STOCK = {"modernbert": "a ModernBERT", "big_bird": "a BigBird"}  # run their own forward only
+LONG = ("longformer", "modernbert")  # are students as they are
 SHARED_FIELDS = [
     "vocab_size",
     "hidden_size",
@@ -56,7 +54,6 @@ SHARED_FIELDS = [
 DROPOUTS = {
     "longformer": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
     "modernbert": ("embedding_dropout", "mlp_dropout", "attention_dropout"),
-    "big_bird": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
 }
 # What to do, in an error.
 GIVE_STUDENT = (
@@ -75,35 +72,17 @@ HEAD = re.compile(
 )
 
 
-def load_long(path_or_id: str, name: str) -> PreTrainedModel:
-    """Load a saved long encoder. name: the model in messages.
-
-    Raises InputError for other models.
-    """
-    config = load_config(path_or_id)
-    if config.model_type not in LONG:
-        raise no_student(name, path_or_id)
-    return load_weights(path_or_id, config)
-
-
-def is_short(path_or_id: str) -> bool:
-    """Tell whether `docemb adapt` converts a model; False for one whose type cannot be read."""
-    with suppress(InputError):
-        return load_config(path_or_id).model_type in SHORT
-    return False
-
-
 def no_student(name: str, path_or_id: str) -> InputError:
     """Return the error for a model that is no student, with the command that makes one.
 
     name: as the user gave it.
     """
-    if is_short(path_or_id):
+    kind = load_config(path_or_id).model_type
+    if kind in SHORT:
         return InputError(
             f"The model {name} is a short encoder and no student. Make a student of it with "
             f"`docemb adapt {quote(name)} CORPUS -o OUT`, then give that folder."
         )
-    kind = load_config(path_or_id).model_type
     problem = f"The model {name} is of type {kind}, and a student is {' or '.join(LONG)}"
     return InputError(f"{problem}. {GIVE_STUDENT}")
 
@@ -127,11 +106,11 @@ def convert(
         mend = "give an even number from 2 on, or None for the encoder's own or 512"
         raise InputError(f"attention_window: got {attention_window}; {mend}")
     config = load_config(path_or_id)
-    if config.model_type in STOCK:
+    if config.model_type == "modernbert":
         most = positions(config)
         if layers is not None or attention_window is not None or max_tokens > most:
             raise InputError(
-                f"{path_or_id}: {STOCK[config.model_type]} becomes a student as it is, so layers "
+                f"{path_or_id}: a ModernBERT becomes a student as it is, so layers "
                 f"and attention_window must be None, and max_tokens at most {most}; change them"
             )
         tokenizer = load_tokenizer(path_or_id, max_tokens=max_tokens)
@@ -206,8 +185,7 @@ def saved_max_tokens(path_or_id: str, *, positions: int) -> int:
         tokenizer = read_json(path_or_id, "tokenizer_config.json", subfolder=folder)
         limit = tokenizer.get("model_max_length")
     limit = positions if limit is None else limit
-    is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
-    if not is_number or not limit >= LEAST_TOKENS:
+    if not isinstance(limit, int | float) or not limit >= LEAST_TOKENS:
         raise InputError(
             f"{path_or_id}: {SETTINGS} or tokenizer_config.json gives a limit of {limit!r} tokens; "
             f"write a number from {LEAST_TOKENS} on"

@@ -6,12 +6,13 @@ of the dense embedding; N: documents that are embedded.
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -22,7 +23,6 @@ from docemb_lib.base.errors import InputError
 from docemb_lib.base.pretrained import resolve
 from docemb_lib.base.progress import progress
 from docemb_lib.packed.forward import (
-    Backend,
     hidden_states,
     padded_length,
     stock_hidden_states,
@@ -39,7 +39,7 @@ from docemb_lib.student.embedding import (
     one_ahead,
 )
 from docemb_lib.student.explanation import Explanation, Parts, explained, word_vectors
-from docemb_lib.student.export import MEANS, WITH_GLOBAL_ATTENTION, Pooling
+from docemb_lib.student.export import MEANS, Pooling
 from docemb_lib.student.passages import (
     Embedded,
     PassageEncoder,
@@ -62,27 +62,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Encoders and poolings with a packed forward, then those without.
+# Poolings of each encoder with a packed forward, then of those without.
 PACKED = (("longformer", "mean"), ("longformer", "lead"), ("longformer", "first"))
-KINDS = (
-    *PACKED,
-    ("longformer", "cls"),
-    ("longformer", "global"),
-    ("modernbert", "mean"),
-    ("big_bird", "mean"),
-)
-
-
-# Arguments of sentence-transformers' `encode` that change nothing, and those that a student takes
-# with their default alone, each with what to do instead.
-NO_EFFECT = ("batch_size", "show_progress_bar", "convert_to_numpy", "chunk_size")
-REFUSED = {
-    "prompt_name": (None, "give the text itself as prompt"),
-    "output_value": ("sentence_embedding", "see Student.hidden for the states of tokens"),
-    "precision": ("float32", "convert the embeddings, or embed with bf16=True"),
-    "pool": (None, "name several devices instead"),
-    "passages": (None, "call Student.embed"),
-}
+KINDS = (*PACKED, ("longformer", "cls"), ("modernbert", "mean"))
 
 
 Kept = Callable[[str], np.ndarray | None]  # the row of a text that there is already
@@ -92,7 +74,6 @@ class Options(TypedDict, total=False):
     """What `Student.embed` takes with and without passages."""
 
     out: str | Path | None
-    force: bool
     bf16: bool | None
     devices: Sequence[str | torch.device] | None
     desc: str
@@ -125,18 +106,18 @@ class Student(nn.Module):
 
     Without global attention, a Longformer computes what `transformers.LongformerModel` computes on
     each document alone, and nothing for padding; its unused projections for global attention are
-    frozen. With global attention, and for ModernBERT and BigBird, the stock forward runs on padded
+    frozen. With global attention, and for a ModernBERT, the stock forward runs on padded
     documents. A short encoder converted with at most its own limit as `max_tokens`, and an
     `attention_window` of twice as many, computes what it did before; with pooling "first" it gives
     the state of BERT's [CLS].
 
     Args:
-        model: a Longformer, a ModernBERT or a BigBird.
+        model: a Longformer or a ModernBERT.
         tokenizer: a fast one, whose `model_max_length` limits a document.
         pooling: "mean" of all tokens, special ones included; "lead", in which those at the
             beginning count more; the first token of a Longformer, without global attention
-            ("first") or with it ("cls"); "global", the mean with global attention of the first
-            token. The thesis tried both kinds of global attention and rejected them (section 4.3).
+            ("first") or with it ("cls"). The thesis tried global attention and rejected it
+            (section 4.3).
         lexical: the half that `embed` appends, see `adapt`; training sees the dense half alone.
         trained_on: the corpus, as in "300 documents of reports"; None: the encoder is converted.
         prompt: what the encoder wants before every text, as in "passage: "; the lexical half does
@@ -169,9 +150,6 @@ class Student(nn.Module):
         self.trained_on = trained_on
         # Recompute activations in the backward pass: less memory, a third more time.
         self.checkpointing = False
-        # Options of the packed forward. Backend of the attention; None: the faster one for device
-        # and dtype.
-        self.attention: Backend | None = None
         # torch.compile between the attentions: for GPUs, takes half a minute to prepare.
         self.compiled = False
         for name, parameter in model.named_parameters():
@@ -214,7 +192,7 @@ class Student(nn.Module):
         """
         source = resolve(str(folder_or_id))
         pooling = export.saved_pooling(str(folder_or_id))
-        model = loading.load_long(source, str(folder_or_id))
+        model = loading.load_weights(source, loading.load_config(source))
         max_tokens = loading.saved_max_tokens(source, positions=loading.positions(model.config))
         tokenizer = loading.load_tokenizer(source, max_tokens=max_tokens)
         loading.check_tokens(str(folder_or_id), model, tokenizer)
@@ -244,8 +222,8 @@ class Student(nn.Module):
         the student; None writes a plain one. Raises InputError for global attention, which early
         releases lack.
         """
-        if self.pooling in WITH_GLOBAL_ATTENTION:
-            problem = f"pooling {self.pooling} has global attention, which needs release 5.4"
+        if self.pooling == "cls":
+            problem = "pooling cls has global attention, which needs release 5.4"
             raise InputError(f"{problem} of sentence-transformers; save the student as it is")
         dense = self.dense_half()
         dense.pooling = "mean" if self.pooling == "lead" else self.pooling
@@ -308,16 +286,9 @@ class Student(nn.Module):
 
     def dense_half(self) -> Student:
         """Return the student without its lexical half; both share the encoder."""
-        dense = Student(
-            self.model,
-            self.tokenizer,
-            pooling=self.pooling,
-            trained_on=self.trained_on,
-            prompt=self.prompt,
-        )
-        dense.attention = self.attention
-        dense.compiled = self.compiled
-        return dense.train(self.training)
+        dense = copy.copy(self)
+        dense._appended = (None,)
+        return dense
 
     @property
     def config(self) -> PretrainedConfig:
@@ -386,10 +357,8 @@ class Student(nn.Module):
                 f"batch: a document has {longest} tokens, and {limit}; cut the document"
             )
         if self.packed:
-            return hidden_states(
-                self.model, batch, self.attention, self.checkpointing, self.compiled
-            )
-        is_global = self.pooling in WITH_GLOBAL_ATTENTION
+            return hidden_states(self.model, batch, self.checkpointing, self.compiled)
+        is_global = self.pooling == "cls"
         return stock_hidden_states(self.model, batch, is_global, self.checkpointing)
 
     def count_longer(self, texts: Iterable[str]) -> int:
@@ -429,46 +398,6 @@ class Student(nn.Module):
                 windows.append(Windows.of(encoding, passages, leads, before))
         return Encoded(tokens["input_ids"], truncated), windows
 
-    def encode(
-        self,
-        texts: str | Iterable[str],
-        *,
-        prompt: str | None = None,
-        device: str | Sequence[str] | None = None,
-        convert_to_tensor: bool = False,
-        normalize_embeddings: bool = False,
-        truncate_dim: int | None = None,
-        **options: Any,
-    ) -> np.ndarray | Tensor:
-        """Embed as sentence-transformers does: float32 (N, width), or (width,) for a single text.
-
-        Its other arguments are taken where they change nothing here (`batch_size`, since batches
-        are filled by tokens; `show_progress_bar`; `convert_to_numpy`) and refused by name with
-        another value than its default otherwise; those of `embed` are taken, too.
-
-        prompt: in place of the student's own; device: one or several; truncate_dim: the first so
-        many dimensions, before `normalize_embeddings` scales rows to unit length.
-        """
-        for name in NO_EFFECT:
-            options.pop(name, None)
-        for name, (default, mend) in REFUSED.items():
-            given = options.pop(name, default)
-            if given != default:
-                raise InputError(f"{name}: got {given!r}, and a student takes {default!r}; {mend}")
-        if device is not None:
-            options["devices"] = [device] if isinstance(device, str | torch.device) else device
-        own_prompt = self.prompt
-        try:
-            self.prompt = own_prompt if prompt is None else prompt
-            X = self.embed([texts] if isinstance(texts, str) else texts, **options)
-        finally:
-            self.prompt = own_prompt
-        X = X[:, :truncate_dim]
-        if normalize_embeddings:
-            X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
-        rows = torch.tensor(X) if convert_to_tensor else X
-        return rows[0] if isinstance(texts, str) else rows
-
     @overload
     def embed(
         self, texts: Iterable[str], *, passages: None = None, **options: Unpack[Options]
@@ -484,7 +413,6 @@ class Student(nn.Module):
         texts: Iterable[str],
         *,
         out: str | Path | None = None,
-        force: bool = False,
         bf16: bool | None = None,
         devices: Sequence[str | torch.device] | None = None,
         desc: str = "embedding",
@@ -497,7 +425,6 @@ class Student(nn.Module):
             texts: any iterable of strings; one without a length is read once.
             out: a .npy file for the embeddings, which appears when complete; memory then does not
                 grow with N.
-            force: write over an `out` that is no array.
             bf16: compute in bfloat16; None: see `docemb_lib.base.hardware.uses_bf16`.
             devices: share the work, each with a copy of the student; None: the student's own.
             desc: label of the progress bar.
@@ -513,7 +440,7 @@ class Student(nn.Module):
         """
         texts = checked(texts)
         if out is not None:
-            check_npy(Path(out), force=force)
+            check_npy(Path(out))
         encoder: Encoder = self
         if passages is not None:
             check_size(passages)

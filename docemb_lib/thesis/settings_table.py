@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from docemb_lib.base import pretrained
 from docemb_lib.runs.key import PV_NAMES, RunKey
 from docemb_lib.runs.run import Run
 from docemb_lib.settings.labels import PAPER
-from docemb_lib.settings.profile import SHIPPED, Profile, local_config
+from docemb_lib.settings.profile import SHIPPED, Profile
 from docemb_lib.sweeps.grids import grid_place, names_in_grids
 
 # The settings of a profile that decide a result and stand in Tables 4.3 to 4.5, 5.2 or 5.6.
@@ -35,7 +34,6 @@ SHOWN = (
     "training.max_grad_norm",
     "training.epochs",
     "training.precision",
-    "training.attention",
     "head.hidden",
     "head.dropout",
     "head.epochs",
@@ -52,7 +50,7 @@ OF_REGRESSION = {"head.hidden", "head.pair_features"}
 # Settings whose value None is the model's own; in others it means all.
 OF_MODEL = {"structural_teacher.max_tokens", "student.attention_window", "student.dropout"}
 # Settings that no paper has.
-OURS = {"corpus.tasks", "student.lexical", "training.attention"}
+OURS = {"corpus.tasks", "student.lexical"}
 # Settings that the SimDE paper gives.
 OF_SIMDE = {
     "corpus.documents",
@@ -153,12 +151,9 @@ def _settings_of(key: RunKey) -> dict[str, str]:
         if section != "training" or key.trains:
             values[name] = getattr(sections[section], field)
     if key.trains:
-        from docemb_lib.training.run import chosen_here  # with torch
+        from docemb_lib.training.run import precision_of  # with torch
 
-        kind = local_config(pretrained.resolve(profile.student.model)).get("model_type")
-        stock = kind in ("modernbert", "big_bird")
-        packed = not stock and profile.student.pooling not in ("cls", "global")
-        values |= chosen_here(key.training, packed=packed)
+        values["training.precision"] = precision_of(key.training.precision)
     if key.self_supervised:
         for field in ("max_tokens", "dropout"):
             value = getattr(profile.simde, field)

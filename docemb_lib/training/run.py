@@ -16,7 +16,6 @@ from transformers import PrinterCallback, TrainingArguments
 from docemb_lib.base.hardware import asked_precision, devices_at_hand, free_memory, uses_bf16
 from docemb_lib.base.private import use_one_gpu
 from docemb_lib.losses import Objective, PairObjective
-from docemb_lib.packed.forward import fits_varlen
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
 from docemb_lib.training import CHECKPOINTS
@@ -217,11 +216,10 @@ def set_up(
     processes: int,
     pass_documents: int,
 ) -> None:
-    """Choose attention, checkpointing and compilation.
+    """Choose checkpointing and compilation.
 
     The results are the same but for rounding and the draws of dropout.
     """
-    student.attention = settings.attention
     student.compiled = False
     student.checkpointing = False
     if settings.checkpointing is None:
@@ -249,18 +247,6 @@ def precision_of(asked: Precision | None, device: torch.device | None = None) ->
     if uses_bf16(device):
         return "bf16"
     return "fp16" if device.type == "cuda" and asked_precision() == "auto" else "fp32"
-
-
-def chosen_here(settings: Training, *, packed: bool) -> dict[str, str]:
-    """The precision of training and its attention on this machine, for heads of a usual width."""
-    precision = precision_of(settings.precision)
-    device = torch.device(devices_at_hand()[0])
-    dtype = AUTOCAST[precision] or torch.float32
-    attention = "of transformers"
-    if packed:
-        best = "varlen" if fits_varlen(device, dtype, head_dim=64) else "blocks"
-        attention = settings.attention or best
-    return {"training.precision": precision, "training.attention": attention}
 
 
 def batch_tokens_for(student: Student, *, dtype: torch.dtype | None, processes: int) -> int:

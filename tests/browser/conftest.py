@@ -4,7 +4,6 @@ order.
 
 import json
 import os
-import re
 import secrets
 import shutil
 import socket
@@ -13,8 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +34,6 @@ FLAGS = (
 SCREENSHOTS = os.environ.get("DOCEMB_SCREENSHOTS")  # a folder for pictures of the pages
 SHOWN = ".jp-NotebookPanel:not(.lm-mod-hidden)"  # the visible notebook
 MINUTE = 60_000.0  # milliseconds
-SETTINGS_OF_EXPLORERS = """
-import json
-from docemb_lib.widgets import explorer
-shown = iter(explorer._shown.values())
-print(json.dumps({name: str(value) for one in shown for name, value in one.settings.items()}))
-"""
 SETTINGS: dict[str, dict[str, Any]] = {  # of JupyterLab: no dialogs; all cells are rendered
     "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
     "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -126,9 +118,6 @@ class OpenNotebook:
 
         expect(self.page.locator(f"{SHOWN} {selector}").first).to_have_text(text, timeout=10_000)
 
-    def count(self, selector: str) -> int:
-        return int(self.page.locator(f"{SHOWN} {selector}").count())
-
     def too_wide(self) -> list[str]:
         """Outputs wider than the page, by their first characters."""
         wide = """shown => [...document.querySelectorAll(`${shown} .jp-OutputArea-output`)]
@@ -181,53 +170,6 @@ class OpenNotebook:
         """The labels of all controls, from top to bottom."""
         fields = ".widget-inline-hbox:visible:has(select, input, textarea, .noUi-handle)"
         return list(self.page.locator(f"{SHOWN} {fields} > .widget-label").all_inner_texts())
-
-    def named(self) -> list[tuple[str, str]]:
-        """Role and accessible name of every part of the explorers that takes the keyboard, from top
-        to bottom.
-        """
-        explorers = self.page.locator(f"{SHOWN} .docemb-explorer").all()
-        tree = "\n".join(explorer.aria_snapshot() for explorer in explorers)
-        return re.findall(r'- (slider|combobox|textbox)(?: "([^"]*)")?', tree)
-
-    def settings(self) -> dict[str, str]:
-        """The values of all controls in the kernel, by label."""
-        return dict(json.loads(self.kernel(SETTINGS_OF_EXPLORERS)))
-
-    def moves(self, label: str) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
-        """What moves a control, by the keyboard, and what moves it back; of a slider of two handles
-        for each.
-        """
-        control = self.control(label)
-        if (options := control.locator("select")).count():
-            chosen, offered = options.evaluate("one => [one.selectedIndex, one.length]")
-            if offered == 1:
-                return []
-            return [
-                tuple(partial(options.select_option, index=n) for n in (0 if chosen else 1, chosen))
-            ]
-        if (field := control.locator("input, textarea")).count():
-            return [
-                tuple(partial(self.write, label, text) for text in ("the", field.input_value()))
-            ]
-        found = []
-        for handle in control.locator(".noUi-handle").all():
-            lowest = handle.get_attribute("aria-valuenow") == handle.get_attribute("aria-valuemin")
-            keys = ("ArrowRight", "ArrowLeft") if lowest else ("ArrowLeft", "ArrowRight")
-            found.append(tuple(partial(handle.press, key) for key in keys))
-        return found
-
-    def write(self, label: str, text: str) -> None:
-        field = self.control(label).locator("input, textarea")
-        field.fill(text)
-        field.blur()
-
-    def wait_for(self, label: str, changed: Callable[[str], bool]) -> None:
-        """Wait until the kernel has a new value of a control and its explorer has answered."""
-        end = time.monotonic() + 60
-        while not changed(found := self.settings()[label]):
-            assert time.monotonic() < end, f"{label} is still {found}"
-            time.sleep(0.1)
 
     def focused(self) -> str:
         """The label of the control that has the keyboard, "" elsewhere."""
@@ -330,17 +272,3 @@ def notebook(request, lab, browser) -> Iterator[OpenNotebook]:
     opened.run_all()
     yield opened
     page.close()
-
-
-@pytest.fixture
-def open_notebook(lab, browser) -> Iterator[Callable[[str], OpenNotebook]]:
-    """Opens the notebook with this name; its page is closed after the test."""
-    pages = []
-
-    def open_it(name: str) -> OpenNotebook:
-        pages.append(browser.new_page())
-        return OpenNotebook(pages[-1], lab, name, f"notebooks/{name}.ipynb")
-
-    yield open_it
-    for page in pages:
-        page.close()

@@ -13,11 +13,11 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import typer
 from conftest import DOCEMB, Done, docemb, write_files, write_rows
+from sklearn.preprocessing import normalize
 
 from docemb_lib import Profile, Workspace
 from docemb_lib.cli.__main__ import app
@@ -270,8 +270,7 @@ def test_a_plan_is_listed_and_nothing_is_built(workspace_root, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, how):
+def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root):
     command = [*DOCEMB, "run", "--profile", corpus_profile(texts(workspace_root / "t"))]
     process = subprocess.Popen(
         command,
@@ -285,7 +284,7 @@ def test_an_interrupted_run_says_so_and_exits_with_130(workspace_root, how):
     assert process.stdout is not None
     assert process.stdout.readline() == "1 run, not there yet\n"
     assert "begins" in process.stdout.readline()
-    process.send_signal(how)
+    process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors.splitlines()[-1:]) == (
         130,
@@ -476,7 +475,11 @@ def test_titles_and_bodies_are_embedded_together_by_their_ids(titled, tmp_path, 
     table = pd.read_parquet("o.parquet")
     assert table["id"].tolist() == [str(n) for n in range(70) if n not in (5, 6)]
     text = f"On 69\n\n{'the cat of a king ' * 9} 69"
-    np.testing.assert_allclose(table["embedding"].iloc[-1], student.encode(text), atol=1e-5)
+    # A batch and a text alone may round differently, so directions are compared.
+    others = [text, text.partition("\n\n")[2], text.partition("\n\n")[0]]
+    cosines = normalize(student.embed(others)) @ normalize([table["embedding"].iloc[-1]])[0]
+    assert cosines[0] > 0.999
+    assert cosines.argmax() == 0
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ def minilm():
     return resolve("all-MiniLM-L6-v2")
 
 
-@pytest.fixture(scope="module", params=["first", "cls", "mean", "global"])
+@pytest.fixture(scope="module", params=["first", "cls", "mean"])
 def student(request, minilm):
     """A random student with windows much shorter than the text and far from uniform attention."""
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ def test_windows_and_global_attention_are_those_of_a_loop_over_the_last_layer(st
     ids = student.tokenizer(text)["input_ids"]
     padded = torch.tensor([ids + [0] * (-T % lcm(*WINDOWS))])
     is_global = torch.zeros_like(padded)
-    is_global[0, 0] = student.pooling in ("cls", "global")
+    is_global[0, 0] = student.pooling == "cls"
     mask = (torch.arange(padded.shape[1]) < T)[None].long()
     masks = {"attention_mask": mask, "global_attention_mask": is_global}
     with torch.inference_mode():
@@ -78,7 +78,7 @@ def test_windows_and_global_attention_are_those_of_a_loop_over_the_last_layer(st
             names = (f"query{kind}", f"key{kind}")
             projected[kind] = [getattr(layer, name)(hidden).view(T, HEADS, 8) for name in names]
     expected = np.zeros(T)
-    queries = range(T) if student.pooling in ("mean", "global") else [0]
+    queries = range(T) if student.pooling == "mean" else [0]
     for i in queries:
         from_all = bool(is_global[0, i])
         Q, K = projected["_global" if from_all else ""]

@@ -29,12 +29,6 @@ def adapted(root, monkeypatch):
     return root / "student"
 
 
-def exchange_words(folder):
-    words = json.loads((folder / "3_Lexical/words.json").read_text())
-    words[:2] = words[1::-1]
-    (folder / "3_Lexical/words.json").write_text(json.dumps(words))
-
-
 def write_zeros(folder):
     with (folder / "model.safetensors").open("r+b") as file:
         file.seek(100_000)
@@ -43,9 +37,7 @@ def write_zeros(folder):
 
 DAMAGE = {
     "modules.json is missing": lambda folder: (folder / "modules.json").unlink(),
-    "3_Lexical/words.json is damaged": exchange_words,
     "model.safetensors is damaged": write_zeros,
-    "tokenizer_config.json is missing": lambda folder: (folder / "tokenizer_config.json").unlink(),
 }
 
 
@@ -86,20 +78,6 @@ def test_a_student_that_sentence_transformers_saves_over_is_used_as_it_is_then(a
     )
 
 
-def test_a_student_without_its_checksums_is_used_as_it_is(adapted):
-    (adapted / "docemb.json").unlink()
-    exchange_words(adapted)
-    assert Student.load(adapted).lexical is not None
-
-
-def test_a_student_saved_again_has_the_checksums_of_its_new_files(adapted):
-    student = Student.load(adapted)
-    student.adapt(TEXTS[:30], dim=3, bf16=False)
-    student.save(adapted)
-    integrity._digests.clear()
-    assert Student.load(adapted).width == student.dim + 3
-
-
 def edit_half(folder, **tensors):
     file = folder / "3_Lexical/model.safetensors"
     save_file({**load_file(file), **tensors}, file)
@@ -110,11 +88,6 @@ def edit_words(folder, change):
     file.write_text(json.dumps(change(json.loads(file.read_text()))))
 
 
-def edit_json(folder, name, **fields):
-    file = folder / name
-    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
-
-
 def add_token(folder):
     file = folder / "tokenizer.json"
     content = json.loads(file.read_text())
@@ -122,26 +95,16 @@ def add_token(folder):
     file.write_text(json.dumps(content))
 
 
-NAN = torch.tensor(torch.nan)
 MISFITS = {
-    "vectors has the shape .* for [0-9]+ words": lambda f: edit_words(f, lambda w: w[:-1]),
-    "the word '.*' is there twice": lambda f: edit_words(f, lambda w: [*w[:-1], w[0]]),
-    "a word is no text": lambda f: edit_words(f, lambda w: [*w[:-1], 7]),
-    "lexical_mean has the shape": lambda f: edit_half(f, lexical_mean=torch.zeros(5)),
-    "dense_mean has the shape": lambda f: edit_half(f, dense_mean=torch.zeros(7)),
-    "vectors and dense_map must be matrices": lambda f: edit_half(f, dense_map=torch.zeros(8)),
+    "vectors has the shape .*, and needs": lambda f: edit_words(f, lambda words: words[:-1]),
+    "a word is there twice": lambda f: edit_words(f, lambda words: [*words[:-1], words[0]]),
+    "dense_map has the shape": lambda f: edit_half(f, dense_map=torch.zeros(8, 7)),
     "its dense half is 6 wide, and the encoder is 8 wide": lambda f: edit_half(
         f, dense_map=torch.eye(6), dense_mean=torch.zeros(6)
     ),
-    "weight has a value that is not finite": lambda f: edit_half(f, weight=NAN),
-    "the weight is 2.0, and lies between": lambda f: edit_half(f, weight=torch.tensor(2.0)),
+    "weight has a value that is not finite": lambda f: edit_half(f, weight=torch.tensor(torch.nan)),
     "ids up to 40000, and its encoder has 30522": add_token,
-    "config.json: pad_token_id is None": lambda f: edit_json(f, "config.json", pad_token_id=None),
 }
-for few in (0, 1, 2, True, -5):
-    MISFITS[f"gives a limit of {few} tokens; write a number from 3 on"] = lambda f, few=few: (
-        edit_json(f, "sentence_bert_config.json", max_seq_length=few)
-    )
 
 
 @pytest.mark.parametrize("said", MISFITS)
@@ -149,9 +112,3 @@ def test_files_that_do_not_belong_together_are_named_at_loading(adapted, said, r
     (adapted / "docemb.json").unlink()  # a student of someone else
     MISFITS[said](adapted)
     refused(said, Student.load, adapted)
-
-
-def test_a_tokenizer_without_its_settings_is_refused_at_loading(adapted, refused):
-    (adapted / "docemb.json").unlink()
-    (adapted / "tokenizer_config.json").unlink()
-    refused("files that belong together, tokenizer_config.json among", Student.load, adapted)

@@ -3,12 +3,10 @@ kills and mistakes.
 """
 
 import hashlib
-import html
 import io
 import json
 import os
 import pty
-import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +18,6 @@ import pandas as pd
 import pytest
 from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook, write_files
 
-from docemb_lib.cli.report import TERMS
 from docemb_lib.runs import records
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.workspace import Workspace
@@ -144,57 +141,6 @@ def test_an_executed_notebook_begins_with_its_configuration_and_keeps_the_last_s
     assert "0% 0/4 updates" not in text
 
 
-def test_the_weighting_notebook_measures_the_gradient_of_each_loss(root, finished):
-    (norms,) = (root / "outputs" / "figures" / "05_weighting").rglob("gradients.csv")
-    table = pd.read_csv(norms)
-    losses = ("cosine, untrained", "max-margin;MSE;γ=1.0, untrained", "cosine, trained")
-    assert list(table["objective"].unique()) == [*losses]
-    assert (table[["structural", "contextual"]] > 0).all(axis=None)
-
-
-def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explorer(root, inside):
-    data = [
-        output["data"]
-        for output in outputs_of(executed_of(root, "03_structural"))
-        if "data" in output
-    ]
-    assert not [kind for found in data for kind in found if "widget" in kind]
-    pictures = sum("image/png" in found for found in data)
-    assert pictures > len(figures_of(root, "03_structural"))
-    done = docemb("report", "--profile", "small", "-o", "pages")
-    assert (done.returncode, Path(done.stdout.strip())) == (0, Path("pages/index.html"))
-    index = Path("pages/index.html").read_text(encoding="utf-8")
-    linked = [
-        Path("pages", html.unescape(name)) for name in re.findall(r'(?:href|src)="([^"]+)"', index)
-    ]
-    assert [path.parts[1] for path in linked if path.suffix == ".html"] == list(REGISTRY)
-    assert all(path.is_file() for path in linked)
-    assert "In the mean over 4 tasks, this student (." in index
-    conclusions = re.findall(r"</a></h2>\s*<p>([^<]+)</p>", index)
-    assert len(conclusions) == len(REGISTRY)
-    assert [path.parts[1] for path in linked if path.suffix == ".png"] == list(REGISTRY)
-    assert "training documents are longer" in conclusions[0]
-    assert all(said.startswith("In the mean over ") for said in conclusions[1:])
-    (page,) = (
-        path.read_text(encoding="utf-8")
-        for path in linked
-        if path.parts[1] == "03_structural" and path.suffix == ".html"
-    )
-    assert "<title>03 · The structural loss: cosine</title>" in page
-    assert '<a href="../index.html">' in page
-    assert page.count('src="data:image/png;base64,') == pictures
-    assert not re.search(
-        r'<(?:script|link|img)[^>]*(?:src|href)="(?!data:)', page
-    )  # nothing is loaded
-    assert r"$\frac" not in page
-    assert "<mfrac><mn>1</mn><mi>d</mi></mfrac>" in page  # of the MSE
-
-
-def test_the_index_explains_the_terms_of_its_table(inside):
-    assert docemb("report", "--profile", "small", "-o", "terms").returncode == 0
-    assert f"<p>{TERMS}</p>" in Path("terms/index.html").read_text(encoding="utf-8")
-
-
 def test_results_come_as_table_json_and_csv(inside):
     assert "evaluation" in docemb("results").stdout  # perhaps folded
     assert [
@@ -272,26 +218,6 @@ def test_a_student_is_evaluated_beside_what_is_scored_already_and_a_stock_model_
     assert {row["reference"] for row in rows} >= {"SBERT over chunks"}
 
 
-def test_a_student_with_a_lexical_half_is_evaluated_in_three_forms_and_compared_as_it_is(
-    root, inside
-):
-    from docemb_lib.student import Student
-
-    student = Student.load(student_of(root))
-    student.adapt([" ".join(f"word{n % k} " for k in range(2, 9)) for n in range(40)], dim=4)
-    student.save(root / "lexical")
-    done = docemb("evaluate", "lexical", "--profile", "small", "--task", "halves", "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    scored = [(row["model"], row["seed"]) for row in found["scores"] if row["metric"] == "accuracy"]
-    refitted = "lexical, refitted to the task"
-    assert list(dict(scored))[:3] == ["lexical", "lexical, dense half", refitted]
-    assert len(scored) == len(set(scored))
-    compared = [row["reference"] for row in found["comparison"] if row["model"] == "lexical"]
-    assert {"SBERT over chunks", "student before distillation", "LSA"} < {*compared}
-    assert [name for name in compared if name.startswith("lexical")] == [refitted]
-
-
 def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_alone(root, finished):
     made = "from docemb_lib import begin\nbegin('05_weighting', globals()).finish({'mean': lam})"
     replace_notebook(root, "05_weighting", "profile = 'tiny'\nseed = 0\nlam = 0.1", made)
@@ -313,32 +239,3 @@ def test_papermill_runs_a_notebook_in_every_form_and_leaves_the_committed_one_al
     assert terminal.returncode == 2
     assert hashlib.sha256((notebooks / "05_weighting.ipynb").read_bytes()).hexdigest() == before
     assert sorted(records.frame("05_weighting", workspace=Workspace(root))["lam"]) == [0.5, 0.7]
-    write_files(notebooks, {"mine.yaml": "profile: small\nlam: 0.6\n"})
-    flat = "papermill 05_weighting.ipynb run.ipynb -f mine.yaml --no-progress-bar"
-    assert call([sys.executable, "-m", *flat.split()], notebooks).returncode == 0
-    assert sorted(records.frame("05_weighting", workspace=Workspace(root))["lam"]) == [
-        0.5,
-        0.6,
-        0.7,
-    ]
-    of_a_profile = call(
-        [sys.executable, "-m", *flat.replace("mine", "../params/small").split()], notebooks
-    )
-    assert of_a_profile.returncode == 1
-    assert "name is a field of a profile and no parameter of a notebook" in of_a_profile.stderr
-
-
-def test_the_runs_of_one_notebook_are_found_again_and_their_conclusion_and_paths_are_shown(
-    root, inside
-):
-    done = docemb("run", "03", "--profile", "small")
-    assert done.returncode == 0, done.stderr
-    _, _, shown = done.stdout.partition("\n\n03_structural  ")
-    label, said, *paths = shown.splitlines()
-    assert label == "cosine"
-    assert said.startswith("In the mean over ")
-    found = dict(re.split(r":\s+", line, maxsplit=1) for line in shown.splitlines()[-3:])
-    assert [*found] == ["executed notebook", "figures", "student"]
-    assert all((root / path).exists() for path in found.values())
-    assert found["executed notebook"].startswith("outputs/notebooks/03_structural/")
-    assert paths

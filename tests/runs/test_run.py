@@ -84,7 +84,6 @@ def test_the_other_settings_are_folded_in_a_notebook_and_named_in_text():
         ("06_evaluation", "contextual_teacher", "value", "None"),
         ("07_simde", "student.dropout", "value", "0.1"),
         ("07_simde", "head.learning_rate", "in the paper", "0.0003"),
-        ("06_evaluation", "training.attention", "value", "blocks"),
     ],
 )
 def test_the_settings_stand_beside_those_of_the_paper_and_name_the_grid(

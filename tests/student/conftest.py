@@ -84,32 +84,6 @@ def modernbert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="session")
-def big_bird_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random BigBird of two layers with blocks of 16 tokens: sparse from 113 tokens on."""
-    torch.manual_seed(0)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(minilm, model_max_length=640)
-    config = transformers.BigBirdConfig(
-        vocab_size=tokenizer.vocab_size,
-        hidden_size=16,
-        num_attention_heads=2,
-        num_hidden_layers=2,
-        intermediate_size=24,
-        block_size=16,
-        num_random_blocks=1,
-        max_position_embeddings=640,
-        pad_token_id=0,
-        bos_token_id=101,
-        eos_token_id=102,
-        sep_token_id=102,
-        initializer_range=0.3,
-    )
-    folder = tmp_path_factory.mktemp("big-bird")
-    transformers.BigBirdModel(config, add_pooling_layer=False).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
 def bert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random BERT as published: with pooler and language model head beside the encoder, and
     MiniLM's tokenizer.
@@ -137,21 +111,13 @@ def bert_folder(minilm: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def make_kind(
-    make_student: Callable[..., Student], modernbert_folder: Path, big_bird_folder: Path
-) -> Callable[..., Student]:
-    """A new student of each kind: packed, lead and first (packed too), global (the first token as
-    well), global-mean (the mean, with global attention of the first), modernbert, big-bird.
-    """
+def make_kind(make_student: Callable[..., Student], modernbert_folder: Path) -> Callable:
+    """A new student of each kind: of a pooling (mean, lead and first are packed), or modernbert."""
 
     def make(kind: str, *, dropout: float = 0.0) -> Student:
         if kind == "modernbert":
             return Student.from_encoder(modernbert_folder, max_tokens=600, dropout=dropout)
-        if kind == "big-bird":
-            return Student.from_encoder(big_bird_folder, max_tokens=640, dropout=dropout)
-        poolings = {"packed": "mean", "global": "cls", "global-mean": "global"}
-        pooling = poolings.get(kind, kind)
-        return make_student(windows=[8, 16], dropout=dropout, pooling=pooling)
+        return make_student(windows=[8, 16], dropout=dropout, pooling=kind)
 
     return make
 

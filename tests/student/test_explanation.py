@@ -41,7 +41,7 @@ def student_of(make_student):
     return make
 
 
-KINDS = [*product(("mean", "lead", "global"), (False, True))]
+KINDS = [*product(("mean", "lead"), (False, True))]
 
 
 @pytest.mark.parametrize(("pooling", "with_words"), KINDS)

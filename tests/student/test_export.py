@@ -21,7 +21,7 @@ def in_stock_sentence_transformers(folder):
         return SentenceTransformer(str(folder), device="cpu")
 
 
-@pytest.mark.parametrize("kind", ["packed", "first", "global", "global-mean", "modernbert"])
+@pytest.mark.parametrize("kind", ["mean", "first", "cls", "modernbert"])
 def test_stock_sentence_transformers_gives_the_same_embeddings(
     make_kind, texts, tmp_path, transformers_log, kind
 ):
@@ -34,8 +34,8 @@ def test_stock_sentence_transformers_gives_the_same_embeddings(
     ]
     matter, card = front_and_body(tmp_path)
     assert ("mean over all" in card, "global attention" in card) == (
-        student.pooling in ("mean", "global"),
-        kind.startswith("global"),
+        student.pooling == "mean",
+        kind == "cls",
     )
     assert ("modernbert" in matter["tags"]) == (kind == "modernbert")
     stock = in_stock_sentence_transformers(tmp_path)
@@ -90,14 +90,14 @@ def test_a_converted_student_is_the_same_loaded_and_in_stock_libraries(
         assert written[field] == theirs[field]
 
 
-def test_global_attention_and_pooling_distinguish_four_students(make_kind, tmp_path):
-    make_kind("global").save(tmp_path)
+def test_global_attention_and_pooling_distinguish_three_students(make_kind, tmp_path, refused):
+    make_kind("cls").save(tmp_path)
     assert Student.load(tmp_path).pooling == "cls"
     (tmp_path / "docemb.json").unlink()  # the checksums
     pooling = tmp_path / "1_Pooling" / "config.json"
     saved = pooling.read_text()
     pooling.write_text('{"pooling_mode": "mean"}')
-    assert Student.load(tmp_path).pooling == "global"
+    refused("pools by mean with global attention", Student.load, tmp_path)
     pooling.write_text(saved)
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 600}')
     assert Student.load(tmp_path).pooling == "first"
@@ -129,7 +129,7 @@ def test_a_plain_longformer_folder_loads_with_the_limit_of_its_positions(make_st
 def test_a_limit_below_the_positions_is_kept(
     make_kind, tmp_path, edit_files, own, of_tokenizer, expected
 ):
-    make_kind("packed").save(tmp_path)
+    make_kind("mean").save(tmp_path)
     limits = json.dumps({} if own is None else {"max_seq_length": own})
     files = {
         "sentence_bert_config.json": limits,
@@ -142,7 +142,7 @@ def test_a_limit_below_the_positions_is_kept(
 def test_models_that_are_no_student_are_refused_and_limits_beyond_the_positions_cut(
     minilm, make_kind, tmp_path, edit_files, refused
 ):
-    for kind in ("packed", "modernbert"):
+    for kind in ("mean", "modernbert"):
         make_kind(kind).save(tmp_path / kind)
         edit_files(tmp_path / kind, {"sentence_bert_config.json": {"max_seq_length": 601}})
         assert Student.load(tmp_path / kind).max_tokens == 600
@@ -341,8 +341,7 @@ def test_the_card_of_a_plain_folder_says_what_is_left_out(adapted, tmp_path):
     assert "Left out of the student: the half of words, 16 of 32 dimensions and the gre" in plain
 
 
-@pytest.mark.parametrize("kind", ["global", "global-mean"])
-def test_global_attention_has_no_plain_folder(make_kind, tmp_path, refused, kind):
+def test_global_attention_has_no_plain_folder(make_kind, tmp_path, refused):
     refused(
-        "has global attention.*save the student as it is$", make_kind(kind).save_plain, tmp_path
+        "has global attention.*save the student as it is$", make_kind("cls").save_plain, tmp_path
     )

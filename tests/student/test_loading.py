@@ -35,63 +35,6 @@ FILE = "model.safetensors"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 
 
-@pytest.fixture(scope="module")
-def roberta_folder(tmp_path_factory):
-    """A random RoBERTa of three layers and 20 positions, padding id 1, with a tokenizer of nine
-    words.
-    """
-    vocabulary = {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *WORDS])}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    special = {
-        "bos_token": "<s>",
-        "eos_token": "</s>",
-        "sep_token": "</s>",
-        "pad_token": "<pad>",
-        "unk_token": "<unk>",
-    }
-    tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=backend, **special)
-    sizes = TINY | {
-        "num_hidden_layers": 3,
-        "vocab_size": len(vocabulary),
-        "max_position_embeddings": 22,
-    }
-    config = hf.RobertaConfig(**sizes, type_vocab_size=1, initializer_range=0.3)
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("roberta")
-    hf.RobertaModel(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("encoder", "options", "documents", "least"),
-    [
-        ("minilm", {"max_tokens": 2048}, None, 4),
-        (
-            "roberta_folder",
-            {"max_tokens": 50, "attention_window": 64},
-            ["the quick brown fox", " ".join(WORDS * 2), "dog"],
-            3,
-        ),
-    ],
-)
-def test_a_converted_encoder_is_the_original_on_short_texts(
-    encoder, options, documents, least, texts, request
-):
-    source = request.getfixturevalue(encoder)
-    student = Student.from_encoder(source, **options)
-    original = hf.AutoModel.from_pretrained(source).eval()
-    ids = [ids for ids in student.tokenize(documents or texts).sequences if len(ids) <= 256]
-    short = [document for document in ids if student.tokenizer.pad_token_id not in document]
-    assert len(short) >= least
-    with torch.no_grad():
-        for embedding, document in zip(student(pack(short)), short, strict=True):
-            expected = original(torch.tensor([document])).last_hidden_state[0].mean(0)
-            torch.testing.assert_close(embedding, expected, atol=1e-5, rtol=0)
-
-
 def test_a_window_over_its_own_limit_makes_minilm_itself_with_its_cls(minilm, texts):
     """A short encoder is trained as it is, but packed: embeddings and gradients are equal at every
     length up to it.
@@ -114,20 +57,6 @@ def test_a_window_over_its_own_limit_makes_minilm_itself_with_its_cls(minilm, te
         model.encoder.layer[1].attention.self.key.weight.grad for model in (student.model, original)
     )
     torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-3)
-
-
-def test_positions_repeat_after_the_rows_that_no_token_has(roberta_folder, minilm):
-    def table(model):
-        return model.embeddings.position_embeddings.weight
-
-    learnt = table(hf.RobertaModel.from_pretrained(roberta_folder))
-    tiled = table(Student.from_encoder(roberta_folder, max_tokens=50).model)
-    assert tiled.shape == (52, 16)
-    torch.testing.assert_close(tiled[2:], torch.cat([learnt[2:], learnt[2:], learnt[2:12]]))
-    learnt = table(hf.BertModel.from_pretrained(minilm))
-    tiled = table(Student.from_encoder(minilm, layers=[0], max_tokens=600).model)
-    learnt = learnt[:256]  # those that its sentence encoder was tuned with
-    torch.testing.assert_close(tiled[1:], torch.cat([learnt, learnt, learnt[:88]]))
 
 
 def test_the_given_layers_are_kept_with_copies_for_global_attention(minilm):
@@ -181,14 +110,6 @@ def test_the_tokenizer_neither_truncates_nor_pads(minilm, texts):
     assert max(expected) > 1024
 
 
-def test_nothing_in_a_converted_model_is_random(minilm):
-    states = []
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        states.append(Student.from_encoder(minilm, layers=[0], max_tokens=64).state_dict())
-    torch.testing.assert_close(*states, atol=0, rtol=0)
-
-
 def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(
     make_student, tmp_path, monkeypatch, caplog, refused
 ):
@@ -222,30 +143,16 @@ def test_weights_pickled_alone_are_read_as_tensors_and_said_to_be(
     ("encoder", "arguments", "message"),
     [
         ("minilm", {"layers": [0, 6]}, "layers: got [0, 6]"),
-        ("minilm", {"layers": [-1]}, "has the layers 0 to 5; name some"),
         ("minilm", {"layers": []}, "layers: got []"),
         ("modernbert_folder", {"layers": [0]}, "a ModernBERT becomes a student as it is"),
-        ("modernbert_folder", {"attention_window": 64}, "layers and attention_window must be None"),
         ("modernbert_folder", {"max_tokens": 601}, "max_tokens at most 600"),
-        (
-            "modernbert_folder",
-            {"pooling": "cls"},
-            "pooling: a student cannot pool by cls of a modernbert",
-        ),
-        (
-            "modernbert_folder",
-            {"pooling": "max"},
-            "pooling: a student cannot pool by max of a modernbert",
-        ),
+        ("modernbert_folder", {"pooling": "cls"}, "a student cannot pool by cls of a modernbert"),
     ],
 )
 def test_values_out_of_range_are_refused(encoder, arguments, message, request, refused):
-    refused(
-        re.escape(message),
-        Student.from_encoder,
-        request.getfixturevalue(encoder),
-        **{"max_tokens": 600, **arguments},
-    )
+    given = {"max_tokens": 600, **arguments}
+    folder = request.getfixturevalue(encoder)
+    refused(re.escape(message), Student.from_encoder, folder, **given)
 
 
 @pytest.mark.parametrize(
@@ -262,13 +169,9 @@ def test_values_out_of_range_are_refused(encoder, arguments, message, request, r
             r"bert: the model has no fast tokenizer; put its tokenizer\.json",
         ),
         ({"tokenizer.json": "{nope"}, "its tokenizer cannot be used"),
-        ({FILE: ""}, NO_MODEL),
         ({FILE: "not safetensors at all"}, NO_MODEL),
         ({FILE: slice(5000)}, NO_MODEL),
         ({"config.json": "{nope"}, NO_CONFIG),
-        ({"config.json": "[]"}, NO_CONFIG),
-        ({"config.json": "{}"}, NO_CONFIG),
-        ({"config.json": '{"model_type": "bert", "hidden_size": "wide"}'}, NO_CONFIG),
         ({"config.json": '{"model_type": "x"}'}, NO_CONFIG),
         (
             {"sentence_bert_config.json": '{"max_seq_length": "256"}'},
@@ -291,29 +194,13 @@ def test_a_damaged_checkpoint_is_refused_in_one_line(
             hf.RobertaConfig(position_embedding_type="relative_key"),
             "type roberta with positions of type relative_key cannot .* absolute positions; give",
         ),
-        (
-            hf.MPNetConfig(),
-            "type mpnet cannot become a student, .* learnt absolute positions; "
-            "give one of type bert",
-        ),
-        (
-            hf.DebertaV2Config(),
-            "type deberta-v2 cannot become a student, .* learnt absolute positions",
-        ),
-        (
-            hf.GPT2Config(),
-            "type gpt2 cannot become a student.*give one of type bert, .*, modernbert",
-        ),
-        (hf.DistilBertConfig(), "distilbert .* bert, roberta, xlm-roberta, camembert, longformer"),
+        (hf.MPNetConfig(), "type mpnet cannot become a student, .* give one of type bert, roberta"),
     ],
 )
 def test_wrong_architectures_are_refused_with_those_that_work(tmp_path, config, match, refused):
     config.save_pretrained(tmp_path)
     refused(match, Student.from_encoder, tmp_path)
-    said = (
-        f"type {config.model_type}, and a student is longformer or modernbert or big_bird. "
-        ".* `docemb adapt MODEL "
-    )
+    said = "type mpnet, and a student is longformer or modernbert. .* `docemb adapt MODEL "
     if config.model_type == "roberta":
         said = "is a short encoder and no student. .* `docemb adapt "
     refused(said, Student.load, tmp_path)
@@ -358,16 +245,10 @@ def published(tmp_path_factory, texts):
         "longformer.pooler.dense.bias": torch.zeros(16),
     }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    assert {file.name for file in folder.iterdir()} == {
-        "config.json",
-        "merges.txt",
-        "model.safetensors",
-        "vocab.json",
-    }
     return folder, model.longformer, bpe
 
 
-def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
+def test_a_longformer_as_published_is_taken_whole(published, texts):
     folder, stock, bpe = published
     loaded = Student.load(folder)
     student = Student.from_encoder(folder)
@@ -385,10 +266,6 @@ def test_a_longformer_as_published_is_taken_whole(published, texts, tmp_path):
         for document, ours in zip(short, student(pack(short)), strict=True):
             theirs = stock(torch.tensor([document])).last_hidden_state[0].mean(0)
             torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
-    student.save(tmp_path)
-    some = [text for text, document in zip(texts, ids, strict=True) if len(document) < 500]
-    encoded = SentenceTransformer(str(tmp_path), device="cpu").encode(some)
-    np.testing.assert_allclose(encoded, student.embed(some, bf16=False), atol=1e-5)
 
 
 SIZES = {
@@ -435,37 +312,19 @@ def test_a_checkpoints_head_scores_words_and_adds_losses_as_its_model_does(
         )
 
 
-def test_an_encoder_alone_has_no_head_and_logs_no_warning(minilm, tmp_path, transformers_log):
-    hf.BertModel(hf.BertConfig(**SIZES)).save_pretrained(tmp_path)
-    assert load_masked_head(str(tmp_path)) is None
-    assert load_masked_head(minilm) is None
-    assert transformers_log == []
-
-
 # ---- Every kind of encoder that converts
 XLM_R = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
 XLM_R |= {"pad_token": "<pad>", "unk_token": "<unk>"}
 BERT = {"cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "unk_token": "[UNK]"}
 LIMIT = 20  # tokens of a text
+OF_ROBERTA = ["<s>", "<pad>", "</s>", "<unk>"]
 KINDS = {
     "bert": (hf.BertConfig, hf.BertModel, ["[PAD]", "[UNK]", "[CLS]", "[SEP]"], BERT, 0),
     # Multilingual MiniLM: the tokenizer of XLM-R, in which 0 is <s>
-    "bert-xlm-r": (hf.BertConfig, hf.BertModel, ["<s>", "<pad>", "</s>", "<unk>"], XLM_R, 0),
-    "roberta": (hf.RobertaConfig, hf.RobertaModel, ["<s>", "<pad>", "</s>", "<unk>"], XLM_R, 1),
-    "xlm-roberta": (
-        hf.XLMRobertaConfig,
-        hf.XLMRobertaModel,
-        ["<s>", "<pad>", "</s>", "<unk>"],
-        XLM_R,
-        1,
-    ),
-    "camembert": (
-        hf.CamembertConfig,
-        hf.CamembertModel,
-        ["<s>", "<pad>", "</s>", "<unk>"],
-        XLM_R,
-        1,
-    ),
+    "bert-xlm-r": (hf.BertConfig, hf.BertModel, OF_ROBERTA, XLM_R, 0),
+    "roberta": (hf.RobertaConfig, hf.RobertaModel, OF_ROBERTA, XLM_R, 1),
+    "xlm-roberta": (hf.XLMRobertaConfig, hf.XLMRobertaModel, OF_ROBERTA, XLM_R, 1),
+    "camembert": (hf.CamembertConfig, hf.CamembertModel, OF_ROBERTA, XLM_R, 1),
     # A padding id that is neither 0 nor 1
     "bert-late-padding": (hf.BertConfig, hf.BertModel, ["<s>", "</s>", "<unk>", "<pad>"], XLM_R, 0),
 }
@@ -525,6 +384,24 @@ def test_a_converted_encoder_gives_the_embeddings_of_sentence_transformers(tmp_p
     np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-5)
 
 
+def positions(model):
+    return model.embeddings.position_embeddings.weight
+
+
+@pytest.mark.parametrize(("kind", "first"), [("bert", 0), ("roberta", 2)])
+def test_positions_repeat_after_the_rows_that_no_token_has(tmp_path, kind, first):
+    _, folder = encoder_of(kind, tmp_path)
+    own = positions(hf.AutoModel.from_pretrained(folder))[first:]
+    tiled = positions(Student.from_encoder(folder, max_tokens=50).model)
+    assert torch.equal(tiled[-50:], torch.cat([own, own, own[:10]]))
+
+
+def test_positions_repeat_from_the_limit_that_a_sentence_encoder_was_tuned_with(minilm):
+    own = positions(hf.AutoModel.from_pretrained(minilm))[:256]  # of 512
+    tiled = positions(Student.from_encoder(minilm, layers=[0], max_tokens=600).model)
+    assert torch.equal(tiled[1:], torch.cat([own, own, own[:88]]))
+
+
 def test_the_default_prompt_of_an_encoder_stands_before_every_text_and_is_said(tmp_path, caplog):
     prompts = {"query": "quick ", "passage": "lazy "}
     stock, folder = encoder_of("xlm-roberta", tmp_path, prompts=prompts)
@@ -532,9 +409,6 @@ def test_the_default_prompt_of_an_encoder_stands_before_every_text_and_is_said(t
     ours = student.embed(TEXTS, bf16=False)
     np.testing.assert_allclose(ours, stock.encode(TEXTS), atol=1e-5)
     assert np.abs(ours - stock.encode(TEXTS, prompt="")).max() > 0.01
-    np.testing.assert_allclose(
-        student.encode(TEXTS, prompt="", bf16=False), stock.encode(TEXTS, prompt=""), atol=1e-5
-    )
     assert "encoder: its prompt 'lazy ' stands before every text" in caplog.text
 
 
@@ -570,19 +444,3 @@ def test_references_read_the_prompt_before_every_chunk(tmp_path):
     expected = [np.average(chunks, axis=0, weights=[20, 20, 5])]
     np.testing.assert_allclose(averaged.embed([text]), expected, atol=1e-5)
     np.testing.assert_allclose(averaged.embed([text], first), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("model_type", ["mpnet", "distilbert"])
-def test_a_sentence_encoder_that_does_not_convert_is_refused_by_its_architecture(
-    tmp_path, model_type, refused
-):
-    listed = [
-        {"idx": n, "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for n, (kind, path) in enumerate(
-            [("Transformer", ""), ("Pooling", "1"), ("Normalize", "2")]
-        )
-    ]
-    (tmp_path / "modules.json").write_text(json.dumps(listed))
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    message = f"is of type {model_type}, and a student is longformer .* encoder of type bert"
-    refused(message, Student.load, tmp_path)

@@ -61,7 +61,7 @@ def in_torch(student, documents):
 @pytest.mark.parametrize("name", [*TINY, MINILM])
 @pytest.mark.parametrize(
     "lengths",
-    [[1], [5], [8], [9], [128], [129], [256], [257], [LONGEST], [1, 7, 8, 9], [LONGEST, 3, 300]],
+    [[1], [9], [128], [129], [257], [LONGEST, 3, 300]],
     ids=str,
 )
 def test_the_file_gives_the_embeddings_of_torch(exported, random_documents, name, lengths):
@@ -105,7 +105,7 @@ def test_dropout_is_left_out_and_the_student_goes_on_training(make_student, rand
     np.testing.assert_allclose(ours, in_torch(student.eval(), documents), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["global", "global-mean", "modernbert", "big-bird"])
+@pytest.mark.parametrize("kind", ["cls", "modernbert"])
 def test_a_student_with_a_stock_forward_is_refused(make_kind, refused, kind):
     refused("take a Longformer with pooling mean, lead or first$", PaddedForward, make_kind(kind))
 
