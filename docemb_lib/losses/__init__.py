@@ -3,7 +3,6 @@ objective of a training.
 """
 
 from docemb_lib.losses.contextual import CCA, SDL, InfoNCE, Projection, SoftCCA, contextual_loss
-from docemb_lib.losses.negatives import NegativePool
 from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, Weighting, group_sizes
 from docemb_lib.losses.pairs import MaskedLanguageHead, PairObjective
 from docemb_lib.losses.structural import (
@@ -25,7 +24,6 @@ __all__ = [
     "InfoNCE",
     "MaskedLanguageHead",
     "MaxMargin",
-    "NegativePool",
     "Objective",
     "ObjectiveOutput",
     "PairObjective",

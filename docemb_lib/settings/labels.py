@@ -11,7 +11,6 @@ from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragrap
 from docemb_lib.settings.sections import FurtherTeacher
 
 PAPER = Parameters()  # the settings of the papers
-WITH_NEGATIVES = ("max-margin", "contrastive")  # structural losses
 FurtherTeachers = Sequence[FurtherTeacher]
 # Parts of labels as figures print them.
 PRINTED = {"no-weighting": "plain sum", "None;λ": "no mask;λ"}
@@ -46,8 +45,6 @@ def structural_label(p: Parameters, further: FurtherTeachers = ()) -> str:
         label = f"max-margin;{distance};γ={p.gamma}"
     if label == "contrastive" and p.temperature is not None:
         label = f"contrastive;τ={p.temperature}"
-    if p.structural_loss in WITH_NEGATIVES and p.negatives != "batch":
-        label = f"{label};K={p.negatives}"
     return label
 
 

@@ -13,7 +13,7 @@ from docemb_lib.settings.labels import FurtherTeachers
 from docemb_lib.settings.parameters import SINGLE, Parameters
 
 Labeller = Callable[[Parameters, FurtherTeachers], str]
-STRUCTURAL_LOSS = ("structural_loss", "distance", "gamma", "temperature", "negatives")
+STRUCTURAL_LOSS = ("structural_loss", "distance", "gamma", "temperature")
 CONTEXTUAL_LOSS = (
     "contextual_teacher",
     "contextual_loss",

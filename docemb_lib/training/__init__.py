@@ -1,5 +1,3 @@
 """Training a student: an objective and packed documents inside a `transformers.Trainer`."""
 
-# Names of files, which displays read without torch.
-CHECKPOINTS = "checkpoints"  # in the folder of the run
-LOG = "log.jsonl"  # in the folder of the checkpoints, see `trainer.Log`
+CHECKPOINTS = "checkpoints"  # their folder, in that of the run

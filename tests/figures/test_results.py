@@ -489,27 +489,3 @@ def test_correlations_of_views_and_embeddings_are_lines(ax, names_of):
 def test_correlations_that_are_not_measured_are_said(ax):
     figures.plot_correlations(pd.DataFrame({"step": [0]}), ax=ax)
     assert "not measured" in ax.texts[0].get_text()
-
-
-@pytest.fixture
-def by_negatives():
-    rows = [(49, "find", 0.6), (5, "find", 0.4), (5, "sort", 0.7), (49, "sort", 0.8)]
-    points = pd.DataFrame(rows, columns=["negatives", "task", "value"])
-    return points.assign(metric="map", low=points["value"] - 0.1, high=points["value"] + 0.2)
-
-
-def test_scores_by_negatives_are_a_line_per_task(ax, names_of, by_negatives):
-    assert figures.plot_negatives(by_negatives, ax=ax) is ax
-    assert names_of(ax.get_legend()) == ["find", "sort"]
-    np.testing.assert_allclose(marks(ax, "o"), [[5, 0.4], [49, 0.6], [5, 0.7], [49, 0.8]])
-
-
-def test_scores_by_negatives_have_their_intervals(ax, by_negatives):
-    figures.plot_negatives(by_negatives, ax=ax)
-    expected = [[(5, 0.3), (5, 0.6)], [(49, 0.5), (49, 0.8)]]
-    np.testing.assert_allclose(spans(ax)[:2], expected)
-
-
-def test_numbers_of_negatives_are_on_a_scale_of_factors(ax, by_negatives):
-    figures.plot_negatives(by_negatives, ax=ax)
-    assert ax.get_xscale() == "log"

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from docemb_lib.losses import Projection
 from docemb_lib.settings.sections import Training
 from docemb_lib.student import Student
 from docemb_lib.training import run
@@ -22,11 +21,6 @@ def test_precision_fits_the_device(monkeypatch, device, fast_bf16, expected):
     monkeypatch.delenv("DOCEMB_PRECISION", raising=False)
     monkeypatch.setattr("docemb_lib.base.hardware.fast_bf16", lambda _: fast_bf16)
     assert run.precision_of(None, device) == expected
-
-
-def test_the_settings_choose_the_precision(monkeypatch):
-    monkeypatch.delenv("DOCEMB_PRECISION", raising=False)
-    assert run.precision_of("fp32", GPU) == "fp32"
 
 
 @pytest.mark.parametrize("device", [CPU, GPU])
@@ -81,38 +75,9 @@ def test_rows_have_the_loss_of_each_teacher_and_signs_of_collapse(history):
     assert all(-1 <= row["cca"] <= 1 for row in history.validation)
 
 
-def test_the_log_has_the_title_and_a_row_for_each_update(distil, tmp_path, logged):
-    distil.train(tmp_path)
-    assert logged(tmp_path) == (
-        {"title": "student", "profile": "", "updates": 12},
-        list(range(1, 13)),
-    )
-
-
 def test_a_run_that_cannot_train_is_refused_before_it_starts(distil, tmp_path, refused):
     refused("documents: 3 training documents do not fill one batch", distil.train, tmp_path, n=3)
     assert not list(tmp_path.rglob("*.json"))
-
-
-@pytest.fixture
-def normalising_batches(distil, monkeypatch):
-    """The small distillation, whose projections have batch normalisation."""
-    monkeypatch.setattr(distil, "Projection", lambda spec, width: Projection("12(bn)", width))
-    return distil
-
-
-def test_batch_normalisation_is_refused_in_several_processes(
-    normalising_batches, tmp_path, refused, monkeypatch
-):
-    monkeypatch.setenv("LOCAL_RANK", "0")  # as torchrun sets it
-    said = "projections: bn keeps means over all batches.* write norm"
-    refused(said, normalising_batches.train, tmp_path)
-
-
-def test_batch_normalisation_trains_in_one_process(normalising_batches, tmp_path, monkeypatch):
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    _, history = normalising_batches.train(tmp_path)
-    assert history.train
 
 
 def test_a_tokens_activations_are_those_counted_by_hand(distil):
@@ -193,12 +158,6 @@ def test_a_pass_fits_half_of_the_free_memory(student, monkeypatch, tokens, proce
 def test_a_pass_holds_one_document_at_least(student, monkeypatch):
     monkeypatch.setattr(run, "free_memory", lambda _: 1)
     assert run.batch_tokens_for(student, dtype=None, processes=1) == student.max_tokens
-
-
-def test_checkpointing_saves_more_than_half_of_the_activations(student):
-    everything = run.activation_bytes(student, dtype=None)
-    student.checkpointing = True
-    assert run.activation_bytes(student, dtype=None) < everything / 2
 
 
 @pytest.mark.parametrize(("times_longest", "needed"), [(2.1, False), (1.9, True)])

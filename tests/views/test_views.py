@@ -17,7 +17,6 @@ from docemb_lib.evaluation import Classification, Labelled, benchmarks
 from docemb_lib.evaluation.attention import attention_by_part
 from docemb_lib.evaluation.probes import probe
 from docemb_lib.evaluation.reading import Versions
-from docemb_lib.evaluation.uncertainty import OVERALL
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model, SBERTModels, student_model
@@ -309,54 +308,6 @@ def test_the_loss_by_hand_of_05_is_that_of_the_library(make_run, request, capsys
     lengths = np.sort(validation.n_structural_tokens)
     assert three.lengths.tolist() == [lengths[0], lengths[4], lengths[8]]
     assert three.y.shape == three.t.shape == (3, 16)
-
-
-@pytest.fixture
-def with_negatives(make_run):
-    """A recorded or, with `run`, unrecorded run of 03 whose score on each task is `value`."""
-
-    def make(value, *, recorded=True, **parameters):
-        parameters = {"structural_loss": "max-margin", "documents": 50} | parameters
-        run = make_run("03_structural", **parameters)
-        tasks = [("find", "map"), ("find", "mrr"), (OVERALL, "mean")]
-        intervals = pd.DataFrame(tasks, columns=["task", "metric"]).assign(
-            model=run.label, value=value, low=value - 0.1, high=value + 0.1
-        )
-        baseline = intervals.assign(model="SBERT truncated", value=9)
-        intervals = pd.concat([intervals, baseline])
-        run.validation = SimpleNamespace(intervals=intervals)
-        if recorded:
-            run.finish({}, tables={"intervals": intervals})
-        return run
-
-    return make
-
-
-def test_scores_by_negatives_are_those_of_runs_that_differ_in_nothing_else(with_negatives):
-    with_negatives(0.7, negatives=7)
-    with_negatives(0.8, negatives="all")
-    with_negatives(0.1, negatives=9, gamma=0.3)
-    with_negatives(0.2, negatives=9, seed=1)
-    run = with_negatives(0.6, recorded=False)
-    of_task = views.scores_by_negatives(run).query("task == 'find'").sort_values("negatives")
-    batch = run.profile.training.batch_size
-    assert of_task["negatives"].tolist() == [batch - 1, 7, 49]
-    assert of_task["value"].tolist() == [0.6, 0.7, 0.8]
-
-
-def test_scores_by_negatives_are_main_scores_and_means(with_negatives):
-    points = views.scores_by_negatives(with_negatives(0.6, recorded=False))
-    assert points[["task", "metric"]].to_numpy().tolist() == [["find", "map"], [OVERALL, "mean"]]
-
-
-def test_no_document_has_more_negatives_than_there_are_others(with_negatives):
-    points = views.scores_by_negatives(with_negatives(0.6, recorded=False, negatives=1000))
-    assert {*points["negatives"]} == {49}
-
-
-def test_a_loss_without_negatives_has_no_scores_by_negatives(with_negatives):
-    run = with_negatives(0.6, recorded=False, structural_loss="cosine")
-    assert views.scores_by_negatives(run).empty
 
 
 def test_students_are_the_untrained_that_of_the_run_and_recorded_ones_by_label(
