@@ -13,7 +13,6 @@ from docemb_lib.losses.structural import (
     StructuralLoss,
     structural_loss,
 )
-from docemb_lib.settings.projections import check_widths
 
 __all__ = [
     "CCA",
@@ -32,7 +31,6 @@ __all__ = [
     "StructuralLoss",
     "Teaching",
     "Weighting",
-    "check_widths",
     "contextual_loss",
     "group_sizes",
     "structural_loss",

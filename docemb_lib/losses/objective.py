@@ -123,13 +123,6 @@ class Teaching(Described):
         parts = self.loss.parts if isinstance(self.loss, SoftCCA) else ()
         return [self.name, *(f"{start}{part}" for part in parts)]
 
-    @property
-    def normalises_batches(self) -> bool:
-        """Whether a projection has batch normalisation, which ties the documents of a batch."""
-        return any(
-            isinstance(module, nn.BatchNorm1d) and module.affine for module in self.modules()
-        )
-
     def views(
         self, student: Tensor, teacher: Tensor, sizes: Sequence[int] | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -138,7 +131,9 @@ class Teaching(Described):
         sizes: the documents of each group, over which alone batch normalisation takes its means;
         None: one group.
         """
-        if sizes is None or not self.normalises_batches:
+        projections = [*self.student_projection.modules(), *self.teacher_projection.modules()]
+        ties_documents = any(isinstance(module, nn.BatchNorm1d) for module in projections)
+        if sizes is None or not ties_documents:
             return self.student_projection(student), self.teacher_projection(teacher)
         of_student = map(self.student_projection, student.split(sizes))
         of_teacher = map(self.teacher_projection, teacher.split(sizes))

@@ -18,10 +18,10 @@ from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.packed.forward import fits_varlen
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
-from docemb_lib.training import CHECKPOINTS
 from docemb_lib.training.batches import Updates
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import (
+    CHECKPOINTS,
     Bar,
     Checkpoints,
     Curve,
@@ -158,12 +158,11 @@ def train_objective(
                 trainer.optimizer.state.clear()
     rows = trainer.state.log_history
     trained = [row for row in rows if "learning_rate" in row]
-    validations = [_without_prefix(row) for row in rows if "eval_loss" in row]
+    validations = []
+    for row in rows:
+        if "eval_loss" in row:
+            validations.append({name.removeprefix("eval_"): row[name] for name in row})
     return History(train=trained, validation=validations)
-
-
-def _without_prefix(row: dict[str, float]) -> dict[str, float]:
-    return {name.removeprefix("eval_"): value for name, value in row.items()}
 
 
 def training_arguments(
@@ -232,15 +231,15 @@ def set_up(
         student.compiled = settings.compile
 
 
-def precision_of(asked: Precision | None, device: torch.device | None = None) -> Precision:
-    """The precision of training on `device`: as asked here, or as DOCEMB_PRECISION asks.
+def precision_of(asked: Precision | None) -> Precision:
+    """The precision of training on this machine: as asked here, or as DOCEMB_PRECISION asks.
 
     Where neither does, it is bf16 on hardware that is fast at it, else fp16 (with a gradient
     scaler) on GPUs and fp32 on CPUs.
     """
     if asked is not None:
         return asked
-    device = device or torch.device(devices_at_hand()[0])
+    device = torch.device(devices_at_hand()[0])
     if uses_bf16(device):
         return "bf16"
     return "fp16" if device.type == "cuda" and asked_precision() == "auto" else "fp32"

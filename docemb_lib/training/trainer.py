@@ -45,13 +45,13 @@ from docemb_lib.base.integrity import MARKER, damaged, sealed
 from docemb_lib.base.progress import live_cell, progress, stopped
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.settings.sections import Training
-from docemb_lib.training import CHECKPOINTS
 from docemb_lib.training.batches import Collate, MicroBatch, Updates
 from docemb_lib.training.monitor import Monitor, has_collapsed, validate
 from docemb_lib.workspace import write_text
 
 logger = logging.getLogger(__name__)
 
+CHECKPOINTS = "checkpoints"  # their folder, in that of the run
 BAR = "training the student"
 EVERY = 3.0  # seconds between two drawings of the curve
 AGAIN = 1.0  # seconds until a further Ctrl-C is a second one, not an echo of a launcher
@@ -294,8 +294,7 @@ class Curve(TrainerCallback):
     In a terminal the bar shows the last loss.
     """
 
-    handle: Any = None  # of the drawing
-    drawn = -math.inf  # seconds of the clock when it was drawn last
+    drawn = 0.0  # seconds of the clock when it was drawn last; 0: not yet
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
@@ -321,11 +320,8 @@ class Curve(TrainerCallback):
         ax.legend()
         file = io.BytesIO()
         figure.savefig(file, format="png")
-        image = Image(file.getvalue())
-        if self.handle is None:
-            self.handle = display(image, display_id=True)
-        else:
-            self.handle.update(image)
+        place = {"display_id": f"losses-{id(self)}", "update": self.drawn > 0}
+        display(Image(file.getvalue()), **place)
         self.drawn = time.monotonic()
 
 
@@ -379,7 +375,7 @@ class Stop(TrainerCallback):
     def _progress(self) -> str:
         return f"{self.saved} of {self.updates} updates"
 
-    def _note(self, number: int, frame: FrameType | None = None) -> None:
+    def _note(self, number: int, frame: FrameType | None) -> None:
         """Keep a request to stop. A second Ctrl-C raises KeyboardInterrupt."""
         if not self.requested:
             self.since = time.monotonic()

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from docemb_lib.losses import Projection, check_widths
-from docemb_lib.settings.projections import with_widths
+from docemb_lib.losses import Projection
+from docemb_lib.settings.projections import check_widths, with_widths
 
 L = nn.Linear
 R = nn.ReLU

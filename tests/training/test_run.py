@@ -9,30 +9,27 @@ from docemb_lib.settings.sections import Training
 from docemb_lib.student import Student
 from docemb_lib.training import run
 
-CPU = torch.device("cpu")
-GPU = torch.device("cuda")
-
 
 @pytest.mark.parametrize(
     ("device", "fast_bf16", "expected"),
-    [(CPU, True, "bf16"), (GPU, True, "bf16"), (CPU, False, "fp32"), (GPU, False, "fp16")],
+    [
+        ("cpu", True, "bf16"),
+        ("cuda", True, "bf16"),
+        ("cpu", False, "fp32"),
+        ("cuda", False, "fp16"),
+    ],
 )
-def test_precision_fits_the_device(monkeypatch, device, fast_bf16, expected):
-    monkeypatch.delenv("DOCEMB_PRECISION", raising=False)
-    monkeypatch.setattr("docemb_lib.base.hardware.fast_bf16", lambda _: fast_bf16)
-    assert run.precision_of(None, device) == expected
-
-
-@pytest.mark.parametrize("device", [CPU, GPU])
-@pytest.mark.parametrize("fast_bf16", [True, False])
-@pytest.mark.parametrize("asked", ["bf16", "fp32"])
-def test_the_environment_chooses_the_precision_unless_the_settings_do(
-    monkeypatch, asked, fast_bf16, device
+def test_precision_fits_the_device_unless_environment_or_settings_choose_it(
+    monkeypatch, device, fast_bf16, expected
 ):
-    monkeypatch.setenv("DOCEMB_PRECISION", asked)
+    monkeypatch.setattr(run, "devices_at_hand", lambda: [device])
     monkeypatch.setattr("docemb_lib.base.hardware.fast_bf16", lambda _: fast_bf16)
-    assert run.precision_of(None, device) == asked
-    assert run.precision_of("fp16", device) == "fp16"
+    monkeypatch.delenv("DOCEMB_PRECISION", raising=False)
+    assert run.precision_of(None) == expected
+    for asked in ("bf16", "fp32"):
+        monkeypatch.setenv("DOCEMB_PRECISION", asked)
+        assert run.precision_of(None) == asked
+        assert run.precision_of("fp16") == "fp16"
 
 
 @pytest.fixture(params=[False, True], ids=["two teachers", "four teachers"])

@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -72,13 +71,10 @@ def test_a_person_sees_the_losses_in_one_figure_drawn_anew_in_place(
     distil, tmp_path, monkeypatch, person
 ):
     drawn = []
-    handle = SimpleNamespace(update=lambda image: places.append(image.data[1:4]))
-    places = []
+    shown = []
 
-    def display(image, *, display_id):
-        assert display_id
-        places.append(image.data[1:4])
-        return handle
+    def display(image, *, display_id, update):
+        shown.append((image.data[1:4], display_id, update))
 
     def savefig(figure, file, **options):
         drawn.append([line.get_xydata().tolist() for line in figure.axes[0].lines])
@@ -91,6 +87,7 @@ def test_a_person_sees_the_losses_in_one_figure_drawn_anew_in_place(
     monkeypatch.setattr(trainer, "EVERY", 0.0)
     _, history = distil.train(tmp_path)
     assert len(drawn) > 10 if person else not drawn
-    assert places == [b"PNG"] * len(drawn)
+    assert [update for _, _, update in shown] == [number > 0 for number in range(len(drawn))]
+    assert len({each[:2] for each in shown}) == int(person)
     for lines, rows in zip(zip(*drawn[-1:], strict=True), history, strict=False):
         assert lines == ([[row["step"], row["loss"]] for row in rows],)
