@@ -7,14 +7,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from docemb_lib.losses.contextual import CCA, Projection, SoftCCA
 from docemb_lib.losses.objective import Objective, Teaching, Weighting
 from docemb_lib.losses.pairs import InfoNCE, PairObjective
 from docemb_lib.losses.structural import MSE, Contrastive, Cosine, MaxMargin
-from docemb_lib.settings.parameters import Parameters
 
 W, D, C, P = 3, 8, 5, 6  # widths: words, student (and structural), contextual, projected
 LENGTHS = torch.tensor([10, 384, 385, 4000, 500, 20, 384])
@@ -380,21 +378,6 @@ def test_weights_by_length_fall_linearly_between_the_two_lengths():
         torch.testing.assert_close(contextual, 1 - factor * falling)
     structural, _ = Weighting(0.8, 2000, "linear:384:4384").weights(lengths)
     torch.testing.assert_close(structural, 0.8 * falling * (lengths <= 2000))
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("lam", float("nan"), "finite number"),
-        ("lam", "null", "write None"),
-        ("max_structural_len", "None", "write None"),
-        ("max_structural_len", 0, "greater than or equal to 1"),
-        ("lam", 1.2, "less than or equal to 1"),
-    ],
-)
-def test_a_weighting_without_meaning_is_refused_by_the_settings(name, value, message):
-    with pytest.raises(ValidationError, match=message):
-        Parameters(**{name: value})
 
 
 @pytest.mark.parametrize("sizes", [(4, 3), (2, 2, 3)])

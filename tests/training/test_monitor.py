@@ -110,14 +110,6 @@ def views():
     return tuple(map(torch.from_numpy, two_views(1, n=400, widths=(6, 6))))
 
 
-def test_independent_views_do_not_correlate():
-    """On the documents that they are fitted on, they correlate by nearly 1."""
-    independent = [
-        torch.randn(200, 80, generator=torch.Generator().manual_seed(seed)) for seed in (2, 3)
-    ]
-    assert abs(canonical_correlation(*independent)) < 0.1
-
-
 def test_the_correlation_of_a_constant_view_is_nan(views):
     assert math.isnan(canonical_correlation(views[0], torch.ones(400, 6)))
 
