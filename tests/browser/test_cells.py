@@ -48,9 +48,9 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # kernels are started: a process to fo
 sweep("03", [{{"seed": seed}} for seed in {SEEDS}], profile="small", workers=1)
 """
 RUN_ALL = "() => void window.jupyterapp.commands.execute('notebook:run-all-cells')"  # no waiting
-CURVE = ".jp-OutputArea-output img"
 WAIT = 300_000  # milliseconds
 LINE = r"stopped after (\d+) of (\d+) updates; run the cell again to go on"
+CURVE = ".jp-OutputArea-output img"
 
 
 @pytest.fixture(scope="module")
