@@ -98,6 +98,11 @@ class Workspace:
         """Whether the artefact made from `inputs` is there."""
         return is_whole(self._named(kind, inputs).path)
 
+    def unfinished(self, kind: str, inputs: Inputs) -> Path | None:
+        """The folder in which another process builds an artefact; None: the artefact is there."""
+        path = self._named(kind, inputs).path
+        return None if is_whole(path) else path.with_name(f"{path.name}.partial")
+
     def alike(self, kind: str, inputs: Inputs, *, but: str) -> Iterator[Artefact]:
         """The finished artefacts of a kind whose inputs differ in one of these at most, `but`."""
         for file in sorted((self.outputs / "artefacts" / kind).glob(f"*/{MANIFEST}")):

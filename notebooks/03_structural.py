@@ -28,7 +28,6 @@ structural_loss = "cosine"  # mse, cosine, max-margin, contrastive; or your own,
 distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
 temperature = None  # inside contrastive: cosines are divided by it; None: they are not
-negatives = "batch"  # of max-margin and contrastive: "batch", a number of random training documents, or "all"
 documents = "profile"  # how many training documents; "profile": as many as the profile says
 
 # %%
@@ -198,7 +197,7 @@ torch.testing.assert_close(by_hand, in_library, rtol=1e-4, atol=1e-5)
 
 # %% [markdown]
 # **The loss of this run** is the mean over the batch, and `backward` gives the gradient of every weight of the student.
-# (Negatives are those of the batch here, and cosine stands for a loss of your own, `module:Class`.)
+# (Cosine stands for a loss of your own here, `module:Class`.)
 
 # %%
 def loss_of(name, y, t):
@@ -344,95 +343,10 @@ legend = ax.legend()
 # %% [markdown]
 # Only below 1 is there a minimum; at 1 the loss falls along a straight line, and above 1 ever faster.
 #
-# **Where negatives come from.** With `negatives = "batch"` they are the other documents of a batch, five in the thesis.
-# But the teacher's embeddings are stored: `K` takes that many random training documents for each update, `"all"` takes
-# all (future work of the thesis, section 5.4).
-
-# %%
-def margin_against(y, t, negatives):
-    """Max-margin MSE of one document, γ = 1, with K negatives: (1, D), (1, D), (K, D) to (1,)."""
-    return mse(y, t)[:, 0] - mse(y, negatives).mean(dim=1)
-
-
-def contrastive_against(y, t, negatives, temperature=0.1):
-    """The contrastive loss of one document with K negatives."""
-    logits = -cosine(y, torch.cat([t, negatives])) / temperature
-    return logits.logsumexp(dim=1) - logits[:, 0]
-
-
-on_disk = documents.teachers["structural"][: len(documents)]
-stored = torch.from_numpy(np.array(on_disk, dtype=np.float32))  # (N, D)
-others = np.setdiff1d(np.arange(len(documents)), rows[:1])  # of the first document of the batch
-pool = losses.NegativePool(stored.numpy(), others)
-first = y[:1].detach(), t[:1]
-by_hand = margin_against(*first, stored[others]), contrastive_against(*first, stored[others])
-in_library = losses.MaxMargin("mse", 1.0), losses.Contrastive(0.1)
-for value, loss_function in zip(by_hand, in_library, strict=True):
-    of_library = loss_function(*first, negatives=pool)
-    torch.testing.assert_close(value, of_library, rtol=1e-3, atol=1e-4)
-both = ", ".join(f"{value.item():.4f}" for value in by_hand)
-print(f"{pool.negatives} negatives: max-margin and contrastive {both}")
-
-# %% [markdown]
-# A mean distance to any number of negatives needs only their mean $m$ and their variance, so the library reads the store
-# once: $\frac1K\sum_j D(y,t_j)=\frac1d|y-m|^2+\frac1{dK}\sum_j|t_j-m|^2$.
-
-# %%
-m = stored[others].mean(dim=0, keepdim=True)
-variance = mse(m, stored[others]).mean()
-by_mean = mse(first[0], m).squeeze() + variance
-one_by_one = mse(first[0], stored[others]).mean()
-print(f"{by_mean:.6f} by the mean, {one_by_one:.6f} one by one")
-torch.testing.assert_close(by_mean, one_by_one, rtol=1e-3, atol=1e-6)
-
-# %%
-def gradient_against(loss_function, negatives):
-    """The gradient of the first document's loss with respect to y, (D,), and the loss."""
-    start = first[0].clone().requires_grad_()
-    value = loss_function(start, first[1], negatives).sum()
-    return torch.autograd.grad(value, start)[0][0], value.item()
-
-
-def agreements(loss_function, K, generator, draws=20):
-    """Draw K negatives: cosines with the gradient of all, and losses, (draws, 2)."""
-    of_all, _ = gradient_against(loss_function, stored[others])
-    results = []
-    for _ in range(draws):
-        chosen = generator.choice(others, size=K, replace=False)
-        gradient, value = gradient_against(loss_function, stored[chosen])
-        results.append((F.cosine_similarity(gradient, of_all, dim=0).item(), value))
-    return np.array(results)
-
-
-doublings = [2**k for k in range(3, 12) if 2**k < len(others)]
-numbers = sorted({1, B - 1, *doublings, len(others)})
-
-# %%
-generator = np.random.default_rng(0)
-fig, axes = plt.subplots(1, 2, figsize=(8.0, 2.9), layout="constrained")
-pair_of_losses = (margin_against, contrastive_against)
-for loss_function, color in zip(pair_of_losses, figures.SERIES[:2], strict=True):
-    by_number = np.stack([agreements(loss_function, K, generator) for K in numbers])
-    name_of_loss = loss_function.__name__.removesuffix("_against")
-    for ax, values in zip(axes, by_number.transpose(2, 0, 1), strict=True):
-        look = {"fmt": "o-", "capsize": 2, "color": color, "label": name_of_loss}
-        ax.errorbar(numbers, values.mean(axis=1), values.std(axis=1), **look)
-for ax, title in zip(axes, ("cosine with the gradient of all", "loss"), strict=True):
-    ax.set(xscale="log", xlabel="K (negatives)", title=title)
-    ax.set_xticks(numbers[::2], numbers[::2])
-    ax.minorticks_off()
-    ax.axvline(B - 1, color=figures.GREY, linestyle=":")
-legend = axes[0].legend()
-
-# %% [markdown]
-# More negatives make the gradient of one update less random (bars: deviation over 20 draws; dotted: a batch) and the
-# contrastive task harder, as the softmax has more candidates; the mean of max-margin stays where it is.
-#
 # ## Distil
 #
 # The first `documents` training documents are seen in random order; the profile sets epochs and batch size. The first
-# recorded loss is the one above, unless precision, dropout, accumulation, `negatives` or a loss of your own make it
-# another.
+# recorded loss is the one above, unless precision, dropout, accumulation or a loss of your own make it another.
 
 # %%
 train_history, validation_history = run.history()  # trains the student, unless it is there already
@@ -531,12 +445,6 @@ if plain.loc[plain["own"], "group"].nunique() > 1:
     run.save_figure(ax, "plain-losses", plain)
 
 # %%
-by_negatives = views.scores_by_negatives(run)
-if by_negatives["negatives"].nunique() > 1:
-    display(Markdown("**Scores by the number of negatives**, of runs that differ in nothing else:"))
-    run.save_figure(figures.plot_negatives(by_negatives), "negatives", by_negatives)
-
-# %%
 claims = thesis.tested(thesis.claims_of_figures(run), profile)
 figures.table(claims, section=thesis.CLAIMS)
 
@@ -562,4 +470,4 @@ numbers
 # * I. Loshchilov, F. Hutter: *Decoupled Weight Decay Regularization*. ICLR 2019 (AdamW).
 #
 # **Other students.** Change a parameter and run all cells, or let `docemb sweep 03_structural --grid structural` make the
-# thesis' students and `--grid negatives` those with more negatives. `04_projections` adds the contextual teacher.
+# thesis' students. `04_projections` adds the contextual teacher.

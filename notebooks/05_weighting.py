@@ -32,7 +32,6 @@ structural_loss = "cosine"  # mse, cosine, max-margin, contrastive; None: contex
 distance = "mse"  # inside max-margin: mse or cosine
 gamma = 1.0  # inside max-margin: weight of the negatives, from 0
 temperature = None  # inside contrastive: cosines are divided by it; None: they are not
-negatives = "batch"  # of max-margin and contrastive: "batch", a number of random training documents, or "all"
 contextual_teacher = "PV"  # DM, DBOW, PV (both side by side), LSA; None: structural only
 contextual_loss = "soft-cca"  # soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10 (the ten largest)
 delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0; balance: both terms equally large

@@ -27,7 +27,6 @@ structural_loss = "profile"  # mse, cosine, max-margin, contrastive; None: conte
 distance = "profile"  # inside max-margin: mse or cosine
 gamma = "profile"  # inside max-margin: weight of the negatives, from 0
 temperature = "profile"  # inside contrastive: cosines are divided by it; None: they are not
-negatives = "profile"  # of max-margin and contrastive: "batch", a number of random training documents, or "all"
 contextual_teacher = "profile"  # DM, DBOW, PV (both side by side), LSA; None: structural only
 contextual_loss = "profile"  # soft-cca, soft-cca:covariance, mse, cosine, infonce, cca, cca:10 (the ten largest)
 delta = "profile"  # inside soft-cca: weight of the decorrelation, from 0; balance: both terms equally large

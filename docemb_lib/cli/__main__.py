@@ -1,6 +1,7 @@
 """The `docemb` command, with the commands on one's own documents and on single models."""
 
 import json
+import os
 import sys
 from contextlib import ExitStack
 from functools import partial
@@ -119,25 +120,25 @@ def init(
 def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
     """Distil one student without a notebook.
 
-    Under torchrun or accelerate launch, all their processes train it together.
+    Under torchrun or accelerate launch, all their processes train it.
     """
     from docemb_lib.runs.key import RunKey
     from docemb_lib.runs.pipeline import Stages
     from docemb_lib.settings.notebooks import EVALUATION
     from docemb_lib.settings.profile import Profile
-    from docemb_lib.training.distributed import is_first, together
 
     parameters = parse_parameters(parameter or [])
     stages = Stages(RunKey.of(EVALUATION.name, Profile.load(profile), **parameters))
     stages.check()
-    with together():
-        student = stages.students.trained
-    if is_first():
-        _, validation = stages.students.history()
-        losses = validation.set_index("step")["loss"]
-        link = stages.workspace.link("students", stages.key.slug, student.path)
-        change = f"mean validation loss {losses[0]:.4f} → {losses[losses.index.max()]:.4f}"
-        console.print(f"{stages.workspace.relative(link)}: {change}")
+    if int(os.environ.get("RANK", 0)):
+        stages.students.train_along()
+        return
+    student = stages.students.trained
+    _, validation = stages.students.history()
+    losses = validation.set_index("step")["loss"]
+    link = stages.workspace.link("students", stages.key.slug, student.path)
+    change = f"mean validation loss {losses[0]:.4f} → {losses[losses.index.max()]:.4f}"
+    console.print(f"{stages.workspace.relative(link)}: {change}")
 
 
 def _documents(

@@ -25,16 +25,15 @@ from docemb_lib.base.progress import in_kernel
 from docemb_lib.runs.kinds import SHORT_TITLES, Kind, ending_of
 from docemb_lib.runs.models import Model
 from docemb_lib.settings.labels import typeset
-from docemb_lib.training.curve import COLOURS as COLOURS_OF_LOSSES
-from docemb_lib.training.curve import GREY
 
+GREY = "#787878"  # contrast 4.4 to 1 with white and 4.3 to 1 with JupyterLab's dark #111111
 # The colours of Okabe and Ito, distinguishable with every common colour blindness; one per kind of
 # model.
 PALETTE = {
     "student": "#0072B2",
     "untrained": "#999999",
-    "structural": COLOURS_OF_LOSSES["structural"],
-    "contextual": COLOURS_OF_LOSSES["contextual"],
+    "structural": "#D55E00",
+    "contextual": "#009E73",
     "floor": "#CC79A7",
     "positive": "#0072B2",
     "negative": "#E69F00",

@@ -35,8 +35,22 @@ from docemb_lib.figures import (
 )
 from docemb_lib.settings.labels import typeset
 from docemb_lib.thesis.values import BASELINE, PUBLISHED_BOX
-from docemb_lib.training.curve import colours_of, parts_of
 
+# The names in a history that are neither the loss nor a part of it. A balanced delta is a weight.
+NOT_LOSSES = {
+    "step",
+    "epoch",
+    "learning_rate",
+    "grad_norm",
+    "norm",
+    "spread",
+    "collapsed",
+    "cca",
+    "cca_embeddings",
+    "delta",
+    "documents_per_second",
+    "tokens_per_second",
+}
 BOXED = 5  # tasks from which a row has a box, as in the thesis, whose boxes are over six
 MARKERS = ("o", "s", "v", "P", "X", "*", "p", "<", ">", "h")  # of tasks; ^ is the mean
 MEAN: dict[str, Any] = {"marker": "^", "color": GREY, "linestyle": ""}
@@ -55,8 +69,14 @@ def plot_history(train: pd.DataFrame, validation: pd.DataFrame, *, ax: Axes | No
     train, validation: see `training.run.History`.
     """
     ax = ax or plt.gca()
-    parts = [part for part in parts_of(train) if part in validation]
-    for part, color in colours_of(parts).items():
+    spare = cycle(["#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#F0E442", "#999999"])
+    known = {"loss": GREY, "structural": PALETTE["structural"], "contextual": PALETTE["contextual"]}
+    parts = [part for part in known if part in train] + sorted({*train} - NOT_LOSSES - {*known})
+    for part in parts:
+        # A part that is the whole loss is left out.
+        if part not in validation or (part != "loss" and train[part].equals(train["loss"])):
+            continue
+        color = known.get(part) or next(spare)
         smooth = train[part].rolling(window=max(1, len(train) // 20), min_periods=1).mean()
         ax.plot(train["step"], smooth, color=color, linewidth=0.9, alpha=0.7)
         ax.plot(validation["step"], validation[part], "o-", color=color, linewidth=1.8, label=part)
@@ -384,21 +404,6 @@ def plot_gradient_shares(
     ax.legend(**BESIDE)
     ax.set(xlabel="λ (weight of the structural loss)", ylabel="its share of the gradient")
     ax.set(xlim=(0, 1), ylim=(-0.03, 1.03))
-    return ax
-
-
-def plot_negatives(points: pd.DataFrame, *, ax: Axes | None = None) -> Axes:
-    """Score against the number of negatives of a document, a line per task with 95% intervals.
-
-    `points` come from `views.scores_by_negatives`.
-    """
-    ax = ax or plt.gca()
-    for (task, line), color in zip(points.groupby("task", sort=False), cycle(SERIES)):
-        line = line.sort_values("negatives")
-        _draw_intervals(ax, line["negatives"], line, fmt="o-", color=color, label=task)
-    ax.set_xscale("log")
-    ax.legend(**BESIDE)
-    ax.set(xlabel="K (negatives of a document)", ylabel=_metric(points))
     return ax
 
 

@@ -3,7 +3,6 @@ objective of a training.
 """
 
 from docemb_lib.losses.contextual import CCA, SDL, InfoNCE, Projection, SoftCCA, contextual_loss
-from docemb_lib.losses.negatives import NegativePool
 from docemb_lib.losses.objective import Objective, ObjectiveOutput, Teaching, Weighting, group_sizes
 from docemb_lib.losses.pairs import MaskedLanguageHead, PairObjective
 from docemb_lib.losses.structural import (
@@ -14,7 +13,6 @@ from docemb_lib.losses.structural import (
     StructuralLoss,
     structural_loss,
 )
-from docemb_lib.settings.projections import check_widths
 
 __all__ = [
     "CCA",
@@ -25,7 +23,6 @@ __all__ = [
     "InfoNCE",
     "MaskedLanguageHead",
     "MaxMargin",
-    "NegativePool",
     "Objective",
     "ObjectiveOutput",
     "PairObjective",
@@ -34,7 +31,6 @@ __all__ = [
     "StructuralLoss",
     "Teaching",
     "Weighting",
-    "check_widths",
     "contextual_loss",
     "group_sizes",
     "structural_loss",

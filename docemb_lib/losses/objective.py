@@ -4,9 +4,8 @@ B: documents of a batch; b: documents of a group of the batch; D: width of the s
 T: width of a teacher's embedding; P: width of a projected view.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 import torch
@@ -14,15 +13,11 @@ from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
 from docemb_lib.losses.contextual import Projection, SoftCCA, full_precision
-from docemb_lib.losses.negatives import NegativePool
 from docemb_lib.losses.structural import Described
 from docemb_lib.settings.projections import check_widths
 
 Role = Literal["structural", "contextual"]
 ROLES: tuple[Role, ...] = get_args(Role)
-# Applies a contextual loss to the groups of a batch, the two views of each, (b, P). Returns what
-# `with_parts` gives for all of them, (B, 1 + K).
-GroupRunner = Callable[[nn.Module, list[tuple[Tensor, ...]]], Tensor]
 
 
 @dataclass(frozen=True)
@@ -131,6 +126,12 @@ class Teaching(Described):
         """Project the embeddings of student and teacher, (B, D) and (B, T), to (B, P) both."""
         return self.student_projection(student), self.teacher_projection(teacher)
 
+    def losses(self, *group: Tensor) -> Tensor:
+        """Compute the losses of a group of views, and the K parts of each, (b, 1 + K)."""
+        if isinstance(self.loss, SoftCCA):
+            return self.loss(*group, with_parts=True)
+        return self.loss(*group)[:, None]
+
 
 class ObjectiveOutput(NamedTuple):
     """Result of a forward pass, with the loss first, where `transformers.Trainer` looks for it."""
@@ -142,21 +143,6 @@ class ObjectiveOutput(NamedTuple):
     embeddings: Tensor  # (B, D), the student's, without gradient
     # (B, P) each, without gradient, of the first contextual teacher; None: there is none.
     views: tuple[Tensor, Tensor] | None
-
-
-def with_parts(loss: Callable[..., Tensor], *group: Tensor) -> Tensor:
-    """Compute the losses of a group and the K parts that they are made of, (b, 1 + K)."""
-    if isinstance(loss, SoftCCA):
-        return loss(*group, with_parts=True)
-    return loss(*group)[:, None]
-
-
-def in_order(loss: Callable[..., Tensor], groups: Sequence[tuple[Tensor, ...]]) -> Tensor:
-    """Compute the losses of all groups, with their parts, (B, 1 + K).
-
-    The order counts: in training each group advances the running statistics of the loss.
-    """
-    return torch.cat([with_parts(loss, *group) for group in groups])
 
 
 class Objective(Described):
@@ -206,15 +192,11 @@ class Objective(Described):
         *,
         teachers: Mapping[str, Tensor],
         n_structural_tokens: Tensor | None = None,
-        negatives: Mapping[str, NegativePool] | None = None,
-        run_groups: GroupRunner = in_order,
     ) -> ObjectiveOutput:
         """Compute the loss of a batch.
 
         batch: B documents as the student takes them; teachers: embeddings by teacher, (B, T) each;
-        n_structural_tokens: lengths, (B,), needed where the weighting depends on them; negatives:
-        by structural teacher, in place of the other documents of a group; run_groups: applies each
-        contextual loss to the groups, for a trainer whose batch is part of a larger one.
+        n_structural_tokens: lengths, (B,), needed where the weighting depends on them.
         """
         # The student runs once on the whole batch; only the losses see groups.
         embeddings = self.student(batch)  # y, (B, D)
@@ -237,14 +219,11 @@ class Objective(Described):
                     arguments.append(keep)
                 elif contextual_views is None:
                     contextual_views = (student.detach(), teacher.detach())
-                groups = list(zip(*arguments, strict=True))  # (b, P), (b, P) and maybe (b,) each
-                if teaching.role == "structural":
-                    # It keeps no statistics, so the groups need no other process.
-                    pool = (negatives or {}).get(teaching.name)
-                    loss = teaching.loss if pool is None else partial(teaching.loss, negatives=pool)
-                    document_losses = in_order(loss, groups)  # (B, 1)
-                else:
-                    document_losses = run_groups(teaching.loss, groups)  # (B, 1 + K)
+                groups = zip(*arguments, strict=True)  # (b, P), (b, P) and maybe (b,) each
+                # The order counts: in training each group advances the running statistics of a
+                # loss.
+                of_groups = [teaching.losses(*group) for group in groups]
+                document_losses = torch.cat(of_groups)  # (B, 1 + K)
                 losses.setdefault(teaching.role, []).append(teaching.weight * document_losses[:, 0])
                 # The part that is reported has neither w nor v and u: it is the plain mean loss.
                 means = document_losses.detach().mean(dim=0)  # (1 + K,)

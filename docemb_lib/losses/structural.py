@@ -11,10 +11,10 @@ from abc import ABC, abstractmethod
 from typing import Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docemb_lib.base.errors import InputError
-from docemb_lib.losses.negatives import NegativePool, unit
 from docemb_lib.settings.user_code import load_class
 
 Distance = Literal["mse", "cosine"]
@@ -37,18 +37,11 @@ class Described(nn.Module):
 class StructuralLoss(Described, ABC):
     """The base class checks shapes and applies the mask; a subclass has `document_losses`."""
 
-    def forward(
-        self,
-        student: Tensor,
-        teacher: Tensor,
-        mask: Tensor | None = None,
-        negatives: NegativePool | None = None,
-    ) -> Tensor:
+    def forward(self, student: Tensor, teacher: Tensor, mask: Tensor | None = None) -> Tensor:
         """Compute the loss of each document, (B,).
 
-        student, teacher: (B, D); mask: (B,), 1 = kept, None: all are kept; negatives: in place of
-        the other documents of the batch, for a loss that has negatives. Raises InputError where the
-        shapes do not fit, and for negatives of a loss without any.
+        student, teacher: (B, D); mask: (B,), 1 = kept, None: all are kept. Raises InputError where
+        the shapes do not fit.
         """
         B, D = student.shape
         if teacher.shape != student.shape:
@@ -63,16 +56,7 @@ class StructuralLoss(Described, ABC):
         keep = student.new_ones(B) if mask is None else mask.to(student)
         # The mask zeroes losses here and, through `keep`, excludes negatives; `Weighting` moves the
         # weight of a masked document to its contextual loss.
-        if negatives is None:
-            return keep * self.document_losses(student, teacher, keep)
-        return keep * self.losses_against(student, teacher, negatives)
-
-    def losses_against(self, student: Tensor, teacher: Tensor, pool: NegativePool) -> Tensor:
-        """Compute the loss of each document with a pool of negatives, (B,)."""
-        raise InputError(
-            f"negatives: {type(self).__name__} has none beyond the batch; write batch, or take "
-            "max-margin or contrastive"
-        )
+        return keep * self.document_losses(student, teacher, keep)
 
     @abstractmethod
     def document_losses(self, student: Tensor, teacher: Tensor, keep: Tensor) -> Tensor:
@@ -112,8 +96,7 @@ class MaxMargin(StructuralLoss):
 
         loss_i = d(y_i, t_i) - gamma * mean of d(y_i, t_j) over the others j
 
-    The others are the batch's documents that the mask keeps, j != i, or the negatives of a pool.
-    The thesis writes "sim" for d
+    The others are the batch's documents that the mask keeps, j != i. The thesis writes "sim" for d
     but minimises it: d is a distance. A document without any others keeps its plain distance. With
     d = MSE and gamma = 1 the loss is affine in y: unbounded below, with a gradient that does not
     depend on y; beyond 1 it is concave. The MSE form holds (B, B, D) numbers.
@@ -144,14 +127,6 @@ class MaxMargin(StructuralLoss):
         mean = (distances * others).sum(dim=1) / others.sum(dim=1).clamp(min=1)  # (B,)
         return distances.diagonal() - self.gamma * mean
 
-    def losses_against(self, student: Tensor, teacher: Tensor, pool: NegativePool) -> Tensor:
-        is_cosine = self.distance == "cosine"
-        positive = (Cosine() if is_cosine else MSE())(student, teacher)  # (B,)
-        if not pool.negatives:
-            return positive
-        mean_distance = pool.mean_cosine_distance if is_cosine else pool.mean_mse
-        return positive - self.gamma * mean_distance(student, teacher)
-
 
 class Contrastive(StructuralLoss):
     """Cross-entropy of finding a document's own teacher embedding in the batch (Eq. 4.2).
@@ -160,10 +135,9 @@ class Contrastive(StructuralLoss):
 
         loss_i = -log( exp(cos(y_i, t_i) / temperature) / sum_j exp(cos(y_i, t_j) / temperature) )
 
-    with j over the documents kept by the mask, or over i and a pool of negatives.
-    `temperature=None` is the thesis' loss, which has no temperature. Eq. 4.2 as printed sums the
-    cosines inside one exponential, which leaves no positive term; it is read as a misprint of the
-    above.
+    with j over the documents kept by the mask. `temperature=None` is the thesis' loss, which has
+    no temperature. Eq. 4.2 as printed sums the cosines inside one exponential, which leaves no
+    positive term; it is read as a misprint of the above.
 
     Example:
         >>> Contrastive()(torch.ones(2, 3), torch.ones(2, 3))
@@ -183,13 +157,10 @@ class Contrastive(StructuralLoss):
         logits_kept = logits.masked_fill(~candidates, float("-inf"))
         return logits_kept.logsumexp(dim=1) - logits.diagonal()  # (B,)
 
-    def losses_against(self, student: Tensor, teacher: Tensor, pool: NegativePool) -> Tensor:
-        queries = unit(student) / (self.temperature or 1.0)  # (B, D)
-        positive = (queries * unit(teacher)).sum(dim=1)  # (B,)
-        total = pool.log_sum_exp(queries)
-        if not (pool.has_own and len(pool)):  # the positive is one of the candidates
-            total = torch.logaddexp(total, positive)
-        return total - positive
+
+def unit(vectors: Tensor) -> Tensor:
+    """Scale each row to unit length; a row shorter than `eps` is divided by `eps` instead."""
+    return F.normalize(vectors, dim=1, eps=1e-8)
 
 
 def structural_loss(

@@ -15,7 +15,7 @@ from docemb_lib.corpus.sources import source_inputs
 from docemb_lib.evaluation.catalogue import task_fingerprint
 from docemb_lib.runs.checks import check_training
 from docemb_lib.settings.labels import contextual_label
-from docemb_lib.settings.notebooks import EVALUATION, REGISTRY, Notebook
+from docemb_lib.settings.notebooks import REGISTRY, Notebook
 from docemb_lib.settings.parameters import SINGLE, Parameters, members_of
 from docemb_lib.settings.profile import Profile
 from docemb_lib.settings.sections import (
@@ -87,11 +87,6 @@ class RunKey:
     def trains(self) -> bool:
         """Whether the run trains a student."""
         return self.registered.trains
-
-    @property
-    def student_label(self) -> str:
-        """The label of the run's student, the same in all notebooks that train it."""
-        return self.label if self.self_supervised else RunKey(EVALUATION.name, self.profile).label
 
     @property
     def self_supervised(self) -> bool:
@@ -314,9 +309,9 @@ def objective_settings(p: Parameters) -> dict[str, object]:
     if p.structural_loss is not None:
         names += ["structural_loss", "max_structural_len"]
     if p.structural_loss == "max-margin":
-        names += ["distance", "gamma", "negatives"]
+        names += ["distance", "gamma"]
     if p.structural_loss == "contrastive":
-        names += ["temperature", "negatives"]
+        names.append("temperature")
     if p.contextual_teacher is not None:
         names += CONTEXTUAL
         if p.contextual_loss.startswith("soft-cca"):

@@ -5,6 +5,7 @@ This module imports torch. Therefore it is imported where a student is asked for
 """
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
@@ -12,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 import torch
 from safetensors.torch import load_file, save_file
@@ -34,7 +34,6 @@ from docemb_lib.losses.contextual import contextual_loss
 from docemb_lib.losses.structural import structural_loss
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.stages import CorpusStage, TeacherStage, check_student, identity_of
-from docemb_lib.settings.labels import WITH_NEGATIVES
 from docemb_lib.settings.parameters import Parameters
 from docemb_lib.settings.projections import IDENTITY
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT
@@ -43,8 +42,7 @@ from docemb_lib.student import Student
 from docemb_lib.student.export import saved_card, student_card, with_lexical_half
 from docemb_lib.student.loading import load_masked_head
 from docemb_lib.student.student import Encoded
-from docemb_lib.training.batches import Negatives, TokenFile, TrainingDocuments, write_tokens
-from docemb_lib.training.distributed import build_together, is_first
+from docemb_lib.training.batches import TokenFile, TrainingDocuments, write_tokens
 from docemb_lib.training.pairs import PairedDocuments, encode_sentences, train_on_pairs
 from docemb_lib.training.run import History, precision_of, train_objective
 from docemb_lib.training.trainer import remove_checkpoints
@@ -100,6 +98,21 @@ class StudentStage:
         It is a sentence-transformers folder, with the training history and the modules that were
         trained with the student: projections, or the head that predicts masked words.
         """
+        return self.workspace.artefact("student", self._inputs, self._train, resumable=True)
+
+    def train_along(self) -> None:
+        """Train as a further process of torchrun, where the student is not there yet.
+
+        The first process holds the lock of the artefact, writes all files but this process' part of
+        the checkpoints, and publishes.
+        """
+        folder = self.workspace.unfinished("student", self._inputs)
+        if folder is not None:
+            self._train(folder)
+
+    @cached_property
+    def _inputs(self) -> dict[str, object]:
+        """What the dense student depends on. Builds corpus and teachers."""
         key = self.key
         simde = self.profile.simde
         corpus = self.corpus.fingerprint  # builds the corpus, which only then can be checked
@@ -114,7 +127,7 @@ class StudentStage:
         if key.self_supervised:
             packages.append("sentencex")
             pairs = simde.model_dump(exclude={"training", "dropout", "sentence_encoder"})
-        inputs = {
+        return {
             "corpus": corpus,
             "start": start,
             "teachers": teachers,
@@ -124,7 +137,6 @@ class StudentStage:
             "precision": precision_of(key.training.precision),
             "versions": {name: version(name) for name in packages},
         }
-        return build_together(self.workspace, "student", inputs, self._train)
 
     @cached_property
     def trained(self) -> Artefact:
@@ -193,26 +205,8 @@ class StudentStage:
         embeddings = self.teachers.of_documents(split, rows)
         options = {"max_tokens": student.max_tokens, "prompt": student.prompt}
         tokens = self._token_file("tokens", student.tokenize, split, rows, options)
-        negatives = self._negatives(of_training=split == "train")
         lengths = self.teachers.structural_lengths(split, rows)
-        return TrainingDocuments(
-            tokens, lengths, teachers=embeddings, ids=documents["id"], negatives=negatives
-        )
-
-    def _negatives(self, *, of_training: bool) -> Negatives | None:
-        """The training documents as negatives; None: those of a batch, or a loss without any."""
-        p = self.profile.parameters
-        if p.structural_loss not in WITH_NEGATIVES or p.negatives == "batch":
-            return None
-        teachers = self.teachers
-        lengths = torch.from_numpy(teachers.structural_lengths("train", p.documents))
-        return Negatives(
-            teachers.embeddings(teachers.structural, "train", p.documents),
-            rows=np.flatnonzero(weighting_of(p).keep(lengths)),
-            count=None if p.negatives == "all" else p.negatives,
-            seed=p.seed,
-            of_training=of_training,
-        )
+        return TrainingDocuments(tokens, lengths, teachers=embeddings, ids=documents["id"])
 
     def paired_documents(self, student: Student, split: str, rows: int) -> PairedDocuments:
         """The pairs of the first `rows` documents of a split.
@@ -249,7 +243,7 @@ class StudentStage:
         student = Student.load(self.before_training.path)
         train = self._learn_from_pairs if self.key.self_supervised else self._distil
         trained = train(student, folder)
-        if not is_first():
+        if int(os.environ.get("RANK", 0)):  # `train_along`
             return
         student.trained_on = f"{trained.documents} documents of {self.profile.corpus.source}"
         student.save(folder, card=self._card(student, trained))
@@ -273,8 +267,6 @@ class StudentStage:
             settings=self.key.training,
             seed=p.seed,
             folder=folder,
-            title=self.key.student_label,
-            profile=self.profile.name,
         )
         tensors = {}
         for teaching in objective.teachings:
@@ -300,8 +292,6 @@ class StudentStage:
             settings=self.key.training,
             seed=p.seed,
             folder=folder,
-            title=self.key.student_label,
-            profile=self.profile.name,
         )
         tensors = None if objective.head is None else objective.head.state_dict()
         return _Trained(history, len(train), HEAD, tensors)

@@ -9,7 +9,6 @@ import re
 from docemb_lib.settings.parameters import SINGLE, Parameters, label_of_paragraph_vector
 
 PAPER = Parameters()  # the settings of the papers
-WITH_NEGATIVES = ("max-margin", "contrastive")  # structural losses
 # Parts of labels as figures print them.
 PRINTED = {"no-weighting": "plain sum", "None;λ": "no mask;λ"}
 
@@ -33,8 +32,6 @@ def structural_label(p: Parameters) -> str:
         label = f"max-margin;{distance};γ={p.gamma}"
     if label == "contrastive" and p.temperature is not None:
         label = f"contrastive;τ={p.temperature}"
-    if p.structural_loss in WITH_NEGATIVES and p.negatives != "batch":
-        label = f"{label};K={p.negatives}"
     return label
 
 

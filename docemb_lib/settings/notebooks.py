@@ -11,7 +11,7 @@ from docemb_lib.base.errors import InputError, did_you_mean
 from docemb_lib.settings import labels
 from docemb_lib.settings.parameters import SINGLE, Parameters
 
-STRUCTURAL_LOSS = ("structural_loss", "distance", "gamma", "temperature", "negatives")
+STRUCTURAL_LOSS = ("structural_loss", "distance", "gamma", "temperature")
 CONTEXTUAL_LOSS = (
     "contextual_teacher",
     "contextual_loss",

@@ -51,9 +51,6 @@ class Parameters(Section):
     distance: Literal["mse", "cosine"] = "mse"  # of max-margin
     gamma: NotNegative = 1.0  # of max-margin: weight of the negatives
     temperature: OrNone[Positive] = None  # of contrastive; None: none
-    # Of max-margin and contrastive: the other documents of a batch; or as many random documents of
-    # the training, drawn for each update; or all documents of the training
-    negatives: Literal["batch", "all"] | Count = "batch"
     contextual_teacher: OrNone[ContextualName] = "PV"
     # soft-cca; soft-cca:covariance, as printed; mse; cosine; infonce; cca; cca:10: the first ten
     # canonical correlations

@@ -319,7 +319,7 @@ class Training(Section):
 
     epochs: Count = 1
     batch_size: Several = 6  # documents whose losses are computed together
-    accumulation: Count = 1  # batches per update, over all processes
+    accumulation: Count = 1  # batches per update of a process
     learning_rate: Positive = 1e-4
     warmup: NotNegative = 0.1  # below 1: share of the updates; from 1: their number
     weight_decay: NotNegative = 0.1

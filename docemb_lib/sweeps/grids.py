@@ -10,7 +10,7 @@ A grid lists the runs of one `notebook`: one by one (`runs`), as products of lis
     runs: [{structural_loss: cosine, lam: null}]
 
 `params/grids/` holds the eight grids of the thesis, `soft-cca-beta`, `contextual-losses` and
-`negatives`, and `weighting-teachers`. A grid with `scale: thesis` is written in the thesis' widths
+`weighting-teachers`. A grid with `scale: thesis` is written in the thesis' widths
 and scaled to the widths of the profile; any other grid is taken as it is. `names` are names of
 single runs, each with the parameters by which the run is found, as in `names: {no-weighting: {lam:
 null}}`.

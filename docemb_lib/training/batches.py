@@ -1,9 +1,8 @@
 """Training documents and their batches: the order of an update, and its forward passes.
 
-Token ids lie in a memory-mapped Arrow file. An update is `batch_size * accumulation` documents. It
-is cut into passes. In a pass, each process runs the student once over some of the update's batches;
-a pass holds as many consecutive batches as the memory of all processes allows. Neither the number
-of processes nor their memory changes which documents a loss compares, or in which order.
+Token ids lie in a memory-mapped Arrow file. An update is `batch_size * accumulation` documents of
+each process. It is cut into passes: the student runs once over as many consecutive batches as the
+memory allows. The memory changes neither which documents a loss compares, nor in which order.
 """
 
 import hashlib
@@ -12,7 +11,6 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -25,16 +23,13 @@ from torch.utils.data import Sampler
 
 from docemb_lib.base.progress import progress
 from docemb_lib.base.tokenizing import batched
-from docemb_lib.losses import NegativePool, group_sizes
-from docemb_lib.losses.objective import GroupRunner, in_order
+from docemb_lib.losses import group_sizes
 from docemb_lib.packed.packing import PackedBatch, pack
 from docemb_lib.settings.sections import Training
 from docemb_lib.student.embedding import CHUNK
 from docemb_lib.student.student import Encoded
-from docemb_lib.training.distributed import GroupExchange
 
 logger = logging.getLogger(__name__)
-STRUCTURAL = "structural"  # the teacher that negatives beyond the batch are taken of
 TOKEN_IDS = pa.large_list(pa.int32())
 SCHEMA = pa.schema([("input_ids", TOKEN_IDS)])
 
@@ -92,41 +87,6 @@ class Targets(NamedTuple):
 
     teachers: dict[str, Tensor]  # embeddings by the name of the teacher: (B, T)
     n_structural_tokens: Tensor  # (B,)
-    # By structural teacher; a teacher without a pool has the other documents of a batch.
-    negatives: dict[str, NegativePool] = {}
-
-
-@dataclass(frozen=True)
-class Negatives:
-    """Which teacher embeddings are the negatives of an update, besides those of its documents.
-
-    The K rows of an update are a function of the seed and of the update's documents: all processes
-    draw the same ones, and so does a resumed run.
-    """
-
-    embeddings: np.ndarray  # (M, D), of the training documents, memory-mapped
-    rows: np.ndarray  # of the documents that the mask keeps: the others are no negatives
-    count: int | None  # K, drawn for each update; None: all rows
-    seed: int
-    of_training: bool = True  # whether the documents of an update are among these rows
-
-    @cached_property
-    def whole(self) -> NegativePool:
-        """All rows. A document of an update is taken out of its own negatives by the losses."""
-        return NegativePool(self.embeddings, self.rows, has_own=self.of_training)
-
-    def of_update(self, documents: Sequence[int]) -> NegativePool:
-        """The negatives of an update of these rows; the K are no documents of the update."""
-        if self.count is None:
-            return self.whole
-        # Draw more rows than needed, then leave out those of the update.
-        size = min(self.count + len(documents), len(self.rows))
-        generator = np.random.default_rng((self.seed, *documents))
-        drawn = self.rows[generator.choice(len(self.rows), size=size, replace=False)]
-        if self.of_training:
-            drawn = drawn[~np.isin(drawn, documents)]
-        rows = np.sort(drawn[: self.count])
-        return NegativePool(np.asarray(self.embeddings[rows], dtype=np.float32))
 
 
 class TrainingDocuments:
@@ -137,7 +97,6 @@ class TrainingDocuments:
         n_structural_tokens: lengths in tokens of the structural teacher, special ones included.
         teachers: embeddings by teacher, (N', T) with N' >= N; row i belongs to document i.
         ids: names of the documents in error messages. None: the number of the row.
-        negatives: of the teacher `structural`. None: the other documents of a batch.
     """
 
     def __init__(
@@ -147,13 +106,11 @@ class TrainingDocuments:
         *,
         teachers: Mapping[str, Rows],
         ids: Sequence[str] | None = None,
-        negatives: Negatives | None = None,
     ) -> None:
         self.tokens = tokens
         self.n_structural_tokens = np.asarray(n_structural_tokens)
         self.ids = [f"row {row}" for row in range(len(tokens))] if ids is None else ids
         self.teachers = dict(teachers)
-        self.negatives = negatives
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -176,59 +133,69 @@ class TrainingDocuments:
             digest.update(name.encode())
             first = embeddings[: min(8, len(self))]
             digest.update(np.asarray(first, dtype=np.float32).tobytes())
-        if self.negatives is not None:
-            digest.update(json.dumps([self.negatives.count, self.negatives.seed]).encode())
-            digest.update(np.asarray(self.negatives.rows, dtype=np.int64).tobytes())
         return digest.hexdigest()
 
 
 class Updates(Sampler[list[int]]):
     """The rows of each update, whole batches only, in an order of seed and epoch alone.
 
-    `epoch` returns the current epoch; it is called when an iteration begins.
+    Each of W processes has every W-th batch of the order, and all have as many.
+
+    Args:
+        epoch: returns the current epoch; it is called when an iteration begins.
+        process: the number of this process, from 0, of so many `processes`.
     """
 
-    def __init__(self, documents: int, settings: Training, *, seed: int, epoch: Callable[[], int]):
+    def __init__(
+        self,
+        documents: int,
+        settings: Training,
+        *,
+        seed: int,
+        epoch: Callable[[], int],
+        process: int = 0,
+        processes: int = 1,
+    ) -> None:
         self.documents = documents
-        self.used = documents // settings.batch_size * settings.batch_size  # documents of an epoch
-        self.size = settings.batch_size * settings.accumulation
+        self.batches = documents // (settings.batch_size * processes)  # of each process
+        self.batch_size = settings.batch_size
+        self.accumulation = settings.accumulation
         self.seed = seed
         self.current_epoch = epoch
         self.epoch = 0
+        self.process = process
+        self.processes = processes
 
     def __len__(self) -> int:
-        return math.ceil(self.used / self.size)
+        return math.ceil(self.batches / self.accumulation)
 
     def __iter__(self) -> Iterator[list[int]]:
         self.epoch = self.current_epoch()
         generator = np.random.default_rng((self.seed, self.epoch))
-        order = generator.permutation(self.documents)[: self.used]
-        for start in range(0, self.used, self.size):
-            yield order[start : start + self.size].tolist()
+        shape = (self.batches, self.processes, self.batch_size)
+        order = generator.permutation(self.documents)[: math.prod(shape)]
+        batches = order.reshape(shape)[:, self.process]
+        for start in range(0, len(batches), self.accumulation):
+            yield batches[start : start + self.accumulation].ravel().tolist()
 
 
 class MicroBatch(NamedTuple):
-    """The part of one process in a pass of an update."""
+    """A pass of an update."""
 
     batch: PackedBatch
     targets: Targets
     rows: list[int]  # the rows of the packed documents
-    # The share of the update's documents. It is 0 for a filler: a process that has no batch in this
-    # pass repeats a batch of another process, because DDP requires a gradient of every process.
-    share: float
-    run_groups: GroupRunner  # see `Objective.forward`
+    share: float  # of the update's documents
 
 
 @dataclass(frozen=True)
 class Collate:
-    """From the rows of an update to the micro-batches of this process, one for each pass."""
+    """From the rows of an update to its micro-batches, one for each pass."""
 
     documents: TrainingDocuments
     batch_size: int
-    budget: int  # tokens of one process in a pass, with padding; a single batch may exceed it
+    budget: int  # tokens of a pass, with padding; a single batch may exceed it
     padded: Callable[[int], int] = int  # see `Student.padded`; the default is without padding
-    rank: int = 0
-    processes: int = 1
 
     def __call__(self, rows: Sequence[int]) -> list[MicroBatch]:
         return list(self.passes(rows))
@@ -236,59 +203,17 @@ class Collate:
     def passes(self, rows: Sequence[int]) -> Iterator[MicroBatch]:
         """The micro-batches one after the other, each packed when it is asked for."""
         batches = consecutive_batches(rows, self.batch_size)
-        negatives = self.documents.negatives
-        pools = {} if negatives is None else {STRUCTURAL: negatives.of_update(rows)}
         tokens = [sum(map(self._padded_length, batch)) for batch in batches]
-        for numbers, owners in plan_passes(tokens, budget=self.budget, processes=self.processes):
-            planned = zip(numbers, owners, strict=True)
-            assigned = [batches[number] for number, owner in planned if owner == self.rank]
-            shortest = min(numbers, key=tokens.__getitem__)
-            packed = assigned or [batches[shortest]]  # a filler
-            batch, targets = self.documents.pack(packed)
-            yield MicroBatch(
-                batch,
-                targets._replace(negatives=pools),
-                rows=list(chain.from_iterable(packed)),
-                share=sum(map(len, assigned)) / len(rows),
-                run_groups=GroupExchange(owners, self.rank) if self.processes > 1 else in_order,
-            )
+        start = 0
+        for end in range(1, len(batches) + 1):
+            if end == len(batches) or sum(tokens[start : end + 1]) > self.budget:
+                batch, targets = self.documents.pack(batches[start:end])
+                of_pass = list(chain.from_iterable(batches[start:end]))
+                yield MicroBatch(batch, targets, of_pass, share=len(of_pass) / len(rows))
+                start = end
 
     def _padded_length(self, row: int) -> int:
         return self.padded(len(self.documents.tokens[row]))
-
-
-def plan_passes(
-    tokens: Sequence[int], *, budget: int, processes: int
-) -> Iterator[tuple[range, tuple[int, ...]]]:
-    """Cut an update into passes: the numbers of the batches of each, and the process of each batch.
-
-    A pass holds consecutive batches. It ends before any process has more than `budget` tokens; a
-    longer batch is alone in its process. `tokens` are the lengths of the update's batches.
-    """
-    start = 0
-    owners = assign(tokens[:1], processes)
-    for end in range(2, len(tokens) + 1):
-        extended = assign(tokens[start:end], processes)
-        fullest = np.bincount(extended, tokens[start:end]).max()
-        if fullest > max(budget, *tokens[start:end]):
-            yield range(start, end - 1), owners
-            start = end - 1
-            extended = assign(tokens[start:end], processes)
-        owners = extended
-    yield range(start, len(tokens)), owners
-
-
-def assign(tokens: Sequence[int], processes: int) -> tuple[int, ...]:
-    """The process of each batch, chosen by the numbers of tokens of the batches.
-
-    The longest batch comes first; each goes to the process that has the fewest tokens so far.
-    """
-    loads = [0] * processes
-    owners = [0] * len(tokens)
-    for index in sorted(range(len(tokens)), key=lambda index: (-tokens[index], index)):
-        owners[index] = loads.index(min(loads))
-        loads[owners[index]] += tokens[index]
-    return tuple(owners)
 
 
 def consecutive_batches(rows: Sequence[int], batch_size: int) -> list[list[int]]:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from accelerate.utils import send_to_device
 from torch import Tensor
 from torch.linalg import solve_triangular
@@ -13,8 +12,8 @@ from torch.nn import functional as F
 
 from docemb_lib.losses import Objective, ObjectiveOutput
 from docemb_lib.training.batches import Collate, TrainingDocuments
-from docemb_lib.training.distributed import all_reduced
 
+STATE = "monitor.pt"  # in a checkpoint
 COMPONENTS = 10  # `cca` is the mean of so many canonical correlations
 RIDGE = 0.01  # regularises `cca`; a share of the mean variance of a view's features
 FEWEST = 20  # documents that `cca` needs
@@ -50,14 +49,14 @@ class Means:
         self.directions += F.normalize(embeddings, dim=1).sum(0)
 
     def values(self) -> dict[str, float]:
-        """Means over the documents of all processes, by name, and `spread`.
+        """Means over the documents, by name, and `spread`.
 
-        `spread` is the mean cosine distance between two embeddings. Every process must call.
+        `spread` is the mean cosine distance between two embeddings.
         """
-        n, *totals = all_reduced(self.sums.clone()).tolist()
+        n, *totals = self.sums.tolist()
         means = {name: total / max(n, 1) for name, total in zip(self.names, totals, strict=True)}
         # |sum of unit vectors|^2 holds the cosine of each pair twice, and n ones.
-        square = all_reduced(self.directions.clone()).square().sum().item()
+        square = self.directions.square().sum().item()
         spread = 1 - (square - n) / (n * (n - 1)) if n > 1 else 0.0
         return {**means, "spread": spread}
 
@@ -79,32 +78,30 @@ class Monitor:
         self.tokens = 0
 
     def add(self, output: ObjectiveOutput, *, tokens: int) -> None:
-        """Add what this process computed from so many tokens."""
+        """Add what was computed from so many tokens."""
         self.tokens += tokens
         self.documents += len(output.embeddings)
         losses = [output.parts[name] for name in self.parts]
         self.means.add([output.loss, *losses], output.embeddings)
 
     def row(self) -> dict[str, float]:
-        """The next row, over all processes. Every process must call."""
+        """The next row."""
         row = self.means.values()  # waits for the device
-        counts = self.means.sums.new_tensor([self.documents, self.tokens])
-        documents, tokens = all_reduced(counts).tolist()
         seconds = max(time.perf_counter() - self.started, 1e-9)
-        row["documents_per_second"] = documents / seconds
-        row["tokens_per_second"] = tokens / seconds
+        row["documents_per_second"] = self.documents / seconds
+        row["tokens_per_second"] = self.tokens / seconds
         self.means.sums.zero_()
         self.means.directions.zero_()
         self.start_clock()
         return row
 
-    def save(self, checkpoint: Path, rank: int) -> None:
+    def save(self, checkpoint: Path) -> None:
         state = {"sums": self.means.sums, "directions": self.means.directions}
-        torch.save(state, checkpoint / f"monitor_{rank}.pt")
+        torch.save(state, checkpoint / STATE)
 
-    def load(self, checkpoint: Path, rank: int) -> None:
-        file = checkpoint / f"monitor_{rank}.pt"
-        state = torch.load(file, map_location=self.means.sums.device, weights_only=True)
+    def load(self, checkpoint: Path) -> None:
+        device = self.means.sums.device
+        state = torch.load(checkpoint / STATE, map_location=device, weights_only=True)
         self.means.sums = state["sums"]
         self.means.directions = state["directions"]
 
@@ -203,8 +200,6 @@ def validate(
     batch_size: int,
     dtype: torch.dtype | None = None,
     budget: int = 8192,
-    rank: int = 0,
-    processes: int = 1,
 ) -> dict[str, float]:
     """The mean loss over `documents` and its parts by teacher, `norm`, `spread` and perhaps `cca`.
 
@@ -218,42 +213,31 @@ def validate(
         batch_size: documents whose losses are computed together; a single one left over joins the
             batch before.
         dtype: the dtype of autocast. None: no autocast.
-        budget: the tokens of a process in a pass, with padding.
+        budget: the tokens of a pass, with padding.
     """
     device = next(objective.parameters()).device
     was_training = objective.training
     objective.eval()
     means = Means(["loss", *objective.parts], dim=objective.student.dim, device=device)
     contextual = [each.name for each in objective.teachings if each.role == "contextual"]
-    # f(y), g(c), y and c, (N, P), (N, P), (N, D) and (N, T); rows of other processes are zero
-    matrices: list[Tensor] = []
-    collate = Collate(documents, batch_size, budget, objective.student.padded, rank, processes)
+    # f(y), g(c), y and c of each pass: (B, P), (B, P), (B, D) and (B, T)
+    compared: list[list[Tensor]] = []
+    collate = Collate(documents, batch_size, budget, objective.student.padded)
     for micro in collate.passes(range(len(documents))):
-        if not micro.share:  # a filler
-            continue
         # The batches of a pass are the objective's groups. Only the last batch of all, which ends a
         # pass, has another size.
         targets = send_to_device(micro.targets, device, non_blocking=True)
         with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
             output = objective(micro.batch.to(device), **targets._asdict())
         means.add([output.loss, *output.parts.values()], output.embeddings)
-        if output.views is None:
-            continue
-        given = targets.teachers[contextual[0]].to(output.embeddings)
-        parts = [*output.views, output.embeddings, given]
-        if not matrices:
-            matrices = [part.new_zeros(len(documents), part.shape[1]) for part in parts]
-        for matrix, part in zip(matrices, parts, strict=True):
-            matrix[micro.rows] = part
+        if output.views is not None:
+            given = targets.teachers[contextual[0]].to(output.embeddings)
+            compared.append([*output.views, output.embeddings, given])
     objective.train(was_training)
     values = means.values()
-    if not contextual or len(documents) < FEWEST:
+    if not compared or len(documents) < FEWEST:
         return values
-    widths = torch.tensor([matrix.shape[1] for matrix in matrices] or [0] * 4, device=device)
-    all_reduced(widths, dist.ReduceOp.MAX)  # a process may have had no document
-    if not matrices:
-        matrices = [torch.zeros(len(documents), P, device=device) for P in widths.tolist()]
-    f, g, y, c = map(all_reduced, matrices)
+    f, g, y, c = map(torch.cat, zip(*compared, strict=True))
     values["cca"] = canonical_correlation(f, g)
     values["cca_embeddings"] = canonical_correlation(y, c)
     return values

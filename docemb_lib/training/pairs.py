@@ -135,11 +135,6 @@ class PairBatch(NamedTuple):
         places = chain.from_iterable(part.places for part in self.parts)
         return torch.tensor(list(places)).argsort()
 
-    @property
-    def n_tokens(self) -> int:
-        """Tokens of all texts."""
-        return sum(sum(part.texts.sizes) for part in self.parts)
-
 
 class PairedDocuments:
     """Pairs of the documents of two sentences and more.
@@ -392,7 +387,7 @@ class PairTrainer(DistillationTrainer):
         ]
         losses = [output.loss / len(outputs) for output in outputs]
         rows = [batch.rows for batch in batches]
-        tokens = sum(batch.n_tokens for batch in batches)
+        tokens = sum(sum(part.texts.sizes) for batch in batches for part in batch.parts)
         tokens *= 2 if self.model.mlm_weight else 1  # MLM reads each text a second time
         parts = {}
         for name in outputs[0].parts:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from transformers import PrinterCallback, TrainingArguments
 
@@ -18,16 +17,14 @@ from docemb_lib.base.private import use_one_gpu
 from docemb_lib.losses import Objective, PairObjective
 from docemb_lib.settings.sections import NOT_IN_FINGERPRINT, Training
 from docemb_lib.student import Student, pack
-from docemb_lib.training import CHECKPOINTS
 from docemb_lib.training.batches import Updates
-from docemb_lib.training.distributed import LAUNCHED, all_reduced
 from docemb_lib.training.monitor import Monitor
 from docemb_lib.training.trainer import (
+    CHECKPOINTS,
     Bar,
     Checkpoints,
     Curve,
     DistillationTrainer,
-    Log,
     Stop,
     find_checkpoint,
 )
@@ -76,8 +73,6 @@ def train_objective(
     settings: Training,
     seed: int,
     folder: Path,
-    title: str = "student",
-    profile: str = "",
     trainer_class: type[DistillationTrainer] = DistillationTrainer,
     pass_documents: int | None = None,
     **options: Any,
@@ -88,7 +83,6 @@ def train_objective(
 
     Args:
         others: further documents whose digest identifies the run.
-        title, profile: names of the run in displays.
         trainer_class: the trainer, which gets `options`.
         pass_documents: number of documents that one pass must hold, however long they are. None: a
             batch.
@@ -96,16 +90,18 @@ def train_objective(
     Raises InputError for too few documents, and for a checkpoint of another run; FloatingPointError
     for a loss that is not finite, naming its documents; Stopped after Ctrl-C, with a checkpoint.
     """
-    settings.check_fills_a_batch(len(train))
+    processes = int(os.environ.get("WORLD_SIZE", 1))
+    settings.check_fills_a_batch(len(train) // processes)
     precision = precision_of(settings.precision)
     dtype = AUTOCAST[precision]
     checkpoints = folder / CHECKPOINTS
-    updates = settings.epochs * len(Updates(len(train), settings, seed=seed, epoch=int))
+    of_epoch = Updates(len(train), settings, seed=seed, epoch=int, processes=processes)
+    updates = settings.epochs * len(of_epoch)
     args = training_arguments(settings, precision, updates=updates, seed=seed, folder=checkpoints)
     shapes = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
     digests = [documents.digest() for documents in (train, validation, *others)]
     configuration = {
-        "processes": args.world_size,
+        "processes": processes,
         "settings": settings.model_dump(exclude={*NOT_IN_FINGERPRINT, "precision"}),
         "precision": precision,
         "seed": seed,
@@ -115,23 +111,23 @@ def train_objective(
         "documents": digests,
     }
     identity = fingerprint_of(configuration)
-    last, budget_of_last = find_checkpoint(checkpoints, identity)
+    with args.main_process_first(local=False):  # it removes what others must not find
+        last, budget_of_last = find_checkpoint(checkpoints, identity)
     args.eval_on_start = last is None  # a resumed run has that row already
     student: Student = model.student
     model.to(args.device)
     # The processes that share the memory of this machine.
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", args.world_size))
+    neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     pass_documents = pass_documents or settings.batch_size
-    set_up(student, settings, dtype, processes=processes, pass_documents=pass_documents)
+    set_up(student, settings, dtype, processes=neighbours, pass_documents=pass_documents)
     budget = settings.batch_tokens or budget_of_last
-    if not budget:  # the least of what each process has room for
-        room = batch_tokens_for(student, dtype=dtype, processes=processes)
-        budget = int(all_reduced(torch.tensor(room, device=args.device), dist.ReduceOp.MIN))
+    if not budget:
+        budget = batch_tokens_for(student, dtype=dtype, processes=neighbours)
     monitor = Monitor(model.parts, dim=student.dim, device=args.device)
     marker = {"configuration": identity, "batch_tokens": budget}
     stop = Stop()
     bar = Bar()
-    with stop.listening(), contextlib.closing(bar):
+    with stop.listening(processes), contextlib.closing(bar):
         trainer = trainer_class(
             model=model,
             args=args,
@@ -144,7 +140,6 @@ def train_objective(
             callbacks=[
                 Curve(),
                 bar,
-                Log(checkpoints, title, profile),
                 Checkpoints(marker, monitor, resumed=last),
                 stop,
             ],
@@ -162,12 +157,11 @@ def train_objective(
                 trainer.optimizer.state.clear()
     rows = trainer.state.log_history
     trained = [row for row in rows if "learning_rate" in row]
-    validations = [_without_prefix(row) for row in rows if "eval_loss" in row]
+    validations = []
+    for row in rows:
+        if "eval_loss" in row:
+            validations.append({name.removeprefix("eval_"): row[name] for name in row})
     return History(train=trained, validation=validations)
-
-
-def _without_prefix(row: dict[str, float]) -> dict[str, float]:
-    return {name.removeprefix("eval_"): value for name, value in row.items()}
 
 
 def training_arguments(
@@ -188,9 +182,9 @@ def training_arguments(
         bf16=precision == "bf16",
         fp16=precision == "fp16",
         use_cpu=on_cpu,
-        ddp_backend="gloo" if on_cpu and LAUNCHED in os.environ else None,
+        ddp_backend="gloo" if on_cpu and "LOCAL_RANK" in os.environ else None,
         ddp_find_unused_parameters=False,
-        ddp_broadcast_buffers=False,  # every process computes the same statistics
+        ddp_broadcast_buffers=True,  # the running statistics of the first process are everyone's
         remove_unused_columns=False,
         disable_tqdm=True,
         logging_steps=settings.log_every,
@@ -235,15 +229,15 @@ def set_up(
         student.compiled = settings.compile
 
 
-def precision_of(asked: Precision | None, device: torch.device | None = None) -> Precision:
-    """The precision of training on `device`: as asked here, or as DOCEMB_PRECISION asks.
+def precision_of(asked: Precision | None) -> Precision:
+    """The precision of training on this machine: as asked here, or as DOCEMB_PRECISION asks.
 
     Where neither does, it is bf16 on hardware that is fast at it, else fp16 (with a gradient
     scaler) on GPUs and fp32 on CPUs.
     """
     if asked is not None:
         return asked
-    device = device or torch.device(devices_at_hand()[0])
+    device = torch.device(devices_at_hand()[0])
     if uses_bf16(device):
         return "bf16"
     return "fp16" if device.type == "cuda" and asked_precision() == "auto" else "fp32"

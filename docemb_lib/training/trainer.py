@@ -9,13 +9,16 @@ An update of the weights goes through these steps:
    saved.
 
 A checkpoint holds all that the rest of a run depends on: the objective (student, projections,
-running statistics), optimizer, schedule, the states of the random number generators of each
-process, the history, the sums of the monitor of each process, and a marker. So a run resumes
-bit-exactly from a checkpoint that is complete, of the same configuration and of as many processes.
-The Trainer writes a checkpoint in place. The marker, written last, lists checksums: a folder that
-differs from its marker is incomplete or damaged.
+running statistics), optimizer, schedule, the states of the random number generators, the history,
+the sums of the monitor, and a marker. So a run resumes bit-exactly from a checkpoint that is
+complete and of the same configuration. The Trainer writes a checkpoint in place. The marker,
+written last, lists checksums: a folder that differs from its marker is incomplete or damaged.
+
+Under torchrun each process goes through batches of its own, `DistributedDataParallel` averages the
+gradients, and all compute with the running statistics of the first process, whose history counts.
 """
 
+import io
 import json
 import logging
 import math
@@ -29,6 +32,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from accelerate.utils import send_to_device
@@ -41,17 +45,15 @@ from docemb_lib.base.integrity import MARKER, damaged, sealed
 from docemb_lib.base.progress import live_cell, progress, stopped
 from docemb_lib.losses import ObjectiveOutput
 from docemb_lib.settings.sections import Training
-from docemb_lib.training import CHECKPOINTS, LOG, curve
 from docemb_lib.training.batches import Collate, MicroBatch, Updates
-from docemb_lib.training.distributed import all_reduced, from_first
 from docemb_lib.training.monitor import Monitor, has_collapsed, validate
 from docemb_lib.workspace import write_text
 
 logger = logging.getLogger(__name__)
 
+CHECKPOINTS = "checkpoints"  # their folder, in that of the run
 BAR = "training the student"
-EVERY = 1.0  # seconds between two drawings of the curve
-FEW = 2  # updates that have no curve
+EVERY = 3.0  # seconds between two drawings of the curve
 AGAIN = 1.0  # seconds until a further Ctrl-C is a second one, not an echo of a launcher
 
 
@@ -66,7 +68,7 @@ class DistillationTrainer(Trainer):
 
     Args:
         settings: the settings of the training.
-        budget: the tokens of a process in a pass, with padding.
+        budget: the tokens of a pass, with padding.
         dtype: the dtype of autocast in validation. None: no autocast.
         monitor: the object that collects the rows of the history.
         **kwargs: the arguments of `transformers.Trainer`.
@@ -92,24 +94,22 @@ class DistillationTrainer(Trainer):
             "dtype": dtype,
             "budget": budget,
         }
-        self.ranks = {"rank": self.args.process_index, "processes": self.args.world_size}
 
     def collate(self, updates: Updates) -> Callable[[list[int]], Any]:
         """The function that turns the rows of an update into the `inputs` of `training_step`."""
         # A student whose forward pass is padded counts its padding among the tokens of a pass.
         padded = self.model.student.padded
         batch_size = self.settings.batch_size
-        return Collate(self.train_dataset, batch_size, self.budget, padded, **self.ranks)
+        return Collate(self.train_dataset, batch_size, self.budget, padded)
 
     def validation_means(self) -> dict[str, float]:
         """The mean loss over the validation documents, and the rest of a validation row."""
-        return validate(self.model, self.eval_dataset, **self.ranks, **self.validation_options)
+        return validate(self.model, self.eval_dataset, **self.validation_options)
 
     def get_train_dataloader(self) -> DataLoader:
-        """The updates of an epoch, each a list of micro-batches of this process.
+        """The updates of an epoch, each a list of micro-batches.
 
-        Every process goes through the same updates, and `Collate` picks its documents by its rank.
-        So the loader is not handed to accelerate, which would give each process other updates.
+        `Updates` gives each process its own. So the loader is not handed to accelerate.
         """
         # The data set is the row numbers alone. `collate` reads the documents of all rows of an
         # update at once, because it packs them by their lengths.
@@ -118,7 +118,12 @@ class DistillationTrainer(Trainer):
         # begins: a resumed run draws the order of the epoch in which it was saved, and the Trainer
         # skips the updates of it that are done.
         updates = Updates(
-            len(rows), self.settings, seed=self.args.seed, epoch=lambda: int(self.state.epoch or 0)
+            len(rows),
+            self.settings,
+            seed=self.args.seed,
+            epoch=lambda: int(self.state.epoch or 0),
+            process=self.args.process_index,
+            processes=self.args.world_size,
         )
         return DataLoader(
             rows,
@@ -135,12 +140,10 @@ class DistillationTrainer(Trainer):
             rows: the rows of the documents of each pass.
             losses: a loss for each pass, (passes,).
 
-        Raises FloatingPointError, in all processes, where a loss is not finite. It names the
-        documents of the pass where they are in this process.
+        Raises FloatingPointError where a loss is not finite. It names the documents of the pass.
         """
         finite = losses.isfinite()  # (passes,)
-        # Every process must know: one that goes on alone would wait for the others forever.
-        if not all_reduced((~finite).any().int(), dist.ReduceOp.MAX):
+        if finite.all():
             return
         ids = self.train_dataset.ids
         names = [
@@ -149,11 +152,9 @@ class DistillationTrainer(Trainer):
             if not is_finite
             for row in rows_of_pass
         ]
-        # The process that has the documents names them; the others say that they have none.
-        documents = ", ".join(names) or "of another process"
         raise FloatingPointError(
             f"update {self.state.global_step + 1}: the loss is not finite, with documents "
-            f"{documents}; look at these, or lower training.learning_rate"
+            f"{', '.join(names)}; look at these, or lower training.learning_rate"
         )
 
     def _get_grad_norm(
@@ -177,7 +178,7 @@ class DistillationTrainer(Trainer):
         """Log a row; one of training gets the monitor's means and speed since the row before.
 
         A row of training is one that has a learning rate. Its `loss` is then the mean over the
-        documents of all processes, in place of the Trainer's mean over updates.
+        documents, in place of the Trainer's mean over updates.
         """
         if "learning_rate" in logs:
             logs |= self.monitor.row()
@@ -215,10 +216,8 @@ class DistillationTrainer(Trainer):
         # The copies to a GPU come from pinned memory, so they overlap with its work.
         micro = send_to_device(micro, self.args.device, non_blocking=True)
         with self.compute_loss_context_manager():  # autocast
-            output: ObjectiveOutput = model(
-                micro.batch, **micro.targets._asdict(), run_groups=micro.run_groups
-            )
-        # The objective's loss is the mean over the documents of this process in this pass.
+            output: ObjectiveOutput = model(micro.batch, **micro.targets._asdict())
+        # The objective's loss is the mean over the documents of this pass.
         loss = output.loss * scale
         self.accelerator.backward(loss)
         return output, loss.detach()
@@ -231,34 +230,26 @@ class DistillationTrainer(Trainer):
     ) -> Tensor:
         """Accumulate the gradients of one update.
 
-        Let n be the documents of the update, n_kr those that process r of W has in pass k, and
-        L_kr their mean loss. The loss of the update is the mean over all n documents::
-
-            L = sum_k sum_r (n_kr / n) L_kr
-
-        This process adds its terms of the sum. DDP adds up the processes, but divides by W, so each
-        term is multiplied by W.
+        Let n be the documents of the update, n_k those of pass k, and L_k their mean loss. The loss
+        of the update is the mean over all n documents, sum_k (n_k / n) L_k. DDP takes the mean over
+        the processes, which have as many documents each.
 
         Args:
             model: the objective, in DDP where there are several processes.
-            inputs: the passes of this process, from `collate`.
+            inputs: the passes, from `collate`.
 
         Returns:
-            The sum of W (n_kr / n) L_kr over the passes of this process, ().
+            The loss of the update, ().
         """
         model.train()
         losses = []
         for number, micro in enumerate(inputs, 1):
-            # Gradients are sums over the passes of a process. DDP exchanges them in a backward
-            # pass, and once is enough: in the last one of the update. All processes have as many
-            # passes, or the exchange would wait forever.
+            # DDP exchanges the sums of gradients in the last backward pass of an update. Processes
+            # may have other numbers of passes before it.
             with self.accelerator.no_sync(model) if number < len(inputs) else nullcontext():
-                # `share` is n_kr / n, and `world_size` is W.
-                output, loss = self.learn(model, micro, scale=micro.share * self.args.world_size)
+                output, loss = self.learn(model, micro, scale=micro.share)
             losses.append(loss)
-            # A filler has a share of zero. Its gradients are zero, and it is not in the means.
-            if micro.share:
-                self.monitor.add(output, tokens=sum(micro.batch.sizes))
+            self.monitor.add(output, tokens=sum(micro.batch.sizes))
         # The losses stay on the device until here, so that no pass waits for the one before.
         each = torch.stack(losses)  # (passes,)
         # The check waits for the device. One after all passes lets a GPU work without a break.
@@ -298,91 +289,48 @@ class Bar(TrainerCallback):
 
 
 class Curve(TrainerCallback):
-    """Losses and spread so far, drawn below the cell that a person runs.
+    """The losses so far, drawn below the cell that a person runs, every few seconds and at the end.
 
-    It is drawn again at most once a second. A training that ends takes the drawing away, because
-    the history is drawn next; the last state of one that is stopped stays.
+    In a terminal the bar shows the last loss.
     """
 
-    handle: Any = None  # of the drawing
-    drawn = 0.0  # seconds of the clock when it was drawn last
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        if state.is_world_process_zero and live_cell() is not None and state.max_steps > FEW:
-            from IPython.display import display
-
-            self.handle = display(self._content(""), raw=True, display_id=True)
+    drawn = 0.0  # seconds of the clock when it was drawn last; 0: not yet
 
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        if self.handle is not None and time.monotonic() - self.drawn >= EVERY:
-            self._draw(state)
+        if time.monotonic() - self.drawn >= EVERY:
+            self.on_train_end(args, state, control)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        if self.handle is None:
+        """Draw the losses anew, in place."""
+        if not state.is_world_process_zero or live_cell() is None:
             return
-        if state.global_step < state.max_steps:
-            self._draw(state)
-        else:
-            self.handle.update(self._content(""), raw=True)
+        from IPython.display import Image, display
+        from matplotlib.figure import Figure  # imported only where something is drawn
 
-    def _draw(self, state: TrainerState) -> None:
-        drawing = curve.drawn(state.log_history, state.max_steps)
-        self.handle.update(self._content(drawing), raw=True)
+        figure = Figure(figsize=(6, 2.5), layout="constrained")
+        ax = figure.subplots()
+        for name, column, look in (("training", "loss", "-"), ("validation", "eval_loss", "o-")):
+            rows = [(row["step"], row[column]) for row in state.log_history if column in row]
+            ax.plot(*np.array(rows).reshape(-1, 2).T, look, label=name)
+        ax.set(xlabel="updates", ylabel="loss", xlim=(0, state.max_steps))
+        ax.legend()
+        file = io.BytesIO()
+        figure.savefig(file, format="png")
+        place = {"display_id": f"losses-{id(self)}", "update": self.drawn > 0}
+        display(Image(file.getvalue()), **place)
         self.drawn = time.monotonic()
-
-    def _content(self, html: str) -> dict[str, str]:
-        return {"text/html": html, "text/plain": ""}
-
-
-class Log(TrainerCallback):
-    """Writes `log.jsonl` in the folder of the checkpoints, for displays of a running training.
-
-    The first line names the run and the number of updates. Then the history follows while it grows,
-    one row a line, with the time at which it was written. A display may read the file at any
-    moment; nothing that is computed depends on it.
-    """
-
-    def __init__(self, folder: Path, title: str, profile: str) -> None:
-        """`folder` is that of the checkpoints; `title` and `profile` name the run in displays."""
-        self.file = folder / LOG
-        self.names = {"title": title, "profile": profile}
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Write the file anew: its head, and the rows of a resumed run so far."""
-        if state.is_world_process_zero:
-            head = {**self.names, "updates": state.max_steps}
-            # A resumed run writes the file anew from the history of its checkpoint, because it goes
-            # through the later updates again. The last of these rows says when it went on.
-            rows = [head, *state.log_history, {"step": state.global_step, "at": time.time()}]
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            self.file.write_text("".join(map(_json_line, rows)), encoding="utf-8")
-
-    def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Append the newest row of the history."""
-        if state.is_world_process_zero and self.file.is_file():  # not before the training begins
-            with self.file.open("a", encoding="utf-8") as file:
-                file.write(_json_line({**state.log_history[-1], "at": time.time()}))
-
-
-def _json_line(row: Mapping[str, Any]) -> str:
-    return f"{json.dumps(row)}\n"
 
 
 class Stop(TrainerCallback):
-    """On Ctrl-C or SIGTERM: a checkpoint after the current update in all processes, then an end.
+    """On Ctrl-C or SIGTERM: a checkpoint after the current update, then an end.
 
     Jupyter's stop button is a Ctrl-C. Schedulers of clusters send SIGTERM some time before they
-    kill, so that no update is lost.
+    kill, so that no update is lost. One of several processes would wait for the others, which may
+    be an update further, so in these the signals have their usual effect.
 
     The request is kept here. The Trainer's `should_training_stop` could not hold it: the Trainer
     resets it when it begins, which may be after the signal, and sets it after the last update,
@@ -395,14 +343,14 @@ class Stop(TrainerCallback):
     saved = 0  # updates in the newest checkpoint
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take note of both signals in this context.
+    def listening(self, processes: int) -> Iterator[None]:
+        """Take note of both signals in this context, where there is one process.
 
         At its end, Stopped is raised after Ctrl-C, and SIGTERM has its usual effect if it came. A
         second Ctrl-C ends the update in hand at once, without a checkpoint.
         """
         # Python lets only the main thread set signal handlers.
-        if threading.current_thread() is not threading.main_thread():
+        if processes > 1 or threading.current_thread() is not threading.main_thread():
             yield
             return
         numbers = [signal.SIGTERM]
@@ -427,7 +375,7 @@ class Stop(TrainerCallback):
     def _progress(self) -> str:
         return f"{self.saved} of {self.updates} updates"
 
-    def _note(self, number: int, frame: FrameType | None = None) -> None:
+    def _note(self, number: int, frame: FrameType | None) -> None:
         """Keep a request to stop. A second Ctrl-C raises KeyboardInterrupt."""
         if not self.requested:
             self.since = time.monotonic()
@@ -444,19 +392,9 @@ class Stop(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Save and stop, in all processes, where one of them was signalled."""
-        # A launcher may signal one process alone, and processes may be in different updates when
-        # they are signalled. The reduction makes all of them stop after the same one.
-        requested = torch.tensor(self.requested, device=args.device)
-        number = int(all_reduced(requested, dist.ReduceOp.MAX))
-        if not number:
-            return
-        if not self.requested:
-            self._note(number)
-        # These are only ever set to True, never to the flag: a signal that arrives during the
-        # reduction counts for the next update.
-        control.should_save = True
-        control.should_training_stop = True
+        if self.requested:
+            control.should_save = True
+            control.should_training_stop = True
 
     # A validation can take as long as many updates, and after the last one no update follows.
     on_evaluate = on_step_end
@@ -491,7 +429,7 @@ class Checkpoints(TrainerCallback):
     ) -> None:
         """Restore what the Trainer does not know of a checkpoint, and start the clock."""
         if self.resumed is not None:
-            self.monitor.load(self.resumed, args.process_index)
+            self.monitor.load(self.resumed)
             # The Trainer takes the intervals of logs and checkpoints from the checkpoint. They do
             # not change a result, so the settings may differ now, and the settings hold.
             state.compute_steps(args, state.max_steps)
@@ -511,13 +449,13 @@ class Checkpoints(TrainerCallback):
     def on_save(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Add the state of the monitor of each process, then the marker."""
+        """Add the state of the monitor, then the marker."""
         # The Trainer has written its part of the checkpoint before it calls.
         checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        self.monitor.save(checkpoint, args.process_index)
         if args.world_size > 1:
-            dist.barrier()  # every process has written its part
+            dist.barrier()  # every process has written the state of its generators
         if state.is_world_process_zero:
+            self.monitor.save(checkpoint)
             # The checksums cover all files, so the marker comes last: a kill before it leaves a
             # folder without a marker, which `find_checkpoint` removes.
             write_text(checkpoint / MARKER, sealed(checkpoint, self.marker, MARKER))
@@ -527,9 +465,8 @@ def find_checkpoint(folder: Path, configuration: str) -> tuple[Path | None, int 
     """The newest complete checkpoint in `folder`, and its tokens of a pass; None without one.
 
     A resumed run takes as many tokens in a pass as before, because other passes would add up the
-    gradients in another order, which rounds differently. The first process looks and all use its
-    answer, since a shared file system may show others an older state. It removes incomplete
-    checkpoints: the Trainer would count them among those to keep, and delete a complete one.
+    gradients in another order, which rounds differently. Incomplete checkpoints are removed: the
+    Trainer would count them among those to keep, and delete a complete one.
 
     Args:
         folder: the folder of the checkpoints.
@@ -538,24 +475,20 @@ def find_checkpoint(folder: Path, configuration: str) -> tuple[Path | None, int 
     Raises InputError where the newest checkpoint is from a run with another configuration, and then
     removes nothing.
     """
-
-    def find() -> tuple[Path | None, int | None]:
-        # A checkpoint is named by its update; the names of trackers' files are left alone.
-        paths = [path for path in folder.glob("checkpoint-*") if _number(path).isdigit()]
-        complete = [path for path in paths if not damaged(path, MARKER)]
-        newest = max(complete, key=lambda path: int(_number(path)), default=None)
-        marker = json.loads((newest / MARKER).read_bytes()) if newest else {}
-        if newest and marker["configuration"] != configuration:
-            raise InputError(
-                f"{newest}: this checkpoint is from a run with other settings, documents, versions "
-                f"or number of processes; go on with these, or remove {folder} to begin anew"
-            )
-        for path in set(paths) - set(complete):
-            logger.warning("%s is incomplete or damaged, and not used", path)
-            shutil.rmtree(path)
-        return newest, marker.get("batch_tokens")
-
-    return from_first(find)
+    # A checkpoint is named by its update; the names of trackers' files are left alone.
+    paths = [path for path in folder.glob("checkpoint-*") if _number(path).isdigit()]
+    complete = [path for path in paths if not damaged(path, MARKER)]
+    newest = max(complete, key=lambda path: int(_number(path)), default=None)
+    marker = json.loads((newest / MARKER).read_bytes()) if newest else {}
+    if newest and marker["configuration"] != configuration:
+        raise InputError(
+            f"{newest}: this checkpoint is from a run with other settings, documents, versions "
+            f"or number of processes; go on with these, or remove {folder} to begin anew"
+        )
+    for path in set(paths) - set(complete):
+        logger.warning("%s is incomplete or damaged, and not used", path)
+        shutil.rmtree(path)
+    return newest, marker.get("batch_tokens")
 
 
 def _number(checkpoint: Path) -> str:
@@ -563,7 +496,7 @@ def _number(checkpoint: Path) -> str:
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove checkpoints and log of a training in `folder`, once its result is saved.
+    """Remove the checkpoints of a training in `folder`, once its result is saved.
 
     Files of trackers stay, and so does the folder of the checkpoints if it holds any. A kill in
     between does no harm, because whoever calls has saved the result before.
@@ -571,6 +504,5 @@ def remove_checkpoints(folder: Path) -> None:
     checkpoints = folder / CHECKPOINTS
     for path in checkpoints.glob("checkpoint-*"):
         shutil.rmtree(path, ignore_errors=True)
-    (checkpoints / LOG).unlink(missing_ok=True)
     with suppress(OSError):  # the folder is not empty, or not there
         checkpoints.rmdir()

@@ -12,7 +12,6 @@ from docemb_lib.views.losses import (
     ThreeDocuments,
     contextual_losses,
     objectives_of,
-    scores_by_negatives,
     three_documents,
     weights_by_length,
 )
@@ -58,7 +57,6 @@ __all__ = [
     "probes_of_teachers",
     "readings",
     "redundancy_beside_paper",
-    "scores_by_negatives",
     "seen_by_models",
     "similarity_beside_paper",
     "sizes_beside_paper",

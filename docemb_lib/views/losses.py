@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from docemb_lib.evaluation.scoreboard import MAIN_METRICS
 from docemb_lib.runs import records
 from docemb_lib.runs.key import RunKey
 from docemb_lib.runs.pipeline import Stages
@@ -95,38 +94,6 @@ def _called(key: RunKey) -> str:
     return ";".join(parts)
 
 
-def scores_by_negatives(run: Run) -> pd.DataFrame:
-    """The scores of this run and of recorded runs that differ from it in their negatives alone.
-
-    Columns: negatives (how many each document has), task, metric, value, low, high: the 95%
-    interval over validation examples. Without a structural loss that has negatives, the frame is
-    empty.
-    """
-    columns = ["negatives", "task", "metric", "value", "low", "high"]
-    if "negatives" not in run.key.counting:
-        return pd.DataFrame(columns=columns)
-    frames = [_at_negatives(run.key, run.validation.intervals, run.label)]
-    for record in run.comparable():
-        key = run.key_of(record)
-        if key.same_but("negatives") == run.key.same_but("negatives"):
-            intervals = records.table_of(run.workspace, record, "intervals")
-            if len(intervals):
-                frames.append(_at_negatives(key, intervals, record.label))
-    points = pd.concat(frames, ignore_index=True)[columns]
-    return points.drop_duplicates(["negatives", "task"])
-
-
-def _at_negatives(key: RunKey, intervals: pd.DataFrame, label: str) -> pd.DataFrame:
-    """The main scores of the model with this label, and the number of its negatives."""
-    others = key.profile.parameters.documents - 1
-    given = key.profile.parameters.negatives
-    numbers = {"batch": key.training.batch_size - 1, "all": others}
-    number = numbers[given] if isinstance(given, str) else given
-    main = intervals["metric"].isin([*MAIN_METRICS, "mean"])
-    rows = intervals[main & (intervals["model"] == label)]
-    return rows.assign(negatives=min(int(number), others))
-
-
 def objectives_of(run: Run) -> dict[str, Objective]:
     """Objectives by structural loss: as training begins, and that of the run as training left it.
 
@@ -171,7 +138,6 @@ def three_documents(run: Run) -> ThreeDocuments:
     import torch
 
     from docemb_lib.losses import SDL, SoftCCA
-    from docemb_lib.losses.objective import with_parts
 
     stage = run.stages.students
     objective = stage.objective()
@@ -186,14 +152,15 @@ def three_documents(run: Run) -> ThreeDocuments:
         output = objective(batch, **targets._asdict())
         y = output.embeddings
         lengths = targets.n_structural_tokens
-        losses = {teaching.role: teaching.loss for teaching in objective.teachings}
+        by_role = {teaching.role: teaching for teaching in objective.teachings}
+        losses = {role: teaching.loss for role, teaching in by_role.items()}
         t = targets.teachers.get("structural", y).to(y)
         f, c = output.views or (y, y)
         structural = contextual = 0 * lengths
         if "structural" in losses:
             structural = losses["structural"](y, t, objective.weighting.keep(lengths))
         if "contextual" in losses:
-            contextual, *parts = with_parts(losses["contextual"], f, c).unbind(dim=1)
+            contextual, *parts = by_role["contextual"].losses(f, c).unbind(dim=1)
 
     delta = 0.0
     loss = losses.get("contextual")

@@ -1,4 +1,4 @@
-"""SoftCCA against a step-by-step NumPy version; CCA against cca-zoo, scikit-learn and NumPy
+"""SoftCCA against a step-by-step NumPy version; CCA against cca-zoo and NumPy
 decompositions.
 """
 
@@ -8,8 +8,7 @@ import cca_zoo.linear
 import numpy as np
 import pytest
 import torch
-from sklearn import cross_decomposition
-from torch import Tensor, nn
+from torch import Tensor
 
 from docemb_lib.losses import (
     CCA,
@@ -17,7 +16,6 @@ from docemb_lib.losses import (
     SDL,
     Cosine,
     InfoNCE,
-    Projection,
     SoftCCA,
     contextual_loss,
 )
@@ -69,25 +67,6 @@ def test_sdl_equals_its_formula_over_training_and_evaluation_steps(form, reducti
         assert sdl(Z).item() == pytest.approx(reference.step(Z.numpy(), step % 4 != 0), rel=1e-12)
     np.testing.assert_allclose(sdl.covariance, reference.Phi, rtol=1e-12)
     assert sdl.normaliser.item() == pytest.approx(reference.b)
-
-
-@pytest.mark.parametrize(("form", "falls"), [("correlation", 1.0), ("covariance", 100.0)])
-def test_the_printed_sdl_falls_with_the_square_of_its_views(form, falls):
-    """Five batches of views with a variance of 9, and the same views scaled by a tenth."""
-    values = []
-    for scale in (1.0, 0.1):
-        sdl = SDL(6, reduction="sum", form=form).double()
-        for step in range(5):
-            value = sdl(scale * 3 * normal(6, 6, seed=step))
-        values.append(value.item())
-    assert values[0] / values[1] == pytest.approx(falls, rel=0.01)
-
-
-def test_the_printed_sdl_of_one_batch_is_the_sum_of_its_covariances():
-    Z = 3 * normal(40, 6, seed=1) @ normal(6, 6, seed=2)
-    covariance = np.cov(Z.numpy(), rowvar=False)
-    expected = np.abs(covariance[~np.eye(6, dtype=bool)]).sum()
-    assert SDL(6, reduction="sum", form="covariance").double()(Z).item() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("form", ["correlation", "covariance"])
@@ -158,14 +137,6 @@ def test_soft_cca_is_the_distance_plus_delta_times_both_decorrelations(dtype, to
         np.testing.assert_allclose(loss(z1, z2).numpy(), expected, rtol=tolerance)
 
 
-def test_uncorrelated_features_have_no_decorrelation_loss():
-    patterns = torch.tensor(
-        [[a, b, a * b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)], dtype=torch.float64
-    )
-    assert SDL(3).double()(5 * patterns + 2).item() == pytest.approx(0, abs=1e-12)
-    assert SDL(1)(torch.arange(4.0)[:, None]).item() == 0  # a single feature
-
-
 def test_gradients_of_sdl_flow_through_the_current_batch_alone():
     past = normal(6, 4, seed=1).requires_grad_()
     now = normal(6, 4, seed=2).requires_grad_()
@@ -210,14 +181,12 @@ def correlated_views(seed: int, B: int = 60, P: int = 5, Q: int = 4) -> tuple[Te
 
 @pytest.mark.parametrize("seed", [0, 10, 20])
 @pytest.mark.parametrize("components", [1, 2, 4])
-def test_cca_agrees_with_cca_zoo_and_scikit_learn(seed, components):
+def test_cca_agrees_with_cca_zoo(seed, components):
     z1, z2 = correlated_views(seed)
     found = CCA(components, ridge=0.0)(z1, z2)
     zoo = cca_zoo.linear.CCA(n_components=components).fit_transform([z1.numpy(), z2.numpy()])
-    peer = cross_decomposition.CCA(components, scale=False, tol=1e-14, max_iter=50_000)
-    for (a, b), tolerance in ((zoo, 1e-6), (peer.fit_transform(z1.numpy(), z2.numpy()), 1e-4)):
-        expected = -sum(np.corrcoef(x, y)[0, 1] for x, y in zip(a.T, b.T, strict=True))
-        np.testing.assert_allclose(found.numpy(), np.full(60, expected), rtol=tolerance)
+    expected = -sum(np.corrcoef(x, y)[0, 1] for x, y in zip(*map(np.transpose, zoo), strict=True))
+    np.testing.assert_allclose(found.numpy(), np.full(60, expected), rtol=1e-6)
 
 
 def inverse_root(S: np.ndarray) -> np.ndarray:
@@ -246,14 +215,6 @@ def test_cca_gradients_agree_with_finite_differences_also_in_small_batches(B, co
     )
 
 
-def test_cca_ignores_invertible_maps_and_shifts_of_a_view():
-    z1, z2 = correlated_views(70)
-    mapped = z1 @ (normal(5, 5, seed=71) + 3 * torch.eye(5, dtype=torch.float64)) - 7
-    torch.testing.assert_close(CCA(ridge=0.0)(mapped, z2), CCA(ridge=0.0)(z1, z2))
-    # All correlations of a view with a map of itself are 1.
-    torch.testing.assert_close(CCA(ridge=0.0)(z1, mapped)[0].item(), -5.0)
-
-
 @pytest.mark.parametrize("ridge", [0.0, 1e-3])
 def test_constant_views_have_no_correlation(ridge):
     constant = torch.ones(6, 3, requires_grad=True)
@@ -272,10 +233,6 @@ def test_constant_views_have_no_correlation(ridge):
         ),
         (
             "2 documents or more, got a batch of 1",
-            lambda: SoftCCA(3).eval()(torch.ones(1, 3), torch.ones(1, 3)),
-        ),
-        (
-            "2 documents or more, got a batch of 1",
             lambda: CCA()(torch.ones(1, 3), torch.ones(1, 3)),
         ),
         (
@@ -287,8 +244,6 @@ def test_constant_views_have_no_correlation(ridge):
             lambda: contextual_loss("null", 4),
         ),
         ("cca:10, got 'cca:'", lambda: contextual_loss("cca:", 4)),
-        ("cca:10, got 'soft-cca:sum'", lambda: contextual_loss("soft-cca:sum", 4)),
-        ("cca:10, got 'mse:2'", lambda: contextual_loss("mse:2", 4)),
         ("form: got 'sum'; give correlation or covariance", lambda: SDL(4, form="sum")),
     ],
 )
@@ -335,31 +290,6 @@ def test_the_thesis_sum_with_its_delta_is_the_same_loss(P, cells):
         z1 = normal(6, P, seed=step)
         z2 = normal(6, P, seed=9 + step)
         torch.testing.assert_close(summed(z1, z2), mean(z1, z2), rtol=1e-13, atol=1e-15)
-
-
-def test_cca_after_trained_networks_raises_their_correlation():
-    """DCCA: descending on the loss trains every layer of both networks."""
-    torch.manual_seed(0)
-    networks = nn.ModuleList([Projection("6(ReLU)x3", 5), Projection("6(ReLU)x3", 4)]).double()
-    z1, z2 = correlated_views(11)
-    before = copy.deepcopy(networks.state_dict())
-    optimiser = torch.optim.SGD(networks.parameters(), lr=0.1)
-    correlations = []
-    for _ in range(30):
-        loss = CCA()(networks[0](z1), networks[1](z2)).mean()
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        correlations.append(-loss.item())
-    assert correlations[-1] > correlations[0] + 0.1
-    moved = {
-        name
-        for name, tensor in networks.state_dict().items()
-        if not torch.allclose(tensor, before[name])
-    }
-    assert moved == {
-        name for name in before if not name.endswith("2.bias")
-    }  # a shift of a view correlates alike
 
 
 @pytest.mark.parametrize("side", [0, 1])

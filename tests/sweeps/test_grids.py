@@ -31,7 +31,6 @@ SIZES = {
     "final": ("06_evaluation", 3),
     "soft-cca-beta": ("04_projections", 5 + 3),
     "contextual-losses": ("04_projections", 2 * 2 + 4),
-    "negatives": ("03_structural", 2 * 2 * 4 + 2 * 4),
     "weighting-teachers": ("05_weighting", 3),
 }
 

@@ -2,7 +2,6 @@
 
 import importlib
 import itertools
-import json
 import math
 import multiprocessing
 import os
@@ -15,7 +14,7 @@ import pytest
 import torch
 from transformers import get_cosine_schedule_with_warmup
 
-from docemb_lib.training import LOG, trainer
+from docemb_lib.training import trainer
 from docemb_lib.training.batches import Updates
 
 sys.path.append(str(Path(__file__).parent))  # behind `tests`, whose conftest is imported by name
@@ -102,18 +101,6 @@ def assert_same_run():
         assert untimed(actual[1]) == untimed(history)
 
     return check
-
-
-@pytest.fixture(scope="session")
-def logged():
-    """The first line of a training's log, and the updates that have a row of losses."""
-
-    def read(folder: Path) -> tuple[dict, list[int]]:
-        lines = (folder / "checkpoints" / LOG).read_text(encoding="utf-8").splitlines()
-        head, *rows = map(json.loads, lines)
-        return head, [row["step"] for row in rows if "learning_rate" in row]
-
-    return read
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """A small distillation, also in a process to be killed, and in two processes."""
 
 import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,18 +12,18 @@ from transformers import LongformerConfig, LongformerModel
 
 from docemb_lib.losses import (
     Cosine,
+    InfoNCE,
     MaxMargin,
     Objective,
     Projection,
     SoftCCA,
-    StructuralLoss,
     Teaching,
     Weighting,
 )
 from docemb_lib.settings.sections import Training
 from docemb_lib.student import Student
 from docemb_lib.training import trainer
-from docemb_lib.training.batches import Negatives, TrainingDocuments
+from docemb_lib.training.batches import TrainingDocuments
 from docemb_lib.training.run import History, train_objective
 
 DIM, TOKENS, WORDS = 16, 40, 200
@@ -57,17 +58,19 @@ def make_student(dropout: float, *, window: int = 8, pooling: Any = "mean") -> S
 
 
 def make_objective(
-    dropout: float = 0.1, *, more: bool = False, structural: type[StructuralLoss] = Cosine
+    dropout: float = 0.1, *, more: bool = False, statistics: bool = True
 ) -> Objective:
     """Dropout, both losses, projections and running statistics: all that a checkpoint must hold.
 
-    The delta of the first SoftCCA is balanced. `more` has four teachers, two of each role.
+    The delta of the first SoftCCA is balanced. `more` has four teachers, two of each role. Without
+    `statistics`, InfoNCE is in the place of SoftCCA.
     """
     torch.manual_seed(3)
     student = make_student(dropout)
-    teachers = [Teaching("structural", "structural", structural())]
+    teachers = [Teaching("structural", "structural", Cosine())]
+    contextual = SoftCCA(12, "balance") if statistics else InfoNCE()
     for name, role, loss, weight, student_spec, teacher_spec in (
-        ("contextual", "contextual", SoftCCA(12, "balance"), 1.0, "12(ReLU)x12", "12"),
+        ("contextual", "contextual", contextual, 1.0, "12(ReLU)x12", "12"),
         ("far", "structural", MaxMargin("cosine", 0.5), 0.5, "8", "-"),
         ("topics", "contextual", SoftCCA(6), 2.0, "6", "-"),
     )[: 3 if more else 1]:
@@ -94,21 +97,12 @@ def train(
     dropout: float = 0.1,
     n: int = 50,
     more: bool = False,
-    negatives: Any = "batch",
+    statistics: bool = True,
     **changes: Any,
 ) -> tuple[Objective, History]:
-    """Train; negatives: "batch", "all", or how many, of the documents that the mask keeps."""
-    structural = Cosine if negatives == "batch" else MaxMargin
-    objective = make_objective(dropout, more=more, structural=structural)
+    objective = make_objective(dropout, more=more, statistics=statistics)
     documents = make_documents(n, 1, more=more)
     validation = make_documents(25, 2, more=more)  # enough to measure `cca`
-    if negatives != "batch":
-        kept = np.flatnonzero(documents.n_structural_tokens <= 30)
-        count = None if negatives == "all" else negatives
-        for split, of_training in ((documents, True), (validation, False)):
-            split.negatives = Negatives(
-                documents.teachers["structural"], kept, count, seed=5, of_training=of_training
-            )
     settings = SETTINGS.model_copy(update=changes)
     history = train_objective(
         objective, documents, validation, settings=settings, seed=5, folder=folder
@@ -134,11 +128,11 @@ def announce_updates(train: Any, folder: Path, settings: dict[str, Any], pipe: A
 
 
 def train_as_one_of_two(
-    rank: int, port: int, folder: Path, settings: dict[str, Any], file: Path
+    rank: int, port: int, folder: Path, settings: dict[str, Any], dies_at: int
 ) -> None:
-    """Train in the environment that torchrun gives a process.
+    """Train in the environment that torchrun gives a process, and die at an update, if it comes.
 
-    The first process saves weights and history.
+    Both processes write what they have.
     """
     os.environ |= {
         "RANK": str(rank),
@@ -149,6 +143,13 @@ def train_as_one_of_two(
         "MASTER_PORT": str(port),
     }
     torch.set_num_threads(1)
+    original = trainer.Bar.on_step_end
+
+    def dying(self: Any, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        original(self, args, state, control, **kwargs)
+        if state.global_step == dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    trainer.Bar.on_step_end = dying
     trained, history = train(folder, **settings)
-    if rank == 0:
-        torch.save((trained.state_dict(), list(history)), file)
+    torch.save((trained.state_dict(), list(history)), folder / f"trained-{rank}.pt")

@@ -22,8 +22,6 @@ UPDATES = 12
 RUNS = [
     ("distil", 0, {}),
     ("distil", 1, {"more": True}),
-    ("distil", 2, {"negatives": 7}),
-    ("distil", 3, {"negatives": "all"}),
     ("on_pairs", 0, {}),
     ("on_pairs", 1, {"pairs": "dropout", "mlm": False}),
 ]
@@ -46,7 +44,7 @@ def unbroken_few(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "seed", "settings"), RUNS)
 def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(
-    tmp_path, request, interrupt, steps, logged, assert_same_run, name, seed, settings
+    tmp_path, request, interrupt, steps, assert_same_run, name, seed, settings
 ):
     train, at = request.getfixturevalue(name).train, random.Random(seed).randrange(3, UPDATES)
     unbroken = train(tmp_path / "unbroken", **settings)
@@ -57,7 +55,6 @@ def test_a_run_killed_anywhere_and_resumed_ends_in_the_same_bits(
     assert steps == list(range(steps[0], UPDATES + 1))
     assert 1 < steps[0] <= at + 1  # resumed rather than started anew
     assert_same_run(unbroken, resumed)
-    assert logged(tmp_path / "killed") == logged(tmp_path / "unbroken")
 
 
 def test_a_run_stopped_by_sigterm_saves_first_and_resumes_to_the_same_bits(
@@ -189,9 +186,6 @@ def test_a_checkpoint_of_another_run_is_refused_and_a_torn_one_skipped(
     )
     for change in ({"learning_rate": 2e-3}, {"n": 49}):
         refused(of_another, distil.train, tmp_path, **change)
-    with monkeypatch.context() as patched:
-        patched.setattr("transformers.TrainingArguments.world_size", 3)
-        refused(of_another, distil.train, tmp_path)
     with monkeypatch.context() as patched:
         patched.setattr(distil, "Weighting", lambda **given: Weighting(**given | {"lam": 0.2}))
         refused(of_another, distil.train, tmp_path)

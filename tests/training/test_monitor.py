@@ -1,4 +1,4 @@
-"""Spread and validation against loops; canonical correlation against scikit-learn and SciPy."""
+"""Spread and validation against loops; canonical correlation against SciPy."""
 
 import copy
 import itertools
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from scipy.linalg import block_diag, eigh
-from sklearn import cross_decomposition
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import FunctionTransformer
 
@@ -41,26 +40,19 @@ def test_spread_is_that_of_a_loop_over_pairs(embeddings):
     assert spread(embeddings) == pytest.approx(np.mean(distances))
 
 
-def test_equal_embeddings_have_no_spread():
-    assert spread(torch.tensor([[0.0, 1.0]] * 4)) == pytest.approx(0)
-
-
 def test_a_single_embedding_has_no_spread(embeddings):
     assert spread(embeddings[:1]) == 0
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-def test_speed_counts_the_documents_and_tokens_of_all_processes(processes, monkeypatch):
-    """Each of the processes adds the same passes: of 4 and 2 documents, 26 and 12 tokens."""
-    monkeypatch.setattr("docemb_lib.training.monitor.all_reduced", lambda sums: sums * processes)
+def test_speed_counts_documents_and_tokens_since_the_row_before(monkeypatch):
     monkeypatch.setattr("time.perf_counter", iter([10.0, 12.0, 12.0]).__next__)
     monitor = Monitor([], dim=5, device=torch.device("cpu"))
     for documents, tokens in ((4, 26), (2, 12)):
         output = ObjectiveOutput(torch.tensor(0.0), {}, torch.ones(documents, 5), None)
         monitor.add(output, tokens=tokens)
     row = monitor.row()
-    assert row["documents_per_second"] == processes * 6 / 2
-    assert row["tokens_per_second"] == processes * 38 / 2
+    assert row["documents_per_second"] == 6 / 2
+    assert row["tokens_per_second"] == 38 / 2
 
 
 def two_views(seed, n=90, widths=(7, 5), noise=0.5):
@@ -71,11 +63,6 @@ def two_views(seed, n=90, widths=(7, 5), noise=0.5):
         shared @ rng.standard_normal((3, P)) + noise * rng.standard_normal((n, P)) for P in widths
     ]
     return [X * rng.uniform(0.1, 3, X.shape[1]) + rng.standard_normal(X.shape[1]) for X in mixed]
-
-
-def scikit_learns(fitted, rest, k, ridge):
-    a, b = cross_decomposition.CCA(k, max_iter=10_000, tol=1e-12).fit(*fitted).transform(*rest)
-    return [np.corrcoef(a[:, i], b[:, i])[0, 1] for i in range(k)]
 
 
 def as_generalised_eigenvectors(fitted, rest, k, ridge):
@@ -105,20 +92,12 @@ def between_and_within(S, P, ridges):
     return S - within, within + block_diag(*ridges)
 
 
-@pytest.mark.parametrize(
-    ("reference", "ridge", "k"),
-    [
-        (scikit_learns, 1e-9, 3),
-        (as_generalised_eigenvectors, 1e-9, 5),
-        (as_generalised_eigenvectors, 0.1, 2),
-        (as_generalised_eigenvectors, 2.0, 5),
-    ],
-)
-def test_canonical_correlation_is_that_of_held_out_halves(reference, ridge, k):
+@pytest.mark.parametrize(("ridge", "k"), [(1e-9, 5), (0.1, 2), (2.0, 5)])
+def test_canonical_correlation_is_that_of_held_out_halves(ridge, k):
     views = two_views(0, n=91)
     expected = []
     for half in (0, 1):
-        expected += reference(
+        expected += as_generalised_eigenvectors(
             [X[half::2] for X in views], [X[1 - half :: 2] for X in views], k, ridge
         )
     X, Y = map(torch.from_numpy, views)
@@ -129,37 +108,6 @@ def test_canonical_correlation_is_that_of_held_out_halves(reference, ridge, k):
 @pytest.fixture
 def views():
     return tuple(map(torch.from_numpy, two_views(1, n=400, widths=(6, 6))))
-
-
-@pytest.fixture
-def rotation():
-    generator = torch.Generator().manual_seed(1)
-    return torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64)).Q
-
-
-def test_the_correlation_with_a_map_of_a_view_is_1(views, rotation):
-    X, _ = views
-    assert canonical_correlation(X, X @ rotation + 3, ridge=1e-9) == pytest.approx(1)
-
-
-def test_the_correlation_is_the_same_at_any_scale(views, rotation):
-    X, Y = views
-    scaled = canonical_correlation(100 * X @ rotation, Y.float() / 50 - 7)
-    assert scaled == pytest.approx(canonical_correlation(X, Y), abs=1e-5)
-
-
-def test_directions_that_are_mostly_rounding_do_not_correlate(views):
-    X, _ = views
-    narrow = torch.cat([X[:, :1], 1e-6 * X[:, 1:]], dim=1)
-    assert canonical_correlation(narrow, narrow) == pytest.approx(1 / 6, abs=0.01)
-
-
-def test_independent_views_do_not_correlate():
-    """On the documents that they are fitted on, they correlate by nearly 1."""
-    independent = [
-        torch.randn(200, 80, generator=torch.Generator().manual_seed(seed)) for seed in (2, 3)
-    ]
-    assert abs(canonical_correlation(*independent)) < 0.1
 
 
 def test_the_correlation_of_a_constant_view_is_nan(views):
@@ -186,13 +134,6 @@ def test_wide_views_are_reduced_to_components_of_the_half_that_fits(widths):
         expected += as_generalised_eigenvectors(fitted, rest, 4, 0.01)
     X, Y = map(torch.from_numpy, views)
     assert canonical_correlation(X, Y, components=4) == pytest.approx(np.mean(expected), abs=1e-6)
-
-
-def test_independent_wide_views_do_not_correlate():
-    independent = [
-        torch.randn(100, 300, generator=torch.Generator().manual_seed(seed)) for seed in (2, 3)
-    ]
-    assert abs(canonical_correlation(*independent)) < 0.15
 
 
 @pytest.mark.parametrize(("spread", "collapsed"), [(0.0109, True), (0.0111, False), (0.7, False)])

@@ -52,14 +52,6 @@ def tokenizer():
     return AutoTokenizer.from_pretrained(resolve("all-MiniLM-L6-v2"))
 
 
-def test_each_of_two_sentences_goes_either_way():
-    """Of two sentences, (first, second) and (second, first) are left after drawing again."""
-    rng = np.random.default_rng(0)
-    two = np.array([draw_halves(2, rng) for _ in range(4000)])
-    assert two[:, 0].mean() == pytest.approx(0.5, abs=0.03)
-    assert (two[:, 0] != two[:, 1]).all()
-
-
 def test_all_ways_to_halve_three_sentences_are_equally_likely_and_no_half_is_empty():
     rng = np.random.default_rng(0)
     three = np.array([draw_halves(3, rng) for _ in range(6000)]) @ [1, 2, 4]
@@ -71,10 +63,6 @@ def test_all_ways_to_halve_three_sentences_are_equally_likely_and_no_half_is_emp
 def drawn(document="a", *, seed=0, epoch=0):
     rng = generator_of(document, seed=seed, epoch=epoch)
     return tuple(rng.integers(1000, size=8).tolist())
-
-
-def test_chance_is_the_same_for_the_same_document_seed_and_epoch():
-    assert drawn() == drawn()
 
 
 def test_chance_differs_with_document_seed_and_epoch():
@@ -96,14 +84,6 @@ def test_sentences_are_those_of_the_splitter(tokenizer):
     assert [len(sentences_of(sequence)) for sequence in sequences] == [3, 1, 0, 0, 3, 4, 3, 40]
     sentences = [tokenizer.decode(sentence) for sentence in sentences_of(sequences[0])]
     assert sentences == ["it rained.", "nobody came!", "why?"]
-
-
-def test_a_document_of_a_hundred_thousand_sentences_is_halved(tokenizer):
-    (sequence,), _ = encode_sentences(tokenizer, ["It rains here. " * 100_000])
-    sentences = sentences_of(sequence)
-    assert len(sentences) == 100_000
-    first = draw_halves(len(sentences), generator_of("long", seed=0, epoch=0))
-    assert first.mean() == pytest.approx(0.5, abs=0.01)
 
 
 def test_tokens_are_those_of_the_whole_text_where_they_know_the_space_before_them():
@@ -488,15 +468,6 @@ def test_validation_means_are_those_of_a_loop_and_leave_the_objective_as_it_was(
     ]
     assert means["spread"] == pytest.approx(np.mean(distances), abs=1e-6)
     torch.testing.assert_close(objective.state_dict(), before, rtol=0, atol=0)
-
-
-def test_a_student_learns_to_find_the_other_half(tmp_path, on_pairs):
-    _, history = on_pairs.train(
-        tmp_path, dropout=0.0, epochs=15, learning_rate=3e-3, mlm=False, batch_tokens=10**6
-    )
-    assert history.train[-1]["contrast"] < history.train[0]["contrast"] / 2
-    steps = [row["step"] for row in history.validation]
-    assert (steps[0], steps[-1], len(steps)) == (0, 15 * 6, 19)
 
 
 def test_pairs_by_dropout_of_a_student_without_dropout_are_refused(tmp_path, on_pairs, refused):
