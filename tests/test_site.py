@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from bs4 import BeautifulSoup, Tag
-from conftest import REPOSITORY, write_files
+from conftest import REPOSITORY
 from sphinx.cmd.build import main as sphinx_build
 from sphinx.util.inventory import InventoryFile
 
@@ -35,13 +35,6 @@ pytestmark = pytest.mark.slow
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 
 
-def build(site: Path, executed: Path) -> None:
-    """The README's command."""
-    options = ["-q", "-W", "--keep-going", "-c", str(REPOSITORY / "docs")]
-    options += ["-D", f"executed={executed}"]
-    assert sphinx_build([*options, str(REPOSITORY), str(site)]) == 0
-
-
 def parsed(path: Path) -> BeautifulSoup:
     return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
@@ -49,7 +42,8 @@ def parsed(path: Path) -> BeautifulSoup:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    build(folder, executed=folder / "none")
+    options = ["-q", "-W", "--keep-going", "-c", str(REPOSITORY / "docs")]
+    assert sphinx_build([*options, str(REPOSITORY), str(folder)]) == 0
     return folder
 
 
@@ -151,18 +145,3 @@ def test_index_leads_to_the_readme_without_a_diagram_that_needs_a_network(site, 
     first = pages[site / refresh["content"].partition("url=")[2]].find("article")
     assert "long-document embeddings" in first.find("p").get_text()
     assert "flowchart" not in first.get_text()
-
-
-def test_executed_notebooks_are_shown_once_there_are_some(site, pages, tmp_path):
-    gallery = site / "docs" / "gallery.html"
-    assert "The pages are not part of the repository" in pages[gallery].get_text()
-    run = "05_weighting/cosine;λ=0.5.html"
-    files = {"index.html": f'<a href="{run}">05</a>', run: "<p>executed</p>"}
-    write_files(tmp_path / "pages", files)
-    build(site, executed=tmp_path / "pages")
-    after = {gallery: parsed(gallery)}
-    assert "The pages are not part of the repository" not in after[gallery].get_text()
-    linked = [target for _, target, _ in targets(after)]
-    names = {target.relative_to(site).as_posix() for target in linked}
-    assert {"docs/executed/index.html", f"docs/executed/{run}"} <= names
-    assert all(target.is_file() for target in linked)

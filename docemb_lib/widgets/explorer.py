@@ -29,6 +29,9 @@ from docemb_lib.widgets.maps import Map
 
 DPI = 90  # of figures: legible, and small in a saved notebook
 LONGEST = 4000  # characters of a document that are shown
+# Translucent backgrounds, so that texts are legible on light and dark pages: better and worse.
+MORE = "49, 130, 206"
+LESS = "221, 107, 32"
 STYLE = """<style>
 :is(.docemb-explorer, .docemb-answer) table {border-collapse: collapse; font-size: 12px;}
 :is(.docemb-explorer, .docemb-answer) :is(th, td) {
@@ -77,13 +80,12 @@ def picture(figure: Figure, alt: str) -> str:
     )
 
 
-def button(text: str, label: str = "", **settings: object) -> str:
+def button(text: str, **settings: object) -> str:
     """A button for the HTML of an answer, which gives these values to controls, see `SCRIPT`.
 
-    In an executed copy the text alone remains. label: for screen readers, if the text is too short.
+    In an executed copy the text alone remains.
     """
-    named = f' aria-label="{escape(label)}"' if label else ""
-    return f'<button data-set="{escape(json.dumps(settings))}"{named}>{escape(text)}</button>'
+    return f'<button data-set="{escape(json.dumps(settings))}">{escape(text)}</button>'
 
 
 def copy_button(text: str) -> str:

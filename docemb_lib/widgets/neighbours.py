@@ -1,4 +1,4 @@
-"""Nearest documents of a task in the embedding spaces of several models, and why they are near."""
+"""Nearest documents of a task in the embedding spaces of several models."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from html import escape
 from math import log
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
 
-from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.retrieval import unit
 from docemb_lib.evaluation.tasks import (
     Labelled,
@@ -29,19 +28,16 @@ from docemb_lib.runs.pipeline import Stages
 from docemb_lib.runs.run import Run
 from docemb_lib.teachers.words import words_of
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explanations import LESS, MORE, side_by_side
 from docemb_lib.widgets.explorer import (
+    LESS,
+    MORE,
     Answer,
-    Control,
     Explorer,
     choice,
     dependent_choice,
     slider,
     text_field,
 )
-
-if TYPE_CHECKING:
-    from docemb_lib.student.explanation import Explanation
 
 POOL = 2000  # most texts of a task
 RANKS = 10  # most neighbours of a document
@@ -143,7 +139,7 @@ class Pool:
 
 
 class Documents(Protocol):
-    """What the explorers ask for: documents by task, and the student's answers to further texts."""
+    """What the browser asks for: documents by task, and the embeddings of further texts."""
 
     @property
     def tasks(self) -> Sequence[str]: ...
@@ -152,9 +148,6 @@ class Documents(Protocol):
 
     def embed(self, text: str, /) -> Mapping[str, np.ndarray]:
         """The embedding (·,) of a text by each model."""
-
-    def explain(self, a: str, b: str, /) -> Explanation:
-        """The parts of the student's cosine."""
 
 
 class Neighbourhoods:
@@ -190,13 +183,6 @@ class Neighbourhoods:
         Models are loaded once; embeddings are not stored.
         """
         return {label: model.embed([text])[0] for label, model in self.models.items()}
-
-    @cached_property
-    def explain(self) -> Callable[[str, str], Explanation]:
-        """The parts of the student's cosine of two texts. It is loaded once."""
-        from docemb_lib.student import Student
-
-        return Student.load(self.stages.students.trained.path).explainer()
 
 
 def neighbourhoods_of(run: Run) -> Neighbourhoods:
@@ -271,21 +257,16 @@ def judge_of(data: Labelled | LabelledPairs | Ranking, ids: Sequence[str]) -> Ju
 
 
 def neighbour_browser(neighbourhoods: Documents) -> Explorer:
-    """Compare the neighbours of a document by model, and see whether they are right and why.
+    """Compare the neighbours of a document by model, and see whether they are right.
 
-    Choose a document of a task (`find` filters by words), press a neighbour, or write a text. `why`
-    shows what makes a neighbour near to the student, at first the nearest. The first text that is
-    written, and the first `why`, load models, which takes seconds.
+    Choose a document of a task (`find` filters by words), press a neighbour, or write a text. The
+    first text that is written loads models, which takes seconds.
     """
     embed = cache(neighbourhoods.embed)
-    explain = cache(neighbourhoods.explain)
 
-    def answer(
-        task: str, words: str, row: int | None, k: int, text: str, why: int | None, pair: int | None
-    ) -> Answer:
+    def answer(task: str, words: str, row: int | None, k: int, text: str) -> Answer:
         pool = neighbourhoods.pool(task)
-        written = bool(text.strip())
-        if written:
+        if text.strip():
             row = None
             head = "<b>your text</b> (find and document wait: {})".format(
                 html.button("clear your text", **{"your text": ""})
@@ -299,20 +280,9 @@ def neighbour_browser(neighbourhoods: Documents) -> Explorer:
             text = pool.texts[row]
             query = row
         box = f'<p class="docemb-query" tabindex="-1">{head}</p>{html.document("", text)}'
-        cosines = pool.neighbours(query, len(pool.texts))
-        because = ""
-        if why is not None and why != row:
-            because = _why(pool, cosines, why)
-            try:
-                titles = ("your text" if row is None else pool.names[row], pool.names[why])
-                texts = (text, pool.texts[why])
-                because += side_by_side(explain(*texts), texts, titles, pair or 0, why)
-            except InputError as error:
-                because += html.message(str(error))
-        return Answer(box + _table(pool, cosines, k, row, text) + because)
+        return Answer(box + _table(pool, pool.neighbours(query, k), row, text))
 
     tasks = neighbourhoods.tasks
-    of_first = next(iter(neighbourhoods.pool(tasks[0]).neighbours(0, 1).values())).index
     controls = {
         "task": choice(dict(zip(tasks, tasks, strict=True)), tasks[0]),
         "find": text_field("words of a document, then the return key"),
@@ -321,8 +291,6 @@ def neighbour_browser(neighbourhoods: Documents) -> Explorer:
         ),
         "neighbours": slider(1, RANKS, 1, 5),
         "your text": text_field("any text; empty: the document above", lines=3),
-        "why": Control(None, int(of_first[0]) if len(of_first) else None),
-        "pair": Control(None, 0),
     }
     return Explorer(controls, answer)
 
@@ -336,24 +304,12 @@ def _about(pool: Pool, query: int | None, row: int) -> str:
     return f"{text if verdict.text else ''}{pool.lengths[row]:,} tokens"
 
 
-def _why(pool: Pool, cosines: Mapping[str, pd.Series], row: int) -> str:
-    """How near a document is to what is asked, and which neighbour it is, by model."""
-    standing = []
-    for model, of_model in cosines.items():
-        place = of_model.index.tolist().index(row) + 1
-        standing.append(f"{model} {of_model[row]:.3f} (neighbour {place:,})")
-    title = f"<b>Why {escape(pool.names[row])}?</b>"
-    return f'<p class="docemb-why">{title} Cosines: {escape("; ".join(standing))}</p>'
-
-
-def _table(
-    pool: Pool, nearest: Mapping[str, pd.Series], k: int, query: int | None, text: str
-) -> str:
-    """The k nearest documents of a text in a column per model and a row per rank.
+def _table(pool: Pool, nearest: Mapping[str, pd.Series], query: int | None, text: str) -> str:
+    """The nearest documents of a text in a column per model and a row per rank.
 
     Those that are also neighbours in the student's space are marked. query: the row of the text.
     """
-    of_student = next(iter(nearest.values())).index[:k]
+    of_student = next(iter(nearest.values())).index
     heads = "".join(f"<th>{escape(model)}</th>" for model in nearest)
     rows = ""
     for place in range(len(of_student)):
@@ -363,11 +319,10 @@ def _table(
             mark = " =" if row in of_student else ""
             name = pool.names[row]
             again = html.button(name, document=row, find="", **{"your text": ""})
-            why = html.button("why?", f"why {name}", why=row)
             words = ", ".join(pool.shared_words(text, row))
             cells += (
                 f'<td data-row="{row}">{again}<br>{_about(pool, query, row)}<br>'
-                f"{cosines.iloc[place]:.3f}{mark} {why}<br><i>{escape(words)}</i></td>"
+                f"{cosines.iloc[place]:.3f}{mark}<br><i>{escape(words)}</i></td>"
             )
         rows += f"<tr>{cells}</tr>"
     note = (

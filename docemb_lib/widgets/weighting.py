@@ -28,8 +28,7 @@ from docemb_lib.settings.profile import Profile
 from docemb_lib.sweeps.plan import profile_argument
 from docemb_lib.thesis.comparison import is_sibling, structural_only
 from docemb_lib.widgets import explorer as html
-from docemb_lib.widgets.explanations import LESS, MORE
-from docemb_lib.widgets.explorer import Answer, Control, Explorer, choice, slider
+from docemb_lib.widgets.explorer import LESS, MORE, Answer, Control, Explorer, choice, slider
 from docemb_lib.workspace import fingerprint_of
 
 HALF = 120  # pixels of the drawn differences to each side of zero

@@ -439,19 +439,6 @@ def test_find_and_document_wait_until_a_text_of_ones_own_is_cleared(notebook):
     assert notebook.control("your text").locator("textarea").input_value() == ""
 
 
-@pytest.mark.parametrize("notebook", ["06_evaluation"], indirect=True)
-def test_a_key_on_why_explains_a_neighbour_in_texts_that_take_the_keyboard(notebook):
-    button = notebook.page.locator(".docemb-explorer button[aria-label^=why]").nth(1)
-    name = button.get_attribute("aria-label").removeprefix("why ")
-    button.press("Enter")
-    notebook.page.locator(".docemb-why").get_by_text(f"Why {name}?").wait_for(timeout=60_000)
-    assert notebook.count(".docemb-pairs") == 1
-    text = notebook.page.locator(".docemb-explorer [role=region]").first
-    text.focus()
-    assert text.evaluate("one => document.activeElement === one")
-    assert text.get_attribute("aria-label")
-
-
 # ---- last, because they move controls and look at all that was drawn
 
 

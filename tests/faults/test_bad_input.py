@@ -280,7 +280,7 @@ COMMANDS = [
     (
         "embed m in.jsonl -o there.npy",
         {"there.npy": b"old"},
-        "-o there.npy: this file exists already; give --force",
+        "-o there.npy: this exists already; name a new file, or give --force",
     ),
     ("embed m none.jsonl -o out.npy", {}, "none.jsonl does not exist"),
     ("embed m in.xml -o out.npy", {"in.xml": b""}, "not a data file"),
@@ -335,7 +335,7 @@ COMMANDS = [
     (
         "embed m in.jsonl -o params.npy --force",
         {"params.npy/x": b"", "in.jsonl": DOCUMENT},
-        "-o params.npy: this is a folder; name a file",
+        "-o params.npy: this exists already; name a new file",
     ),
     (
         "train --profile small -p lam=0.1 -p lam=0.2",

@@ -3,7 +3,6 @@ kills and mistakes.
 """
 
 import hashlib
-import html
 import io
 import json
 import os
@@ -20,7 +19,6 @@ import pandas as pd
 import pytest
 from conftest import AS_A_USER, DOCEMB, docemb, replace_notebook, write_files
 
-from docemb_lib.cli.report import TERMS
 from docemb_lib.runs import records
 from docemb_lib.settings.notebooks import REGISTRY
 from docemb_lib.workspace import Workspace
@@ -152,7 +150,7 @@ def test_the_weighting_notebook_measures_the_gradient_of_each_loss(root, finishe
     assert (table[["structural", "contextual"]] > 0).all(axis=None)
 
 
-def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explorer(root, inside):
+def test_an_executed_notebook_has_a_picture_in_place_of_each_explorer(root, finished):
     data = [
         output["data"]
         for output in outputs_of(executed_of(root, "03_structural"))
@@ -161,38 +159,6 @@ def test_executed_notebooks_become_pages_with_a_picture_in_place_of_each_explore
     assert not [kind for found in data for kind in found if "widget" in kind]
     pictures = sum("image/png" in found for found in data)
     assert pictures > len(figures_of(root, "03_structural"))
-    done = docemb("report", "--profile", "small", "-o", "pages")
-    assert (done.returncode, Path(done.stdout.strip())) == (0, Path("pages/index.html"))
-    index = Path("pages/index.html").read_text(encoding="utf-8")
-    linked = [
-        Path("pages", html.unescape(name)) for name in re.findall(r'(?:href|src)="([^"]+)"', index)
-    ]
-    assert [path.parts[1] for path in linked if path.suffix == ".html"] == list(REGISTRY)
-    assert all(path.is_file() for path in linked)
-    assert "In the mean over 4 tasks, this student (." in index
-    conclusions = re.findall(r"</a></h2>\s*<p>([^<]+)</p>", index)
-    assert len(conclusions) == len(REGISTRY)
-    assert [path.parts[1] for path in linked if path.suffix == ".png"] == list(REGISTRY)
-    assert "training documents are longer" in conclusions[0]
-    assert all(said.startswith("In the mean over ") for said in conclusions[1:])
-    (page,) = (
-        path.read_text(encoding="utf-8")
-        for path in linked
-        if path.parts[1] == "03_structural" and path.suffix == ".html"
-    )
-    assert "<title>03 · The structural loss: cosine</title>" in page
-    assert '<a href="../index.html">' in page
-    assert page.count('src="data:image/png;base64,') == pictures
-    assert not re.search(
-        r'<(?:script|link|img)[^>]*(?:src|href)="(?!data:)', page
-    )  # nothing is loaded
-    assert r"$\frac" not in page
-    assert "<mfrac><mn>1</mn><mi>d</mi></mfrac>" in page  # of the MSE
-
-
-def test_the_index_explains_the_terms_of_its_table(inside):
-    assert docemb("report", "--profile", "small", "-o", "terms").returncode == 0
-    assert f"<p>{TERMS}</p>" in Path("terms/index.html").read_text(encoding="utf-8")
 
 
 def test_results_come_as_table_json_and_csv(inside):

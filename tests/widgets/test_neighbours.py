@@ -7,13 +7,10 @@ import pytest
 from bs4 import BeautifulSoup
 from scipy.spatial.distance import cosine
 
-from docemb_lib.base.errors import InputError
 from docemb_lib.evaluation.tasks import Labelled, LabelledPairs, Ranking, Retrieval
 from docemb_lib.runs.kinds import Form, Kind
 from docemb_lib.runs.models import Model
-from docemb_lib.student.explanation import Explanation
 from docemb_lib.widgets import neighbour_browser
-from docemb_lib.widgets.explorer import message
 from docemb_lib.widgets.neighbours import Neighbourhoods, Pool, Verdict, judge_of, names_of
 
 TEXTS = [f"text {row} of {'Graphs' if row % 2 else 'violins'}" for row in range(9)]
@@ -150,8 +147,8 @@ def test_shared_words_are_the_rare_and_frequent_ones_of_both_texts():
 
 
 @pytest.fixture
-def explained(spaces, hostile):
-    """Documents whose explanations link their only passages; what was explained and embedded."""
+def judged(spaces, hostile):
+    """Documents of three kinds, of which equal ones are right; and what was embedded."""
 
     def judge(query, row):
         return Verdict(f"of {row % 3}", None if query is None else query % 3 == row % 3)
@@ -160,19 +157,11 @@ def explained(spaces, hostile):
     pool = Pool(texts, 1000 + np.arange(9), spaces, [f"d{n} {hostile}" for n in range(9)], judge)
     asked = []
 
-    def explain(first, second):
-        asked.append((first, second))
-        spans = tuple(np.array([[0, len(text)]]) for text in (first, second))
-        return Explanation(0.3, np.array([[0.2]]), spans, {hostile: 0.1})
-
     def embed(text):
         asked.append(text)
         return {model: X[3] for model, X in spaces.items()}
 
-    documents = SimpleNamespace(
-        tasks=["find"], pool=lambda task: pool, embed=embed, explain=explain
-    )
-    return documents, asked
+    return SimpleNamespace(tasks=["find"], pool=lambda task: pool, embed=embed), asked
 
 
 def rows_of(text):
@@ -186,15 +175,15 @@ def asked_document(text):
     return BeautifulSoup(text, "html.parser").find(class_="docemb-query").get_text()
 
 
-def test_the_browser_shows_the_neighbours_of_the_chosen_document(explained, moved):
-    documents, _ = explained
+def test_the_browser_shows_the_neighbours_of_the_chosen_document(judged, moved):
+    documents, _ = judged
     text = moved(neighbour_browser(documents), document=2, neighbours=3)
     nearest = documents.pool("find").neighbours(2, 3)
     assert rows_of(text) == [of_model.index.tolist() for of_model in nearest.values()]
 
 
-def test_neighbours_say_in_words_and_colour_whether_they_are_right(explained, moved):
-    documents, _ = explained
+def test_neighbours_say_in_words_and_colour_whether_they_are_right(judged, moved):
+    documents, _ = judged
     text = moved(neighbour_browser(documents), document=2, neighbours=8)
     cells = BeautifulSoup(text, "html.parser").find_all("td", {"data-row": True})
     assert len(cells) == 16
@@ -206,8 +195,8 @@ def test_neighbours_say_in_words_and_colour_whether_they_are_right(explained, mo
         assert f"rgba({colour}," in verdict["style"]
 
 
-def test_neighbours_that_are_also_the_students_are_marked(explained, moved):
-    documents, _ = explained
+def test_neighbours_that_are_also_the_students_are_marked(judged, moved):
+    documents, _ = judged
     text = moved(neighbour_browser(documents), document=2, neighbours=3)
     cells = BeautifulSoup(text, "html.parser").find_all("td", {"data-row": True})
     both = rows_of(text)[0]
@@ -216,17 +205,17 @@ def test_neighbours_that_are_also_the_students_are_marked(explained, moved):
     ]
 
 
-def test_no_text_of_a_document_is_html(explained, moved):
-    text = moved(neighbour_browser(explained[0]), document=2)
+def test_no_text_of_a_document_is_html(judged, moved):
+    text = moved(neighbour_browser(judged[0]), document=2)
     assert not BeautifulSoup(text, "html.parser").find(["script", "img"])
 
 
-def test_lengths_have_separators_of_thousands(explained, moved):
-    assert "1,002 tokens" in asked_document(moved(neighbour_browser(explained[0]), document=2))
+def test_lengths_have_separators_of_thousands(judged, moved):
+    assert "1,002 tokens" in asked_document(moved(neighbour_browser(judged[0]), document=2))
 
 
-def test_found_documents_are_offered_and_the_first_is_asked_for(explained, moved):
-    documents, _ = explained
+def test_found_documents_are_offered_and_the_first_is_asked_for(judged, moved):
+    documents, _ = judged
     explorer = neighbour_browser(documents)
     text = moved(explorer, find="PAGE 5")
     assert [value for _, value in explorer.widgets["document"].options] == [5]
@@ -235,8 +224,8 @@ def test_found_documents_are_offered_and_the_first_is_asked_for(explained, moved
     assert asked_document(moved(explorer, find="")).startswith("d0 ")
 
 
-def test_a_click_on_a_neighbour_makes_it_the_one_that_is_asked_for(explained, moved, pressed):
-    documents, _ = explained
+def test_a_click_on_a_neighbour_makes_it_the_one_that_is_asked_for(judged, moved, pressed):
+    documents, _ = judged
     explorer = neighbour_browser(documents)
     text = moved(explorer, find="page 4", neighbours=3)
     other = rows_of(text)[1][2]
@@ -246,8 +235,8 @@ def test_a_click_on_a_neighbour_makes_it_the_one_that_is_asked_for(explained, mo
     assert explorer.widgets["find"].value == ""
 
 
-def test_a_text_of_ones_own_has_neighbours_until_it_is_cleared(explained, moved, pressed):
-    documents, asked = explained
+def test_a_text_of_ones_own_has_neighbours_until_it_is_cleared(judged, moved, pressed):
+    documents, asked = judged
     explorer = neighbour_browser(documents)
     text = moved(explorer, **{"your text": "my <b>own</b> words"})
     assert rows_of(text)[0][0] == 3
@@ -256,60 +245,3 @@ def test_a_text_of_ones_own_has_neighbours_until_it_is_cleared(explained, moved,
     moved(explorer, neighbours=2)
     assert asked.count("my <b>own</b> words") == 1
     assert asked_document(pressed(explorer, "clear your text")).startswith("d0 ")
-
-
-LINE = "cosine 0.300: 33 % words, 67 % meaning, of it 100 % between passages 1 and 1"
-
-
-def test_the_first_answer_explains_the_nearest_neighbour_and_the_next_none(explained, moved):
-    documents, asked = explained
-    explorer = neighbour_browser(documents)
-    pool = documents.pool("find")
-    nearest = pool.neighbours(0, 1)["student"].index[0]
-    assert LINE in explorer.answer().html
-    assert asked == [(pool.texts[0], pool.texts[nearest])]
-    assert LINE not in moved(explorer, document=3)
-
-
-def test_one_click_shows_why_a_neighbour_of_any_model_is_near(explained, moved, pressed):
-    documents, asked = explained
-    explorer = neighbour_browser(documents)
-    pool = documents.pool("find")
-    other = rows_of(moved(explorer, document=3))[1][2]
-    text = pressed(explorer, f"why {pool.names[other]}")
-    assert asked[-1] == (pool.texts[3], pool.texts[other])
-    assert LINE in text
-    nearest = pool.neighbours(3, 8)
-    rank = nearest["student"].index.tolist().index(other) + 1
-    said = BeautifulSoup(text, "html.parser").find(class_="docemb-why").get_text()
-    assert f"student {nearest['student'][other]:.3f} (neighbour {rank})" in said
-    assert f"SBERT {nearest['SBERT'][other]:.3f} (neighbour 3)" in said
-
-
-def test_why_a_text_of_ones_own_is_near_is_explained_too(explained, moved, pressed):
-    documents, asked = explained
-    explorer = neighbour_browser(documents)
-    text = moved(explorer, **{"your text": "my own words"})
-    row = rows_of(text)[0][0]
-    pressed(explorer, f"why {documents.pool('find').names[row]}")
-    assert asked[-1] == ("my own words", documents.pool("find").texts[row])
-
-
-def test_another_pair_of_passages_is_chosen_without_a_new_explanation(explained, moved, pressed):
-    documents, asked = explained
-    explorer = neighbour_browser(documents)
-    moved(explorer, document=3)
-    pressed(explorer, f"why {documents.pool('find').names[4]}")
-    count = len(asked)
-    assert LINE in pressed(explorer, "pair 1")
-    assert len(asked) == count
-
-
-def test_a_student_that_cannot_explain_says_so_in_one_line(explained):
-    documents, _ = explained
-
-    def explain(first, second):
-        raise InputError("pooling 'cls' is no mean")
-
-    documents.explain = explain
-    assert message("pooling 'cls' is no mean") in neighbour_browser(documents).answer().html
