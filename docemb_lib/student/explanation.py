@@ -50,12 +50,10 @@ def parts_of(text: str, passages: Passages, half: LexicalHalf | None) -> Parts:
     frequencies = half.frequencies([text])  # (1, vocabulary)
     words = [half.vocabulary[column] for column in frequencies.indices]
     vectors = frequencies.data[:, None] * half.vectors[frequencies.indices].astype(np.float64)
-    length = np.linalg.norm(vectors.sum(axis=0))
-    if not length:  # no word is known
-        return Parts(texts, dense, [], vectors[:0])
+    vectors /= max(np.linalg.norm(vectors.sum(axis=0)), 1e-12)
     # The mean that centres is spread over the words by their term frequencies.
     shares = frequencies.data / frequencies.data.sum()
-    centred = vectors / length - shares[:, None] * half.lexical_mean.cpu().double().numpy()
+    centred = vectors - shares[:, None] * half.lexical_mean.cpu().double().numpy()
     scale = np.sqrt(float(half.weight)) / max(np.linalg.norm(centred.sum(axis=0)), 1e-12)
     return Parts(texts, dense, words, scale * centred)
 
