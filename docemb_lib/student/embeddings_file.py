@@ -59,7 +59,8 @@ def write_embeddings(
             if passages is not None:
                 few = passages[block]
                 columns += [texts[block], [list(each.embeddings) for each in few]]
-                columns += [[each.spans[:, side] for each in few] for side in (0, 1)]
+                columns.append([each.spans[:, 0] for each in few])
+                columns.append([each.spans[:, 1] for each in few])
                 columns.append([each.weights for each in few])
             writer.write_table(pa.table(dict(zip(types, columns, strict=True)), schema=schema))
 
