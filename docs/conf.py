@@ -8,12 +8,9 @@ too. Neither the build nor the pages need a network.
 
 import inspect
 import re
-import shutil
 from dataclasses import is_dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from pydantic import BaseModel
 from sphinx.application import Sphinx
@@ -25,7 +22,6 @@ root_doc = "README"
 include_patterns = ["README.md", "SECURITY.md", "CHANGELOG.md", "docs/**", "outputs/published/**"]
 exclude_patterns = [
     "site",
-    "docs/executed",
     "outputs/[!p]*",
     ".*",
 ]  # folders that may be large, not even searched
@@ -85,6 +81,7 @@ Choosing without labels <outputs/published/proxies>
 Queries by the teacher <outputs/published/queries/README>
 Speed and memory <outputs/published/speed>
 Log of experiments <outputs/published/LOG>
+Executed notebooks <outputs/published/notebooks/README>
 ```
 
 ```{toctree}
@@ -107,23 +104,6 @@ def edit_page(app: Sphinx, page: str, source: list[str]) -> None:
         # Browsers would load Mermaid from a network; "How it is built" says in words what the
         # diagram shows.
         source[0] = re.sub(r"```mermaid\n.*?```\n", "", source[0], flags=re.DOTALL) + CONTENTS
-    executed = Path(app.srcdir, app.config.executed)
-    if page == "docs/gallery" and (executed / "index.html").is_file():
-        found = sorted(
-            executed.rglob("*.html"), key=lambda path: (path.parent != executed, path)
-        )  # the index first
-        pages = [path.relative_to(executed) for path in found]
-        links = []
-        for path in pages:
-            title = escape(path.with_suffix("").as_posix())
-            links.append(f'<li><a href="executed/{quote(path.as_posix())}">{title}</a></li>')
-        source[0] = re.sub(
-            "<!-- none -->.*<!-- end -->", f"<ul>{''.join(links)}</ul>", source[0], flags=re.DOTALL
-        )
-
-
-def always_read(app: Sphinx, *_: Any) -> list[str]:
-    return ["docs/gallery"]  # which depends on the executed notebooks
 
 
 def leave_out(
@@ -185,21 +165,15 @@ def shorten(
 
 
 def add_files(app: Sphinx, error: Exception | None) -> None:
-    """Copy the executed notebooks, and lead from index.html to the first page."""
+    """Lead from index.html to the first page."""
     if error is None:
         Path(app.outdir, "index.html").write_text(
             f'<meta http-equiv="refresh" content="0; url={root_doc}.html">\n'
         )
-        if (executed := Path(app.srcdir, app.config.executed)).is_dir():
-            shutil.copytree(executed, Path(app.outdir, "docs", "executed"), dirs_exist_ok=True)
 
 
 def setup(app: Sphinx) -> None:
-    app.add_config_value(
-        "executed", "docs/executed", ""
-    )  # where `docemb report -o docs/executed` has written pages
     app.connect("source-read", edit_page)
-    app.connect("env-get-outdated", always_read)
     app.connect("autodoc-skip-member", leave_out)
     app.connect("autodoc-process-docstring", describe_fields, priority=400)  # before napoleon
     app.connect("autodoc-process-signature", shorten)

@@ -43,7 +43,7 @@ documents = "profile"  # how many training documents; "profile": as many as the 
 from IPython.display import Markdown, display
 
 # No docemb_lib here? Then this kernel is of another environment: Change Kernel, or install it.
-from docemb_lib import begin, figures, thesis, views, widgets
+from docemb_lib import Student, begin, figures, thesis, views, widgets
 
 figures.use_style()
 run = begin("06_evaluation", globals())
@@ -321,12 +321,21 @@ if by_length["bucket"].nunique() > 1:
 # ## Who is near whom
 #
 # Select a long document: do the truncated teacher's neighbours resemble only its beginning, and which are right?
-#
-# *Why* is a neighbour near? A cosine of the student is the sum of all pairs of passages, and of the words, of both
-# documents. A passage counts by its states in context; the mean that centres is spread over tokens and words.
 
 # %%
-widgets.neighbour_browser(widgets.neighbourhoods_of(run))
+neighbourhoods = widgets.neighbourhoods_of(run)
+widgets.neighbour_browser(neighbourhoods)
+
+# %%
+why = """*Why* are the first document and its nearest one near? Their cosine is the sum of all pairs
+of passages and of all words. A passage counts by its states in context; the mean that centres is
+spread over tokens and words. The greatest contributions:"""
+student = Student.load(run.stages.students.trained.path)
+if student.pooling in ("mean", "lead"):  # others average no states
+    pool = neighbourhoods.pool(neighbourhoods.tasks[0])
+    of_student, *_ = pool.neighbours(0, 1).values()
+    parts = student.explain(pool.texts[0], pool.texts[of_student.index[0]])
+    display(Markdown(why), figures.table(parts.head(10)))
 
 # %%
 section = """## All students: Table 5.7

@@ -166,8 +166,7 @@ nearest(student.embed([query])[0]).style.hide().format(precision=3)
 
 # %% [markdown]
 # The browser sets three models beside each other: the student, the encoder averaged over chunks (common practice
-# without a student), and words alone. ✓ is a neighbour with the label of its document. *Why* takes a cosine of the
-# student apart: it is the sum of all pairs of passages and of words, here the strongest ones.
+# without a student), and words alone. ✓ is a neighbour with the label of its document.
 
 # %%
 from docemb_lib.teachers import LSA, SBERT
@@ -194,7 +193,6 @@ class Collection:
 
     tasks = ("documents",)
     documents = Pool(texts, collection["length"].to_numpy(), spaces, collection["id"], judge)
-    explain = staticmethod(student.explainer())  # the parts of the student's cosine of two texts
 
     def pool(self, task: str) -> Pool:
         return self.documents
@@ -205,6 +203,15 @@ class Collection:
 
 
 neighbour_browser(Collection())
+
+# %% [markdown]
+# *Why* is a document near to the query? Their cosine is the sum of all pairs of passages, which count by their states
+# in context, and of all words. The greatest contributions:
+
+# %%
+if student.pooling in ("mean", "lead"):  # others average no states
+    found = nearest(student.embed([query])[0]).index[0]
+    display(student.explain(query, texts[found]).head(10))
 
 # %% [markdown]
 # ## Groups

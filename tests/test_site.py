@@ -42,7 +42,6 @@ def site(tmp_path_factory) -> Path:
     """What the README's command builds, where no notebook was executed."""
     folder = tmp_path_factory.mktemp("site")
     options = ["-q", "-W", "--keep-going", "-c", str(REPOSITORY / "docs")]
-    options += ["-D", f"executed={folder / 'none'}"]
     assert sphinx_build([*options, str(REPOSITORY), str(folder)]) == 0
     return folder
 

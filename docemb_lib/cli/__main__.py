@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -26,10 +25,6 @@ from docemb_lib.cli.output import check_output, given_path, written_beside
 
 if TYPE_CHECKING:
     import numpy as np
-    from pyarrow import Table
-
-    from docemb_lib.corpus.document import Document
-    from docemb_lib.student import Student
 
 TextField = Annotated[
     list[str] | None,
@@ -47,14 +42,6 @@ IdField = Annotated[
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out bad rows and files, and say so.")
 ]
-KeepFields = Annotated[
-    bool,
-    typer.Option("--keep-fields", help="Also write the texts and all fields of a data file."),
-]
-PassageTokens = Annotated[
-    int | None,
-    typer.Option(min=8, help="Also write texts and passages of at most so many tokens."),
-]
 DOCUMENTS = (
     "A folder of .txt/.md files, or a data file: .jsonl, .ndjson, .json, .csv, .tsv (each also "
     ".gz) or .parquet."
@@ -62,7 +49,7 @@ DOCUMENTS = (
 # The attention window of a student that `adapt` makes from an encoder; 512 was no better on
 # validation.
 WINDOW = 256
-PASSAGE = 256  # most tokens of the passages that `adapt` keeps for `embed --passages`
+PASSAGE = 256  # tokens of the passages that `adapt` keeps for `embed --passages`
 
 
 @command
@@ -90,8 +77,6 @@ def init(
         problem = "this option names the profile of an INPUT, and no INPUT is given"
         raise InputError(f"-o {out}: {problem}; give `docemb init INPUT -o {quote(str(out))}`")
     profile = out or Path(f"{stem((source or root).resolve()).strip('.')}.yaml")
-    if source:
-        check_output(profile)
     if source and profile.exists():
         raise InputError(f"-o {profile}: this exists already; name a new file")
     if source and profile.suffix != ".yaml":
@@ -141,92 +126,16 @@ def train(profile: ProfileName = "tiny", parameter: Parameter = None) -> None:
     console.print(f"{stages.workspace.relative(link)}: {change}")
 
 
-def _documents(
-    source: Path,
-    text_field: list[str] | None,
-    id_field: str | None,
-    skip_bad: bool,
-    keep_fields: bool,
-) -> "tuple[list[Document], Table | None]":
-    """The documents of INPUT as the options of a command say, and their fields to write, if any.
-
-    See `local_documents`.
-    """
-    from docemb_lib.corpus.reader import local_documents, local_paths
-    from docemb_lib.student.embeddings_file import fields_of
-
-    reading = local_documents(
-        source,
-        text_field=text_field or "text",
-        id_field=id_field,
-        skip_bad=skip_bad,
-        keep_fields=keep_fields,
-    )
-    documents = list(reading)
-    return documents, fields_of(documents, local_paths(source)) if keep_fields else None
-
-
-def _check_embeddings_file(
-    out: Path, option: str, passages: int | None, *, keep_fields: bool, force: bool = False
-) -> None:
+def _check_embeddings_file(out: Path, passages: int | None, *, force: bool) -> None:
     """Raise InputError for a file that embeddings must not be written to."""
     if out.suffix not in {".parquet", ".npy"}:
         problem = "this is neither .parquet (ids and embeddings) nor .npy (embeddings alone)"
-        raise InputError(f"{option} {out}: {problem}; name such a file")
-    columns = "fields" if keep_fields else "passages" if passages is not None else ""
-    if columns and out.suffix == ".npy":
-        raise InputError(f"{option} {out}: {columns} need a .parquet file; name one")
-    if out.is_dir():
-        raise InputError(f"{option} {out}: this is a folder; name a file")
-    if out.exists() and not force:
-        mend = (
-            "give --force to write over it, or another name" if option == "-o" else "name another"
-        )
-        raise InputError(f"{option} {out}: this file exists already; {mend}")
-
-
-def _write_embeddings(
-    out: Path,
-    folder: Path,
-    location: str,
-    student: "Student",
-    documents: "list[Document]",
-    passages: int | None,
-    fields: "Table | None",
-) -> None:
-    """Embed documents without what there is already, and write the file in `folder`, then to `out`.
-
-    location: of the student, a folder or a hub id.
-    """
-    from docemb_lib.base.hardware import devices_at_hand
-    from docemb_lib.base.pretrained import fingerprint, resolve
-    from docemb_lib.runs.embeddings import kept_embeddings
-    from docemb_lib.runs.kinds import Form
-    from docemb_lib.runs.models import passage_model, student_model
-    from docemb_lib.student.embeddings_file import write_embeddings
-    from docemb_lib.workspace import workspace_around
-
-    texts = [document.text for document in documents]
-    # The embeddings are written to disk as they come.
-    written = folder / "embeddings.npy"
-    model = student_model(location, Path(resolve(location)), Form.DENSE)
-    if passages is not None:
-        model = passage_model(model, student, passages)
-    kept = kept_embeddings(workspace_around(), model)
-    embed = partial(student.embed, texts, out=written, devices=devices_at_hand(), kept=kept)
-    embeddings, of_documents = (embed(), None) if passages is None else embed(passages=passages)
-    if out.suffix == ".parquet":
-        written = folder / "embeddings.parquet"
-        write_embeddings(
-            written,
-            [document.id for document in documents],
-            embeddings,
-            student=fingerprint(location),
-            texts=None if passages is None and fields is None else texts,
-            passages=of_documents,
-            fields=fields,
-        )
-    written.replace(out)
+        raise InputError(f"-o {out}: {problem}; name such a file")
+    if passages is not None and out.suffix == ".npy":
+        raise InputError(f"-o {out}: passages need a .parquet file; name one")
+    if out.is_dir() or (out.exists() and not force):
+        mend = "name a new file, or give --force to write over one"
+        raise InputError(f"-o {out}: this exists already; {mend}")
 
 
 @command
@@ -243,24 +152,55 @@ def embed(
     id_field: IdField = None,
     skip_bad: SkipBad = False,
     force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
-    passages: PassageTokens = None,
-    keep_fields: KeepFields = False,
+    passages: Annotated[
+        int | None,
+        typer.Option(min=8, help="Also write texts and passages of at most so many tokens."),
+    ] = None,
 ) -> None:
     """Turn documents into embeddings with a trained student.
 
     The file is written whole or not at all.
     """
-    from docemb_lib.corpus.reader import local_paths
+    from docemb_lib.base.hardware import devices_at_hand
+    from docemb_lib.base.pretrained import fingerprint, resolve
+    from docemb_lib.corpus.reader import local_documents, local_paths
+    from docemb_lib.runs.embeddings import kept_embeddings
+    from docemb_lib.runs.kinds import Form
+    from docemb_lib.runs.models import passage_model, student_model
+    from docemb_lib.student import Student
+    from docemb_lib.student.embeddings_file import write_embeddings
+    from docemb_lib.workspace import workspace_around
 
     source = given_path(given, "INPUT")
-    _check_embeddings_file(out, "-o", passages, keep_fields=keep_fields, force=force)
+    _check_embeddings_file(out, passages, force=force)
     check_output(out, local_paths(source))
-    documents, fields = _documents(source, text_field, id_field, skip_bad, keep_fields)
+    documents = list(
+        local_documents(
+            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+        )
+    )
+    ids = [document.id for document in documents]
+    texts = [document.text for document in documents]
     with written_beside(out) as folder:
-        from docemb_lib.student import Student
-
         student = Student.load(model)
-        _write_embeddings(out, folder, model, student, documents, passages, fields)
+        kept_by = student_model(model, Path(resolve(model)), Form.DENSE)
+        if passages is not None:
+            kept_by = passage_model(kept_by, student, passages)
+        kept = kept_embeddings(workspace_around(), kept_by)
+        written = folder / "embeddings.npy"  # to disk as they come
+        embed = partial(student.embed, texts, out=written, devices=devices_at_hand(), kept=kept)
+        embeddings, of_documents = (embed(), None) if passages is None else embed(passages=passages)
+        if out.suffix == ".parquet":
+            written = folder / "embeddings.parquet"
+            write_embeddings(
+                written,
+                ids,
+                embeddings,
+                student=fingerprint(model),
+                texts=texts,
+                passages=of_documents,
+            )
+        written.replace(out)
     console.print(f"{len(documents)} documents, {student.width} dimensions each: {out}")
 
 
@@ -288,8 +228,7 @@ def search(
     if (query is None) == (like is None):
         raise InputError("give either a QUERY or --like ID")
     from docemb_lib.base.pretrained import fingerprint
-    from docemb_lib.cli.similarity import given_text, hits_table, print_hits
-    from docemb_lib.cli.terminal import write_json
+    from docemb_lib.cli.similarity import given_text, hits_table, show
     from docemb_lib.student import Student
     from docemb_lib.student.embeddings_file import EmbeddingsFile
 
@@ -298,57 +237,31 @@ def search(
     text = "" if query is None else given_text(query)
     student = Student.load(model)
     file.check_student(fingerprint(model), model, student.width)
-    vector = student.embed([text])[0] if row is None else file.document(row).embedding
+    vector = student.embed([text])[0] if row is None else file.document(row)["embedding"]
     nearest = file.nearest(vector, count, without=row, by_passages=by_passages)
-    hits = hits_table(file, nearest, vector)
-    if as_json:
-        write_json(hits)
-    else:
-        print_hits(hits, console)
+    show(hits_table(file, nearest, vector), console, as_json=as_json)
 
 
 @command
 def explain(
     model: Annotated[str, typer.Argument(metavar="STUDENT", help="A folder or a hub id.")],
-    first: Annotated[str, typer.Argument(metavar="A", help="A text, a text file, or an id.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A text, or a text file.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The same.")],
-    embeddings: Annotated[
-        Path | None,
-        typer.Option(help="A .parquet file of `docemb embed --passages`: A and B are ids in it."),
-    ] = None,
-    passages: Annotated[int, typer.Option(min=8, help="Most tokens of a passage.")] = 128,
-    count: Annotated[int, typer.Option("-k", min=1, help="Pairs of passages to show.")] = 5,
+    count: Annotated[int, typer.Option("-k", min=1, help="Contributions to show.")] = 10,
     as_json: AsJson = False,
 ) -> None:
     """Show which passages and words of two documents make them similar.
 
-    The contributions of all pairs and words sum to the cosine.
+    The contributions of all pairs of passages and of all words sum to the cosine.
     """
-    from docemb_lib.cli.similarity import (
-        LEAD,
-        NOTE,
-        given_text,
-        print_explanation,
-        stored_text,
-        strongest_pairs,
-        write_explanation,
-    )
+    from docemb_lib.cli.similarity import given_text, show
     from docemb_lib.student import Student
-    from docemb_lib.student.embeddings_file import EmbeddingsFile
 
-    if embeddings is None:
-        texts = (given_text(first), given_text(second))
-    else:
-        file = EmbeddingsFile(embeddings)
-        texts = (stored_text(file, first), stored_text(file, second))
-    student = Student.load(model)
-    explanation = student.explain(*texts, passages=passages)
-    pairs = strongest_pairs(explanation, texts, count)
-    note = NOTE + LEAD if student.pooling == "lead" else NOTE
-    if as_json:
-        write_explanation(explanation, pairs, note)
-    else:
-        print_explanation(explanation, pairs, note, console)
+    texts = (given_text(first), given_text(second))
+    parts = Student.load(model).explain(*texts)
+    strongest = parts if as_json else parts.head(count).round(4)
+    title = f"cosine {parts['contribution'].sum():.3f}, the greatest of {len(parts)} contributions"
+    show(strongest, console, title, as_json=as_json)
 
 
 @command
@@ -371,21 +284,15 @@ def adapt(
         float | None,
         typer.Option(min=0, max=1, help="Weight of the lexical half; default: fitted."),
     ] = None,
-    embeddings: Annotated[
-        Path | None,
-        typer.Option("--embed", metavar="OUT", help="Also write the embeddings: .parquet or .npy."),
-    ] = None,
     text_field: TextField = None,
     id_field: IdField = None,
     skip_bad: SkipBad = False,
-    passages: PassageTokens = None,
-    keep_fields: KeepFields = False,
 ) -> None:
     """Fit a student's lexical half, mean and weight on a collection; a short encoder becomes a
     student first.
     """
     from docemb_lib.base.pretrained import resolve
-    from docemb_lib.corpus.reader import local_paths
+    from docemb_lib.corpus.reader import local_documents, local_paths
     from docemb_lib.packed.forward import SHORT
     from docemb_lib.runs.embeddings import embed_once, store_of
     from docemb_lib.runs.kinds import Form
@@ -401,25 +308,16 @@ def adapt(
     from docemb_lib.workspace import workspace_around
 
     source = given_path(given, "CORPUS")
-    check_output(out)
     if out.exists():
         raise InputError(f"-o {out}: this exists already; name a new folder")
     paths = local_paths(source)  # raises where there is none
     if any(out.resolve().is_relative_to(path.resolve()) for path in paths):
         mend = "name a folder elsewhere"
         raise InputError(f"-o {out}: this lies in {source} and would be read with it; {mend}")
-    option = "--keep-fields" if keep_fields else "--passages" if passages is not None else ""
-    if option and embeddings is None:
-        raise InputError(f"{option}: no file is given to write to; name it by --embed OUT")
-    if embeddings is not None:
-        _check_embeddings_file(embeddings, "--embed", passages, keep_fields=keep_fields)
-        check_output(embeddings, paths)
-    with ExitStack() as stack:
-        folder = stack.enter_context(written_beside(out))
-        beside = folder
-        if embeddings is not None:  # refused before the work where nothing can be written
-            beside = stack.enter_context(written_beside(embeddings))
-        documents, fields = _documents(source, text_field, id_field, skip_bad, keep_fields)
+    with written_beside(out) as folder:
+        documents = local_documents(
+            source, text_field=text_field or "text", id_field=id_field, skip_bad=skip_bad
+        )
         texts = [document.text for document in documents]
         count = len(texts)
         if load_config(resolve(model)).model_type in SHORT:  # converted, not trained
@@ -441,7 +339,7 @@ def adapt(
         written = folder / out.name
         student.dense_half().save(written)  # embeddings are kept under the fingerprint of its files
         dense = student_model(out.name, written, Form.DENSE)._replace(store=store_of(out))
-        both = passage_model(dense, student, passages or PASSAGE)  # documents and passages
+        both = passage_model(dense, student, PASSAGE)  # documents and passages
 
         def embed(texts: list[str]) -> "np.ndarray":
             return embed_once(workspace, both, texts)[:, : student.dim]
@@ -451,14 +349,10 @@ def adapt(
         fitted_on = f"{count} documents of {source.resolve().name}"
         student.save(written, card=with_lexical_half(card, student, fitted_on))
         written.replace(out)
-        if embeddings is not None:
-            _write_embeddings(embeddings, beside, str(out), student, documents, passages, fields)
     share = 0.0 if student.lexical is None else float(student.lexical.weight)
     fitted = f"fitted on {count} documents, {student.width} dimensions"
     by_hand = "" if weight is None else ", chosen by hand"
     console.print(f"{out}: {fitted}, {share:.2f} of the cosine is lexical{by_hand}")
-    if embeddings is not None:
-        console.print(f"{embeddings}: the embeddings of the {count} documents")
 
 
 @command
@@ -491,7 +385,6 @@ def export(
         raise InputError(f"-o {out}: this exists already; name a new file or folder")
     if onnx and out.suffix != ".onnx":
         raise InputError(f"-o {out}: the file of --onnx ends in .onnx; name it so")
-    check_output(out)
     student = Student.load(model)
     with written_beside(out) as folder:
         written = folder / out.name

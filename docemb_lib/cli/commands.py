@@ -25,7 +25,7 @@ from rich.text import Text
 from docemb_lib.base import __version__
 from docemb_lib.base.errors import InputError, as_line, plain, spreadsheet_cell
 from docemb_lib.base.hardware import asked_precision, tune_environment
-from docemb_lib.cli.output import check_output, given_path
+from docemb_lib.cli.output import given_path
 from docemb_lib.settings.files import WORKSPACE, find_root
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
@@ -81,7 +81,6 @@ EXAMPLES = {
     "run": "docemb run 05 -p lam=0.7",
     "sweep": "docemb sweep 05_weighting --grid weighting-cosine --workers 2",
     "results": "docemb results 05 --csv",
-    "report": "docemb report --profile tiny -o pages",
     "doctor": "docemb doctor --verify",
     "bench": "docemb bench heads --quick",
     "init": "docemb init my_texts/",
@@ -89,11 +88,11 @@ EXAMPLES = {
     "embed": "docemb embed my_student my_texts/ -o embeddings.parquet --passages 256",
     "search": "docemb search my_student embeddings.parquet 'a question' -k 5",
     "explain": "docemb explain my_student a.txt b.txt",
-    "adapt": "docemb adapt all-MiniLM-L6-v2 my_texts/ -o my_student --embed embeddings.parquet",
+    "adapt": "docemb adapt all-MiniLM-L6-v2 my_texts/ -o my_student",
     "export": "docemb export my_student --plain -o plain_student",
     "evaluate": "docemb evaluate my_student --profile links.yaml",
 }
-GO_ON = {"run", "sweep", "report", "train", "adapt", "evaluate"}  # where they were stopped
+GO_ON = {"run", "sweep", "train", "adapt", "evaluate"}  # where they were stopped
 COLOURS = {"ok": "green", "slow": "yellow", "absent": "cyan", "wrong": "red"}
 
 
@@ -178,7 +177,6 @@ def run(
     these parameters, and show what it concludes.
     """
     from docemb_lib.cli.dry_run import print_outlook
-    from docemb_lib.cli.pages import executed_notebook
     from docemb_lib.cli.report import TERMS, collapsed_runs, conclusion_of, paths_of, report
     from docemb_lib.cli.terminal import print_scoreboard
     from docemb_lib.settings.profile import Profile
@@ -219,8 +217,7 @@ def run(
     for each in planned:
         record = each.record(workspace)
         if record is not None and is_done(each, workspace):
-            conclusion = conclusion_of(executed_notebook(each))
-            console.print(f"\n{each.notebook}  {each.label}\n{conclusion}")
+            console.print(f"\n{each.notebook}  {each.label}\n{conclusion_of(each)}")
             _print_paths(paths_of(each, record, workspace))
     _end([], failures)
 
@@ -309,46 +306,6 @@ def results(
         terminal.print_table(frame, console)
     else:
         terminal.print_runs(frame, console)
-
-
-@command_in_workspace
-def report(
-    profile: ProfileName = "tiny",
-    out: Annotated[
-        str | None, typer.Option("-o", "--out", help="A folder; default: outputs/report/PROFILE.")
-    ] = None,
-    notebooks: Annotated[
-        bool,
-        typer.Option("--notebooks", help="Instead, one small executed .ipynb of each notebook."),
-    ] = False,
-    latex: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Instead, the final tables as LaTeX, in this file."),
-    ] = None,
-) -> None:
-    """Write the executed notebooks of a profile as pages, with an index and the table."""
-    from docemb_lib.cli.pages import publish_copies, write_latex, write_pages
-
-    if latex is not None:
-        file = given_path(latex, "--latex")
-        check_output(file)
-        if file.is_dir():
-            raise InputError(f"--latex {latex}: this is a folder; name a file")
-        write_latex(profile, file)
-        console.print(str(file))
-        return
-    folder = None if out is None else given_path(out, "-o")
-    if folder is not None:
-        check_output(folder)
-        if folder.is_file():
-            raise InputError(f"-o {out}: this is a file; name a folder")
-    if not notebooks:
-        console.print(str(write_pages(profile, folder)))
-        return
-    if folder is None:
-        raise InputError("--notebooks: no folder is given to write to; name it by -o FOLDER")
-    for path in publish_copies(profile, folder):
-        console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
 @command

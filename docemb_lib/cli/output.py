@@ -1,6 +1,5 @@
 """Where a command writes: refused before the work, if it cannot be written."""
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -8,41 +7,20 @@ from pathlib import Path
 from docemb_lib.base.errors import InputError
 from docemb_lib.base.scratch import scratch_folder
 
-LONGEST_NAME = 240  # bytes; most file systems take 255, and temporary names are longer
-
 
 def given_path(text: str, argument: str) -> Path:
     """An argument as a path. Raises InputError for an empty one, as an unset variable gives."""
     if not text.strip():
         raise InputError(f"{argument}: the argument is empty; name a file or a folder")
-    path = Path(text)
-    if _leads_nowhere(path):
-        raise InputError(f"{argument} {path}: this link leads nowhere; name a file or a folder")
-    return path
+    return Path(text)
 
 
-def check_output(out: Path, inputs: Sequence[Path] = ()) -> None:
-    """Raise InputError for a path that must not be written: an input, or no plain file.
-
-    inputs: files and folders that the command reads.
-    """
-    if len(os.fsencode(out.name)) > LONGEST_NAME:
-        problem = f"this name has {len(os.fsencode(out.name))} bytes"
-        raise InputError(f"-o {out.name[:40]}…: {problem}; give one of {LONGEST_NAME} or fewer")
-    if _leads_nowhere(out):
-        raise InputError(f"-o {out}: this link leads nowhere; name another path")
-    if out.exists() and not (out.is_file() or out.is_dir()):
-        raise InputError(f"-o {out}: this is neither a file nor a folder; name another path")
+def check_output(out: Path, inputs: Sequence[Path]) -> None:
+    """Raise InputError where a command would write over an input, by whatever name."""
     for path in inputs:
-        with suppress(OSError):
-            if os.path.samefile(out, path):
-                mend = "name another one, because it would be lost"
-                raise InputError(f"-o {out}: this is the input {path}; {mend}")
-
-
-def _leads_nowhere(path: Path) -> bool:
-    """Whether a path, or a folder of it, is a link to nothing or to itself."""
-    return any(place.is_symlink() and not place.exists() for place in (path, *path.parents))
+        if out.exists() and out.samefile(path):
+            mend = "name another one, because it would be lost"
+            raise InputError(f"-o {out}: this is the input {path}; {mend}")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import nbformat
 import pandas as pd
@@ -13,17 +13,14 @@ import pandas as pd
 from docemb_lib.evaluation.scoreboard import MAIN_METRICS, last_round, over_tasks, with_interval
 from docemb_lib.runs import records
 from docemb_lib.runs.kinds import Form, Kind
-from docemb_lib.runs.models import Model, models_of_table
+from docemb_lib.runs.models import Model
 from docemb_lib.runs.scores import Final
 from docemb_lib.settings.labels import typeset
 from docemb_lib.settings.notebooks import EVALUATION, SIMDE
 from docemb_lib.sweeps.execution import Planned, Runs, records_of
-from docemb_lib.thesis.comparison import names_in_thesis, short_labels
+from docemb_lib.thesis.comparison import short_labels
 from docemb_lib.thesis.findings import WITHOUT_CONTEXTUAL
 from docemb_lib.workspace import Workspace
-
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
 
 STUDENT = "student "  # how the names of students begin
 TERMS = (  # of the final table
@@ -54,62 +51,35 @@ def report(planned: Runs, workspace: Workspace) -> Report:
     if not final:
         return Report(None, "", paths)
     last = final[-1]
-    names = _names(final, runs)
-    evaluations = _evaluations(final, {**names, last.label: "this student"}, workspace)
+    # Lines of a plan may have other profiles; evaluations of one setting are comparable.
+    comparable = [record for record in final if record.setting == last.setting]
+    keys = {record.label: runs[record.fingerprint].key for record in comparable}
+    names = {label: typeset(STUDENT + name) for label, name in short_labels(keys).items()}
+    shown = {**names, last.label: "this student"}
+    evaluations = []
+    for record in comparable:
+        recorded = Final.of_record(workspace, record, record.label)
+        evaluations.append(typeset_models(recorded, shown))
     evaluation = evaluations[-1]
+    evaluation = evaluation._replace(student=evaluation.adapted or evaluation.student)
     choice = evaluation.choice()
     how = _command_for(evaluation.model(choice.model), students[-1], runs[last.fingerprint])
     which = f"This student: {names.get(last.label, typeset(last.label)).removeprefix(STUDENT)}."
     take = f"Take {choice.model}: {choice.reason}{how}."
-    executed = runs[last.fingerprint].executed
-    said = conclusion_of(nbformat.read(executed, as_version=4)) if executed.is_file() else ""
-    added = [each for each in sentences_of(said) if each.startswith(WITHOUT_CONTEXTUAL)]
+    said = " ".join(conclusion_of(runs[last.fingerprint]).split())
+    added = [each for each in re.split(r"(?<=\.) ", said) if each.startswith(WITHOUT_CONTEXTUAL)]
     sentences = [which, evaluation.standing(), *added, take, evaluation.without_labels]
     summary = "\n".join(filter(None, sentences))
     return Report(_board(evaluations), summary, paths)
 
 
-def conclusion_of(notebook: NotebookNode) -> str:
-    """What the cells tagged `conclusion` of an executed notebook have printed."""
-    concluding = [cell for cell in notebook.cells if "conclusion" in cell.metadata.get("tags", ())]
+def conclusion_of(run: Planned) -> str:
+    """What the cells tagged `conclusion` of the executed copy have printed; "" without a copy."""
+    if not run.executed.is_file():
+        return ""
+    cells = nbformat.read(run.executed, as_version=4).cells
+    concluding = [cell for cell in cells if "conclusion" in cell.metadata.get("tags", ())]
     return "".join(output.get("text", "") for cell in concluding for output in cell.outputs).strip()
-
-
-def sentences_of(conclusion: str) -> list[str]:
-    """The sentences of a conclusion, each in one line."""
-    return re.split(r"(?<=\.) ", " ".join(conclusion.split()))
-
-
-def final_evaluations(planned: Runs, workspace: Workspace) -> tuple[list[Final], dict[str, str]]:
-    """The final evaluations of a plan's runs, and the names of models in Table 5.7 by label.
-
-    They are those comparable with the last one, and none if no run opens the test splits.
-    """
-    runs = {run.fingerprint: run for run in planned}
-    final = _final_records(planned, workspace)
-    if not final:
-        return [], {}
-    evaluations = _evaluations(final, _names(final, runs), workspace)
-    keys = [runs[record.fingerprint].key for record in _comparable(final)]
-    students = [str(evaluation.label(Kind.STUDENT)) for evaluation in evaluations]
-    models = models_of_table(pd.concat([evaluation.models for evaluation in evaluations]))
-    return evaluations, names_in_thesis(zip(students, keys, strict=True), models)
-
-
-def _evaluations(
-    final: Sequence[records.Record], names: Mapping[str, str], workspace: Workspace
-) -> list[Final]:
-    """The evaluations of comparable records. The last student is adapted if it has that form.
-
-    names: of students, by label.
-    """
-    evaluations = []
-    for record in _comparable(final):
-        recorded = Final.of_record(workspace, record, record.label)
-        evaluations.append(typeset_models(recorded, names))
-    latest = evaluations[-1]
-    evaluations[-1] = latest._replace(student=latest.adapted or latest.student)
-    return evaluations
 
 
 def typeset_models(evaluation: Final, names: Mapping[str, str]) -> Final:
@@ -124,17 +94,6 @@ def _final_records(planned: Runs, workspace: Workspace) -> list[records.Record]:
     for notebook in (EVALUATION, SIMDE):
         final = final or [record for record in done if record.notebook == notebook.name]
     return final
-
-
-def _comparable(final: Sequence[records.Record]) -> list[records.Record]:
-    """Lines of a plan may have other profiles; evaluations of one setting are comparable."""
-    return [record for record in final if record.setting == final[-1].setting]
-
-
-def _names(final: Sequence[records.Record], runs: dict[str, Planned]) -> dict[str, str]:
-    """Short names of the students of comparable records, by label."""
-    keys = {record.label: runs[record.fingerprint].key for record in _comparable(final)}
-    return {label: typeset(STUDENT + name) for label, name in short_labels(keys).items()}
 
 
 def collapsed_runs(planned: Runs, workspace: Workspace) -> list[str]:

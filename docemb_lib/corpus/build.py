@@ -228,7 +228,7 @@ def _measured(
     batch: Sequence[Document], counters: Mapping[str, CountTokens], copy_words: int | None
 ) -> pa.RecordBatch:
     """The columns of some documents; `digest` and `see_also` are removed from a finished corpus."""
-    ids, texts, sources, links, _ = map(list, zip(*batch, strict=True))
+    ids, texts, sources, links = map(list, zip(*batch, strict=True))
     # Texts are counted once where two columns share a counter.
     counts = {counter: counter(texts) for counter in set(counters.values())}
     columns = {

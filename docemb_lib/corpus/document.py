@@ -1,6 +1,5 @@
 """A document, and the error for documentation that is not here."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from docemb_lib.base.errors import InputError
@@ -13,7 +12,6 @@ class Document(NamedTuple):
     text: str
     source: str  # where it comes from; the class of the package task
     see_also: tuple[str, ...] = ()  # ids of the documents it refers to
-    fields: Mapping[str, object] | None = None  # further fields of its row, if they are kept
 
 
 def not_installed(package: str) -> InputError:

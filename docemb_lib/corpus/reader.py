@@ -41,7 +41,6 @@ def local_documents(
     text_field: str | Sequence[str] = "text",
     id_field: str | None = None,
     skip_bad: bool = False,
-    keep_fields: bool = False,
 ) -> Iterator[Document]:
     """The documents of folders (every visible .txt and .md file below them) and of data files.
 
@@ -55,8 +54,6 @@ def local_documents(
         id_field: None: the first of IDS. Where no row has one of these, ids are the numbers of the
             rows, after the name of the file if there are several files, and a warning says so.
         skip_bad: leave out bad rows and files, with a warning.
-        keep_fields: documents of data files have the fields of their rows but the id and the text.
-            Where several texts are joined, they are kept, too, but for a field `text`.
 
     Raises InputError for bad rows and files (without a text or an id, with a repeated id, not
     readable) after the last one, for a named field that no row has, and for a place without
@@ -76,9 +73,7 @@ def local_documents(
             documents = _of_folder(names[place], prefix, findings)
         else:
             prefix += f"{names[place][place]}:" if len(paths) > 1 else ""
-            documents = _of_file(
-                place, prefix, text_field, id_field, findings, keep_fields=keep_fields
-            )
+            documents = _of_file(place, prefix, text_field, id_field, findings)
         before = len(ids)
         for where, document in documents:
             with findings.collecting():
@@ -172,8 +167,6 @@ def _of_file(
     text_field: str | Sequence[str],
     id_field: str | None,
     findings: Findings,
-    *,
-    keep_fields: bool,
 ) -> Iterator[tuple[str, Document]]:
     """The documents of a data file, and where each is, for messages."""
     texts = [text_field] if isinstance(text_field, str) else text_field
@@ -181,7 +174,6 @@ def _of_file(
     if id_field is not None:
         wanted.append(("id_field", id_field))
     source = stem(file)
-    of_text = texts if len(texts) == 1 else {"text"} & {*texts}  # what a column `text` repeats
     known: dict[str, None] = {}  # the fields of all rows
     with_ids = None  # whether the first row has an id, as all the others then must
     for where, number, fields in read_rows(file, findings):
@@ -197,18 +189,11 @@ def _of_file(
                 if with_ids:
                     problem = f"the id ({name or id_field or IDS[0]}) is missing or null"
                 raise InputError(f"{where}: {problem}; give every row one, or none")
-            document = Document(id, text_of(fields, text_field, where=where), source)
-            if keep_fields:
-                repeated_fields = {name, *(field_in(fields, each) for each in of_text)}
-                further = {
-                    key: value for key, value in fields.items() if key not in repeated_fields
-                }
-                document = document._replace(fields=further)
-            yield where, document
+            yield where, Document(id, text_of(fields, text_field, where=where), source)
     for option, name in wanted:
         if known and field_in(known, name) is None:
             raise no_field(file, name, known, option)
-    if texts == ["text"] and field_in(known, TITLE) and not keep_fields:
+    if texts == ["text"] and field_in(known, TITLE):
         mend = "--text-field title --text-field text (text_field: [title, text] in a profile)"
         message = "%s: only the field 'text' is read; its titles are read, too, with %s"
         warn_once(message, as_line(file), mend)

@@ -72,12 +72,6 @@ class Passages(NamedTuple):
     weights: np.ndarray
     embeddings: np.ndarray
 
-    @property
-    def parts(self) -> np.ndarray:
-        """What each passage adds to the document's embedding, float64 (P, D); their sum is it."""
-        shares = self.weights / self.weights.sum()
-        return shares[:, None] * self.embeddings.astype(np.float64)
-
 
 class Embedded(NamedTuple):
     """N documents: their embeddings, float32 (N, width), and the passages of each."""
@@ -101,11 +95,13 @@ class PassageEncoder(nn.Module):
     """A student whose rows are a document's mean and then the sums of its passages.
 
     A row is (1 + P) * D numbers wide for the P passages of the longest possible document; those
-    that a shorter one lacks are zero. size: most tokens of a passage.
+    that a shorter one lacks are zero. size: most tokens of a passage, `LEAST` or more.
     """
 
     def __init__(self, student: Mean, size: int) -> None:
         super().__init__()
+        if size < LEAST:
+            raise InputError(f"passages: got {size} tokens for each; give {LEAST} or more")
         self.student = student
         self.size = size
         self.train(student.training)
@@ -170,12 +166,6 @@ def passage_sizes(tokens: int, size: int) -> list[int]:
     count = -(-tokens // size)
     ends = [tokens * place // count for place in range(count + 1)]
     return np.diff(ends).tolist()
-
-
-def check_size(size: int) -> None:
-    """Raise InputError for passages that are too short."""
-    if size < LEAST:
-        raise InputError(f"passages: got {size} tokens for each; give {LEAST} or more")
 
 
 def passages_of(windows: Windows, row: np.ndarray, dim: int, half: LexicalHalf | None) -> Passages:

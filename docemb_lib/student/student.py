@@ -38,19 +38,19 @@ from docemb_lib.student.embedding import (
     growing_npy,
     one_ahead,
 )
-from docemb_lib.student.explanation import Explanation, Parts, explained, word_vectors
+from docemb_lib.student.explanation import explained, parts_of
 from docemb_lib.student.export import MEANS, Pooling
 from docemb_lib.student.passages import (
     Embedded,
     PassageEncoder,
     Passages,
     Windows,
-    check_size,
     means,
     passages_of,
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
     from tqdm import tqdm
     from transformers import (
         PretrainedConfig,
@@ -443,7 +443,6 @@ class Student(nn.Module):
             check_npy(Path(out))
         encoder: Encoder = self
         if passages is not None:
-            check_size(passages)
             self._check_mean()
             encoder = PassageEncoder(self, passages)
         half = self.lexical
@@ -499,29 +498,21 @@ class Student(nn.Module):
 
     def explain(
         self, a: str, b: str, *, passages: int = 128, bf16: bool | None = None
-    ) -> Explanation:
-        """Tell which passages and words of two texts add how much to the cosine of `embed`.
+    ) -> pd.DataFrame:
+        """Tell which passages and words of two texts add how much to their cosine.
 
-        A passage has at most `passages` tokens. See `Explanation` for what is attributed, and
-        `embed` for bf16. Raises InputError for a student that does not average its states.
+        Returns a row for each pair of passages, of at most `passages` tokens, and for each word,
+        the greatest contribution first; the contributions sum to the cosine. A product of two
+        different words counts half for each. See `embed` for bf16 and for a student that does not
+        average its states.
         """
-        return self.explainer(passages=passages, bf16=bf16)(a, b)
-
-    def explainer(
-        self, *, passages: int = 128, bf16: bool | None = None
-    ) -> Callable[[str, str], Explanation]:
-        """Return `explain` for many pairs of texts, which embeds each text once."""
-        parts: dict[str, Parts] = {}
-
-        def explain(a: str, b: str) -> Explanation:
-            texts = [text for text in dict.fromkeys((a, b)) if text not in parts]
-            X, of_texts = self.embed(texts, passages=passages, bf16=bf16)
-            lengths = np.linalg.norm(X.astype(np.float64), axis=1).tolist()
-            for text, length, of_text in zip(texts, lengths, of_texts, strict=True):
-                parts[text] = Parts(length, of_text, word_vectors(self.lexical, text))
-            return explained(parts[a], parts[b])
-
-        return explain
+        texts = (a, b)
+        _, of_texts = self.embed(texts, passages=passages, bf16=bf16)
+        parts = [
+            parts_of(text, of_text, self.lexical)
+            for text, of_text in zip(texts, of_texts, strict=True)
+        ]
+        return explained(*parts)
 
     def _check_mean(self) -> None:
         if self.pooling not in MEANS:

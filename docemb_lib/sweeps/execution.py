@@ -194,20 +194,6 @@ def execute_run(
         return True
 
 
-def execute_free(source: Path, executed: Path) -> None:
-    """Execute a notebook that makes no run, unless its copy is there and of the same code."""
-    stamp = {"code": code_of(source)}
-    with locked(executed):
-        with suppress(OSError, ValueError, LookupError, TypeError):
-            copy = json.loads(executed.read_text(encoding="utf-8"))
-            if copy["metadata"]["docemb"] == stamp:
-                return
-        working = executed.with_name(".running.ipynb")
-        with socket_folder() as sockets:
-            _papermill(source, working, {}, lambda line: None, kernel_options(sockets))
-        _publish_copy(working, executed, stamp)
-
-
 def record_failure(run: Planned, workspace: Workspace, reason: str, trace: str) -> str:
     """Record why a run failed, unless it once succeeded or is being executed.
 

@@ -55,36 +55,20 @@ def tables(evaluated):
     return frames
 
 
-def test_the_paired_tests_are_of_the_student_as_it_is_given(evaluated):
-    assert f"Paired tests of {GIVEN} (" in evaluated()
+def test_tests_and_verdict_are_of_the_student_as_it_is_given(evaluated):
+    board, found, verdict = evaluated().partition(f"In the mean over 1 task, {GIVEN} (")
+    assert found
+    assert f"Paired tests of {GIVEN} (" in board
+    assert "fitted on: where the words" in board
+    assert REFITTED in board
+    assert REFITTED not in verdict
 
 
-def test_the_terms_of_the_table_are_explained(evaluated):
-    assert "fitted on: where the words" in evaluated()
-
-
-def test_the_verdict_is_on_the_student_as_it_is_given(evaluated):
-    assert f"In the mean over 1 task, {GIVEN} (" in evaluated()
-
-
-def test_the_best_reference_of_the_verdict_is_never_the_student_refitted(evaluated, root):
-    printed = evaluated()
-    assert REFITTED in printed.partition("In the mean over")[0]
-    assert REFITTED not in printed.partition("In the mean over")[2]
-
-
-def test_the_refitted_form_of_a_given_student_has_a_name_and_a_form_of_its_own(tables):
-    forms = tables()["models"].set_index("model")["form"]
-    assert forms[REFITTED] == Form.REFITTED
-
-
-def test_a_given_student_is_also_tested_beside_itself_refitted(tables):
-    tests = tables()["comparison"].query("model == @GIVEN")
+def test_a_given_student_is_tested_beside_itself_refitted_and_corrected_for_that(tables):
+    found = tables()
+    assert found["models"].set_index("model")["form"][REFITTED] == Form.REFITTED
+    tests = found["comparison"].query("model == @GIVEN").sort_values("p")
     assert REFITTED in set(tests["reference"])
-
-
-def test_p_values_of_a_given_student_are_corrected_for_the_refitted_form_too(tables):
-    tests = tables()["comparison"].query("model == @GIVEN").sort_values("p")
     expected = []
     for place, p in enumerate(tests["p"]):
         expected.append(max([min(1.0, p * (len(tests) - place)), *expected[-1:]]))

@@ -59,69 +59,20 @@ def done(*command):
     return result
 
 
-def test_embed_takes_what_adapt_has_embedded(outside, student_folder, forwarded):
+def test_embed_takes_documents_and_passages_of_what_adapt_has_read(
+    outside, student_folder, forwarded
+):
     done("adapt", student_folder, "texts.jsonl", "-o", "mine")
     assert sum(forwarded) == N
     assert (outside / "mine.embeddings").is_dir()
-    forwarded.clear()
     done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
-    assert forwarded == []
+    done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", "--passages", "256")
+    assert sum(forwarded) == N
     texts = [row["text"] for row in documents()]
     anew = Student.load("mine").embed(texts)
     np.testing.assert_allclose(np.load("kept.npy"), anew, atol=2e-3)
-
-
-@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
-def test_adapt_writes_the_embeddings_that_embed_would_write(
-    outside, student_folder, forwarded, suffix
-):
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine", "--embed", f"adapted{suffix}")
-    assert sum(forwarded) == N
-    done("embed", "mine", "texts.jsonl", "-o", f"kept{suffix}")
-    if suffix == ".npy":
-        np.testing.assert_array_equal(np.load("adapted.npy"), np.load("kept.npy"))
-    else:
-        assert (outside / "adapted.parquet").read_bytes() == (outside / "kept.parquet").read_bytes()
-
-
-def test_embed_takes_passages_of_what_adapt_has_read(outside, student_folder, forwarded):
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
-    assert sum(forwarded) == N
-    done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", "--passages", "256")
-    done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
-    assert sum(forwarded) == N
-
-
-@pytest.mark.parametrize("size", ["16", "256"])
-def test_adapt_writes_passages_from_the_pass_that_it_is_fitted_on(
-    outside, student_folder, forwarded, size
-):
-    passages = ("--passages", size)
-    done(
-        "adapt",
-        student_folder,
-        "texts.jsonl",
-        "-o",
-        "mine",
-        "--embed",
-        "adapted.parquet",
-        *passages,
-    )
-    assert sum(forwarded) == N
-    done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", *passages)
-    assert sum(forwarded) == N
-    assert (outside / "adapted.parquet").read_bytes() == (outside / "kept.parquet").read_bytes()
-    shutil.rmtree("mine.embeddings")
-    done("embed", "mine", "texts.jsonl", "-o", "anew.parquet", *passages)
-    assert sum(forwarded) == 2 * N
     kept = pd.read_parquet("kept.parquet")
-    anew = pd.read_parquet("anew.parquet")
-    exact = ["id", "text", "passage_start", "passage_end", "passage_weight"]
-    pd.testing.assert_frame_equal(kept[exact], anew[exact])
-    embeddings = np.stack(kept["embedding"])
-    np.testing.assert_allclose(embeddings, np.stack(anew["embedding"]), atol=2e-3)
-    for row, other in zip(kept["passage"], anew["passage"], strict=True):
-        np.testing.assert_allclose(np.stack(row), np.stack(other), atol=2e-3)
+    np.testing.assert_array_equal(np.stack(kept["embedding"]), np.load("kept.npy"))
 
 
 def test_embed_reads_new_texts_alone_for_passages(outside, student_folder, forwarded):
@@ -143,7 +94,8 @@ def test_a_student_that_averages_no_states_is_adapted_without_passages(outside, 
         "all-MiniLM-L6-v2", layers=[0], attention_window=64, pooling="first"
     )
     student.save("first")
-    done("adapt", "first", "texts.jsonl", "-o", "mine", "--embed", "mine.npy")
+    done("adapt", "first", "texts.jsonl", "-o", "mine")
+    done("embed", "mine", "texts.jsonl", "-o", "mine.npy")
     assert sum(forwarded) == N
 
 
@@ -154,40 +106,6 @@ def test_adapt_says_how_many_texts_are_those_of_an_earlier_document(
     shown = done("adapt", student_folder, "texts.jsonl", "-o", "mine").stdout
     assert f"\n2 of {N + 2} documents have the text of an earlier one" in shown
     assert sum(forwarded) == N
-
-
-def test_embed_and_adapt_keep_texts_and_fields(outside, student_folder, forwarded):
-    kept = ("--keep-fields",)
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine", "--embed", "adapted.parquet", *kept)
-    done("embed", "mine", "texts.jsonl", "-o", "kept.parquet", *kept)
-    frame = pd.read_parquet("kept.parquet")
-    assert frame[["text", "label"]].to_dict("records") == documents()
-    assert np.stack(frame["embedding"]).shape == (N, Student.load("mine").width)
-    assert (outside / "adapted.parquet").read_bytes() == (outside / "kept.parquet").read_bytes()
-
-
-def test_passages_need_a_file_that_holds_them(outside):
-    command = ["adapt", "none", "texts.jsonl", "-o", "mine", "--passages", "256"]
-    result = docemb(*command)
-    assert (result.returncode, "--passages: no file is given" in result.stderr) == (2, True)
-    result = docemb(*command, "--embed", "mine.npy")
-    assert result.returncode == 2
-    assert "--embed mine.npy: passages need a .parquet file; name one" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("embed none texts.jsonl -o e.npy", "-o e.npy: fields need a .parquet file; name one"),
-        ("embed none own.jsonl -o e.parquet", "--keep-fields: the field 'embedding': the written"),
-        ("adapt none texts.jsonl -o mine", "--keep-fields: no file is given to write to"),
-    ],
-)
-def test_fields_that_cannot_be_kept_are_refused_before_a_model_is_read(outside, command, message):
-    write_rows(outside / "own.jsonl", [{"text": "a", "embedding": 1}])
-    result = docemb(*command.split(), "--keep-fields")
-    assert result.returncode == 2
-    assert message in result.stderr
 
 
 def test_adapt_says_before_the_work_which_texts_are_longer_than_the_dense_half_reads(
@@ -204,24 +122,6 @@ def test_adapt_says_before_the_work_which_texts_are_longer_than_the_dense_half_r
     shown = done("adapt", "short", "texts.jsonl", "-o", "mine").stdout
     first = "5 of 40 documents are longer than 32 tokens: of them the dense half reads 32 tokens"
     assert shown.startswith(first)
-
-
-def test_adapt_refuses_a_file_of_embeddings_that_exists(outside, student_folder, forwarded):
-    (outside / "there.npy").touch()
-    result = docemb("adapt", student_folder, "texts.jsonl", "-o", "mine", "--embed", "there.npy")
-    assert (result.returncode, forwarded) == (2, [])
-    assert "--embed there.npy: this file exists already" in result.stderr
-
-
-def test_embed_computes_new_texts_alone_and_keeps_the_order(outside, student_folder, forwarded):
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
-    forwarded.clear()
-    rows = documents(N - 3, N + 5)[::-1]
-    write_rows(outside / "more.jsonl", rows)
-    done("embed", "mine", "more.jsonl", "-o", "more.npy")
-    assert sum(forwarded) == 5
-    anew = Student.load("mine").embed([row["text"] for row in rows])
-    np.testing.assert_allclose(np.load("more.npy"), anew, atol=2e-3)
 
 
 def test_another_adaptation_of_the_student_embeds_nothing(outside, student_folder, forwarded):
@@ -277,7 +177,8 @@ def test_evaluate_takes_what_adapt_has_embedded_in_a_workspace(
 def test_the_notebook_on_own_documents_takes_what_adapt_has_embedded(
     outside, student_folder, forwarded
 ):
-    done("adapt", student_folder, "texts.jsonl", "-o", "mine", "--embed", "adapted.npy")
+    done("adapt", student_folder, "texts.jsonl", "-o", "mine")
+    done("embed", "mine", "texts.jsonl", "-o", "kept.npy")
     assert sum(forwarded) == N
     cells = jupytext.read(REPOSITORY / "notebooks" / "08_own_documents.py").cells
     (cell,) = [cell.source for cell in cells if "student.adapt(" in cell.source]
@@ -286,4 +187,4 @@ def test_the_notebook_on_own_documents_takes_what_adapt_has_embedded(
     names |= {"adapted": "mine", "save_to": None, "texts": texts}
     exec(compile(cell, "08_own_documents.py", "exec"), names)
     assert sum(forwarded) == N
-    np.testing.assert_array_equal(names["Y"], np.load("adapted.npy"))
+    np.testing.assert_array_equal(names["Y"], np.load("kept.npy"))

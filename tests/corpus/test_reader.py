@@ -69,7 +69,7 @@ def test_the_exact_name_of_a_field_comes_before_one_in_other_letters(tmp_path):
 
 def test_accents_are_composed_in_texts_and_ids(tmp_path):
     file = write_rows(tmp_path / "a.jsonl", [{"id": "e\u0301", "text": "e\u0301cole"}])
-    assert read(file) == [("é", "école", "a", (), None)]
+    assert read(file) == [("é", "école", "a", ())]
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,9 @@ def test_titles_that_are_not_read_are_said_with_the_option_that_reads_them(
     assert "--text-field title --text-field text" in line
 
 
-@pytest.mark.parametrize("options", [{"text_field": ["title", "text"]}, {"keep_fields": True}])
-def test_titles_that_are_read_or_kept_are_not_mentioned(tmp_path, caplog, options):
+def test_titles_that_are_read_are_not_mentioned(tmp_path, caplog):
     write_rows(tmp_path / "a.jsonl", [{"id": 1, "title": "On cats", "text": "body"}])
-    read(tmp_path / "a.jsonl", **options)
+    read(tmp_path / "a.jsonl", text_field=["title", "text"])
     assert caplog.messages == []
 
 

@@ -58,7 +58,7 @@ COMMANDS = [
     (
         "embed m in.jsonl -o there.npy",
         {"there.npy": b"old"},
-        "-o there.npy: this file exists already; give --force",
+        "-o there.npy: this exists already; name a new file, or give --force",
     ),
     ("embed m in.jsonl -o out.npy", {"in.jsonl": b"{"}, "in.jsonl, line 1: the line is not JSON"),
     ("embed m in.jsonl -o out.npy", {"in.jsonl": DOCUMENT * 2}, "has the id '1', too"),

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from docemb_lib.student import pack
-from docemb_lib.student.explanation import Explanation
 
 PAGES = [
     "Fit a straight line to noisy points. The least squares solution minimises residuals. " * 4,
@@ -47,12 +46,11 @@ KINDS = [*product(("mean", "lead"), (False, True))]
 @pytest.mark.parametrize(("pooling", "with_words"), KINDS)
 def test_the_parts_sum_to_the_cosine(student_of, pooling, with_words):
     student = student_of(pooling, with_words)
-    explanation = student.explain(*PAGES, passages=16, bf16=False)
+    parts = student.explain(*PAGES, passages=16, bf16=False)
     expected = cosine(student.embed(PAGES, bf16=False))
-    total = explanation.pairs.sum() + sum(explanation.words.values())
-    assert total == pytest.approx(expected, abs=1e-6)
-    assert explanation.cosine == pytest.approx(expected, abs=1e-6)
-    assert bool(explanation.words) == with_words
+    assert parts["contribution"].sum() == pytest.approx(expected, abs=1e-6)
+    assert parts["contribution"].is_monotonic_decreasing
+    assert ("word" in set(parts["part"])) == with_words
 
 
 def centred_tokens(student, text):
@@ -76,18 +74,22 @@ def centred_tokens(student, text):
 @pytest.mark.parametrize(("pooling", "with_words"), [*product(("mean", "lead"), (False, True))])
 def test_pairs_of_passages_are_sums_over_pairs_of_tokens(student_of, pooling, with_words):
     student = student_of(pooling, with_words)
-    explanation = student.explain(*PAGES, passages=16, bf16=False)
+    parts = student.explain(*PAGES, passages=16, bf16=False).query("part == 'passages'")
+    _, passages = student.embed(PAGES, passages=16, bf16=False)
     lengths = np.linalg.norm(student.embed(PAGES, bf16=False).astype(np.float64), axis=1)
     first, second = (centred_tokens(student, page) for page in PAGES)
     edges = [
         np.linspace(0, len(rows), -(-len(rows) // 16) + 1).astype(int) for rows in (first, second)
     ]
-    for i, j in product(range(len(edges[0]) - 1), range(len(edges[1]) - 1)):
+    pairs = [*product(range(len(edges[0]) - 1), range(len(edges[1]) - 1))]
+    for (i, j), (_, row) in zip(pairs, parts.sort_index().iterrows(), strict=True):
         expected = 0.0
         for x in first[edges[0][i] : edges[0][i + 1]]:
             for y in second[edges[1][j] : edges[1][j + 1]]:
                 expected += x @ y / lengths.prod()
-        assert explanation.pairs[i, j] == pytest.approx(expected, abs=1e-6)
+        assert row["contribution"] == pytest.approx(expected, abs=1e-6)
+        for side, page, of_page, number in zip("AB", PAGES, passages, (i, j), strict=True):
+            assert row[f"of {side}"] == page[slice(*of_page.spans[number])]
 
 
 def test_words_are_sums_over_pairs_of_words_half_for_each(student_of):
@@ -118,65 +120,20 @@ def test_words_are_sums_over_pairs_of_words_half_for_each(student_of):
     for (first, x), (second, y) in product(rows[0].items(), rows[1].items()):
         expected[first] += float(half.weight) * x @ y / 2
         expected[second] += float(half.weight) * x @ y / 2
-    words = student.explain(*PAGES, bf16=False).words
-    assert dict(words) == pytest.approx(expected, abs=1e-6)
-    strengths = [abs(value) for value in words.values()]
-    assert strengths == sorted(strengths, reverse=True)
+    words = student.explain(*PAGES, bf16=False).query("part == 'word'").set_index("of A")
+    assert words["contribution"].to_dict() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("text", ["", "Xylophone."])
 def test_a_text_without_known_words_has_contributions_of_passages_alone(student_of, text):
     student = student_of("mean", True)
-    explanation = student.explain(PAGES[0], text, bf16=False)
+    parts = student.explain(PAGES[0], text, bf16=False)
     expected = cosine(student.embed([PAGES[0], text], bf16=False))
-    assert explanation.cosine == pytest.approx(expected, abs=1e-6)
-    assert explanation.lexical == 0
-
-
-def test_an_explainer_embeds_each_text_once(student_of, monkeypatch):
-    student = student_of("mean", True)
-    expected = [student.explain(PAGES[0], other, bf16=False).pairs for other in PAGES]
-    embedded = []
-    embed = student.embed
-    monkeypatch.setattr(
-        student, "embed", lambda texts, **options: embedded.extend(texts) or embed(texts, **options)
-    )
-    explain = student.explainer(bf16=False)
-    for other, pairs in zip(PAGES, expected, strict=True):
-        np.testing.assert_allclose(explain(PAGES[0], other).pairs, pairs, atol=1e-6)
-    assert embedded == PAGES
+    by_part = parts.groupby("part")["contribution"].sum()
+    assert by_part.to_dict() == pytest.approx({"passages": expected, "word": 0}, abs=1e-6)
 
 
 @pytest.mark.parametrize("pooling", ["first", "cls"])
 def test_a_student_that_is_no_mean_is_refused(make_student, refused, pooling):
     student = make_student(windows=[8], pooling=pooling)
     refused(f"pooling '{pooling}' is the state of one token", student.explain, "one", "two")
-
-
-def test_an_explanation_is_one_line_with_shares_of_positive_parts():
-    pairs = np.array([[0.1, 0.02], [0.05, 0.03]])
-    spans = (np.array([[0, 9], [9, 20]]),) * 2
-    explanation = Explanation(0.25, pairs, spans, {"line": 0.06, "fit": -0.01})
-    line = "cosine 0.250: 20 % words, 80 % meaning, of it 50 % between passages 1 and 1"
-    assert str(explanation) == line
-    assert repr(explanation) == f"<Explanation {line}; 2 × 2 passages, 2 words>"
-    assert explanation.strongest_pairs(2) == [(0, 0, 0.1), (1, 0, 0.05)]
-
-
-def test_parts_of_opposite_signs_are_given_as_they_are():
-    pairs = np.array([[0.2, -0.1]])
-    explanation = Explanation(0.05, pairs, (np.zeros((1, 2)), np.zeros((2, 2))), {"a": -0.05})
-    line = "cosine 0.050: -0.050 words, +0.100 meaning, with +0.200 between passages 1 and 1"
-    assert str(explanation) == line
-
-
-@pytest.mark.parametrize(
-    ("meaning", "line"),
-    [
-        (0.5, "cosine 0.500: of it 100 % between passages 1 and 1"),
-        (-0.5, "cosine -0.500: with -0.500 between passages 1 and 1"),
-    ],
-)
-def test_an_explanation_without_words_names_no_share_of_words(meaning, line):
-    spans = (np.zeros((1, 2)), np.zeros((1, 2)))
-    assert str(Explanation(meaning, np.array([[meaning]]), spans, {})) == line
