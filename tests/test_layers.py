@@ -21,7 +21,6 @@ LAYERS = [
     "losses",
     "training",
     "evaluation",
-    "doctor",
     "runs",
     "sweeps",
     "experiments",
@@ -29,7 +28,6 @@ LAYERS = [
     "figures",
     "views",
     "widgets",
-    "bench",
     "cli",
 ]
 

@@ -13,7 +13,6 @@ from rich.console import Console
 from docemb_lib.base.errors import InputError
 from docemb_lib.cli.terminal import already_there, duration, print_table
 from docemb_lib.corpus.sources import streamed
-from docemb_lib.doctor import INSTALL, unmet
 from docemb_lib.evaluation.benchmarks import BENCHMARKS
 from docemb_lib.runs.pipeline import Stages
 from docemb_lib.sweeps.execution import Planned, is_done, repetitions
@@ -49,8 +48,6 @@ def look_ahead(steps: Sequence[Step], workspace: Workspace, done: set[Planned]) 
     all_missing = [run for run in runs_of(steps) if run not in done]
     needs: dict[Need, list[int]] = {}
     subjects: dict[str, list[str]] = {}  # by the reason for which `docemb run` would refuse them
-    for problem in unmet():
-        subjects[f"{problem}; {INSTALL}"] = ["packages"]
     for number, step in enumerate(steps, 1):
         missing = [run for run in step.runs if run not in done]
         checked = set()

@@ -12,7 +12,6 @@ from huggingface_hub import constants
 from rich.console import Console
 
 from docemb_lib import Profile, Workspace
-from docemb_lib.cli import dry_run
 from docemb_lib.cli.dry_run import Need, done_runs, look_ahead, print_outlook
 from docemb_lib.runs import records
 from docemb_lib.sweeps.plan import resolve_plan, resolve_run, runs_of
@@ -90,14 +89,12 @@ def test_the_plan_of_simde_has_its_longformers_and_says_what_a_hub_must_provide(
     assert all(any(name in line for line in outlook.missing) for name in references)
 
 
-def test_a_missing_package_and_a_missing_file_are_told_together(workspace_root, monkeypatch):
+def test_a_missing_file_is_told(workspace_root):
     corpus = "corpus: {source: local, path: nowhere}"
     evaluation = "evaluation: {tasks: [halves], sweep_tasks: [halves]}"
     profile = f"base: small.yaml\n{corpus}\n{evaluation}\n"
     (workspace_root / "params" / "gone.yaml").write_text(profile)
-    monkeypatch.setattr(dry_run, "unmet", lambda: ["numpy is missing"])
-    package, path = outlook_of(Workspace(workspace_root), "gone").missing
-    assert package.startswith("packages: numpy is missing; run `pip")
+    (path,) = outlook_of(Workspace(workspace_root), "gone").missing
     assert path.startswith(f"corpus.path: {workspace_root / 'params' / 'nowhere'} does not exist")
 
 

@@ -275,7 +275,6 @@ COMMANDS = [
         {"params/g.yaml": "axes: {seed: [0, 1]}"},
         "run 2: it is the same as run 1 .*; leave one of them out, or vary another parameter",
     ),
-    ("bench student --device tpu", {}, "device: tpu cannot be measured; give cpu"),
     ("evaluate params --profile small --task ''", {}, "no task ''"),
     (
         "embed m in.jsonl -o there.npy",
@@ -331,7 +330,6 @@ COMMANDS = [
         "-o x.yaml: this option names the profile of an INPUT, .*; "
         "give `docemb init INPUT -o x.yaml`",
     ),
-    ("bench heads --device cpu", {}, "--device: bench heads runs on the CPU"),
     (
         "embed m in.jsonl -o params.npy --force",
         {"params.npy/x": b"", "in.jsonl": DOCUMENT},
